@@ -1,0 +1,53 @@
+# What there is to do with this checkout. CI runs .ci/run, which calls the same
+# targets.
+
+# Staticcheck is pinned in go.mod, the software of interop and conformance in their
+# lock files.
+
+# How long each fuzz target of make fuzz runs.
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check archtest fuzz interop conformance bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/gatehouse
+	go build -o bin/gatehouse ./cmd/gatehouse
+
+run: build ## build and run the demo: a gateway with three servers behind it
+	bin/gatehouse demo
+
+test: ## run all tests with the race detector
+	go test -race -timeout 9m ./...
+
+check: archtest ## gofmt, vet, staticcheck and the rules of the architecture
+	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "gofmt is needed for:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	go vet -tags interop ./internal/interop/...
+	go tool staticcheck ./...
+	go tool staticcheck -tags interop ./internal/interop/...
+
+archtest: ## the rules of the architecture alone
+	go test ./internal/archtest
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r dir; do \
+		grep -hoE '^func Fuzz[A-Za-z0-9_]+' "$$dir"/*_test.go | sed 's/^func //' | while read -r target; do \
+			echo "$$target in $$dir"; \
+			(cd "$$dir" && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+		done || exit 1; \
+	done
+
+interop: ## run other people's clients and servers through the gateway (npm, PyPI)
+	go test -tags interop -count=1 -timeout 15m ./internal/interop
+
+conformance: ## run the official conformance suite through the gateway (npm)
+	go run ./internal/conformance
+
+bench: ## measure the gateway against a bare reverse proxy
+	go run ./internal/bench
+
+clean: ## remove what was built, installed and cached in this checkout
+	rm -rf bin .cache

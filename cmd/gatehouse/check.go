@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+func newCheck() *cobra.Command {
+	var config string
+	var connect bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "check --config FILE",
+		Short: "Say what a configuration means, or everything that is wrong with it",
+		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
+			"With --connect it also connects to each upstream and prints what it found.",
+		Args: noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			cfg, warnings, err := gateway.LoadConfig(config)
+			out := cmd.OutOrStdout()
+			for _, w := range warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+			}
+			if err != nil {
+				return err
+			}
+			printSummary(out, cfg.Summary())
+			if !connect {
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return checkUpstreams(ctx, out, cmd.ErrOrStderr(), cfg)
+		}),
+	}
+	configFlag(cmd, &config)
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the upstreams too")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --connect waits")
+	return cmd
+}
+
+func printSummary(w io.Writer, s gateway.Summary) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer table.Flush()
+	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
+	row("endpoint", s.Endpoint)
+	row("listens on", s.Listen)
+	row("authentication", s.Auth)
+	row("hosts", strings.Join(s.Hosts, ", "))
+	row("origins", strings.Join(s.Origins, ", "))
+	for _, u := range s.Upstreams {
+		prefix := fmt.Sprintf("prefix %q", u.Prefix)
+		if !u.Enabled {
+			prefix = "not enabled"
+		}
+		row("upstream "+u.Name, fmt.Sprintf("%s %s, %s", u.Transport, u.Target, prefix))
+	}
+}
+
+// checkUpstreams prints what each upstream answers; it is an error when one of them
+// cannot be used. Warnings, such as the last words of a process that ended, go to
+// stderr.
+func checkUpstreams(ctx context.Context, w, stderr io.Writer, cfg gateway.Config) error {
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	reports, err := gateway.Connect(ctx, cfg, buildVersion(), log)
+	if err != nil {
+		return err
+	}
+	var bad []string
+	for _, r := range reports {
+		fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.State)
+		if r.Error != "" {
+			bad = append(bad, r.Name)
+			fmt.Fprintf(w, "  error: %s\n", r.Error)
+		}
+		if r.Server != "" || r.Revision != "" {
+			fmt.Fprintf(w, "  server %s, revision %s\n", r.Server, r.Revision)
+			fmt.Fprintf(w, "  %d tools, %d prompts, %d resources, %d resource templates\n", r.Tools, r.Prompts, r.Resources, r.Templates)
+		}
+		for _, withheld := range r.Withheld {
+			fmt.Fprintf(w, "  withheld from %s: %q: %s\n", withheld.Kind, withheld.Name, withheld.Reason)
+		}
+	}
+	if len(bad) > 0 {
+		return errors.New("cannot be used: " + strings.Join(bad, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"gatehouse": main})
+}
+
+func TestScripts(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // the scripts run in parallel
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": exitCode,
+			"serving":  serving,
+		},
+		Setup: func(env *testscript.Env) error {
+			dead, err := deadPort()
+			env.Setenv("DEAD", dead)
+			env.Setenv("TAKEN", taken.Addr().String())
+			return err
+		},
+	})
+}
+
+// deadPort is an address on which nobody listens.
+func deadPort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// exitCode is "exitcode N command args...": the command's output is printed and its
+// exit code has to be N.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N command args...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := "0"
+	if err != nil {
+		m := regexp.MustCompile(`exit status (\d+)`).FindStringSubmatch(err.Error())
+		if m == nil {
+			ts.Fatalf("%v", err)
+		}
+		code = m[1]
+	}
+	if code != args[0] {
+		ts.Fatalf("exit code %s, want %s", code, args[0])
+	}
+}
+
+// serving is "serving SIGNAL gatehouse args...": it starts the command, waits until
+// it says that it serves, sends the signal and expects exit code 0.
+func serving(ts *testscript.TestScript, neg bool, args []string) {
+	signals := map[string]os.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": os.Interrupt}
+	if neg || len(args) < 2 || signals[args[0]] == nil {
+		ts.Fatalf("usage: serving SIGTERM|SIGINT command args...")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	program, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.CommandContext(ctx, program, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "DEAD="+ts.Getenv("DEAD"))
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	said := false
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		ts.Logf("%s", lines.Text())
+		if !said && regexp.MustCompile(`msg=serving .*url=http://127\.0\.0\.1:\d+/mcp`).MatchString(lines.Text()) {
+			said = true
+			ts.Check(cmd.Process.Signal(signals[args[0]]))
+		}
+	}
+	if err := cmd.Wait(); err != nil || !said {
+		ts.Fatalf("said that it serves: %t; then %v", said, err)
+	}
+}

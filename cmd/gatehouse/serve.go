@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+func newServe() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "serve --config FILE",
+		Short: "Run the gateway",
+		Long: "Runs the gateway until SIGTERM or SIGINT, which lets running calls end within\n" +
+			"shutdown_timeout. A second signal ends it at once.",
+		Args: noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			tuneGC()
+			g, err := gateway.New(gateway.Options{ConfigFile: config, Version: buildVersion()})
+			if err != nil {
+				return err
+			}
+			return g.Run(untilSignal(cmd.Context()))
+		}),
+	}
+	configFlag(cmd, &config)
+	return cmd
+}
+
+func configFlag(cmd *cobra.Command, config *string) {
+	cmd.Flags().StringVarP(config, "config", "c", "", "configuration `FILE` (YAML)")
+	if err := cmd.MarkFlagRequired("config"); err != nil {
+		panic(err) // the flag is defined in the line above
+	}
+}
+
+// tuneGC lets the heap grow to five times what is alive before it is collected. What
+// is alive is small, some 10 MiB, so with Go's default the collector runs for every
+// few thousand calls; measured, this costs about 12 MiB and saves 4 to 19 % of the
+// CPU. Whoever sets GOGC decides; GOMEMLIMIT holds in any case.
+func tuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
+// untilSignal returns a context that ends with the first SIGTERM or SIGINT. The
+// second one exits: it is handled here rather than left to its default, which does
+// nothing in a process with id 1, as in a container.
+func untilSignal(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(exitProblem)
+	}()
+	return ctx
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// TestH238_SecondSignal: a call that runs holds up the end; a second signal does not
+// wait for it.
+func TestH238_SecondSignal(t *testing.T) {
+	called, done := make(chan struct{}), make(chan struct{})
+	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
+	sdk.AddTool(server, &sdk.Tool{Name: "wait"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+		close(called)
+		<-done
+		return &sdk.CallToolResult{}, nil, nil
+	})
+	peer := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server },
+		&sdk.StreamableHTTPOptions{Stateless: true}))
+	defer peer.Close()
+	defer close(done)
+
+	config := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nupstreams: [{name: a, url: %q}]\nshutdown_timeout: 1h\n", peer.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Args = []string{"gatehouse", "serve", "--config", config} // TestMain makes it the program
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	await := func(what string) string {
+		t.Helper()
+		for lines.Scan() {
+			t.Log(lines.Text())
+			if strings.Contains(lines.Text(), what) {
+				return lines.Text()
+			}
+		}
+		t.Fatalf("the log ended without %q", what)
+		return ""
+	}
+	url := regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(await("msg=serving"))[1]
+	client, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(ctx, &sdk.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := client.CallTool(ctx, &sdk.CallToolParams{Name: "a__wait"})
+		answer <- err
+	}()
+	<-called
+	for _, wait := range []string{"msg=stopping", ""} {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if wait != "" {
+			await(wait)
+		}
+	}
+	for lines.Scan() { // until it has ended
+		t.Log(lines.Text())
+	}
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != exitProblem {
+		t.Errorf("exit code %d, want %d", got, exitProblem)
+	}
+	if err := <-answer; err == nil {
+		t.Error("the call that was cut off has an answer")
+	}
+}

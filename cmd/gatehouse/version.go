@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, its revision and the Go version",
+		Args:  noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "gatehouse %s (revision %s, %s)\n", buildVersion(), buildRevision(), runtime.Version())
+			return err
+		}),
+	}
+}
+
+// buildVersion is the version of the module that the program was built from, "dev"
+// for a checkout.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "dev"
+	}
+	return info.Main.Version
+}
+
+// buildRevision is the commit that the program was built from, "unknown" where the
+// build did not record it.
+func buildRevision() string {
+	revision, modified := "unknown", ""
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return revision
+	}
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			revision = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			modified = ", modified"
+		}
+	}
+	return revision + modified
+}

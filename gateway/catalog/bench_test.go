@@ -1,0 +1,83 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// fixed is an upstream that answers every call with one reply.
+type fixed struct {
+	*server
+	reply *mcp.Reply
+}
+
+func (f fixed) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	if call.Method == mcp.MethodToolsCall {
+		return f.reply, nil
+	}
+	return f.server.Handle(ctx, call)
+}
+
+func tenByFifty(tb testing.TB) *Catalog {
+	var sources []Source
+	for i := range 10 {
+		s := newServer(fmt.Sprint("upstream", i)).tools(toolNames(50)...)
+		sources = append(sources, Source{Upstream: fixed{s, &mcp.Reply{Result: mcp.Raw(`{"content":[{"type":"text","text":"hello"}]}`)}}})
+	}
+	return start(tb, sources...)
+}
+
+func TestRoutingAllocatesLittle(t *testing.T) {
+	c := tenByFifty(t)
+	in := call(mcp.MethodToolsCall, "upstream7__tool0042", `{"name":"upstream7__tool0042","arguments":{}}`)
+	in.ParamHeaders = map[string]string{}
+	ctx := t.Context()
+	// The copy of the call, and what puts the upstream's mark on its events.
+	if n := testing.AllocsPerRun(100, func() { do(t, c, in) }); n > 2 {
+		t.Errorf("a call costs %v allocations", n)
+	}
+	list := call(mcp.MethodToolsList, "")
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := c.Handle(ctx, list); err != nil {
+			t.Error(err)
+		}
+	}); n > 1 {
+		t.Errorf("a list costs %v allocations", n)
+	}
+}
+
+func BenchmarkToolsCall(b *testing.B) {
+	c := tenByFifty(b)
+	in := call(mcp.MethodToolsCall, "upstream7__tool0042", `{"name":"upstream7__tool0042","arguments":{}}`)
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Handle(ctx, in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkToolsList10x50(b *testing.B) {
+	c := tenByFifty(b)
+	in := call(mcp.MethodToolsList, "")
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := c.Handle(ctx, in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkBuild10x50(b *testing.B) {
+	c := tenByFifty(b)
+	s := c.snap.Load()
+	b.ReportAllocs()
+	for b.Loop() {
+		build(c.plan, s.states, s)
+	}
+}

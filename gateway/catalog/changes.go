@@ -1,0 +1,89 @@
+package catalog
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// coalesce is how long changes are gathered before anything is done about them.
+const coalesce = 250 * time.Millisecond
+
+// changes gathers which lists changed: a flag for each kind, so it takes the same
+// room for one change and for a million. Safe for concurrent use; one goroutine
+// waits.
+type changes struct {
+	kinds atomic.Uint32
+	wake  chan struct{} // holds one: something is set
+}
+
+func newChanges() *changes {
+	return &changes{wake: make(chan struct{}, 1)}
+}
+
+// add sets flags.
+func (c *changes) add(kinds kindSet) {
+	if kinds == 0 {
+		return
+	}
+	c.kinds.Or(uint32(kinds))
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// some is readable when there may be changes to take.
+func (c *changes) some() <-chan struct{} { return c.wake }
+
+// take waits until changes had time to gather and clears the flags. It returns none
+// when ctx ends.
+func (c *changes) take(ctx context.Context) kindSet {
+	timer := time.NewTimer(coalesce)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return kindSet(c.kinds.Swap(0))
+	case <-ctx.Done():
+		return 0
+	}
+}
+
+// forget clears the flags.
+func (c *changes) forget() { c.kinds.Store(0) }
+
+// hub tells listeners which lists have changed. The zero hub is ready.
+type hub struct {
+	mu        sync.Mutex // guards listeners
+	listeners map[*changes]struct{}
+}
+
+// join returns a new listener, to be given to leave when it listens no more.
+func (h *hub) join() *changes {
+	l := newChanges()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listeners == nil {
+		h.listeners = make(map[*changes]struct{})
+	}
+	h.listeners[l] = struct{}{}
+	return l
+}
+
+func (h *hub) leave(l *changes) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+}
+
+func (h *hub) announce(kinds kindSet) {
+	if kinds == 0 {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		l.add(kinds)
+	}
+}

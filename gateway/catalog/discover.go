@@ -1,0 +1,140 @@
+package catalog
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of instructions in bytes: of all, and of one upstream's.
+const (
+	maxInstructions         = 8 << 10
+	maxUpstreamInstructions = 2 << 10
+)
+
+// merge returns what clients are told that the gateway can do: what any upstream
+// can. One that was never heard of may have every list, and a client that was told
+// of none would not look again.
+func merge(states []known) (all offers) {
+	for _, s := range states {
+		if !s.heard {
+			all.kinds |= setOf(tools, prompts, resources, templates)
+			continue
+		}
+		all.kinds |= s.offers.kinds
+		all.subscribe = all.subscribe || s.offers.subscribe
+		all.completions = all.completions || s.offers.completions
+		all.logging = all.logging || s.offers.logging
+		all.ui = mergeUI(all.ui, s.offers.ui)
+	}
+	return all
+}
+
+// capabilities writes the object. listChanged is always promised: a reload can change
+// every list. Experimental capabilities and extensions that we do not relay are not
+// ours to promise.
+func (o offers) capabilities() mcp.Raw {
+	out := mcp.Raw("{}")
+	add := func(has bool, name, value string) {
+		if has {
+			out = out.With(name, mcp.Raw(value))
+		}
+	}
+	add(o.kinds.has(tools), "tools", `{"listChanged":true}`)
+	add(o.kinds.has(prompts), "prompts", `{"listChanged":true}`)
+	add(o.kinds.has(resources) && o.subscribe, "resources", `{"listChanged":true,"subscribe":true}`)
+	add(o.kinds.has(resources) && !o.subscribe, "resources", `{"listChanged":true}`)
+	add(o.completions, "completions", `{}`)
+	add(o.logging, "logging", `{}`)
+	if o.ui != nil {
+		out = out.With("extensions", mcp.Object(uiExtension, o.ui))
+	}
+	return out
+}
+
+// mergeUI merges the settings of two upstreams for MCP Apps: those of the first, with
+// the media types of both.
+func mergeUI(a, b mcp.Raw) mcp.Raw {
+	if a == nil {
+		return b
+	}
+	var types []mcp.Raw
+	for _, settings := range []mcp.Raw{a, b} {
+		list, _ := settings.Member("mimeTypes")
+		list.Elements(func(t mcp.Raw) bool {
+			for _, have := range types {
+				if bytes.Equal(have, t) {
+					return true
+				}
+			}
+			types = append(types, t)
+			return true
+		})
+	}
+	if types == nil {
+		return a
+	}
+	merged := mcp.Raw{'['}
+	for i, t := range types {
+		if i > 0 {
+			merged = append(merged, ',')
+		}
+		merged = append(merged, t...)
+	}
+	return a.With("mimeTypes", append(merged, ']'))
+}
+
+// instructions joins the operator's text and those of the upstreams, each in a
+// section of its own.
+func (p *plan) instructions(states []known) string {
+	var sections strings.Builder
+	prefixed := ""
+	for i, s := range states {
+		text := strings.TrimSpace(s.instructions)
+		if text == "" {
+			continue
+		}
+		n := p.namings[i]
+		if prefixed == "" && !n.plain() {
+			prefixed = n.prefix
+		}
+		if len(states) == 1 && n.plain() {
+			sections.WriteString("\n\n" + cut(text, maxUpstreamInstructions))
+			continue
+		}
+		sections.WriteString("\n\n## " + n.upstream + "\n\n" + cut(demoted(text), maxUpstreamInstructions))
+	}
+	out := strings.TrimSpace(p.cfg.Instructions)
+	if prefixed != "" {
+		out += "\n\nThe sections below call tools and prompts by their original names; here each name has its server's prefix in front, such as " +
+			prefixed + ", and a resource's URI has its server's name in it."
+	}
+	return cut(strings.TrimSpace(out+sections.String()), maxInstructions)
+}
+
+// demoted moves the headings of a text two levels down, so that none of them can be
+// taken for the beginning of another upstream's section.
+func demoted(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimLeft(line, " "), "#") {
+			lines[i] = "##" + strings.TrimLeft(line, " ")
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// cut shortens a text to at most n bytes, between two characters.
+func cut(text string, n int) string {
+	const more = " […]"
+	if len(text) <= n {
+		return text
+	}
+	end := n - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}

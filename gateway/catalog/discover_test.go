@@ -1,0 +1,95 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+func TestP9_183_Capabilities(t *testing.T) {
+	heard := func(caps string) known { return known{heard: true, offers: readOffers(mcp.Raw(caps))} }
+	tests := []struct {
+		name   string
+		states []known
+		want   string
+	}{
+		{"nothing", []known{heard(`{}`)}, `{}`},
+		{"listChanged is always promised", []known{heard(`{"tools":{}}`)}, `{"tools":{"listChanged":true}}`},
+		{"the union", []known{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`), heard(`{"resources":{}}`)},
+			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"logging":{}}`},
+		{"one can subscribe", []known{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true}}`},
+		{"experimental and unknown extensions are not ours to promise",
+			[]known{heard(`{"experimental":{"x":{}},"tasks":{},"extensions":{"com.example/x":{},"io.modelcontextprotocol/tasks":{}}}`)}, `{}`},
+		{"MCP Apps, merged",
+			[]known{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`), heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
+			`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b","c"],"x":1}}}`},
+		{"null is nothing", []known{heard(`{"tools":null,"logging":null}`)}, `{}`},
+		{"who was never heard of may have every list", []known{heard(`{"tools":{}}`), {}},
+			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := string(merge(tt.states).capabilities()); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestInstructions(t *testing.T) {
+	none := ""
+	p := &plan{cfg: Config{Instructions: " Ask for crm first. "}, namings: []naming{namingFor("crm", nil), namingFor("doc", &none)}}
+	said := func(texts ...string) []known {
+		var states []known
+		for _, text := range texts {
+			states = append(states, known{instructions: text})
+		}
+		return states
+	}
+	t.Run("the operator's text alone", func(t *testing.T) {
+		if got := p.instructions(said("", " ")); got != "Ask for crm first." {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("sections", func(t *testing.T) {
+		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."))
+		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,", "\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in %q", want, got)
+			}
+		}
+		if strings.Count(got, "\n## ") != 2 {
+			t.Errorf("an upstream wrote a section of another: %q", got)
+		}
+	})
+	t.Run("cut, each and all", func(t *testing.T) {
+		long := strings.Repeat("é", 5000)
+		many := &plan{}
+		for i := range 9 {
+			many.namings = append(many.namings, namingFor(string(rune('a'+i)), nil))
+		}
+		got := many.instructions(said(long, long, long, long, long, long, long, long, "last"))
+		if len(got) > maxInstructions || !utf8.ValidString(got) {
+			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
+		}
+		if one := many.instructions(said(long, "last", "", "", "", "", "", "", "")); len(one) > maxUpstreamInstructions+500 || !strings.HasSuffix(one, "## b\n\nlast") {
+			t.Errorf("one upstream takes it all: %d bytes", len(one))
+		}
+	})
+	t.Run("P9/176 one upstream without prefix: its own text", func(t *testing.T) {
+		single := &plan{namings: []naming{namingFor("doc", &none)}}
+		if got := single.instructions(said("# Title\nText")); got != "# Title\nText" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestDiscoverAnswer(t *testing.T) {
+	s := newServer("crm")
+	s.caps, s.text = `{"tools":{}}`, "Use it."
+	none := ""
+	c := start(t, Source{Upstream: s, Prefix: &none})
+	wantResult(t, do(t, c, call(mcp.MethodDiscover, "")), `{"capabilities":{"tools":{"listChanged":true}},"instructions":"Use it."}`)
+}

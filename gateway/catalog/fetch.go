@@ -1,0 +1,104 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// ask makes a call on the gateway's own behalf.
+func (w *watch) ask(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
+	ctx, cancel := context.WithTimeout(ctx, guard)
+	defer cancel()
+	reply, err := w.s.upstream.Handle(ctx, w.call(method, params, func(e mcp.Event) { w.s.changes.add(changedBy(e.Method)) }))
+	if err == nil && reply == nil {
+		err = fmt.Errorf("upstream %s: no reply to %s", w.s.naming.upstream, method)
+	}
+	return reply, err
+}
+
+func (w *watch) call(method string, params mcp.Raw, notify func(mcp.Event)) *mcp.Call {
+	return &mcp.Call{ID: "catalog:" + w.s.naming.upstream, Method: method, Params: params, Notify: notify}
+}
+
+// listen listens to the upstream until that ends, which is always an error.
+func (w *watch) listen(ctx context.Context, to kindSet, acked func()) error {
+	var filter strings.Builder
+	for _, change := range listChanges() {
+		if to&change.kinds != 0 {
+			if filter.Len() > 0 {
+				filter.WriteByte(',')
+			}
+			fmt.Fprintf(&filter, "%q:true", change.filter)
+		}
+	}
+	call := w.call(mcp.MethodListen, mcp.Raw(`{"notifications":{`+filter.String()+`}}`), func(e mcp.Event) {
+		if e.Method == mcp.NoteAcknowledged {
+			acked()
+			return
+		}
+		w.s.changes.add(changedBy(e.Method))
+	})
+	if _, err := w.s.upstream.Handle(ctx, call); err != nil {
+		return err
+	}
+	return errors.New("the upstream ended it")
+}
+
+// fetchList fetches a list page by page. A cursor that the upstream refuses means
+// that the list changed meanwhile: all of it is fetched again, once (2026-07-28
+// server/utilities/caching).
+func fetchList(ctx context.Context, w *watch, k kind) (fetched, error) {
+	list, midway, err := fetchPages(ctx, w, k)
+	if midway && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		list, _, err = fetchPages(ctx, w, k)
+	}
+	return list, err
+}
+
+// fetchPages follows the cursors; midway says that an error came after the first
+// page.
+func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway bool, err error) {
+	var params mcp.Raw
+	seen := make(map[string]bool)
+	for page := 1; ; page++ {
+		reply, err := w.ask(ctx, k.method(), params)
+		if err != nil {
+			return fetched{}, page > 1, err
+		}
+		if reply.List == nil {
+			return fetched{}, false, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "upstream %s answered %s without a list", w.s.naming.upstream, k.method())
+		}
+		list.add(reply.List, page == 1)
+		next := reply.List.Next
+		switch {
+		case len(list.items) > maxItems, next != nil && len(list.items) == maxItems:
+			list.items = list.items[:maxItems]
+			list.cut = fmt.Sprintf("the list has more than %d items: the others are left out", maxItems)
+			return list, false, nil
+		case next == nil:
+			return list, false, nil
+		case seen[*next]:
+			list.cut = "a cursor of the list came twice: what is behind it is left out"
+			return list, false, nil
+		case page == maxPages:
+			list.cut = fmt.Sprintf("the list has more than %d pages: the others are left out", maxPages)
+			return list, false, nil
+		}
+		seen[*next] = true // "" is a cursor like any other
+		params = mcp.Object("cursor", mcp.String(*next))
+	}
+}
+
+// add appends a page. The list is fresh as long as each of its pages, and private as
+// soon as one is.
+func (f *fetched) add(page *mcp.List, first bool) {
+	f.items = append(f.items, page.Items...)
+	f.private = f.private || page.Private
+	if first || page.Expires.Before(f.expires) { // zero, unknown, is before all
+		f.expires = page.Expires
+	}
+}

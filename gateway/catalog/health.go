@@ -1,0 +1,125 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// breakDown notes that a list fails; the last good one is served for a while.
+func (w *watch) breakDown(k kind, err error) {
+	now := time.Now()
+	if w.broken[k].why == "" {
+		w.broken[k].since = now
+	}
+	w.broken[k].why = fmt.Sprintf("%s: %v", k.method(), err)
+	w.due[k] = now.Add(retryList)
+	if now.Sub(w.broken[k].since) >= keepLists {
+		w.state.shelves[k] = nil
+	}
+}
+
+// lostContact tells failures of the upstream as a whole from those of one list.
+func lostContact(err error) bool {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok {
+		return true
+	}
+	switch e.Code {
+	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeUpstreamTimeout:
+		return true
+	}
+	return false
+}
+
+// fail notes why following ended. That the upstream stopped telling of changes is no
+// failure yet: the next attempt will show.
+func (w *watch) fail(err error) {
+	if lost, ok := errors.AsType[*lostWatch](err); ok {
+		w.c.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream stopped telling of changes",
+			slog.String("upstream", w.s.naming.upstream), slog.Any("cause", lost.cause))
+		return
+	}
+	if w.lost == "" {
+		w.since = time.Now()
+	}
+	w.lost = err.Error()
+	w.dropStale()
+	w.publish()
+	w.tellFirst()
+}
+
+// sleep waits for the next attempt; lists that become too old meanwhile are dropped.
+func (w *watch) sleep(ctx context.Context, pause time.Duration) {
+	end := time.Now().Add(pause)
+	if w.lost != "" {
+		if drop := w.since.Add(keepLists); drop.After(time.Now()) && drop.Before(end) {
+			waitFor(ctx, time.Until(drop))
+			if w.dropStale() {
+				w.publish()
+			}
+		}
+	}
+	waitFor(ctx, time.Until(end))
+}
+
+// dropStale drops the lists of an upstream that has failed for too long.
+func (w *watch) dropStale() (dropped bool) {
+	if time.Since(w.since) < keepLists {
+		return false
+	}
+	for k, s := range w.state.shelves {
+		if s != nil && s.offered {
+			w.state.shelves[k], dropped = nil, true
+		}
+	}
+	return dropped
+}
+
+// publish shows the state to clients.
+func (w *watch) publish() {
+	was := w.state.state
+	w.state.state, w.state.failure = StateUp, w.lost
+	for _, b := range w.broken {
+		if w.state.failure == "" {
+			w.state.failure = b.why
+		}
+	}
+	if w.state.failure != "" {
+		w.state.state = StateDown
+		for _, s := range w.state.shelves {
+			if s != nil && s.offered {
+				w.state.state = StateFailing
+			}
+		}
+	}
+	if w.state.state != was {
+		w.state.since = time.Now()
+		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("upstream", w.s.naming.upstream)}
+		if w.state.failure != "" {
+			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", w.state.failure))
+		}
+		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)
+	}
+	w.c.publish(w.s, w.state)
+}
+
+func (w *watch) tellFirst() {
+	if !w.counted {
+		w.counted = true
+		w.c.heardFrom()
+	}
+}
+
+func waitFor(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

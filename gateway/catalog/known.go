@@ -1,0 +1,74 @@
+package catalog
+
+import (
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// uiExtension is MCP Apps, the only extension that we understand and relay.
+const uiExtension = "io.modelcontextprotocol/ui"
+
+// State says how an upstream is doing, as far as its lists tell.
+type State string
+
+// States of an upstream.
+const (
+	// StateConnecting: it has neither answered nor failed yet.
+	StateConnecting State = "connecting"
+	// StateUp: the lists are what it last said.
+	StateUp State = "up"
+	// StateFailing: it fails, and its last good lists are served.
+	StateFailing State = "failing"
+	// StateDown: it fails, and there is nothing to serve.
+	StateDown State = "down"
+)
+
+// known is what one upstream last said. A known that was published is not changed.
+type known struct {
+	state        State
+	heard        bool // discover was answered at least once
+	offers       offers
+	instructions string
+	shelves      [kinds]*shelf // nil: never came, or dropped
+	failure      string        // the last error, "" when all is well
+	since        time.Time     // of state
+}
+
+// offers are the capabilities of an upstream, as far as they decide what we do.
+type offers struct {
+	kinds       kindSet // the lists that it has
+	announces   kindSet // the lists whose changes it announces
+	subscribe   bool
+	completions bool
+	logging     bool
+	ui          mcp.Raw // its settings for MCP Apps, nil without
+}
+
+func readOffers(capabilities mcp.Raw) (o offers) {
+	for name, of := range map[string]kindSet{"tools": setOf(tools), "prompts": setOf(prompts), "resources": setOf(resources, templates)} {
+		feature, ok := capabilities.Member(name)
+		if !ok || feature.IsNull() {
+			continue
+		}
+		o.kinds |= of
+		if changed, _ := feature.Member("listChanged"); changed.IsTrue() {
+			o.announces |= of
+		}
+		if name == "resources" {
+			subscribe, _ := feature.Member("subscribe")
+			o.subscribe = subscribe.IsTrue()
+		}
+	}
+	has := func(name string) bool {
+		value, ok := capabilities.Member(name)
+		return ok && !value.IsNull()
+	}
+	o.completions, o.logging = has("completions"), has("logging")
+	if extensions, ok := capabilities.Member("extensions"); ok {
+		if ui, ok := extensions.Member(uiExtension); ok && ui.IsObject() {
+			o.ui = ui
+		}
+	}
+	return o
+}

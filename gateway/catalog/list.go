@@ -1,0 +1,58 @@
+package catalog
+
+import (
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// maxUsersPerPage bounds how many users' forms of one page are kept: each may hold a
+// rendering as large as the page.
+const maxUsersPerPage = 8
+
+// page is a part of a merged list. A page with another one behind it differs by
+// user, as cursors do; the last one is the same for all.
+type page struct {
+	items []mcp.Item
+
+	mu    sync.Mutex           // guards lists
+	lists map[string]*mcp.List // by user, "" on the last page
+}
+
+// list answers a list method from the snapshot.
+func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) {
+	l := s.lists[k]
+	at := 0
+	if cursor, ok := call.Params.Member("cursor"); ok {
+		var err error
+		if at, err = c.openCursor(cursor, call, l); err != nil {
+			return nil, err
+		}
+	}
+	return &mcp.Reply{List: c.pageFor(l, at, call)}, nil
+}
+
+// pageFor returns a page as the caller sees it: the same List again as long as
+// nothing changes, so that what was rendered of it is used again.
+func (c *Catalog) pageFor(l *listing, at int, call *mcp.Call) *mcp.List {
+	p, last := l.pages[at], at == len(l.pages)-1
+	user := ""
+	if !last {
+		user = call.Caller.User()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if list, ok := p.lists[user]; ok {
+		return list
+	}
+	list := &mcp.List{Items: p.items, Expires: l.expires, Private: l.private}
+	if !last {
+		next := c.sealCursor(at+1, user, call.Method, l)
+		list.Next = &next
+	}
+	if p.lists == nil || len(p.lists) >= maxUsersPerPage {
+		p.lists = make(map[string]*mcp.List)
+	}
+	p.lists[user] = list
+	return list
+}

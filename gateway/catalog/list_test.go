@@ -1,0 +1,217 @@
+package catalog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// paged is a catalog with small pages.
+func paged(t *testing.T, size int, servers ...*server) *Catalog {
+	t.Helper()
+	c := newCatalog(t, Config{}, sourcesOf(servers)...)
+	c.plan.pageSize = size
+	running(t, c)
+	c.WaitFirst(t.Context())
+	return c
+}
+
+func toolNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("tool%04d", i)
+	}
+	return names
+}
+
+func listCall(user, cursor string) *mcp.Call {
+	c := call(mcp.MethodToolsList, "")
+	c.Caller = mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: user})
+	if cursor != "" {
+		c.Params = mcp.Object("cursor", mcp.String(cursor))
+	}
+	return c
+}
+
+// walk follows the cursors of a user and returns all names.
+func walk(t *testing.T, c *Catalog, user string) (names []string) {
+	t.Helper()
+	for cursor := ""; ; {
+		list := do(t, c, listCall(user, cursor)).List
+		for _, item := range list.Items {
+			names = append(names, item.Name)
+		}
+		if list.Next == nil {
+			return names
+		}
+		if cursor = *list.Next; cursor == "" {
+			t.Fatal("an empty cursor was sent")
+		}
+	}
+}
+
+func TestP9_125_EveryItemOnceInStableOrder(t *testing.T) {
+	z, a := newServer("z").tools("b", "a", "B"), newServer("a").tools(toolNames(10)...)
+	c := paged(t, 4, z, a)
+	got := walk(t, c, "ann")
+	want := []string{"z__B", "z__a", "z__b"} // config order, then name
+	for _, name := range toolNames(10) {
+		want = append(want, "a__"+name)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if again := walk(t, c, "ann"); !slices.Equal(again, got) {
+		t.Errorf("then %q", again)
+	}
+}
+
+func TestListsAreReused(t *testing.T) {
+	c := paged(t, 4, newServer("crm").tools(toolNames(6)...))
+	first := do(t, c, listCall("ann", "")).List
+	if again := do(t, c, listCall("ann", "")).List; again != first {
+		t.Error("the first page is another List the second time")
+	}
+	last := do(t, c, listCall("ann", *first.Next)).List
+	if again := do(t, c, listCall("ann", *first.Next)).List; again != last || len(last.Items) != 2 {
+		t.Error("the last page is another List the second time")
+	}
+	for i := range 3 * maxUsersPerPage {
+		do(t, c, listCall(fmt.Sprint(i), ""))
+	}
+	if n := len(c.snap.Load().lists[tools].pages[0].lists); n > maxUsersPerPage {
+		t.Errorf("%d users' lists are kept", n)
+	}
+}
+
+func TestP9_126_Cursors(t *testing.T) {
+	s := newServer("crm").tools(toolNames(10)...).has(mcp.MethodPromptsList, `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`, `{"name":"d"}`, `{"name":"e"}`)
+	c := paged(t, 4, s)
+	own := *do(t, c, listCall("ann", "")).List.Next
+	others := *do(t, c, listCall("bob", "")).List.Next
+	wrong := func(cursor string) string { return string(mcp.Object("cursor", mcp.String(cursor))) }
+	tests := []struct{ name, params string }{
+		{"H/61 another user's", wrong(others)},
+		{"H/61 altered", wrong(own[:len(own)-2] + "AA")},
+		{"H/61 cut", wrong(own[:len(own)-1])},
+		{"H/61 an upstream's", wrong("page2")},
+		{"empty", wrong("")},
+		{"a number", `{"cursor":7}`},
+		{"null", `{"cursor":null}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bad := listCall("ann", "")
+			bad.Params = mcp.Raw(tt.params)
+			if e := refused(t, c, bad, mcp.CodeInvalidParams); !strings.Contains(e.Message, "start again without a cursor") {
+				t.Errorf("%q does not say what to do", e.Message)
+			}
+		})
+	}
+	t.Run("H/61 of another method", func(t *testing.T) {
+		bad := listCall("ann", own)
+		bad.Method = mcp.MethodPromptsList
+		refused(t, c, bad, mcp.CodeInvalidParams)
+	})
+	t.Run("its own is good", func(t *testing.T) {
+		do(t, c, listCall("ann", own))
+	})
+	t.Run("H/61 of a list that has changed since", func(t *testing.T) {
+		s.tools(toolNames(11)...)
+		c.publish(c.sources[0], withTools(c, 0, toolNames(11)...))
+		refused(t, c, listCall("ann", own), mcp.CodeInvalidParams)
+	})
+}
+
+// withTools is what is known of a source, with other tools.
+func withTools(c *Catalog, source int, names ...string) known {
+	state := c.snap.Load().states[source]
+	var items []mcp.Item
+	for _, name := range names {
+		items = append(items, mcp.Item{Name: name, Raw: mcp.Raw(tool(name))})
+	}
+	state.heard = true
+	state.shelves[tools] = newShelf(c.sources[source].naming, tools, fetched{items: items}, c.plan.tagged)
+	return state
+}
+
+func TestGenerationsAgreeBetweenReplicas(t *testing.T) {
+	secret := []byte(strings.Repeat("s", seal.MinSecret))
+	var replicas []*Catalog
+	for range 2 {
+		c := paged(t, 4, newServer("crm").tools(toolNames(10)...))
+		key, err := seal.NewKey(secret, "cursor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.seal = key
+		replicas = append(replicas, c)
+	}
+	cursor := *do(t, replicas[0], listCall("ann", "")).List.Next
+	if got := do(t, replicas[1], listCall("ann", cursor)).List.Items[0].Name; got != "crm__tool0004" {
+		t.Errorf("the other replica's page begins with %s", got)
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	key, err := seal.NewRandom("cursor")
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := &Catalog{seal: key}
+	l := &listing{generation: "g", pages: make([]*page, 3)}
+	of := &mcp.Call{Method: mcp.MethodToolsList}
+	f.Add(`"`+c.sealCursor(1, of.Caller.User(), of.Method, l)+`"`, true)
+	f.Add(`""`, false)
+	f.Add(`7`, false)
+	f.Fuzz(func(t *testing.T, cursor string, _ bool) {
+		at, err := c.openCursor(mcp.Raw(cursor), of, l)
+		if err == nil && (at < 0 || at >= len(l.pages)) {
+			t.Fatalf("page %d", at)
+		}
+		if err == nil && at != 1 {
+			t.Fatalf("%s opened page %d", cursor, at)
+		}
+	})
+}
+
+func TestFreshness(t *testing.T) {
+	now := time.Now()
+	state := func(expires time.Time, private bool) known {
+		s := known{heard: true, state: StateUp, offers: readOffers(mcp.Raw(allCaps))}
+		for k := range kinds {
+			s.shelves[k] = &shelf{offered: true, expires: expires, private: private}
+		}
+		return s
+	}
+	without := known{heard: true, state: StateUp}
+	for k := range kinds {
+		without.shelves[k] = &shelf{}
+	}
+	tests := []struct {
+		name    string
+		states  []known
+		expires time.Time
+		private bool
+	}{
+		{"the smallest in", []known{state(now.Add(time.Hour), false), state(now.Add(time.Minute), false)}, now.Add(time.Minute), false},
+		{"one that does not say", []known{state(now, false), state(time.Time{}, false)}, time.Time{}, false},
+		{"one that never answered", []known{state(now, false), {}}, time.Time{}, false},
+		{"one without such a list", []known{state(now, false), without}, now, false},
+		{"P9/120 private as soon as one is", []known{state(now, true), state(now, false)}, now, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &plan{namings: make([]naming, len(tt.states)), pageSize: 10}
+			l := build(p, tt.states, nil).lists[tools]
+			if !l.expires.Equal(tt.expires) || l.private != tt.private {
+				t.Errorf("got %v %v, want %v %v", l.expires, l.private, tt.expires, tt.private)
+			}
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package catalog
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// maxSubscriptions bounds the resources of one listen call.
+	maxSubscriptions = 1000
+	// partWait is how long upstreams have to acknowledge their part.
+	partWait = 5 * time.Second
+)
+
+// filter is what a client wants to hear of.
+type filter struct {
+	kinds kindSet
+	uris  []string // public, as the client wrote them
+}
+
+// listen answers subscriptions/listen: that lists changed comes from our own
+// watches, that resources changed from one listen call to each upstream. It ends
+// with ctx, or in good order with the catalog.
+func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	want, err := readFilter(call.Params)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.wait(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	listener := c.hub.join()
+	defer c.hub.leave(listener)
+
+	want.kinds &= c.snap.Load().offers.kinds
+	open := make(chan struct{}) // closed when the client was told what it gets
+	parts := c.newParts(ctx, call, want.uris, open)
+	for _, p := range parts {
+		ctx, cancel := context.WithCancel(ctx)
+		p.cancel = cancel
+		wg.Go(func() {
+			defer cancel()
+			p.run(ctx)
+		})
+	}
+	awaitParts(ctx, parts)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: acknowledgement(want, parts)})
+	close(open)
+
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.done:
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		case <-listener.some():
+			changed := listener.take(ctx) & want.kinds
+			for _, change := range listChanges() {
+				if changed&change.kinds != 0 {
+					call.Notify(mcp.Event{Method: change.note, Params: mcp.Raw(`{}`)})
+				}
+			}
+		}
+	}
+}
+
+// readFilter reads the params of subscriptions/listen (2026-07-28
+// basic/patterns/subscriptions). Kinds of notifications that we do not know are not
+// honoured, which the acknowledgement tells.
+func readFilter(params mcp.Raw) (f filter, err error) {
+	notifications, ok := params.Member("notifications")
+	if !ok || !notifications.IsObject() {
+		return f, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: notifications must be an object")
+	}
+	for _, change := range listChanges() {
+		if wanted, _ := notifications.Member(change.filter); wanted.IsTrue() {
+			f.kinds |= change.kinds
+		}
+	}
+	uris, ok := notifications.Member("resourceSubscriptions")
+	if !ok || uris.IsNull() {
+		return f, nil
+	}
+	if !uris.IsArray() {
+		return f, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must be an array")
+	}
+	seen := make(map[string]bool)
+	uris.Elements(func(value mcp.Raw) bool {
+		uri, ok := value.StringValue()
+		switch {
+		case !ok:
+			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must hold strings")
+		case seen[uri]:
+		case len(f.uris) == maxSubscriptions:
+			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d resourceSubscriptions", maxSubscriptions)
+		default:
+			seen[uri] = true
+			f.uris = append(f.uris, uri)
+		}
+		return err == nil
+	})
+	return f, err
+}
+
+// acknowledgement says what of the filter is honoured.
+func acknowledgement(want filter, parts []*part) mcp.Raw {
+	honoured := mcp.Raw(`{}`)
+	for _, change := range listChanges() {
+		if want.kinds&change.kinds != 0 {
+			honoured = honoured.With(change.filter, mcp.Raw(`true`))
+		}
+	}
+	granted := make(map[string]bool)
+	for _, p := range parts {
+		for _, uri := range p.honoured() {
+			granted[uri] = true
+		}
+	}
+	var uris []string
+	for _, uri := range want.uris { // in the client's order
+		if granted[uri] {
+			uris = append(uris, uri)
+		}
+	}
+	if len(uris) > 0 {
+		honoured = honoured.With("resourceSubscriptions", stringArray(uris))
+	}
+	return mcp.Object("notifications", honoured)
+}

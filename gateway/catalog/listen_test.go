@@ -1,0 +1,274 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// client is one subscriptions/listen call of a client.
+type client struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	reply  *mcp.Reply
+	err    error
+
+	mu     sync.Mutex
+	events []string
+}
+
+// listen starts a listen call with this filter; it ends with the test.
+func listen(t *testing.T, c *Catalog, filter string) *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	cl := &client{cancel: cancel, ended: make(chan struct{})}
+	in := call(mcp.MethodListen, "", `{"_meta":{"k":1},"notifications":`+filter+`}`)
+	in.Session, in.Ephemeral, in.Caps = "ann:1", true, mcp.Raw(`{"roots":{}}`)
+	in.Notify = func(e mcp.Event) {
+		cl.mu.Lock()
+		defer cl.mu.Unlock()
+		cl.events = append(cl.events, e.Method+" "+string(e.Params))
+	}
+	go func() {
+		defer close(cl.ended)
+		cl.reply, cl.err = c.Handle(ctx, in)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-cl.ended
+	})
+	return cl
+}
+
+func (cl *client) told() []string {
+	synctest.Wait()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return slices.Clone(cl.events)
+}
+
+func (cl *client) want(t *testing.T, want ...string) {
+	t.Helper()
+	if got := cl.told(); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// listening starts a listen call and returns what it was told so far.
+func listening(t *testing.T, c *Catalog, filter string) func() []string {
+	cl := listen(t, c, filter)
+	synctest.Wait()
+	return cl.told
+}
+
+func ack(honoured string) string {
+	return mcp.NoteAcknowledged + ` {"notifications":` + honoured + `}`
+}
+
+const (
+	toolsChanged     = mcp.NoteToolsListChanged + " {}"
+	promptsChanged   = mcp.NotePromptsListChanged + " {}"
+	resourcesChanged = mcp.NoteResourcesListChanged + " {}"
+)
+
+func TestP9_92_ListChanges(t *testing.T) {
+	bubble(t, "of any upstream, coalesced, to everyone who wants them", func(t *testing.T) {
+		crm, doc := newServer("crm").tools("a"), newServer("doc").tools("a")
+		c := start(t, sourcesOf([]*server{crm, doc})...)
+		all := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+		one := listen(t, c, `{"promptsListChanged":true,"toolsListChanged":false,"unknown":true}`)
+		none := listen(t, c, `{}`)
+		synctest.Wait()
+		crm.tools("b").says(mcp.NoteToolsListChanged, `{}`)
+		doc.tools("b").says(mcp.NoteToolsListChanged, `{}`)
+		doc.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
+		after(2 * coalesce)
+		all.want(t, ack(`{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`), toolsChanged, promptsChanged)
+		one.want(t, ack(`{"promptsListChanged":true}`), promptsChanged) // P9/82, P9/84
+		none.want(t, ack(`{}`))
+		doc.has(mcp.MethodResourceTemplatesList, template("a:{b}")).says(mcp.NoteResourcesListChanged, `{}`)
+		after(2 * coalesce)
+		if got := all.told(); got[len(got)-1] != resourcesChanged {
+			t.Errorf("got %q", got)
+		}
+	})
+	bubble(t, "an upstream's word is passed on, a look of our own that finds nothing is not", func(t *testing.T) {
+		crm := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: crm})
+		cl := listen(t, c, `{"toolsListChanged":true}`)
+		synctest.Wait()
+		after(2 * refreshAfter)
+		cl.want(t, ack(`{"toolsListChanged":true}`))
+		crm.says(mcp.NoteToolsListChanged, `{}`)
+		after(time.Second)
+		cl.want(t, ack(`{"toolsListChanged":true}`), toolsChanged)
+	})
+	bubble(t, "P9/82 only what is offered is acknowledged", func(t *testing.T) {
+		crm := newServer("crm")
+		crm.caps = `{"tools":{}}`
+		c := start(t, Source{Upstream: crm})
+		cl := listen(t, c, `{"toolsListChanged":true,"promptsListChanged":true}`)
+		cl.want(t, ack(`{"toolsListChanged":true}`))
+	})
+	bubble(t, "P9/86 it ends in good order with the catalog", func(t *testing.T) {
+		crm := newServer("crm")
+		c := newCatalog(t, Config{}, Source{Upstream: crm})
+		stop := running(t, c)
+		c.WaitFirst(t.Context())
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+a:b"]}`)
+		synctest.Wait()
+		stop()
+		<-cl.ended
+		if cl.err != nil || string(cl.reply.Result) != `{}` {
+			t.Errorf("got %v, %v", cl.reply, cl.err)
+		}
+		if n := len(crm.open(true)) + len(crm.open(false)); n != 0 {
+			t.Errorf("%d streams stand", n)
+		}
+	})
+	bubble(t, "a listener that is slow takes no more room", func(t *testing.T) {
+		var h hub
+		l := h.join()
+		for range 10000 {
+			h.announce(setOf(tools))
+			h.announce(setOf(prompts))
+		}
+		<-l.some()
+		if got := l.take(t.Context()); got != setOf(tools, prompts) {
+			t.Errorf("got %b", got)
+		}
+		select {
+		case <-l.some():
+			t.Error("there is more")
+		default:
+		}
+		h.leave(l)
+		if len(h.listeners) != 0 {
+			t.Error("it is kept")
+		}
+	})
+}
+
+func TestResourceSubscriptions(t *testing.T) {
+	setup := func(t *testing.T) (crm, doc *server, c *Catalog) {
+		crm = newServer("crm").has(mcp.MethodResourcesList, resource("file:///a"))
+		doc = newServer("doc")
+		mute := newServer("mute")
+		mute.caps = `{"resources":{}}`
+		return crm, doc, start(t, sourcesOf([]*server{crm, doc, mute})...)
+	}
+	bubble(t, "P9/178 one listen call an upstream, public URIs out", func(t *testing.T) {
+		crm, doc, c := setup(t)
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d","crm+file:///a","mute+x:y","other+x:y"]}`)
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`)) // H/206
+		if st := crm.open(true); len(st) != 1 || !slices.Equal(st[0].uris, []string{"file:///a", "file:///d"}) {
+			t.Errorf("crm got %v", st)
+		}
+		got := crm.last(t, mcp.MethodListen)
+		if got.Session != "ann:1" || !got.Ephemeral || string(got.Caps) != `{"roots":{}}` ||
+			string(got.Params) != `{"_meta":{"k":1},"notifications":{"resourceSubscriptions":["file:///a","file:///d"]}}` {
+			t.Errorf("got %+v %s", got, got.Params)
+		}
+		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///a","_meta":{}}`)
+		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///d/part"}`)
+		crm.says(mcp.NoteMessage, `{"level":"info","data":1}`) // P9/84
+		doc.says(mcp.NoteResourceUpdated, `{"uri":"ui://p"}`)
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","ui://doc/p","crm+file:///d"]}`),
+			mcp.NoteResourceUpdated+` {"uri":"crm+file:///a","_meta":{}}`,
+			mcp.NoteResourceUpdated+` {"uri":"crm+file:///d/part"}`,
+			mcp.NoteResourceUpdated+` {"uri":"ui://doc/p"}`)
+		cl.cancel() // P9/87
+		<-cl.ended
+		if len(crm.open(true))+len(doc.open(true)) != 0 || !errors.Is(cl.err, context.Canceled) {
+			t.Errorf("streams stand, or %v", cl.err)
+		}
+	})
+	bubble(t, "P9/85 each of two clients gets its own", func(t *testing.T) {
+		crm, _, c := setup(t)
+		a, b := listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`), listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`)
+		synctest.Wait()
+		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///a"}`)
+		for _, cl := range []*client{a, b} {
+			if got := cl.told(); len(got) != 2 {
+				t.Errorf("got %q", got)
+			}
+		}
+	})
+	bubble(t, "a URI without mark comes back as the client wrote it", func(t *testing.T) {
+		crm, _, c := setup(t)
+		cl := listen(t, c, `{"resourceSubscriptions":["file:///a"]}`)
+		synctest.Wait()
+		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///a"}`)
+		cl.want(t, ack(`{"resourceSubscriptions":["file:///a"]}`), mcp.NoteResourceUpdated+` {"uri":"file:///a"}`)
+	})
+	bubble(t, "what an upstream does not honour is not acknowledged", func(t *testing.T) {
+		crm, doc, c := setup(t)
+		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`)})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		doc.fails(mcp.MethodListen, mcp.Errorf(mcp.CodeInvalidParams, "no"))
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","crm+file:///b","doc+x:y"]}`)
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`))
+	})
+	bubble(t, "one that does not answer is waited for a little, and then let go", func(t *testing.T) {
+		crm, doc, c := setup(t)
+		doc.on(mcp.MethodListen, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		before := doc.called(mcp.MethodListen)
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","doc+x:y"]}`)
+		synctest.Wait()
+		go crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///b"}`) // waits for the acknowledgement
+		cl.want(t)
+		after(partWait)
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`), mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`)
+		after(time.Minute)
+		if n := doc.called(mcp.MethodListen) - before; n != 1 {
+			t.Errorf("it was asked %d times", n)
+		}
+	})
+	bubble(t, "a part that is lost is listened to again, and nothing is missed", func(t *testing.T) {
+		crm, _, c := setup(t)
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","crm+file:///b"]}`)
+		synctest.Wait()
+		crm.open(true)[0].end <- errors.New("gone")
+		after(5 * time.Second)
+		if n := len(crm.open(true)); n != 1 {
+			t.Fatalf("%d streams stand", n)
+		}
+		crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///b"}`)
+		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a","crm+file:///b"]}`),
+			mcp.NoteResourceUpdated+` {"uri":"crm+file:///a"}`, mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`, // what happened meanwhile is unknown
+			mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`)
+	})
+}
+
+func TestListenRefuses(t *testing.T) {
+	var many []string
+	for i := range maxSubscriptions + 1 {
+		many = append(many, fmt.Sprintf("%q", fmt.Sprint("crm+a:", i)))
+	}
+	tests := []struct{ name, params string }{
+		{"no filter", `{}`},
+		{"a filter that is none", `{"notifications":[]}`},
+		{"subscriptions that are no array", `{"notifications":{"resourceSubscriptions":"a"}}`},
+		{"a subscription that is no string", `{"notifications":{"resourceSubscriptions":[1]}}`},
+		{"too many", `{"notifications":{"resourceSubscriptions":[` + strings.Join(many, ",") + `]}}`},
+	}
+	c := newCatalog(t, Config{})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			refused(t, c, call(mcp.MethodListen, "", tt.params), mcp.CodeInvalidParams)
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// hashDigits is how many hex digits close a name that is not its original any more.
+const hashDigits = 6
+
+var errUnprintable = errors.New("the name is not printable ASCII without spaces")
+
+// naming makes the public names and URIs of one upstream. It is a function of
+// configuration alone: who else is connected changes nothing, so a name means the
+// same for ever.
+type naming struct {
+	upstream string // the configured name, never what the server calls itself
+	prefix   string // "": names and URIs stay as they are
+	max      int    // length of the longest public name
+}
+
+// newNaming checks that the prefix makes usable names.
+func newNaming(cfg Config, upstream string, prefix *string) (naming, error) {
+	n := naming{upstream: upstream, prefix: upstream + cfg.Separator, max: cfg.MaxLength}
+	if prefix != nil {
+		n.prefix = *prefix
+	}
+	switch {
+	case !nameSafe(n.prefix):
+		return n, fmt.Errorf("prefix: %q: want A-Z a-z 0-9 _ -", n.prefix)
+	case len(n.prefix) > n.max/2:
+		return n, fmt.Errorf("prefix: %q leaves too little of the %d characters of naming.max_length: set a shorter prefix", n.prefix, n.max)
+	}
+	return n, nil
+}
+
+// plain reports whether names and URIs of this upstream stay as they are.
+func (n naming) plain() bool { return n.prefix == "" }
+
+// tool returns the public name of a tool. The names that models accept have fewer
+// characters than those that the specification allows; where one is replaced, the
+// hash keeps different names different.
+func (n naming) tool(native string) (string, error) {
+	if !printable(native) {
+		return "", errUnprintable
+	}
+	if n.plain() {
+		return native, nil
+	}
+	public := []byte(n.prefix + native)
+	changed := false
+	for i, c := range public {
+		if !isNameByte(c) {
+			public[i], changed = '_', true
+		}
+	}
+	return n.closed(string(public), native, changed), nil
+}
+
+// prompt returns the public name of a prompt; only its length has a limit.
+func (n naming) prompt(native string) (string, error) {
+	if !printable(native) {
+		return "", errUnprintable
+	}
+	if n.plain() {
+		return native, nil
+	}
+	return n.closed(n.prefix+native, native, false), nil
+}
+
+// closed puts the hash of the original behind a name that was changed or has to be
+// cut.
+func (n naming) closed(public, native string, changed bool) string {
+	if !changed && len(public) <= n.max {
+		return public
+	}
+	sum := sha256.Sum256([]byte(n.upstream + "\x00" + native))
+	return public[:min(len(public), n.max-1-hashDigits)] + "_" + hex.EncodeToString(sum[:])[:hashDigits]
+}
+
+// printable reports whether a name is printable ASCII without spaces: what else
+// there is looks like another name, or like none.
+func printable(name string) bool {
+	for i := range len(name) {
+		if name[i] <= ' ' || name[i] > '~' {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// nameSafe reports whether every model and client accepts the characters in a name.
+func nameSafe(s string) bool {
+	for i := range len(s) {
+		if !isNameByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isNameByte(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+}

@@ -1,0 +1,189 @@
+package catalog
+
+import (
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Everything here changes URIs, and the logger's name, in what an upstream says, and
+// nothing else: all other bytes stay. What holds no URI costs one search.
+
+// reply returns the reply to a call of the method as clients may see it.
+func (n naming) reply(method string, r *mcp.Reply) *mcp.Reply {
+	if r == nil || n.plain() {
+		return r
+	}
+	switch {
+	case r.Result != nil:
+		if result := n.result(method, r.Result); !same(result, r.Result) {
+			return &mcp.Reply{Result: result}
+		}
+	case r.Ask != nil:
+		if ask := n.ask(r.Ask); ask != r.Ask {
+			return &mcp.Reply{Ask: ask}
+		}
+	}
+	return r
+}
+
+func (n naming) result(method string, result mcp.Raw) mcp.Raw {
+	if !mentions(result) {
+		return result
+	}
+	return result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch {
+		case string(name) == "content" && method == mcp.MethodToolsCall:
+			return n.blocks(value, true)
+		case string(name) == "messages" && method == mcp.MethodPromptsGet:
+			return n.messages(value)
+		case string(name) == "contents" && method == mcp.MethodResourcesRead:
+			return value.Map(func(_ []byte, content mcp.Raw) mcp.Raw { return n.member(content, "uri") })
+		case string(name) == "_meta":
+			return n.meta(value)
+		}
+		return value
+	})
+}
+
+// ask changes the messages that a server wants sampled; elicitation URLs are for the
+// user's browser, and roots are the client's own.
+func (n naming) ask(a *mcp.Ask) *mcp.Ask {
+	changed := a
+	for i, request := range a.Requests {
+		if request.Method != mcp.MethodCreateMessage || !mentions(request.Params) {
+			continue
+		}
+		params := request.Params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+			if string(name) == "messages" {
+				return n.messages(value)
+			}
+			return value
+		})
+		if same(params, request.Params) {
+			continue
+		}
+		if changed == a {
+			copied := *a
+			copied.Requests = append([]mcp.InputRequest(nil), a.Requests...)
+			changed = &copied
+		}
+		changed.Requests[i].Params = params
+	}
+	return changed
+}
+
+// messages are those of a prompt or of a sampling request.
+func (n naming) messages(messages mcp.Raw) mcp.Raw {
+	return messages.Map(func(_ []byte, message mcp.Raw) mcp.Raw {
+		return message.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+			if string(name) == "content" {
+				return n.blocks(value, true)
+			}
+			return value
+		})
+	})
+}
+
+// blocks is a content block or an array of them. A tool_result holds blocks itself,
+// one level deep.
+func (n naming) blocks(value mcp.Raw, outer bool) mcp.Raw {
+	if value.IsArray() {
+		return value.Map(func(_ []byte, block mcp.Raw) mcp.Raw { return n.block(block, outer) })
+	}
+	return n.block(value, outer)
+}
+
+func (n naming) block(block mcp.Raw, outer bool) mcp.Raw {
+	kind, _ := block.Member("type")
+	switch kind.Text() {
+	case "resource_link":
+		return n.member(block, "uri")
+	case "resource":
+		return block.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+			if string(name) == "resource" {
+				return n.member(value, "uri")
+			}
+			return value
+		})
+	case "tool_result":
+		if !outer {
+			return block
+		}
+		return block.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+			if string(name) == "content" {
+				return n.blocks(value, false)
+			}
+			return value
+		})
+	}
+	return block
+}
+
+// meta is the _meta of a tool or result, where MCP Apps put the URI of their page:
+// ui.resourceUri, and ui/resourceUri in older ones.
+func (n naming) meta(meta mcp.Raw) mcp.Raw {
+	return meta.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "ui":
+			return n.member(value, "resourceUri")
+		case "ui/resourceUri":
+			return n.text(value)
+		}
+		return value
+	})
+}
+
+// member changes one member of an object that is a URI.
+func (n naming) member(object mcp.Raw, member string) mcp.Raw {
+	if !object.IsObject() {
+		return object
+	}
+	return object.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if string(name) == member {
+			return n.text(value)
+		}
+		return value
+	})
+}
+
+func (n naming) text(value mcp.Raw) mcp.Raw {
+	uri, ok := value.StringValue()
+	if !ok || uri == "" {
+		return value
+	}
+	return mcp.String(n.uri(uri))
+}
+
+// event returns an event of a call as the client may see it. The logger's name says
+// which upstream speaks.
+func (n naming) event(e mcp.Event) mcp.Event {
+	switch e.Method {
+	case mcp.NoteMessage:
+		logger := n.upstream
+		if own, ok := e.Params.Member("logger"); ok && own.Text() != "" {
+			logger += "/" + own.Text()
+		}
+		e.Params = e.Params.With("logger", mcp.String(logger))
+	case mcp.NoteResourceUpdated:
+		if !n.plain() {
+			e.Params = n.member(e.Params, "uri")
+		}
+	}
+	return e
+}
+
+// failure returns the error of a call as the client may see it.
+func (n naming) failure(err error) error {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok || n.plain() || !mentions(e.Data) {
+		return err
+	}
+	changed := *e
+	changed.Data = n.member(e.Data, "uri")
+	return &changed
+}
+
+func same(a, b mcp.Raw) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

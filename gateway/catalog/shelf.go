@@ -1,0 +1,159 @@
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Bounds of what one upstream's list may hold. What is beyond them is left out and
+// logged.
+const (
+	maxPages = 50
+	maxItems = 2000
+	maxItem  = 64 << 10 // bytes
+)
+
+// shelf is one list of one upstream in its public form, before it meets those of
+// the others. Immutable.
+type shelf struct {
+	offered  bool    // false: the upstream has no such list
+	entries  []entry // by public name
+	withheld []Withheld
+	expires  time.Time // zero: the upstream did not say
+	private  bool
+}
+
+// entry is one item: its original name, and what clients see.
+type entry struct {
+	native string
+	item   mcp.Item
+	params []param // tools: the parameters that are mirrored into headers
+}
+
+// Withheld is an item that clients are not shown, and why.
+type Withheld struct {
+	List   string // "tools", "prompts", "resources", "resource templates"
+	Name   string // as the upstream has it
+	Reason string
+}
+
+// fetched is one list of one upstream as it came.
+type fetched struct {
+	items   []mcp.Item
+	expires time.Time
+	private bool
+	cut     string // why the list is not complete, "" if it is
+}
+
+// newShelf gives the items of a list their public names and leaves out those that
+// must not be shown. tagged are the upstreams whose names stand in URIs.
+func newShelf(n naming, k kind, list fetched, tagged map[string]int) *shelf {
+	s := &shelf{offered: true, expires: list.expires, private: list.private}
+	if list.cut != "" {
+		s.withhold(k, "", list.cut)
+	}
+	for _, item := range list.items {
+		e, err := newEntry(n, k, item, tagged)
+		if err != nil {
+			s.withhold(k, item.Name, err.Error())
+			continue
+		}
+		s.entries = append(s.entries, e)
+	}
+	slices.SortStableFunc(s.entries, func(a, b entry) int { return cmp.Compare(a.item.Name, b.item.Name) })
+	s.settleTwins(k)
+	return s
+}
+
+// settleTwins leaves out what has one public name within the upstream: the second of
+// two equal items, and both of two that differ.
+func (s *shelf) settleTwins(k kind) {
+	kept := s.entries[:0]
+	for i := 0; i < len(s.entries); {
+		end, differ := i+1, false
+		for ; end < len(s.entries) && s.entries[end].item.Name == s.entries[i].item.Name; end++ {
+			differ = differ || s.entries[end].native != s.entries[i].native || !bytes.Equal(s.entries[end].item.Raw, s.entries[i].item.Raw)
+		}
+		if !differ {
+			kept = append(kept, s.entries[i])
+		} else {
+			for _, e := range s.entries[i:end] {
+				s.withhold(k, e.native, fmt.Sprintf("%d different items would be named %q", end-i, e.item.Name))
+			}
+		}
+		i = end
+	}
+	s.entries = kept
+}
+
+func (s *shelf) withhold(k kind, name, reason string) {
+	const longest = 200 // enough to find it by; the text is the upstream's
+	s.withheld = append(s.withheld, Withheld{List: k.String(), Name: name[:min(len(name), longest)], Reason: reason})
+}
+
+// newEntry makes the public form of an item; the error says why it has none.
+func newEntry(n naming, k kind, item mcp.Item, tagged map[string]int) (entry, error) {
+	if len(item.Raw) > maxItem {
+		return entry{}, fmt.Errorf("its definition has %d bytes, more than %d", len(item.Raw), maxItem)
+	}
+	key := mcp.ItemKey(k.method())
+	if err := wire.CheckObject(item.Raw, key); err != nil {
+		return entry{}, ambiguous(err)
+	}
+	public, err := publicName(n, k, item.Name, tagged)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{native: item.Name, item: mcp.Item{Name: public, Raw: item.Raw}}
+	if public != item.Name {
+		e.item.Raw = item.Raw.With(key, mcp.String(public))
+	}
+	if k != tools {
+		return e, nil
+	}
+	if !n.plain() && mentions(item.Raw) {
+		if meta, ok := e.item.Raw.Member("_meta"); ok {
+			e.item.Raw = e.item.Raw.With("_meta", n.meta(meta))
+		}
+	}
+	e.params, err = mirrored(item.Raw)
+	return e, err
+}
+
+func publicName(n naming, k kind, native string, tagged map[string]int) (string, error) {
+	switch k {
+	case tools:
+		return n.tool(native)
+	case prompts:
+		return n.prompt(native)
+	}
+	if !sane(native) {
+		return "", errNoURI
+	}
+	if tag, _, _ := splitURI(native); n.plain() && tag != "" {
+		if _, taken := tagged[tag]; taken {
+			return "", errForeignURI
+		}
+	}
+	if k == templates {
+		return n.template(native)
+	}
+	return n.uri(native), nil
+}
+
+// ambiguous makes the error of wire.CheckObject, which speaks of params, one about
+// an item.
+func ambiguous(err error) error {
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		return errors.New("its definition can be read in two ways: " + strings.TrimPrefix(e.Message, "Invalid params: "))
+	}
+	return err
+}

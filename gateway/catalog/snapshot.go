@@ -1,0 +1,184 @@
+package catalog
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// pageSize is how many items a page of ours has.
+const pageSize = 1000
+
+// plan is what the configuration fixes: the upstreams in their order and how each is
+// named.
+type plan struct {
+	cfg      Config
+	namings  []naming
+	tagged   map[string]int // upstreams whose name stands in their URIs
+	pageSize int
+}
+
+// target is where a public name leads.
+type target struct {
+	source int
+	native string
+	params []param
+}
+
+// snapshot is all that clients can see at one moment. Immutable, but for the lists
+// that pages keep for single users.
+type snapshot struct {
+	plan     *plan
+	states   []known
+	offers   offers
+	discover mcp.Raw
+	lists    [kinds]*listing
+	tools    map[string]target
+	prompts  map[string]target
+	uris     uriIndex
+	counts   [][kinds]int // of listed items, by upstream
+	withheld [][]Withheld // by upstream
+}
+
+// listing is one merged list.
+type listing struct {
+	generation string // a hash of the content, equal on every replica
+	expires    time.Time
+	private    bool
+	pages      []*page
+}
+
+// build makes the snapshot of what the upstreams last said. It depends on nothing
+// else; previous only lends its lists where they did not change, so that what was
+// rendered of them stays.
+func build(p *plan, states []known, previous *snapshot) *snapshot {
+	s := &snapshot{
+		plan: p, states: states, offers: merge(states),
+		tools: make(map[string]target), prompts: make(map[string]target),
+		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
+	}
+	s.discover = mcp.Object("capabilities", s.offers.capabilities())
+	if text := p.instructions(states); text != "" {
+		s.discover = s.discover.With("instructions", mcp.String(text))
+	}
+	s.uris = newURIIndex(p, states)
+	for k := range kinds {
+		s.lists[k] = s.merge(k)
+		if previous != nil && previous.lists[k].same(s.lists[k]) {
+			s.lists[k] = previous.lists[k]
+		}
+	}
+	return s
+}
+
+// merge makes the list of a kind and its table.
+func (s *snapshot) merge(k kind) *listing {
+	owners := make(map[string]int) // by public name: the upstream, or met
+	for i, state := range s.states {
+		if shelf := state.shelves[k]; shelf != nil {
+			for _, e := range shelf.entries {
+				if _, taken := owners[e.item.Name]; taken {
+					owners[e.item.Name] = met
+				} else {
+					owners[e.item.Name] = i
+				}
+			}
+		}
+	}
+	l := &listing{}
+	sum := sha256.New()
+	var items []mcp.Item
+	unknown := false // until when some part is fresh
+	for i, state := range s.states {
+		shelf := state.shelves[k]
+		if shelf == nil {
+			unknown = true
+			continue
+		}
+		s.withheld[i] = append(s.withheld[i], shelf.withheld...)
+		if !shelf.offered {
+			continue
+		}
+		l.private = l.private || shelf.private
+		unknown = unknown || shelf.expires.IsZero()
+		if l.expires.IsZero() || shelf.expires.Before(l.expires) {
+			l.expires = shelf.expires
+		}
+		for _, e := range shelf.entries {
+			if owners[e.item.Name] == met {
+				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
+				continue
+			}
+			items = append(items, e.item)
+			hashItem(sum, e.item)
+			s.enter(k, i, e)
+		}
+	}
+	if unknown {
+		l.expires = time.Time{}
+	}
+	l.generation = hex.EncodeToString(sum.Sum(nil)[:16])
+	l.pages = pagesOf(items, s.plan.pageSize)
+	return l
+}
+
+// met marks a name that more than one upstream has.
+const met = -1
+
+func (s *snapshot) enter(k kind, source int, e entry) {
+	s.counts[source][k]++
+	switch k {
+	case tools:
+		s.tools[e.item.Name] = target{source, e.native, e.params}
+	case prompts:
+		s.prompts[e.item.Name] = target{source, e.native, nil}
+	}
+}
+
+func hashItem(sum hash.Hash, item mcp.Item) {
+	var sizes [16]byte
+	binary.BigEndian.PutUint64(sizes[:8], uint64(len(item.Name)))
+	binary.BigEndian.PutUint64(sizes[8:], uint64(len(item.Raw)))
+	sum.Write(sizes[:])
+	sum.Write([]byte(item.Name))
+	sum.Write(item.Raw)
+}
+
+// same reports whether the other listing would be answered with the same bytes.
+func (l *listing) same(other *listing) bool {
+	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private
+}
+
+func pagesOf(items []mcp.Item, size int) []*page {
+	pages := make([]*page, 0, len(items)/size+1)
+	for part := range slices.Chunk(items, size) {
+		pages = append(pages, &page{items: part})
+	}
+	if len(pages) == 0 {
+		pages = append(pages, &page{items: []mcp.Item{}})
+	}
+	return pages
+}
+
+// missing returns an upstream that could have an unlisted name, because it has the
+// name's prefix and no list of this kind. The longest prefix decides.
+func (s *snapshot) missing(k kind, public string) (source int, ok bool) {
+	longest := -1
+	for i, n := range s.plan.namings {
+		if !strings.HasPrefix(public, n.prefix) || len(n.prefix) < longest {
+			continue
+		}
+		absent := s.states[i].shelves[k] == nil
+		if len(n.prefix) > longest || absent && !ok {
+			source, ok, longest = i, absent, len(n.prefix)
+		}
+	}
+	return source, ok
+}

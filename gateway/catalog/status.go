@@ -1,0 +1,69 @@
+package catalog
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// UpstreamView is how one upstream looks from here, for the command check and the
+// console.
+type UpstreamView struct {
+	Name   string
+	Prefix string // of its tools and prompts; "" when names and URIs stay as they are
+	State  State
+	Since  time.Time // of State
+	// LastError is what went wrong last, "" when all is well.
+	LastError string
+	// Tools to ResourceTemplates are how many clients are shown.
+	Tools, Prompts, Resources, ResourceTemplates int
+	// Withheld are the items that clients are not shown.
+	Withheld []Withheld
+}
+
+// Status returns a view of each upstream, in the order of the configuration.
+func (c *Catalog) Status() []UpstreamView {
+	s := c.snap.Load()
+	views := make([]UpstreamView, len(c.sources))
+	for i, source := range c.sources {
+		state, count := s.states[i], s.counts[i]
+		views[i] = UpstreamView{
+			Name: source.naming.upstream, Prefix: source.naming.prefix,
+			State: state.state, Since: state.since, LastError: state.failure,
+			Tools: count[tools], Prompts: count[prompts], Resources: count[resources], ResourceTemplates: count[templates],
+			Withheld: slices.Clone(s.withheld[i]),
+		}
+	}
+	return views
+}
+
+// logWithheld logs what the new snapshot withholds and the old one did not. A change
+// at one upstream can touch another, where two meet in a name.
+func (c *Catalog) logWithheld(old, next *snapshot) {
+	const most = 20 // a change; Status has them all
+	for i, source := range c.sources {
+		if len(next.withheld[i]) == 0 {
+			continue
+		}
+		before := make(map[Withheld]bool, len(old.withheld[i]))
+		for _, w := range old.withheld[i] {
+			before[w] = true
+		}
+		logged, more := 0, 0
+		for _, w := range next.withheld[i] {
+			switch {
+			case before[w]:
+			case logged == most:
+				more++
+			default:
+				logged++
+				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", slog.String("upstream", source.naming.upstream),
+					slog.String("list", w.List), slog.String("name", w.Name), slog.String("reason", w.Reason))
+			}
+		}
+		if more > 0 {
+			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", slog.String("upstream", source.naming.upstream), slog.Int("count", more))
+		}
+	}
+}

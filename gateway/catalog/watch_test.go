@@ -1,0 +1,443 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// bubble runs a test with a clock of its own.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// after lets time pass and everything settle.
+func after(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+	synctest.Wait()
+}
+
+func stateOf(c *Catalog, i int) State { return c.Status()[i].State }
+
+func TestRefresh(t *testing.T) {
+	bubble(t, "P9/123 a change is fetched, many at once", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: s})
+		before := s.called(mcp.MethodToolsList)
+		s.tools("a", "b")
+		for range 100 {
+			s.says(mcp.NoteToolsListChanged, `{}`)
+		}
+		after(coalesce)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a", "crm__b")
+		if n := s.called(mcp.MethodToolsList) - before; n != 1 {
+			t.Errorf("fetched %d times", n)
+		}
+		if n := s.called(mcp.MethodPromptsList); n != 1 {
+			t.Errorf("prompts, which did not change, were fetched %d times", n)
+		}
+	})
+	bubble(t, "resources and templates change together", func(t *testing.T) {
+		s := newServer("crm")
+		c := start(t, Source{Upstream: s})
+		s.has(mcp.MethodResourcesList, resource("a:b")).has(mcp.MethodResourceTemplatesList, template("a:{b}"))
+		s.says(mcp.NoteResourcesListChanged, `{}`)
+		after(coalesce)
+		wantNames(t, c, mcp.MethodResourcesList, "crm+a:b")
+		wantNames(t, c, mcp.MethodResourceTemplatesList, "crm+a:{b}")
+	})
+	bubble(t, "H/171 a change told during a call is for the watch", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: s})
+		s.on(mcp.MethodToolsCall, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			s.tools("b")
+			call.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		})
+		do(t, c, call(mcp.MethodToolsCall, "crm__a"))
+		after(coalesce)
+		wantNames(t, c, mcp.MethodToolsList, "crm__b")
+	})
+	bubble(t, "without notifications every five minutes", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		s.caps = `{"tools":{}}`
+		c := start(t, Source{Upstream: s})
+		s.tools("b")
+		after(refreshAfter - refreshAfter/5)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		after(refreshAfter / 5)
+		wantNames(t, c, mcp.MethodToolsList, "crm__b")
+		if n := s.called(mcp.MethodListen); n != 0 {
+			t.Errorf("listened %d times to an upstream that tells nothing", n)
+		}
+	})
+	bubble(t, "when it expires", func(t *testing.T) {
+		s := newServer("crm")
+		fetches := 0
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			fetches++
+			name := fmt.Sprint("a", fetches)
+			return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}}, Expires: time.Now().Add(time.Minute)}}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		if got := do(t, c, call(mcp.MethodToolsList, "")).List.Expires; got.Before(time.Now().Add(59 * time.Second)) {
+			t.Errorf("expires %v", got)
+		}
+		after(time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a2")
+	})
+	bubble(t, "a short ttl is no polling interval", func(t *testing.T) {
+		s := newServer("crm")
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{List: &mcp.List{Expires: time.Now().Add(time.Second)}}, nil
+		})
+		start(t, Source{Upstream: s})
+		after(5*time.Minute - time.Second)
+		if n := s.called(mcp.MethodToolsList); n > 10 {
+			t.Errorf("%d fetches in five minutes", n)
+		}
+	})
+	bubble(t, "P9/127 calls do not change lists", func(t *testing.T) {
+		c := start(t, Source{Upstream: newServer("crm").tools("a")})
+		first := do(t, c, call(mcp.MethodToolsList, "")).List
+		do(t, c, call(mcp.MethodToolsCall, "crm__a"))
+		refused(t, c, call(mcp.MethodToolsCall, "crm__b"), mcp.CodeInvalidParams)
+		if again := do(t, c, call(mcp.MethodToolsList, "")).List; again != first {
+			t.Error("another List")
+		}
+	})
+	bubble(t, "the same List while the content is the same", func(t *testing.T) {
+		s, other := newServer("crm").tools("a"), newServer("doc").tools("a")
+		c := start(t, sourcesOf([]*server{s, other})...)
+		first := do(t, c, call(mcp.MethodToolsList, "")).List
+		s.says(mcp.NoteToolsListChanged, `{}`)
+		other.has(mcp.MethodPromptsList, `{"name":"p"}`).says(mcp.NotePromptsListChanged, `{}`)
+		after(time.Second)
+		if again := do(t, c, call(mcp.MethodToolsList, "")).List; again != first {
+			t.Error("another List")
+		}
+		wantNames(t, c, mcp.MethodPromptsList, "doc__p")
+	})
+}
+
+func TestFailingUpstreams(t *testing.T) {
+	bubble(t, "P9/128 one that hangs delays nobody", func(t *testing.T) {
+		hung, ok := newServer("hung"), newServer("ok").tools("a")
+		hung.on(mcp.MethodDiscover, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		c := newCatalog(t, Config{}, sourcesOf([]*server{hung, ok})...)
+		running(t, c)
+		synctest.Wait()
+		if got := c.Status(); got[0].State != StateConnecting || got[1].State != StateUp || got[1].Tools != 1 {
+			t.Errorf("got %+v", got)
+		}
+		after(guard + time.Second)
+		if got := c.Status()[0]; got.State != StateDown || got.LastError == "" {
+			t.Errorf("got %+v", got)
+		}
+	})
+	bubble(t, "the last good list is kept for ten minutes, then dropped and announced", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: s})
+		events := listening(t, c, `{"toolsListChanged":true}`)
+		s.unreachable(true)
+		s.open(false)[0].end <- errors.New("gone")
+		after(keepLists - time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if got := stateOf(c, 0); got != StateFailing {
+			t.Errorf("state %s", got)
+		}
+		refused(t, c, call(mcp.MethodToolsCall, "crm__a"), mcp.CodeUpstreamUnreachable) // its own answer
+		if got := events(); len(got) != 1 {
+			t.Errorf("announced %q", got)
+		}
+		after(2 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList)
+		if got := stateOf(c, 0); got != StateDown {
+			t.Errorf("state %s", got)
+		}
+		if got := events(); len(got) != 2 || got[1] != mcp.NoteToolsListChanged+" {}" {
+			t.Errorf("announced %q", got)
+		}
+		e := refused(t, c, call(mcp.MethodToolsCall, "crm__a"), mcp.CodeUpstreamUnreachable)
+		if !strings.Contains(e.Message, "has no list") {
+			t.Errorf("got %q", e.Message)
+		}
+		s.unreachable(false)
+		after(2 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if got := events(); len(got) != 3 || stateOf(c, 0) != StateUp {
+			t.Errorf("announced %q, state %s", got, stateOf(c, 0))
+		}
+	})
+	// Of a server with sessions, discover is answered from what it said at their beginning.
+	bubble(t, "an upstream that is down though discover is answered", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: s})
+		s.unreachable(true)
+		s.on(mcp.MethodDiscover, nil)
+		s.open(false)[0].end <- errors.New("gone")
+		after(time.Minute)
+		since := c.Status()[0].Since
+		after(keepLists - 2*time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if got := c.Status()[0]; got.State != StateFailing || got.Since != since {
+			t.Errorf("got %+v, want it to fail since %s", got, since)
+		}
+		after(3 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList)
+		if got := stateOf(c, 0); got != StateDown {
+			t.Errorf("state %s", got)
+		}
+		s.unreachable(false)
+		after(2 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if got := c.Status()[0]; got.State != StateUp || got.LastError != "" {
+			t.Errorf("got %+v", got)
+		}
+	})
+	bubble(t, "attempts become rare", func(t *testing.T) {
+		s := newServer("crm")
+		s.unreachable(true)
+		start(t, Source{Upstream: s})
+		after(time.Hour)
+		if n := s.called(mcp.MethodDiscover); n < 40 || n > 130 {
+			t.Errorf("%d attempts in an hour", n)
+		}
+	})
+	bubble(t, "one list fails, the others are served and it is tried again", func(t *testing.T) {
+		s := newServer("crm").tools("a").fails(mcp.MethodPromptsList, mcp.Errorf(mcp.CodeInternal, "sorry"))
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if v := c.Status()[0]; v.State != StateFailing || !strings.Contains(v.LastError, "prompts/list: sorry") {
+			t.Errorf("got %+v", v)
+		}
+		s.on(mcp.MethodPromptsList, nil).has(mcp.MethodPromptsList, `{"name":"p"}`)
+		after(retryList)
+		wantNames(t, c, mcp.MethodPromptsList, "crm__p")
+		s.fails(mcp.MethodPromptsList, mcp.Errorf(mcp.CodeInternal, "sorry"))
+		s.says(mcp.NotePromptsListChanged, `{}`)
+		after(keepLists - time.Minute)
+		wantNames(t, c, mcp.MethodPromptsList, "crm__p")
+		after(3 * time.Minute)
+		wantNames(t, c, mcp.MethodPromptsList)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		if n := s.called(mcp.MethodDiscover); n != 1 {
+			t.Errorf("connected %d times", n)
+		}
+	})
+	bubble(t, "a list that cannot be reached is a lost upstream: it is connected anew", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		s.caps = `{"tools":{}}`
+		c := start(t, Source{Upstream: s})
+		s.fails(mcp.MethodToolsList, mcp.UpstreamError(mcp.CodeUpstreamTimeout, "crm", mcp.ExecutedUnknown, "upstream crm did not answer in time"))
+		after(refreshAfter)
+		if v := c.Status()[0]; v.State != StateFailing || !strings.Contains(v.LastError, "did not answer in time") {
+			t.Errorf("got %+v", v)
+		}
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		s.offers(`{"tools":{},"prompts":{}}`) // it comes back as another one
+		s.on(mcp.MethodToolsList, nil).tools("b").has(mcp.MethodPromptsList, `{"name":"p"}`)
+		after(2 * time.Minute)
+		wantNames(t, c, mcp.MethodToolsList, "crm__b")
+		wantNames(t, c, mcp.MethodPromptsList, "crm__p")
+	})
+	bubble(t, "rubbish in place of a list", func(t *testing.T) {
+		s := newServer("crm").on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList)
+		if v := c.Status()[0]; !strings.Contains(v.LastError, "answered tools/list without a list") {
+			t.Errorf("got %+v", v)
+		}
+	})
+	bubble(t, "rubbish in place of capabilities, and no reply at all", func(t *testing.T) {
+		bad := newServer("bad").on(mcp.MethodDiscover, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{}, nil })
+		none := newServer("none").on(mcp.MethodDiscover, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, nil })
+		c := start(t, sourcesOf([]*server{bad, none})...)
+		for _, v := range c.Status() {
+			if v.State != StateDown || v.LastError == "" {
+				t.Errorf("got %+v", v)
+			}
+		}
+	})
+}
+
+func TestP9_93_LostWatch(t *testing.T) {
+	for name, end := range map[string]error{"lost": errors.New("gone"), "ended in good order": nil} {
+		bubble(t, name, func(t *testing.T) {
+			s := newServer("crm").tools("a").has(mcp.MethodPromptsList, `{"name":"p"}`)
+			c := start(t, Source{Upstream: s})
+			events := listening(t, c, `{"toolsListChanged":true,"promptsListChanged":true}`)
+			s.tools("a", "missed")
+			s.open(false)[0].end <- end
+			after(5 * time.Second)
+			wantNames(t, c, mcp.MethodToolsList, "crm__a", "crm__missed")
+			if n := s.called(mcp.MethodPromptsList); n != 2 {
+				t.Errorf("prompts were fetched %d times", n)
+			}
+			if got := events(); len(got) != 2 || got[1] != mcp.NoteToolsListChanged+" {}" {
+				t.Errorf("told %q: want tools alone, whose content differs", got)
+			}
+			if got := stateOf(c, 0); got != StateUp {
+				t.Errorf("state %s", got)
+			}
+			s.tools("b") // it listens again
+			s.says(mcp.NoteToolsListChanged, `{}`)
+			after(coalesce)
+			wantNames(t, c, mcp.MethodToolsList, "crm__b")
+		})
+	}
+	bubble(t, "an upstream that refuses to be listened to is asked from time to time", func(t *testing.T) {
+		s := newServer("crm").tools("a").fails(mcp.MethodListen, mcp.ErrMethod(mcp.MethodListen))
+		c := start(t, Source{Upstream: s})
+		s.tools("b")
+		after(refreshAfter)
+		wantNames(t, c, mcp.MethodToolsList, "crm__b")
+		if n := s.called(mcp.MethodListen); n != 1 {
+			t.Errorf("it was asked to tell %d times", n)
+		}
+	})
+	bubble(t, "what changed before a late acknowledgement is not missed", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		s.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			waitFor(ctx, 3*time.Second)
+			s.tools("b")
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{}}`)})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		after(3 * time.Second)
+		wantNames(t, c, mcp.MethodToolsList, "crm__b")
+	})
+}
+
+func TestUpstreamCursors(t *testing.T) {
+	// pages answers tools/list with one tool a page and these cursors behind them.
+	pages := func(s *server, cursors ...string) *server {
+		at := map[string]int{}
+		for i, cursor := range cursors {
+			at[cursor] = i + 1
+		}
+		return s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			i := 0
+			if cursor, ok := call.Params.Member("cursor"); ok {
+				i = at[cursor.Text()]
+			}
+			name := fmt.Sprintf("t%02d", i)
+			list := &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}}}
+			if i < len(cursors) {
+				list.Next = &cursors[i]
+			}
+			return &mcp.Reply{List: list}, nil
+		})
+	}
+	numbered := func(n int) (cursors []string) {
+		for i := range n {
+			cursors = append(cursors, fmt.Sprint(i))
+		}
+		return cursors
+	}
+	cut := func(t *testing.T, c *Catalog, want string) {
+		t.Helper()
+		if w := c.Status()[0].Withheld; len(w) != 1 || !strings.Contains(w[0].Reason, want) {
+			t.Errorf("withheld %v, want %q", w, want)
+		}
+	}
+	bubble(t, "P9/126 the empty cursor is followed", func(t *testing.T) {
+		c := start(t, Source{Upstream: pages(newServer("crm"), "x", "", "y")})
+		wantNames(t, c, mcp.MethodToolsList, "crm__t00", "crm__t01", "crm__t02", "crm__t03")
+	})
+	bubble(t, "H/170 a repeated cursor stops", func(t *testing.T) {
+		s := newServer("crm")
+		same := "x"
+		s.on(mcp.MethodToolsList, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Name: "a", Raw: mcp.Raw(tool("a"))}}, Next: &same}}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+		cut(t, c, "came twice")
+	})
+	bubble(t, "H/170 fifty pages at most", func(t *testing.T) {
+		s := pages(newServer("crm"), numbered(60)...)
+		c := start(t, Source{Upstream: s})
+		if n := c.Status()[0].Tools; n != maxPages || s.called(mcp.MethodToolsList) != maxPages {
+			t.Errorf("%d tools", n)
+		}
+		cut(t, c, "50 pages")
+	})
+	bubble(t, "H/170 two thousand items at most", func(t *testing.T) {
+		c := start(t, Source{Upstream: newServer("crm").tools(toolNames(2500)...)})
+		if n := c.Status()[0].Tools; n != maxItems {
+			t.Errorf("%d tools", n)
+		}
+		cut(t, c, "2000 items")
+	})
+	bubble(t, "H/170 64 KiB a definition at most", func(t *testing.T) {
+		s := newServer("crm").has(mcp.MethodToolsList, tool("ok"), `{"name":"big","description":"`+strings.Repeat("x", maxItem)+`"}`)
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList, "crm__ok")
+		cut(t, c, "more than 65536")
+	})
+	bubble(t, "a cursor that is refused: from the start, once", func(t *testing.T) {
+		s, n := newServer("crm"), 0
+		next := "x"
+		s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			if n++; n == 2 {
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "cursor expired")
+			}
+			name := fmt.Sprint("t", n)
+			list := &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}}}
+			if call.Params == nil {
+				list.Next = &next
+			}
+			return &mcp.Reply{List: list}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		wantNames(t, c, mcp.MethodToolsList, "crm__t3", "crm__t4")
+	})
+	bubble(t, "a page that fails keeps the last good list", func(t *testing.T) {
+		s := newServer("crm").tools("a")
+		c := start(t, Source{Upstream: s})
+		next := "x"
+		s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			if call.Params != nil {
+				return nil, mcp.Errorf(mcp.CodeInternal, "sorry")
+			}
+			return &mcp.Reply{List: &mcp.List{Next: &next}}, nil
+		})
+		s.says(mcp.NoteToolsListChanged, `{}`)
+		after(coalesce)
+		wantNames(t, c, mcp.MethodToolsList, "crm__a")
+	})
+}
+
+func TestP9_174_NamesDoNotDependOnOrder(t *testing.T) {
+	long := strings.Repeat("n", 80)
+	names := func(servers ...*server) map[string]bool {
+		c := start(t, sourcesOf(servers)...)
+		set := make(map[string]bool)
+		for _, name := range listed(t, c, mcp.MethodToolsList) {
+			set[name] = true
+		}
+		return set
+	}
+	one := names(newServer("a").tools("x", long, "x.y"), newServer("b").tools("x", long))
+	two := names(newServer("b").tools(long, "x"), newServer("a").tools("x.y", "x", long), newServer("c"))
+	if len(one) != 5 || fmt.Sprint(one) != fmt.Sprint(two) {
+		t.Errorf("%v\n%v", one, two)
+	}
+}

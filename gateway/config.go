@@ -1,0 +1,256 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+const (
+	defaultListen          = "127.0.0.1:8080"
+	defaultEndpoint        = "/mcp"
+	defaultSeparator       = "__"
+	defaultShutdownTimeout = 30 * time.Second
+)
+
+// Config is the whole configuration. Its zero value lacks only upstreams. All of it
+// is read at start.
+type Config struct {
+	// Listen is the address of the endpoint, host:port; port 0 takes a free one.
+	// Default 127.0.0.1:8080.
+	Listen string `yaml:"listen"`
+	// PublicURL is the endpoint as clients write it; its path is the path that is
+	// served. Default http://<listen>/mcp.
+	PublicURL string `yaml:"public_url"`
+	// Auth is how callers prove who they are.
+	Auth auth.Config `yaml:"auth"`
+	// Sessions is what is kept for stateful clients.
+	Sessions session.Config `yaml:"sessions"`
+	// Upstreams are the MCP servers, in the order in which lists show them. At least
+	// one is needed.
+	Upstreams []upstream.Config `yaml:"upstreams"`
+	// Naming is how names of different upstreams are told apart.
+	Naming catalog.Config `yaml:"naming"`
+	// HTTP is what the endpoint accepts and how it answers. Hosts in listen and
+	// public_url are allowed in any case.
+	HTTP front.Config `yaml:"http"`
+	// Telemetry is what the gateway tells about itself.
+	Telemetry Telemetry `yaml:"telemetry"`
+	// ShutdownTimeout is how long calls that run may go on after the signal to stop.
+	// Default 30s.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+}
+
+// Telemetry is the section "telemetry".
+type Telemetry struct {
+	// Log is the log, which goes to standard error.
+	Log observe.LogConfig `yaml:"log"`
+}
+
+// Validate reports everything that is wrong, each with the path of its key in
+// front.
+func (c Config) Validate() error {
+	given := c
+	c = c.withDefaults()
+	var errs []error
+	add := func(path string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	if err := checkListen(c.Listen); err != nil {
+		add("listen", err)
+	} else {
+		add("listen", c.Auth.CheckListener(c.Listen))
+	}
+	add("auth", c.Auth.Validate())
+	if given.PublicURL != "" {
+		add("public_url", checkPublicURL(c.PublicURL))
+	}
+	add("sessions", c.Sessions.Validate())
+	add("naming", c.Naming.Validate())
+	add("http", c.HTTP.Validate())
+	add("telemetry.log", c.Telemetry.Log.Validate())
+	if c.ShutdownTimeout < 0 {
+		add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
+	}
+	errs = append(errs, c.checkUpstreams()...)
+	return errors.Join(errs...)
+}
+
+// doubts tells what is allowed and probably not meant.
+func (c Config) doubts() error {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || c.PublicURL == "" || isLoopback(u.Hostname()) {
+		return nil
+	}
+	return fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())
+}
+
+func (c Config) checkUpstreams() (errs []error) {
+	if len(c.Upstreams) == 0 {
+		return []error{errors.New("upstreams: at least one is needed")}
+	}
+	names, prefixes := map[string]int{}, map[string]int{}
+	for i, u := range c.Upstreams {
+		add := func(err error) {
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", upstreamPath(i, u), err))
+			}
+		}
+		add(u.Validate())
+		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
+			add(fmt.Errorf("name: upstreams[%d] is called %q already; names differ in more than case", first, c.Upstreams[first].Name))
+			continue // their prefixes are equal for the same reason
+		}
+		names[strings.ToLower(u.Name)] = i
+		if strings.Contains(u.Name, c.Naming.Separator) {
+			add(fmt.Errorf("name: %q contains the separator %q", u.Name, c.Naming.Separator))
+		}
+		if !enabled(u) {
+			continue
+		}
+		if u.Name != "" {
+			add(c.Naming.CheckPrefix(u.Name, u.Prefix))
+		}
+		prefix := c.prefix(u)
+		if first, taken := prefixes[prefix]; taken {
+			add(fmt.Errorf("prefix: %q is the prefix of %q already", prefix, c.Upstreams[first].Name))
+			continue
+		}
+		prefixes[prefix] = i
+	}
+	return errs
+}
+
+// checkListen wants a host and a port number.
+func checkListen(listen string) error {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port, such as %s", listen, defaultListen)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("port %q: want a number from 0 to 65535", port)
+	}
+	return nil
+}
+
+// plainPath is a path that is the same in all its spellings, so that it can be
+// compared byte by byte: no escapes, no dot segments, no empty ones.
+var plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
+
+func checkPublicURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("want an http or https URL, such as https://mcp.example.com/mcp")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("user, query and fragment do not belong in it")
+	case !plainPath.MatchString(u.EscapedPath()):
+		return fmt.Errorf("path %q: want segments of letters, digits and -._~ only", u.EscapedPath())
+	case len(u.Path) > 1 && strings.HasSuffix(u.Path, "/"):
+		return fmt.Errorf("path %q: take the / at its end away", u.Path)
+	}
+	return nil
+}
+
+// withDefaults fills in what this package owns and others need to know.
+func (c Config) withDefaults() Config {
+	if c.Listen == "" {
+		c.Listen = defaultListen
+	}
+	if c.PublicURL == "" {
+		c.PublicURL = "http://" + c.Listen + defaultEndpoint
+	}
+	if c.Naming.Separator == "" {
+		c.Naming.Separator = defaultSeparator
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = defaultShutdownTimeout
+	}
+	return c
+}
+
+// path is the path of the endpoint.
+func (c Config) path() string {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || u.Path == "" {
+		return "/"
+	}
+	return u.Path
+}
+
+// alwaysHosts are the names that the front takes without being told.
+var alwaysHosts = []string{"localhost", "127.0.0.1", "::1"}
+
+// hosts are the names by which requests may name this server, beside those that
+// always hold: the configured ones, and those in the addresses of the configuration.
+func (c Config) hosts() []string {
+	hosts := slices.Clone(c.HTTP.AllowedHosts)
+	add := func(host string) {
+		if host != "" && !slices.Contains(alwaysHosts, host) && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	if u, err := url.Parse(c.PublicURL); err == nil {
+		add(strings.ToLower(u.Hostname()))
+	}
+	if host, _, err := net.SplitHostPort(c.Listen); err == nil {
+		add(strings.ToLower(host))
+	}
+	return hosts
+}
+
+// prefix is what stands before the names of u.
+func (c Config) prefix(u upstream.Config) string {
+	if u.Prefix != nil {
+		return *u.Prefix
+	}
+	return u.Name + c.Naming.Separator
+}
+
+func upstreamPath(i int, u upstream.Config) string {
+	if u.Name == "" {
+		return fmt.Sprintf("upstreams[%d]", i)
+	}
+	return fmt.Sprintf("upstreams[%d] (%s)", i, u.Name)
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+}
+
+func enabled(u upstream.Config) bool { return u.Enabled == nil || *u.Enabled }
+
+// resolvePaths makes the paths absolute that are relative to the configuration
+// file. A command without a slash stays: it is looked up in PATH.
+func (c *Config) resolvePaths(dir string) {
+	absolute := func(path *string) {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
+	}
+	for i := range c.Upstreams {
+		u := &c.Upstreams[i]
+		absolute(&u.Dir)
+		if len(u.Command) > 0 && strings.Contains(u.Command[0], "/") {
+			absolute(&u.Command[0])
+		}
+	}
+}

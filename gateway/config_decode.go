@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// decoder fills Go values from a parsed document, by the yaml tags of their
+// fields. It is its own, not yaml.v3's, so that every problem is found in one run,
+// has its line and path, and quotes no secret; and so that packages own their
+// Config without importing a YAML library.
+type decoder struct {
+	refs references
+
+	problems []placed
+	warnings []placed
+	places   map[string]position // by address, for what Validate finds
+	names    map[string]string   // of list elements, by address
+	broken   map[string]bool     // addresses with a problem
+}
+
+// position is a place in the file.
+type position struct{ line, column int }
+
+func newDecoder(env func(string) (string, bool), dir string) *decoder {
+	return &decoder{
+		refs:   references{env: env, dir: dir, values: map[string]string{}},
+		places: map[string]position{},
+		names:  map[string]string{},
+		broken: map[string]bool{},
+	}
+}
+
+func (d *decoder) say(n *yaml.Node, address, format string, args ...any) {
+	d.problems = append(d.problems, placed{n.Line, n.Column, address, fmt.Sprintf(format, args...)})
+	d.broken[address] = true
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// decode stores n in v, which has to be settable. What cannot be read stays zero
+// and is a problem.
+func (d *decoder) decode(n *yaml.Node, address string, v reflect.Value) {
+	if _, ok := d.places[address]; !ok {
+		d.places[address] = position{n.Line, n.Column}
+	}
+	if n.Kind == yaml.AliasNode { // checkNode says it
+		d.broken[address] = true
+		return
+	}
+	if isNull(n) && address != "" {
+		d.say(n, address, "has no value: give it one or take the key out")
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		d.decode(n, address, v.Elem())
+		return
+	}
+	switch {
+	case v.Type() == durationType || v.Addr().Type().Implements(textType):
+		d.scalar(n, address, v)
+	case v.Kind() == reflect.Struct:
+		d.structure(n, address, v)
+	case v.Kind() == reflect.Map:
+		d.mapping(n, address, v)
+	case v.Kind() == reflect.Slice:
+		d.list(n, address, v)
+	default:
+		d.scalar(n, address, v)
+	}
+}
+
+func (d *decoder) structure(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.say(n, address, "want keys and their values, not %s", kindName(n))
+		return
+	}
+	fields := fieldsOf(v.Type())
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !isKey(key) {
+			continue
+		}
+		index, known := fields[key.Value]
+		if !known {
+			message, meant := unknownKey(key.Value, fields)
+			d.problems = append(d.problems, placed{key.Line, key.Column, address, message})
+			d.broken[join(address, key.Value)] = true
+			d.broken[join(address, meant)] = true
+			continue
+		}
+		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.decode(value, join(address, key.Value), v.FieldByIndex(index))
+	}
+}
+
+func (d *decoder) mapping(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.say(n, address, "want names and their values, not %s", kindName(n))
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !isKey(key) {
+			continue
+		}
+		member := reflect.New(v.Type().Elem()).Elem()
+		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.decode(value, join(address, key.Value), member)
+		v.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), member)
+	}
+}
+
+func (d *decoder) list(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.say(n, address, "want a list, such as [a, b], not %s", kindName(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, child := range n.Content {
+		at := element(address, i)
+		d.names[at] = nameOf(child)
+		d.decode(child, at, v.Index(i))
+	}
+}
+
+// nameOf is the plain text under the key name of a mapping, "" when there is none.
+func nameOf(n *yaml.Node) string {
+	if n.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1]
+		if n.Content[i].Value == "name" && value.Kind == yaml.ScalarNode && !strings.Contains(value.Value, "${") {
+			return value.Value
+		}
+	}
+	return ""
+}
+
+func kindName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return "a single value"
+}

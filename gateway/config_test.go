@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"gopkg.in/yaml.v3"
+)
+
+const exampleFile = "../config.example.yaml"
+
+// parse returns the problems of a configuration, with "c.yaml" as its file.
+func parse(t *testing.T, text string) (Config, []string) {
+	t.Helper()
+	cfg, _, err := ParseConfig("c.yaml", []byte(text))
+	if err == nil {
+		return cfg, nil
+	}
+	return cfg, strings.Split(err.Error(), "\n")
+}
+
+func TestConfigProblems(t *testing.T) {
+	const crm = "upstreams: [{name: crm, url: https://crm.example.com/mcp}]\n"
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"smallest", crm, nil},
+		{"H/222 no upstreams", "listen: 127.0.0.1:0\n", []string{`c.yaml:1: upstreams: at least one is needed`}},
+		{"H/222 upstreams without a value", "upstreams:\n", []string{`c.yaml:1: upstreams: has no value: give it one or take the key out`}},
+		{"H/222 empty list", "listen: 127.0.0.1:0\nupstreams: []\n", []string{`c.yaml:2: upstreams: at least one is needed`}},
+		{"H/219 misspelt section says nothing twice", "upstream: [{name: crm}]\n", []string{`c.yaml:1: unknown key "upstream" (did you mean "upstreams"?)`}},
+		{"H/220 duplicate upstream", "upstreams:\n- {name: crm, url: https://a.example}\n- {name: CRM, url: https://b.example}\n",
+			[]string{`c.yaml:3: upstreams[1] (CRM): name: upstreams[0] is called "crm" already; names differ in more than case`}},
+		{"H/220 separator in a name", "naming: {separator: \"-\"}\nupstreams:\n- name: a-b\n  url: https://a.example\n",
+			[]string{`c.yaml:3: upstreams[0] (a-b): name: "a-b" contains the separator "-"`}},
+		{"two upstreams without a prefix", "upstreams:\n- {name: a, url: https://a.example, prefix: \"\"}\n- name: b\n  url: https://b.example\n  prefix: \"\"\n",
+			[]string{`c.yaml:5: upstreams[1] (b): prefix: "" is the prefix of "a" already`}},
+		{"a prefix that another one has by default", "upstreams:\n- {name: a, url: https://a.example, prefix: b__}\n- name: b\n  url: https://b.example\n",
+			[]string{`c.yaml:3: upstreams[1] (b): prefix: "b__" is the prefix of "a" already`}},
+		{"a prefix with other characters", "upstreams:\n- {name: a, url: https://a.example, prefix: a.}\n",
+			[]string{`c.yaml:2: upstreams[0] (a): prefix: "a.": want A-Z a-z 0-9 _ -`}},
+		{"a prefix that is not in use", "upstreams:\n- {name: a, url: https://a.example, prefix: b__, enabled: false}\n- {name: b, url: https://b.example}\n", nil},
+		{"several of one upstream", "upstreams:\n- name: crm\n  url: http://crm.example.com/mcp\n  timeout:\n    call: -1s\n    conect: 1s\n",
+			[]string{
+				`c.yaml:3: upstreams[0] (crm): url: http is only for loopback addresses; use https, or set allow_plaintext: true`,
+				`c.yaml:5: upstreams[0] (crm): timeout.call: -1s is negative`,
+				`c.yaml:6: upstreams[0] (crm): timeout: unknown key "conect" (did you mean "connect"?)`,
+			}},
+		{"H/235 all interfaces", "listen: :8080\n" + crm,
+			[]string{`c.yaml:1: listen: without authentication anyone who reaches :8080 (all interfaces) could use every upstream; listen on 127.0.0.1:8080 or on another loopback address`}},
+		{"oauth", "auth: {mode: oauth}\n" + crm,
+			[]string{`c.yaml:1: auth.mode: "oauth" does not exist: the only mode is none, for a listener on a loopback address; write none or leave it out`}},
+		{"listen without a port", "listen: localhost\n" + crm, []string{`c.yaml:1: listen: "localhost" is not host:port, such as 127.0.0.1:8080`}},
+		{"listen on a service", "listen: localhost:http\n" + crm, []string{`c.yaml:1: listen: port "http": want a number from 0 to 65535`}},
+		{"listen on too large a port", "listen: localhost:65536\n" + crm, []string{`c.yaml:1: listen: port "65536": want a number from 0 to 65535`}},
+		{"public_url without a host", "public_url: /mcp\n" + crm, []string{`c.yaml:1: public_url: want an http or https URL, such as https://mcp.example.com/mcp`}},
+		{"public_url with a query", "public_url: https://a.example/mcp?x=1\n" + crm, []string{`c.yaml:1: public_url: user, query and fragment do not belong in it`}},
+		{"public_url with a pattern", "public_url: https://a.example/{x}/*\n" + crm, []string{`c.yaml:1: public_url: path "/%7Bx%7D/%2A": want segments of letters, digits and -._~ only`}},
+		{"public_url with dots", "public_url: https://a.example/a/../mcp\n" + crm, []string{`c.yaml:1: public_url: path "/a/../mcp": want segments of letters, digits and -._~ only`}},
+		{"public_url with a slash at its end", "public_url: https://a.example/mcp/\n" + crm, []string{`c.yaml:1: public_url: path "/mcp/": take the / at its end away`}},
+		{"public_url without a path", "public_url: https://a.example\n" + crm, nil},
+		{"shutdown_timeout", crm + "shutdown_timeout: -1s\n", []string{`c.yaml:2: shutdown_timeout: -1s is negative`}},
+		{"log", crm + "telemetry:\n  log:\n    format: xml\n", []string{`c.yaml:4: telemetry.log.format: "xml": want text or json`}},
+		{"sessions", crm + "sessions: {store: redis, max: -1}\n", []string{
+			`c.yaml:2: sessions.store: "redis" does not exist: sessions are kept in memory only; write memory or leave it out`,
+			`c.yaml:2: sessions.max: -1 is negative`,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, got := parse(t, tt.text)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConfigDoubts(t *testing.T) {
+	const text = "upstreams: [{name: a, url: https://a.example}]\npublic_url: %s\n"
+	for url, want := range map[string]string{
+		"http://localhost:1/mcp":   "",
+		"http://127.0.0.2/mcp":     "",
+		"https://mcp.example.com/": "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
+	} {
+		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, url))
+		if got := strings.Join(texts(warnings), "\n"); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", url, got, err, want)
+		}
+	}
+}
+
+func TestLoadConfigUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, make([]byte, maxConfigBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, file, want string }{
+		{"missing", filepath.Join(dir, "nope.yaml"), "cannot be read: no such file or directory"},
+		{"directory", dir, "cannot be read: not a regular file"},
+		{"too large", large, "cannot be read: larger than 1048576 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := LoadConfig(tt.file)
+			if want := tt.file + ": " + tt.want; err == nil || err.Error() != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+func TestRelativePaths(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "c.yaml")
+	text := "upstreams:\n- {name: a, command: [./server, ./arg], dir: work}\n- {name: b, command: [npx], dir: /srv}\n- {name: c, command: [/bin/true]}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, _, err := LoadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][]string
+	for _, u := range cfg.Upstreams {
+		got = append(got, append([]string{u.Dir}, u.Command...))
+	}
+	want := [][]string{{dir + "/work", dir + "/server", "./arg"}, {"/srv", "npx"}, {"", "/bin/true"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+}
+
+func TestExampleIsValid(t *testing.T) {
+	_, warnings, err := LoadConfig(exampleFile)
+	if err != nil || len(warnings) > 0 {
+		t.Errorf("problems:\n%v\nwarnings: %v", err, warnings)
+	}
+}
+
+// TestExampleExplainsEveryKey: each key that exists stands in the example, with a
+// comment in the line above it.
+func TestExampleExplainsEveryKey(t *testing.T) {
+	data, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(data), "\n")
+	explained := map[string]bool{}
+	var walk func(n *yaml.Node, path string)
+	walk = func(n *yaml.Node, path string) {
+		for i, child := range n.Content {
+			switch {
+			case n.Kind == yaml.SequenceNode:
+				walk(child, path)
+			case n.Kind == yaml.MappingNode && i%2 == 0:
+				// The first key of a list element may follow its dash.
+				above := strings.TrimLeft(lines[child.Line-2], " -")
+				key := join(path, child.Value)
+				explained[key] = explained[key] || strings.HasPrefix(above, "#")
+				walk(n.Content[i+1], key)
+			}
+		}
+	}
+	walk(document.Content[0], "")
+	for _, key := range configKeys(reflect.TypeFor[Config](), "") {
+		if !explained[key] {
+			t.Errorf("%s has no %s with a comment above it", exampleFile, key)
+		}
+	}
+}
+
+// configKeys lists all keys of a configuration struct.
+func configKeys(typ reflect.Type, path string) (keys []string) {
+	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if typ.Kind() != reflect.Struct {
+		return nil
+	}
+	for name, index := range fieldsOf(typ) {
+		key := join(path, name)
+		keys = append(append(keys, key), configKeys(typ.FieldByIndex(index).Type, key)...)
+	}
+	return keys
+}

@@ -1,0 +1,279 @@
+package front
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+func TestStatefulClientIsAsked(t *testing.T) {
+	b := newBench(t, Config{})
+	seen := map[string]bool{}
+	for _, c := range []struct{ name, caps, tool, method, answer, want string }{
+		{"P9/107 elicitation", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"accept","content":{"a":1.0}}`,
+			`{"answer":{"action":"accept","content":{"a":1.0}},"state":"st-1","refused":"none"}`},
+		{"P9/107 sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
+			`{"answer":{"role":"assistant"},"state":"st-1","refused":"none"}`},
+		{"roots", `{"roots":{}}`, "ask-roots", mcp.MethodRootsList, `"result":{"roots":[]}`, `{"answer":{"roots":[]},"state":"st-1","refused":"none"}`},
+		{"P9/108 refused", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"error":{"code":-1,"message":"no way"}`,
+			`{"answer":null,"state":"st-1","refused":"no way"}`},
+		{"a refused elicitation is cancelled where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"error":{"code":-1,"message":"no way"}`,
+			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
+		{"a server that waits is told the error", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit, `"error":{"code":-1,"message":"no way"}`,
+			`{"answer":null,"state":"st-1","refused":"no way"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := b.client(v2511, c.caps)
+			defer client.Delete(t.Context())
+			x, err := client.SendID(t.Context(), `"call"`, "tools/call", `{"name":"`+c.tool+`"}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := x.Until(c.method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[string(q.ID)] {
+				t.Errorf("P9/70 the id %s was used before", q.ID)
+			}
+			seen[string(q.ID)] = true
+			answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, q.ID, c.answer)
+			other := b.client(v2511)
+			// H/85 H/86: the first comes from another session, the last is late.
+			for _, from := range []*mcptest.Client{other, client, client} {
+				if ack, err := from.Post(t.Context(), answer); err != nil || ack.Status != http.StatusAccepted {
+					t.Errorf("P9/23 the answer: %d %v", ack.Status, err)
+				}
+			}
+			other.Delete(t.Context())
+			m, err := x.Response()
+			if err != nil || string(m.ID) != `"call"` || !strings.Contains(m.Text, c.want) {
+				t.Errorf("got %s %v\nwant %s", m.Text, err, c.want)
+			}
+			if len(b.front.lives) != 1 {
+				t.Errorf("%d sessions are alive", len(b.front.lives))
+			}
+		})
+	}
+}
+
+func TestStatefulClientThatCannotBeAsked(t *testing.T) {
+	b := newBench(t, Config{})
+	for _, c := range []struct {
+		name, revision, caps, tool, want string
+		header                           http.Header
+	}{
+		{"nothing declared", v2511, `{}`, "ask", "did not declare", nil},
+		{"a mode that is not declared", v2511, `{"elicitation":{}}`, "ask-url", "did not declare", nil},
+		{"a revision without elicitation", v2503, `{"elicitation":{}}`, "ask", "did not declare", nil},
+		{"JSON only", v2511, `{"elicitation":{}}`, "ask", "no event stream", http.Header{"Accept": {"application/json"}}},
+		{"a kind that does not exist", v2511, `{"elicitation":{}}`, "ask-odd", "did not declare", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := b.client(c.revision, c.caps)
+			defer client.Delete(t.Context())
+			client.Header = c.header
+			r, before, err := client.Call(t.Context(), "tools/call", `{"name":"`+c.tool+`"}`)
+			if err != nil || len(before) != 0 || !strings.Contains(r.Text, c.want) || !strings.Contains(r.Text, `"isError":true`) {
+				t.Errorf("got %s after %v, %v", r.Text, before, err)
+			}
+		})
+	}
+}
+
+func TestP9_100_SeveralRounds(t *testing.T) {
+	b := newBench(t, Config{})
+	const want = `"structuredContent":{"b":{"n":2},"c":{"n":3}}`
+	t.Run("stateful", func(t *testing.T) {
+		c := b.client(v2511, `{"elicitation":{}}`)
+		x, err := c.Send(t.Context(), "tools/call", `{"name":"ask-twice","_meta":{"progressToken":1}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 3 {
+			q, err := x.Until(mcp.MethodElicit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Answer(t.Context(), q.ID, fmt.Sprintf(`{"n":%d}`, n+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m, err := x.Response()
+		if err != nil || !strings.Contains(m.Text, want) {
+			t.Errorf("got %s %v", m.Text, err)
+		}
+		if len(x.Before) != 1 {
+			t.Errorf("P9/141 progress does not increase over the rounds: %v", x.Before)
+		}
+	})
+	t.Run("stateless", func(t *testing.T) {
+		c := b.client(v2607, `{"elicitation":{}}`)
+		state := ""
+		for _, answers := range []string{`{}`, `{"a":{"n":1}}`, `{"b":{"n":2},"c":{"n":3}}`} {
+			m, _, err := c.Call(t.Context(), "tools/call", `{"name":"ask-twice","inputResponses":`+answers+state+`}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var next string
+			if !m.Value("requestState", &next) {
+				if !strings.Contains(m.Text, want) {
+					t.Errorf("got %s", m.Text)
+				}
+				return
+			}
+			state = fmt.Sprintf(`,"requestState":%q`, next)
+		}
+		t.Error("it has no end")
+	})
+}
+
+func TestP9_094_AskedWhereItIsNotPossible(t *testing.T) {
+	b := newBench(t, Config{})
+	for _, revision := range []string{v2511, v2607} {
+		m, _, err := b.client(revision, `{"elicitation":{}}`).Call(t.Context(), "completion/complete", `{"ref":{"type":"ref/prompt","name":"ask"}}`)
+		if err != nil || m.Error == nil || m.Error.Code != mcp.CodeInternal {
+			t.Errorf("%s: %s %v", revision, m.Text, err)
+		}
+	}
+}
+
+func TestAskTimeout(t *testing.T) {
+	b := newBench(t, Config{AskTimeout: 20 * time.Millisecond})
+	c := b.client(v2511, `{"elicitation":{}}`)
+	r, before, err := c.Call(t.Context(), "tools/call", `{"name":"ask-wait"}`)
+	if err != nil || !strings.Contains(r.Text, `"refused":"the client did not answer in time"`) {
+		t.Errorf("got %s %v", r.Text, err)
+	}
+	if len(before) != 2 || before[1].Method != mcp.NoteCancelled || !strings.Contains(before[1].Text, string(before[0].ID)) {
+		t.Errorf("before it: %v", before)
+	}
+}
+
+func TestCancelWhileAsking(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511, `{"elicitation":{}}`)
+	x, err := c.SendID(t.Context(), "5", "tools/call", `{"name":"ask"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Until(mcp.MethodElicit); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Notify(t.Context(), "notifications/cancelled", `{"requestId":5}`); err != nil {
+		t.Fatal(err)
+	}
+	if rest := x.Text(); rest != "" {
+		t.Errorf("P9/144 after it: %q", rest)
+	}
+}
+
+func TestP9_097_AfterAStreamBegan(t *testing.T) {
+	b := newBench(t, Config{StreamAfter: time.Nanosecond})
+	x, err := b.client(v2607).Send(t.Context(), "tools/call", `{"name":"ask","arguments":{}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	m, err := x.Response() // either way it is one whole answer
+	if err != nil || x.Stream == (m.Error != nil) {
+		t.Errorf("stream %t: %s %v", x.Stream, m.Text, err)
+	}
+}
+
+// exchangeOf is an exchange as far as states go.
+func exchangeOf(f *Front, user, client, params string) *exchange {
+	x := &exchange{f: f, rev: wire.Stateless()}
+	x.call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t", Params: mcp.Raw(params), Caller: mcp.NewCaller(mcp.Caller{Subject: user, ClientID: client})}
+	return x
+}
+
+func TestP9_101_102_H065_State(t *testing.T) {
+	b := newBench(t, Config{})
+	const asked = `{"name":"t","arguments":{"a":1,"b":[2]},"_meta":{"x":1}}`
+	state := exchangeOf(b.front, "u", "c", asked).sealState(&mcp.Ask{State: "the server's", Here: true})
+	expired := func() string {
+		x := exchangeOf(b.front, "u", "c", asked)
+		old, err := json.Marshal(requestState{Method: x.call.Method, Name: "t", Digest: paramsDigest(x.call.Params), Expires: time.Now().Add(-time.Second).Unix()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.front.seal.Seal(old, stateBound, x.call.Caller.User(), "c")
+	}
+	foreign, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, user, client, params, state, reason string }{
+		{"the same", "u", "c", asked, state, ""},
+		{"another _meta", "u", "c", `{"_meta":{},"name":"t","arguments":{"a":1,"b":[2]},"inputResponses":{},"requestState":"x"}`, state, ""},
+		{"white space", "u", "c", `{"name": "t", "arguments": {"a": 1, "b": [ 2 ]}}`, state, ""},
+		{"other arguments", "u", "c", `{"name":"t","arguments":{"a":1,"b":[3]}}`, state, "mismatch"},
+		{"no arguments", "u", "c", `{"name":"t"}`, state, "mismatch"},
+		{"another user", "v", "c", asked, state, "invalid"},
+		{"another client", "u", "d", asked, state, "invalid"},
+		{"altered", "u", "c", asked, state[:len(state)-2] + "AA", "invalid"},
+		{"empty", "u", "c", asked, "", "invalid"},
+		{"expired", "u", "c", asked, expired(), "expired"},
+		{"of another key", "u", "c", asked, foreign.Seal([]byte(`{}`), stateBound, mcp.Caller{Subject: "u"}.User(), "c"), "invalid"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := exchangeOf(b.front, c.user, c.client, c.params)
+			err := x.retry(params{state: mcp.String(c.state)})
+			if c.reason == "" {
+				if err != nil || x.call.State != "the server's" {
+					t.Errorf("state %q, %v", x.call.State, err)
+				}
+				return
+			}
+			e, ok := err.(*mcp.Error)
+			if !ok || e.Code != mcp.CodeInvalidParams || string(e.Data) != `{"reason":"`+c.reason+`"}` || x.call.State != "" {
+				t.Errorf("state %q, %v", x.call.State, err)
+			}
+		})
+	}
+	t.Run("what is sealed does not show", func(t *testing.T) {
+		if strings.Contains(state, "server") {
+			t.Error("the state can be read")
+		}
+	})
+}
+
+func TestDeclared(t *testing.T) {
+	form := mcp.InputRequest{Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"m"}`)}
+	url := mcp.InputRequest{Method: mcp.MethodElicit, Params: mcp.Raw(`{"mode":"url"}`)}
+	sample := mcp.InputRequest{Method: mcp.MethodCreateMessage, Params: mcp.Raw(`{}`)}
+	tools := mcp.InputRequest{Method: mcp.MethodCreateMessage, Params: mcp.Raw(`{"tools":[]}`)}
+	for _, c := range []struct {
+		name string
+		caps string
+		q    mcp.InputRequest
+		want bool
+	}{
+		{"P9/96 form, no modes", `{"elicitation":{}}`, form, true},
+		{"form, declared", `{"elicitation":{"form":{}}}`, form, true},
+		{"form, only url declared", `{"elicitation":{"url":{}}}`, form, false},
+		{"url, no modes", `{"elicitation":{}}`, url, false},
+		{"url, declared", `{"elicitation":{"url":{}}}`, url, true},
+		{"null", `{"elicitation":null}`, form, false},
+		{"sampling", `{"sampling":{}}`, sample, true},
+		{"sampling with tools", `{"sampling":{}}`, tools, false},
+		{"sampling with tools, declared", `{"sampling":{"tools":{}}}`, tools, true},
+		{"roots", `{"roots":{}}`, mcp.InputRequest{Method: mcp.MethodRootsList}, true},
+		{"no capabilities", ``, form, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if required, ok := declared(mcp.Raw(c.caps), c.q); ok != c.want || !required.IsObject() {
+				t.Errorf("declared: %t, required %s", ok, required)
+			}
+		})
+	}
+}

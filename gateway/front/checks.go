@@ -1,0 +1,131 @@
+package front
+
+import (
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// maxHeaderFields bounds the header lines of a request.
+const maxHeaderFields = 100
+
+const allowAll = "POST, GET, DELETE, OPTIONS"
+
+// check refuses what needs no look at the body, for all methods: the method, and
+// whoever may be a web page that its user did not mean to let in (2025-11-25
+// basic/transports#security-warning).
+func (f *Front) check(w http.ResponseWriter, r *http.Request) *refusal {
+	switch r.Method {
+	case http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions:
+	default:
+		return refuseMethod(allowAll)
+	}
+	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
+		// A length beside a chunked body is dropped by net/http, and what a proxy
+		// in front took for the body's rest would be read as a request of its own.
+		w.Header().Set("Connection", "close")
+	}
+	if !f.hosts[hostname(r.Host)] {
+		return refuseForbidden("this Host is not served here")
+	}
+	if ref := f.checkOrigin(w, r); ref != nil {
+		return ref
+	}
+	if r.Method != http.MethodPost && r.ContentLength != 0 {
+		return refuseInvalid("Invalid request: a %s has no body", r.Method)
+	}
+	fields := 0
+	for _, values := range r.Header {
+		fields += len(values)
+	}
+	if fields > maxHeaderFields {
+		return refuseInvalid("Invalid request: more than %d header fields", maxHeaderFields)
+	}
+	return nil
+}
+
+// hostname is a Host header without its port, in lower case.
+func hostname(host string) string {
+	if name, port, err := net.SplitHostPort(host); err == nil {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
+			return ""
+		}
+		host = name
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
+	}
+	return strings.ToLower(host)
+}
+
+// checkPost is the rest of the checks for a POST; the value says which media types
+// the client takes.
+func (f *Front) checkPost(r *http.Request) (accept, *refusal) {
+	switch coding := r.Header["Content-Encoding"]; {
+	case len(coding) == 0, len(coding) == 1 && (coding[0] == "" || strings.EqualFold(coding[0], "identity")):
+	default:
+		return accept{}, refuseMedia("Content-Encoding is not supported: send the body as it is")
+	}
+	if kind := r.Header["Content-Type"]; len(kind) != 1 || kind[0] != "application/json" && !isJSON(kind[0]) {
+		return accept{}, refuseMedia("Content-Type must be application/json")
+	}
+	acc := readAccept(r.Header["Accept"])
+	if !acc.json && !acc.stream {
+		return acc, refuseAccept("application/json, text/event-stream")
+	}
+	return acc, nil
+}
+
+func isJSON(contentType string) bool {
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil || kind != "application/json" {
+		return false
+	}
+	charset, ok := params["charset"]
+	return !ok || strings.EqualFold(charset, "utf-8")
+}
+
+// accept says which media types a client takes.
+type accept struct{ json, stream bool }
+
+// readAccept reads the Accept header. None at all means that everything is welcome.
+func readAccept(values []string) accept {
+	if len(values) == 0 {
+		return accept{json: true, stream: true}
+	}
+	var a accept
+	for _, value := range values {
+		switch value {
+		case "", "*/*", "application/json, text/event-stream":
+			return accept{json: true, stream: true}
+		}
+		for kind := range strings.SplitSeq(value, ",") {
+			kind, params, _ := strings.Cut(kind, ";")
+			if refused(params) {
+				continue
+			}
+			switch strings.ToLower(strings.TrimSpace(kind)) {
+			case "*/*":
+				a = accept{json: true, stream: true}
+			case "application/json", "application/*":
+				a.json = true
+			case "text/event-stream", "text/*":
+				a.stream = true
+			}
+		}
+	}
+	return a
+}
+
+// refused reports whether the parameters of a media range have a weight of zero.
+func refused(params string) bool {
+	for p := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+		if strings.EqualFold(strings.TrimSpace(name), "q") {
+			weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			return err == nil && weight == 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Defaults of Config.
+const (
+	DefaultStreamAfter = 5 * time.Second
+	DefaultKeepAlive   = 15 * time.Second
+	DefaultAskTimeout  = 5 * time.Minute
+)
+
+// mostRequest is the most that max_request_bytes may be: a body is held in memory.
+const mostRequest = 1 << 30
+
+// Config is the section "http". Its zero value means the defaults. All of it is
+// read at start; a reload does not change it.
+type Config struct {
+	// MaxRequestBytes bounds a request's body, 4 MiB by default, at most 1 GiB.
+	MaxRequestBytes int64 `yaml:"max_request_bytes"`
+	// StreamAfter is how long a call may take before its answer becomes an event
+	// stream, such as 5s, the default.
+	StreamAfter time.Duration `yaml:"stream_after"`
+	// KeepAlive is how often an idle stream gets a comment, 15s by default.
+	KeepAlive time.Duration `yaml:"keep_alive"`
+	// AskTimeout is how long a client may take to answer a question of a server,
+	// 5m by default.
+	AskTimeout time.Duration `yaml:"ask_timeout"`
+	// AllowedOrigins are the origins of web pages that may call, such as
+	// https://app.example.com. Default none but the endpoint's own.
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	// AllowedHosts are names, without port, by which requests may name this server
+	// in Host, beside localhost, 127.0.0.1 and ::1.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	if c.MaxRequestBytes < 0 {
+		errs = append(errs, fmt.Errorf("max_request_bytes: %d is negative", c.MaxRequestBytes))
+	}
+	if c.MaxRequestBytes > mostRequest {
+		errs = append(errs, fmt.Errorf("max_request_bytes: %d is more than %d", c.MaxRequestBytes, mostRequest))
+	}
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+	}{{"stream_after", c.StreamAfter}, {"keep_alive", c.KeepAlive}, {"ask_timeout", c.AskTimeout}} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: %s is negative", d.key, d.value))
+		}
+	}
+	for i, origin := range c.AllowedOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			errs = append(errs, fmt.Errorf("allowed_origins[%d]: %q is not an origin: want scheme://host or scheme://host:port", i, origin))
+		}
+	}
+	for i, host := range c.AllowedHosts {
+		if host == "" || strings.ContainsAny(host, "/@*? ") || strings.Count(host, ":") == 1 {
+			errs = append(errs, fmt.Errorf("allowed_hosts[%d]: %q is not a host name: want it without scheme and port", i, host))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withDefaults fills in what was left out.
+func (c Config) withDefaults() Config {
+	if c.MaxRequestBytes == 0 {
+		c.MaxRequestBytes = wire.DefaultMaxRequest
+	}
+	if c.StreamAfter == 0 {
+		c.StreamAfter = DefaultStreamAfter
+	}
+	if c.KeepAlive == 0 {
+		c.KeepAlive = DefaultKeepAlive
+	}
+	if c.AskTimeout == 0 {
+		c.AskTimeout = DefaultAskTimeout
+	}
+	return c
+}

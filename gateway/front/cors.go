@@ -1,0 +1,80 @@
+package front
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+const (
+	corsHeaders = "Authorization, Content-Type, Accept, " + wire.HeaderVersion + ", " + wire.HeaderSession + ", " +
+		wire.HeaderMethod + ", " + wire.HeaderName + ", " + wire.HeaderLastEventID
+	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + wire.HeaderVersion
+	corsMaxAge  = "600"
+)
+
+// checkOrigin refuses requests that a browser says come from a page of another
+// origin, unless that is allowed, and gives those that are allowed their headers.
+// The endpoint's own origin counts as allowed: its Host has been checked.
+func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refusal {
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+			return refuseForbidden("requests from other sites are not allowed")
+		}
+		return nil
+	}
+	if len(origins) > 1 {
+		return refuseForbidden("more than one Origin")
+	}
+	origin := strings.ToLower(origins[0])
+	if f.origins[origin] {
+		h := w.Header()
+		h.Add("Vary", "Origin")
+		h.Set("Access-Control-Allow-Origin", origins[0])
+		h.Set("Access-Control-Expose-Headers", corsExposed)
+		return nil
+	}
+	if host := strings.ToLower(r.Host); origin == "http://"+host || origin == "https://"+host {
+		return nil
+	}
+	return refuseForbidden("this Origin is not allowed: see http.allowed_origins")
+}
+
+// options answers OPTIONS, a browser's preflight or not.
+func (f *Front) options(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Allow", allowAll)
+	if h.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		h.Set("Access-Control-Allow-Headers", corsHeaders+requestedParams(r))
+		h.Set("Access-Control-Max-Age", corsMaxAge)
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// requestedParams repeats the Mcp-Param-* headers that a preflight asks for: a
+// wildcard would not hold for requests with credentials.
+func requestedParams(r *http.Request) string {
+	var list strings.Builder
+	for _, line := range r.Header["Access-Control-Request-Headers"] {
+		for name := range strings.SplitSeq(line, ",") {
+			name = strings.TrimSpace(name)
+			if len(name) > len(wire.HeaderParamPrefix) && strings.EqualFold(name[:len(wire.HeaderParamPrefix)], wire.HeaderParamPrefix) && isToken(name) {
+				list.WriteString(", " + name)
+			}
+		}
+	}
+	return list.String()
+}
+
+// isToken reports whether the name holds only what a header's name may.
+func isToken(name string) bool {
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,27 @@
+// Package front is the MCP endpoint for clients of every revision: it turns their
+// requests into calls of the inner language, and replies back into what they read.
+//
+// It owns the choice of the revision, both dialects of Streamable HTTP (stateless.go
+// and stateful.go), the checks of HTTP requests, event streams and their resumption,
+// questions to clients, the sealing of requestState, and how errors are written
+// (errors.go, the one place that knows HTTP statuses). Every call goes through
+// Deps.Handler and nowhere else. It leaves who is calling to auth, which has put the
+// caller into the context, records and event logs to session, and the exact path of
+// the endpoint to gateway.
+//
+// A POST is answered as JSON until something needs a stream: a notification, a
+// question, or time.
+//
+//	front.go       the endpoint; EndSession, Close
+//	checks.go      what needs no body: method, Host, media types; cors.go, body.go
+//	post.go        one POSTed message: in which dialect is it?  batch.go: several
+//	stateless.go   headers.go, state.go (requestState), listen.go
+//	stateful.go    initialize.go, ask.go, inflight.go, standing.go (the GET stream),
+//	               subscribe.go, backlog.go, resume.go
+//	exchange.go    one request and its answer; progress.go, reply.go, stream.go
+//
+// Goroutines: one for each burst of events that is written to a stream; for each
+// session that has had a GET stream or a subscription one that listens, which
+// EndSession and Close end; and one for each member of a batch. Requests that end as
+// JSON start none.
+package front

@@ -1,0 +1,275 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+var errNoReply = errors.New("front: the handler gave no reply")
+
+// exchange is one request that became a call, and its answer: JSON, or an event
+// stream from the moment on when something needs one.
+type exchange struct {
+	f       *Front
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	rev     *wire.Revision
+	id      mcp.Raw
+	accept  accept
+	call    mcp.Call
+	token   mcp.Raw // the client's progress token, nil without one
+	handler mcp.Handler
+
+	// Of a stateful client only.
+	record session.Record
+	live   *live
+
+	mu       sync.Mutex // guards the fields below
+	over     bool       // the answer is being written: nothing else may be
+	stream   *stream    // nil as long as the answer may be JSON
+	logged   string     // the name of the stream in the session's event log, "" for none
+	progress mcp.Raw    // what was reported last
+	switcher *time.Timer
+}
+
+// newExchange prepares a request's answer.
+func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
+	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.handler}
+	x.call = mcp.Call{
+		ID:     f.callID(),
+		Method: p.message.Method,
+		Params: p.message.Params,
+		Caller: p.caller,
+		Notify: x.notify,
+	}
+	return x
+}
+
+// serve makes the call and answers with what comes of it. A question ends it for a
+// stateless client, and goes to the client and back for a stateful one.
+func (x *exchange) serve(ctx context.Context) {
+	defer x.recover()
+	x.hurry()
+	if x.live != nil {
+		reply, err := x.rounds(ctx)
+		x.answer(ctx, reply, err)
+		return
+	}
+	reply, err := x.handler.Handle(ctx, &x.call)
+	if err == nil && reply != nil && reply.Ask != nil {
+		asked := reply.Ask
+		if reply, err = x.show(asked); err != nil || ctx.Err() != nil {
+			x.letGo(ctx, asked) // the client does not see the question
+		}
+	}
+	x.answer(ctx, reply, err)
+}
+
+// recover is deferred by whoever makes the call. A panic ends the exchange, and its
+// stream with it: nothing may be written once the request was left.
+func (x *exchange) recover() {
+	if cause := recover(); cause != nil {
+		x.f.recovered(cause, x.call.ID)
+		x.refuse(refuseInternal(x.call.ID))
+	}
+}
+
+// hurry sees to it that a client which takes streams hears something after a while.
+// Not the answer to initialize: it has a header that is known only at its end.
+func (x *exchange) hurry() {
+	if !x.accept.stream || x.call.Method == mcp.MethodInitialize {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.switcher = time.AfterFunc(x.f.cfg.StreamAfter, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if s := x.needStream(); s != nil {
+			s.open()
+		}
+	})
+}
+
+// needStream is called with mu held. It returns the stream, and makes the answer
+// one first; nil where there can be none.
+func (x *exchange) needStream() *stream {
+	if x.over || !x.accept.stream {
+		return nil
+	}
+	if x.stream != nil {
+		return x.stream
+	}
+	if x.switcher != nil {
+		x.switcher.Stop()
+	}
+	if x.live == nil {
+		x.stream = x.f.newStream(x.w, x.rc, nil)
+		return x.stream
+	}
+	x.stream = x.f.newStream(x.w, x.rc, x.touch)
+	x.logged = callStream + x.call.ID
+	if x.rev.Priming {
+		x.send(nil)
+	}
+	return x.stream
+}
+
+// send is called with mu held, on a stream. With the event log it is kept there too,
+// whether or not the client is still connected.
+func (x *exchange) send(data []byte) {
+	x.stream.send(x.keep(data), data)
+}
+
+// keep is called with mu held. It returns the id that the event log gives an event.
+func (x *exchange) keep(data []byte) string {
+	if x.logged == "" {
+		return ""
+	}
+	seq, err := x.f.sessions.Log().Append(context.Background(), x.record.Key(), x.logged, data)
+	if err != nil {
+		return "" // the session has ended, or the stream cannot be resumed
+	}
+	return eventID(x.logged, seq)
+}
+
+// touch keeps the session alive while its client listens.
+func (x *exchange) touch() { x.f.touch(x.record) }
+
+func (f *Front) touch(r session.Record) {
+	if _, err := f.sessions.Get(context.Background(), r.User, r.ID); errors.Is(err, session.ErrNotFound) {
+		f.EndSession(r.Key())
+	}
+}
+
+// answer ends the exchange with a reply or an error.
+func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
+	if ctx.Err() != nil && x.abandoned(ctx) {
+		return
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		x.refuse(refused.refusal)
+		return
+	}
+	var m message
+	if err == nil {
+		m, err = x.render(reply)
+	}
+	if err != nil {
+		x.fail(err)
+		return
+	}
+	x.finish(http.StatusOK, m)
+	if reply.Release != nil {
+		reply.Release()
+	}
+}
+
+// abandoned ends the exchange of a call that was cancelled, if it was. A cancelled
+// request gets no response (2025-11-25 basic/utilities/cancellation).
+func (x *exchange) abandoned(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	switch {
+	case x.live == nil:
+		x.finish(http.StatusOK, message{}) // nobody is there to read it
+	case errors.Is(cause, errCancelled):
+		x.finish(http.StatusOK, message{})
+	case errors.Is(cause, errEnded):
+		x.refuse(x.f.refuseSession(session.ErrNotFound))
+	case errors.Is(cause, errClosing):
+		x.fail(closingError(mcp.ExecutedUnknown))
+	default:
+		return false
+	}
+	return true
+}
+
+// fail ends the exchange with an error.
+func (x *exchange) fail(err error) {
+	e := x.f.readable(x.rev, x.call.Method, x.call.ID, err)
+	if e.Code == mcp.CodeMissingCapability && x.started() {
+		// Its status cannot be sent any more, and without it the code means less.
+		if x.call.Method == mcp.MethodToolsCall {
+			m, _ := x.render(&mcp.Reply{Result: isErrorResult(e.Message)})
+			x.finish(http.StatusOK, m)
+			return
+		}
+		e = &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
+	}
+	x.finish(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
+}
+
+func (x *exchange) started() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.stream != nil
+}
+
+// refuse ends the exchange by a status, or, once it is a stream, by the stream's end.
+func (x *exchange) refuse(r *refusal) {
+	if x.started() {
+		var last message
+		if r.id == ownID {
+			last.head = wire.AppendError(nil, x.id, r.err)
+		}
+		x.finish(http.StatusOK, last)
+		return
+	}
+	if x.close() {
+		x.f.refuse(x.w, x.id, r)
+	}
+}
+
+// close stops all but the answer; false when that was written before.
+func (x *exchange) close() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.switcher != nil {
+		x.switcher.Stop()
+	}
+	first := !x.over
+	x.over = true
+	return first
+}
+
+// finish writes the response, or, if it is empty, ends without one.
+func (x *exchange) finish(status int, m message) {
+	x.mu.Lock()
+	if x.stream == nil && !x.accept.json && m.size() > 0 && status == http.StatusOK {
+		x.needStream() // the one form that this client takes
+	}
+	x.mu.Unlock()
+	if !x.close() {
+		return
+	}
+	switch {
+	case x.stream != nil:
+		var last []byte
+		var id string
+		if m.size() > 0 {
+			last = m.appendTo(make([]byte, 0, m.size()))
+			id = x.keep(last)
+		}
+		if x.logged != "" {
+			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // gone with its session
+		}
+		x.stream.end(id, last)
+	case m.size() > 0:
+		x.f.writeMessage(x.w, x.rc, status, m)
+	default:
+		_ = x.rc.SetWriteDeadline(time.Now().Add(x.f.writeTime)) // the server's is over by now
+		if !x.accept.stream {
+			x.w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		x.w.Header()["Content-Type"] = contentStream // a stream that ended without a response
+		x.w.WriteHeader(http.StatusOK)
+	}
+}

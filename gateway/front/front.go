@@ -1,0 +1,216 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// Bounds of the endpoint itself; those that depend on taste are in Config.
+const (
+	bodyTime  = 15 * time.Second // for a client to send its body
+	writeTime = 30 * time.Second // for a client to take what is written at a time
+	// leftoverTime is for the rest of a body that nobody wants: to close at once could
+	// take the answer away from a client that still sends.
+	leftoverTime = 500 * time.Millisecond
+	ackTime      = 15 * time.Second // for the upstreams to confirm a subscription
+)
+
+// ServerInfo is what the gateway says of itself (Implementation of the
+// specification).
+type ServerInfo struct{ Name, Title, Version string }
+
+// Deps is what a Front needs from its owner; all of it is required but Log.
+type Deps struct {
+	Handler  mcp.Handler
+	Sessions session.Store
+	// Seal seals requestState.
+	Seal   *seal.Key
+	Log    *slog.Logger
+	Server ServerInfo
+}
+
+// Front is the http.Handler of the endpoint. Requests must come through auth, which
+// puts the mcp.Caller into their context.
+type Front struct {
+	cfg      Config
+	handler  mcp.Handler
+	sessions session.Store
+	seal     *seal.Key
+	log      *slog.Logger
+	info     mcp.Raw // ServerInfo as the newest revision has it
+	metaInfo mcp.Raw // the _meta object that holds just it
+	hosts    map[string]bool
+	origins  map[string]bool
+	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
+	prefix   string            // of call ids: ours among all processes
+	calls    atomic.Uint64
+
+	bodyTime, writeTime, ackTime time.Duration // the constants, but for tests
+
+	mu      sync.Mutex // guards the fields below
+	closing bool
+	lives   map[string]*live
+	running sync.WaitGroup // requests and listeners; grows only while not closing
+	drain   chan struct{}  // closed with closing: standing streams end
+}
+
+// New makes a Front. It starts nothing.
+func New(cfg Config, deps Deps) (*Front, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("http: %w", err)
+	}
+	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
+		return nil, errors.New("front: a handler, a session store and a key are needed")
+	}
+	f := &Front{
+		cfg:       cfg.withDefaults(),
+		handler:   deps.Handler,
+		sessions:  deps.Sessions,
+		seal:      deps.Seal,
+		log:       deps.Log,
+		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
+		origins:   make(map[string]bool),
+		noParams:  make(map[string]string),
+		prefix:    strings.ToLower(rand.Text()[:8]),
+		bodyTime:  bodyTime,
+		writeTime: writeTime,
+		ackTime:   ackTime,
+		lives:     make(map[string]*live),
+		drain:     make(chan struct{}),
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	for _, host := range f.cfg.AllowedHosts {
+		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
+	}
+	for _, origin := range f.cfg.AllowedOrigins {
+		f.origins[strings.ToLower(origin)] = true
+	}
+	f.info = serverInfo(deps.Server)
+	f.metaInfo = serverMeta(f.info)
+	return f, nil
+}
+
+// ServeHTTP answers one request.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if ref := f.check(w, r); ref != nil {
+		ref.close = r.ContentLength != 0 // nobody reads the body
+		f.refuse(w, nil, ref)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		f.post(w, r)
+	case http.MethodGet:
+		f.get(w, r)
+	case http.MethodDelete:
+		f.delete(w, r)
+	default:
+		f.options(w, r)
+	}
+}
+
+// EndSession stops what runs for a session of this key (session.Record.Key): its
+// calls, its streams, its subscriptions. Whoever ends a session calls it: front
+// itself on DELETE, the owner of the session store for all others.
+func (f *Front) EndSession(key string) {
+	f.mu.Lock()
+	l := f.lives[key]
+	delete(f.lives, key)
+	f.mu.Unlock()
+	if l != nil {
+		l.end()
+	}
+}
+
+// Close ends standing streams, refuses new requests (answers to questions and
+// cancellations still pass) and waits for the ones that run. When ctx is over, it
+// cancels those of sessions; stateless ones end with their connections, which are
+// the server's. It may be called twice.
+func (f *Front) Close(ctx context.Context) error {
+	f.mu.Lock()
+	if !f.closing {
+		f.closing = true
+		close(f.drain)
+	}
+	lives := make([]*live, 0, len(f.lives))
+	for _, l := range f.lives {
+		lives = append(lives, l)
+	}
+	f.mu.Unlock()
+	for _, l := range lives {
+		l.stopListening()
+	}
+	idle := make(chan struct{})
+	go func() { // ends with the last request
+		f.running.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	for _, l := range lives {
+		l.cancelAll(errClosing)
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-time.After(time.Second):
+		return fmt.Errorf("front: requests still run: %w", ctx.Err())
+	}
+}
+
+// begin counts a request in; done counts it out. It reports false when the front
+// is closing.
+func (f *Front) begin() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing {
+		return false
+	}
+	f.running.Add(1)
+	return true
+}
+
+func (f *Front) done() { f.running.Done() }
+
+// callID makes an id that no other call of any replica has.
+func (f *Front) callID() string {
+	var buf [32]byte
+	b := append(append(buf[:0], f.prefix...), '-')
+	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
+}
+
+// onDrain calls fn when the front begins to close, unless stop was called or ctx
+// ended before; stop waits for the goroutine that watches.
+func (f *Front) onDrain(ctx context.Context, fn func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-f.drain:
+			fn()
+		case <-ctx.Done():
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}

@@ -1,0 +1,110 @@
+package front
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// checkHeader wants a header to be there once and to say the same as the body
+// (2026-07-28 basic/transports/streamable-http#server-validation).
+func checkHeader(h http.Header, name, want string, encoded bool) error {
+	lines := h[name]
+	switch {
+	case len(lines) == 0:
+		return headerMismatch("%s is missing", name)
+	case len(lines) > 1:
+		return headerMismatch("%s stands there twice", name)
+	}
+	got := lines[0]
+	if encoded && got != want || strings.HasPrefix(got, "=?") {
+		var err error
+		if got, err = wire.DecodeHeader(got); err != nil {
+			return headerMismatch("%s is malformed", name)
+		}
+	}
+	if got != want {
+		return headerMismatch("%s does not match the body", name)
+	}
+	return nil
+}
+
+// paramHeaders collects the Mcp-Param-* headers, as they are: whoever knows the
+// tool's schema compares them. With none of them it returns none, which is not nil:
+// that would say that they are not to be checked.
+func paramHeaders(h http.Header, none map[string]string) (map[string]string, error) {
+	found := none
+	for name, lines := range h {
+		if !strings.HasPrefix(name, wire.HeaderParamPrefix) || len(name) == len(wire.HeaderParamPrefix) {
+			continue
+		}
+		if len(lines) > 1 {
+			return nil, headerMismatch("%s stands there twice", name)
+		}
+		if len(found) == 0 {
+			found = make(map[string]string)
+		}
+		found[strings.ToLower(name[len(wire.HeaderParamPrefix):])] = lines[0]
+	}
+	return found, nil
+}
+
+// checkSessionHeader reads the session's id from its header, "" when there is
+// none. What could not be an id of ours is refused before anybody looks for it.
+func checkSessionHeader(h http.Header) (id string, ref *refusal) {
+	lines := h[wire.HeaderSession]
+	if len(lines) == 0 {
+		return "", nil
+	}
+	if len(lines) > 1 {
+		return "", refuseInvalid("Invalid request: %s stands there twice", wire.HeaderSession)
+	}
+	if id = lines[0]; id == "" || len(id) > maxSessionID {
+		return "", refuseInvalid("Invalid request: %s is malformed", wire.HeaderSession)
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return "", refuseInvalid("Invalid request: %s is malformed", wire.HeaderSession)
+		}
+	}
+	return id, nil
+}
+
+const maxSessionID = 128
+
+// declared checks that a client which declared these capabilities may be asked
+// this; if not, required is what it would have to declare.
+func declared(caps mcp.Raw, q mcp.InputRequest) (required mcp.Raw, ok bool) {
+	kind, part := "", ""
+	switch q.Method {
+	case mcp.MethodElicit:
+		kind, part = "elicitation", "form"
+		if mode, _ := q.Params.Member("mode"); mode != nil && mode.Text() != "form" {
+			part = "url"
+		}
+	case mcp.MethodCreateMessage:
+		kind = "sampling"
+		_, tools := q.Params.Member("tools")
+		_, choice := q.Params.Member("toolChoice")
+		if tools || choice {
+			part = "tools"
+		}
+	case mcp.MethodRootsList:
+		kind = "roots"
+	default:
+		return nil, false
+	}
+	have, _ := caps.Member(kind)
+	ok = have.IsObject()
+	needs := mcp.Raw("{}")
+	if part != "" {
+		needs = mcp.Object(part, mcp.Raw("{}"))
+		_, hasPart := have.Member(part)
+		_, hasURL := have.Member("url")
+		// Elicitation without modes means forms (2025-11-25 client/elicitation).
+		ok = ok && (hasPart || part == "form" && !hasURL)
+	}
+	return mcp.Object(kind, needs), ok
+}

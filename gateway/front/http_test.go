@@ -1,0 +1,229 @@
+package front
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+func TestEnvelope(t *testing.T) {
+	b := newBench(t, Config{MaxRequestBytes: 4096})
+	m := modern("tools/call", "echo")
+	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
+	for _, w := range []wantAnswer{
+		{name: "P9/25 H/78 no JSON", body: `{"jsonrpc":`, status: 400, want: []string{`-32700`, `"id":null`}},
+		{name: "H/78 empty", body: ``, status: 400, want: []string{`-32700`}},
+		{name: "H/78 two documents", body: `{"jsonrpc":"2.0","id":1,"method":"ping"}{}`, status: 400, want: []string{`-32700`}},
+		{name: "P9/76 H/78 empty batch", body: `[]`, status: 400, want: []string{`-32600`}},
+		{name: "H/78 null", body: `null`, status: 400, want: []string{`-32600`}},
+		{name: "P9/28 H/79 id null", body: `{"jsonrpc":"2.0","id":null,"method":"ping"}`, status: 400, want: []string{`-32600`}},
+		{name: "P9/27 H/80 ids come back as they are", header: m, body: call(`9007199254740993.10`, "echo"), status: 200, want: []string{`"id":9007199254740993.10,`}},
+		{name: "P9/27 H/81 a string id", header: m, body: call(`"\u0031<\""`, "echo"), status: 200, want: []string{`"id":"\u0031<\"",`}},
+		{name: "P9/27 in errors too", header: modern("x", ""), body: plain(`"1"`, "x"), status: 404, want: []string{`"id":"1"`}},
+		{name: "H/80 an id that is no id", header: m, body: call(`{}`, "echo"), status: 400, want: []string{`-32600`}},
+		{name: "H/80 a long id", header: m, body: call(`"`+strings.Repeat("x", 300)+`"`, "echo"), status: 400, want: []string{`-32600`}},
+		{name: "P9/33 H/67 a duplicate method", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}`, status: 400, want: []string{`-32700`}},
+		{name: "P9/33 H/68 a duplicate name", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","name":"slow",` + meta + `}}`, status: 400, want: []string{`-32602`, `"id":1`}},
+		{name: "P9/33 a name in another case", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","Name":"slow",` + meta + `}}`, status: 400, want: []string{`-32602`}},
+		{name: "H/69 an escaped name", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\u0061me":"echo",` + meta + `}}`, status: 400, want: []string{`-32602`}},
+		{name: "H/68 a duplicate in _meta", header: modern("tools/list", ""), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":1,"progressToken":2}}}`, status: 400, want: []string{`-32602`}},
+		{name: "H/68 a duplicate in ref", header: modern("completion/complete", ""), body: `{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"a","name":"b"},` + meta + `}}`, status: 400, want: []string{`-32602`}},
+		{name: "H/70 an escaped value", header: m, body: call("1", `ech\u006f`), status: 200, want: []string{`"got":null`}},
+		{name: "H/71 deep", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":` + deep + `}}`, status: 400, want: []string{`-32700`}},
+		{name: "H/74 a lone surrogate in a name", header: m, body: call("1", `\ud800`), status: 400, want: []string{`-32602`}},
+		{name: "H/74 invalid UTF-8", header: m, body: call("1", "\xff"), status: 400, want: []string{`-32700`}},
+		{name: "H/75 a byte order mark", header: m, body: "\ufeff" + call("1", "echo"), status: 400, want: []string{`-32700`}},
+		{name: "H/77 numbers", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"n":12345678901234567890.123},` + meta + `}}`, status: 200, want: []string{`{"got":{"n":12345678901234567890.123}}`}},
+		{name: "H/87 jsonrpc", body: `{"jsonrpc":"1.0","id":1,"method":"ping"}`, status: 400, want: []string{`-32600`, `"id":1`}},
+		{name: "H/90 params is an array", body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, status: 400, want: []string{`-32602`, `"id":1`}},
+		{name: "H/95 a long method", body: `{"jsonrpc":"2.0","id":1,"method":"` + strings.Repeat("x", 300) + `"}`, status: 400, want: []string{`-32600`}},
+		{name: "H/96 a notification with an id", body: `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`, status: 400, want: []string{`-32600`}},
+		{name: "P9/37 H/88 an unknown method", header: modern("x/y", ""), body: plain("1", "x/y"), status: 404, want: []string{`-32601`, `"id":1`}},
+		{name: "no name", header: m, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + meta + `}}`, status: 400, want: []string{`-32602`}},
+		{name: "H/72 too large", header: m, body: call("77", "echo") + strings.Repeat(" ", 4096), status: 413, want: []string{`"id":77`}},
+		{name: "P9/131 an unknown tool", header: modern("tools/call", "zzz"), body: call("1", "zzz"), status: 200, want: []string{`-32602`, `Unknown tool: zzz`}},
+		{name: "an upstream's answer that is no object", header: modern("tools/call", "no-object"), body: call("1", "no-object"), status: 200, want: []string{`50202`}},
+		{name: "H/139 a panic", header: modern("tools/call", "panic"), body: call("1", "panic"), status: 500, want: []string{`-32603`, `"id":1`, `request_id`, `!on purpose`}},
+		{name: "an error of ours that is none", header: modern("tools/call", "broken"), body: call("1", "broken"), status: 200, want: []string{`-32603`, `"internal error"`, `request_id`, `!secret`}},
+		{name: "no answer at all", header: modern("tools/call", "no-reply"), body: call("1", "no-reply"), status: 200, want: []string{`-32603`, `"internal error"`, `request_id`}},
+		{name: "P9/130 a code that this revision lacks", header: modern("tools/call", "old-code"), body: call("1", "old-code"), status: 200, want: []string{`-32603`, `!"code":-32042`}},
+		{name: "H/112 an upstream needs a capability", header: modern("tools/call", "needs-roots"), body: call("1", "needs-roots"), status: 400, want: []string{`-32021`, `"requiredCapabilities":{"roots":{}}`}},
+		{name: "a result with two types", header: modern("tools/call", "wrong-type"), body: call("1", "wrong-type"), status: 200, want: []string{`"resultType":"complete"`, `!input_required`}},
+	} {
+		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+	text := b.log.String()
+	for _, cause := range []string{"on purpose", "gave no reply"} {
+		if !strings.Contains(text, cause) {
+			t.Errorf("%q is not in the log: %s", cause, text)
+		}
+	}
+	if strings.Contains(text, "secret detail") { // it came out of the handlers, which log it
+		t.Errorf("a handler's error is logged here too: %s", text)
+	}
+}
+
+func TestHTTPChecks(t *testing.T) {
+	b := newBench(t, Config{AllowedOrigins: []string{"https://app.example"}, AllowedHosts: []string{"gate.example"}})
+	ok := modern("tools/list", "")
+	list := plain("1", "tools/list")
+	session := http.Header{wire.HeaderSession: {b.client(v2511).Session}}
+	many := ok.Clone()
+	for i := range 101 {
+		many[fmt.Sprintf("X-%d", i)] = []string{"1"}
+	}
+	for _, w := range []wantAnswer{
+		{name: "P9/19 P9/21 H/120 a foreign Origin", header: set(ok, "Origin", "https://evil.example"), body: list, status: 403, want: []string{`"error"`, `!"id"`}},
+		{name: "H/120 Origin null", header: set(ok, "Origin", "null"), body: list, status: 403},
+		{name: "H/120 Origin of another local port", header: set(ok, "Origin", "http://localhost:3000"), body: list, status: 403},
+		{name: "P9/19 GET", method: "GET", header: set(session, "Origin", "https://evil.example"), status: 403},
+		{name: "P9/19 DELETE", method: "DELETE", header: set(session, "Origin", "https://evil.example"), status: 403},
+		{name: "P9/19 OPTIONS", method: "OPTIONS", header: http.Header{"Origin": {"https://evil.example"}}, status: 403},
+		{name: "P9/19 no Origin", header: ok, body: list, status: 200},
+		{name: "an allowed Origin", header: set(ok, "Origin", "https://app.example"), body: list, status: 200},
+		{name: "our own Origin", header: set(ok, "Origin", b.url), body: list, status: 200},
+		{name: "P9/20 H/121 a foreign Host", header: set(ok, "Host", "attacker.example"), body: list, status: 403, want: []string{`!"id"`}},
+		{name: "H/121 rebinding, both foreign", header: set(set(ok, "Host", "attacker.example"), "Origin", "http://attacker.example"), body: list, status: 403},
+		{name: "H/121 a Host that is allowed", header: set(ok, "Host", "Gate.Example:8443"), body: list, status: 200},
+		{name: "H/121 IPv6", header: set(ok, "Host", "[::1]:80"), body: list, status: 200},
+		{name: "a page of another site", header: set(ok, "Sec-Fetch-Site", "cross-site"), body: list, status: 403},
+		{name: "a page of another site that is allowed", header: set(set(ok, "Sec-Fetch-Site", "cross-site"), "Origin", "https://app.example"), body: list, status: 200},
+		{name: "H/119 text/plain", header: set(ok, "Content-Type", "text/plain"), body: list, status: 415, want: []string{`"id":1`}},
+		{name: "H/119 none", header: set(ok, "Content-Type"), body: list, status: 415},
+		{name: "H/119 utf-8", header: set(ok, "Content-Type", "Application/JSON; charset=UTF-8"), body: list, status: 200},
+		{name: "H/119 utf-16", header: set(ok, "Content-Type", "application/json; charset=utf-16"), body: list, status: 415},
+		{name: "H/130 gzip", header: set(ok, "Content-Encoding", "gzip"), body: list, status: 415},
+		{name: "H/118 nothing that fits", header: set(ok, "Accept", "text/html"), body: list, status: 406, want: []string{`"id":1`}},
+		{name: "H/118 anything", header: set(ok, "Accept", "*/*"), body: list, status: 200},
+		{name: "H/118 none", header: set(ok, "Accept"), body: list, status: 200},
+		{name: "H/118 q=0", header: set(ok, "Accept", "application/json;q=0, text/event-stream"), body: list, status: 200, want: []string{"data: {"}},
+		{name: "P9/26 JSON only", header: set(modern("tools/call", "progress"), "Accept", "application/json"),
+			body:   `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
+			status: 200, want: []string{`!notifications/progress`, `!data:`}},
+		{name: "H/118 listen in JSON only", header: set(modern("subscriptions/listen", ""), "Accept", "application/json"),
+			body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{},` + meta + `}}`, status: 406, want: []string{`"id":1`}},
+		{name: "P9/58 GET that takes no stream", method: "GET", header: set(session, "Accept", "application/json"), status: 406},
+		{name: "P9/34 H/111 GET of a stateless client", method: "GET", header: with(session, wire.HeaderVersion, v2607), status: 405},
+		{name: "P9/34 DELETE of a stateless client", method: "DELETE", header: with(session, wire.HeaderVersion, v2607), status: 405},
+		{name: "H/128 PUT", method: "PUT", header: session, status: 405},
+		{name: "H/128 PROPFIND", method: "PROPFIND", header: session, status: 405},
+		{name: "H/127 many headers", header: many, body: list, status: 400},
+		{name: "GET without a session", method: "GET", header: http.Header{"Accept": {"text/event-stream"}}, status: 400},
+		{name: "DELETE without a session", method: "DELETE", status: 400},
+		{name: "H/42 two session ids", header: set(session, wire.HeaderSession, "a", "b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
+		{name: "H/42 an alias", header: http.Header{"Mcp_Session_Id": session[wire.HeaderSession]}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
+		{name: "H/43 a session id that cannot be", header: set(session, wire.HeaderSession, "a b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
+		{name: "H/43 a long session id", header: set(session, wire.HeaderSession, strings.Repeat("A", 10000)), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
+		{name: "P9/54 H/40 an unknown session", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
+		{name: "P9/55 H/39 another user's session", header: with(session, "Test-User", "eve"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
+	} {
+		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+}
+
+func TestAllowHeader(t *testing.T) {
+	b := newBench(t, Config{})
+	for _, c := range []struct{ name, method, version, want string }{
+		{"any", "PUT", "", "POST, GET, DELETE, OPTIONS"},
+		{"H/111 stateless", "GET", v2607, "POST"},
+		{"OPTIONS", "OPTIONS", "", "POST, GET, DELETE, OPTIONS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			header := http.Header{}
+			if c.version != "" {
+				header[wire.HeaderVersion] = []string{c.version}
+			}
+			if resp, _ := b.send(c.method, "", header); resp.Header.Get("Allow") != c.want {
+				t.Errorf("Allow: %q, want %q", resp.Header.Get("Allow"), c.want)
+			}
+		})
+	}
+}
+
+func TestCORS(t *testing.T) {
+	b := newBench(t, Config{AllowedOrigins: []string{"https://app.example"}})
+	t.Run("H/135 a page that is allowed", func(t *testing.T) {
+		resp, _ := b.send("OPTIONS", "", http.Header{"Origin": {"https://app.example"}, "Access-Control-Request-Method": {"POST"},
+			"Access-Control-Request-Headers": {"content-type, mcp-param-region, x-other, mcp-param-b:ad"}})
+		h := resp.Header
+		if resp.StatusCode != http.StatusNoContent || h.Get("Access-Control-Allow-Origin") != "https://app.example" {
+			t.Errorf("preflight: %d %v", resp.StatusCode, h)
+		}
+		allowed := h.Get("Access-Control-Allow-Headers")
+		if !strings.Contains(allowed, "mcp-param-region") || strings.Contains(allowed, "x-other") || strings.Contains(allowed, "b:ad") {
+			t.Errorf("allowed headers: %s", allowed)
+		}
+		resp, _ = b.send("POST", plain("1", "tools/list"), set(modern("tools/list", ""), "Origin", "https://app.example"))
+		if got := resp.Header.Get("Access-Control-Expose-Headers"); !strings.Contains(got, wire.HeaderSession) {
+			t.Errorf("exposed: %q", got)
+		}
+	})
+	t.Run("H/135 a page that is not", func(t *testing.T) {
+		resp, _ := b.send("OPTIONS", "", http.Header{"Origin": {"https://evil.example"}, "Access-Control-Request-Method": {"POST"}})
+		if resp.StatusCode != http.StatusForbidden || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("a foreign preflight: %d %v", resp.StatusCode, resp.Header)
+		}
+	})
+}
+
+func TestHeaders(t *testing.T) {
+	b := newBench(t, Config{})
+	m := modern("tools/call", "echo")
+	list := modern("tools/list", "")
+	for _, w := range []wantAnswer{
+		{name: "P9/39 no version", header: set(m, wire.HeaderVersion), body: call("1", "echo"), status: 400, want: []string{`-32020`, `"id":1`}},
+		{name: "P9/39 no method", header: set(m, wire.HeaderMethod), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/39 no name", header: set(m, wire.HeaderName), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/39 no name for resources/read", header: modern("resources/read", ""), body: `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://1",` + meta + `}}`, status: 400, want: []string{`-32020`}},
+		{name: "P9/40 H/99 another method", header: set(m, wire.HeaderMethod, "tools/list"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/40 H/100 H/101 another name", header: set(m, wire.HeaderName, "slow"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/41 the value's case", header: set(m, wire.HeaderName, "Echo"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/42 white space", header: set(set(m, wire.HeaderName, " echo\t"), wire.HeaderMethod, "  tools/call "), body: call("1", "echo"), status: 200},
+		{name: "P9/43 the sentinel", header: set(m, wire.HeaderName, "=?base64?ZWNobw==?="), body: call("1", "echo"), status: 200},
+		{name: "P9/44 bad base64", header: set(m, wire.HeaderName, "=?base64?ZWNobw=?="), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/45 an upper-case sentinel is literal", header: set(m, wire.HeaderName, "=?BASE64?ZWNobw==?="), body: call("1", "=?BASE64?ZWNobw==?="), status: 200, want: []string{"Unknown tool"}},
+		{name: "P9/44 a name that looks like the sentinel", header: set(m, wire.HeaderName, "=?base64?ZWNobw==?="), body: call("1", "=?base64?ZWNobw==?="), status: 400, want: []string{`-32020`}},
+		{name: "H/102 two names", header: with(m, wire.HeaderName, "echo"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "two methods", header: with(m, wire.HeaderMethod, "tools/call"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "a stray name", header: with(list, wire.HeaderName, "x"), body: plain("1", "tools/list"), status: 200},
+		{name: "P9/49 H/108 an unknown Mcp-Param", header: with(m, "Mcp-Param-X", "1"), body: call("1", "echo"), status: 200},
+		{name: "two Mcp-Param of one name", header: with(m, "Mcp-Param-X", "1", "Mcp-Param-X", "1"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/138 a level that does not exist", header: list, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/logLevel":"loud",` + strings.TrimPrefix(meta, `"_meta":{`) + `}}`, status: 400, want: []string{`-32602`}},
+		{name: "P9/36 Last-Event-ID", header: with(list, wire.HeaderLastEventID, "garbage"), body: plain("1", "tools/list"), status: 200},
+	} {
+		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+	t.Run("P9/46 what the catalog compares", func(t *testing.T) {
+		b.send("POST", call("1", "echo"), with(m, "Mcp-Param-Region", "=?base64?eA==?=", "Mcp-Param-", "none"))
+		got := b.script.last("tools/call").ParamHeaders
+		if len(got) != 1 || got["region"] != "=?base64?eA==?=" {
+			t.Errorf("param headers %v", got)
+		}
+		b.send("POST", call("1", "echo"), m)
+		if got := b.script.last("tools/call").ParamHeaders; got == nil || len(got) != 0 {
+			t.Errorf("without any: %v, nil %t", got, got == nil)
+		}
+		b.client(v2511).Call(t.Context(), "tools/call", `{"name":"echo"}`)
+		if got := b.script.last("tools/call").ParamHeaders; got != nil {
+			t.Errorf("of a session: %v", got)
+		}
+	})
+}
+
+// TestLargeResult is written in parts, which must be the same as one.
+func TestLargeResult(t *testing.T) {
+	b := newBench(t, Config{})
+	resp, text := b.send("POST", call("1", "large"), modern("tools/call", "large"))
+	if resp.ContentLength != int64(len(text)) || !json.Valid([]byte(text)) || len(text) < 1<<20 {
+		t.Errorf("length %d, %d bytes", resp.ContentLength, len(text))
+	}
+	resp, text = b.send("POST", call("1", "large"), set(modern("tools/call", "large"), "Accept", "text/event-stream"))
+	data, ok := strings.CutPrefix(strings.TrimSpace(text), "data: ")
+	if !ok || !json.Valid([]byte(data)) {
+		t.Errorf("as a stream: %d, %.80s", resp.StatusCode, text)
+	}
+}

@@ -1,0 +1,144 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// live is what this process holds of a session: what runs for it. It is made with
+// the session's first call and goes with EndSession.
+type live struct {
+	f    *Front
+	key  string
+	gone chan struct{} // closed at the session's end
+
+	mu      sync.Mutex // guards the fields below
+	ended   bool
+	running map[*running]struct{}
+	asked   map[string]*question // by id, as it stands on the wire
+	streams []*standing          // open GET streams, the newest last
+	waiting backlog              // events while none is open
+	heard   *listener            // the one that listens, nil for none
+
+	subscribing chan struct{} // holds one token: whoever changes heard takes it
+}
+
+// running is a call in flight.
+type running struct {
+	id     string // the request's id, as it stands on the wire
+	cancel context.CancelCauseFunc
+}
+
+// liveOf returns what is held of a session.
+func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refusal) {
+	key := r.Key()
+	f.mu.Lock()
+	l := f.lives[key]
+	if l != nil {
+		f.mu.Unlock()
+		return l, nil
+	}
+	l = &live{
+		f:           f,
+		key:         key,
+		gone:        make(chan struct{}),
+		running:     make(map[*running]struct{}),
+		asked:       make(map[string]*question),
+		subscribing: make(chan struct{}, 1),
+	}
+	f.lives[key] = l
+	f.mu.Unlock()
+	// The session may have ended since it was looked up; its end came too early to
+	// take this one along.
+	if _, err := f.sessions.Get(ctx, r.User, r.ID); err != nil {
+		if errors.Is(err, session.ErrNotFound) {
+			f.EndSession(key)
+		}
+		return nil, f.refuseSession(err)
+	}
+	return l, nil
+}
+
+// known returns what is held of a session, nil for nothing.
+func (f *Front) known(key string) *live {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lives[key]
+}
+
+// start counts a call in. Its context ends by notifications/cancelled, with the
+// session or with the front, not when its client goes away: a disconnect is no
+// cancellation (2025-11-25 basic/transports#sending-messages-to-the-server).
+func (l *live) start(ctx context.Context, id mcp.Raw) (context.Context, *running, bool) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	r := &running{id: string(id), cancel: cancel}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		cancel(errEnded)
+		return nil, nil, false
+	}
+	l.running[r] = struct{}{}
+	return ctx, r, true
+}
+
+func (l *live) stop(r *running) {
+	l.mu.Lock()
+	delete(l.running, r)
+	l.mu.Unlock()
+	r.cancel(nil)
+}
+
+// cancel cancels the calls whose request has this id, all of them if a client used
+// one twice. Ids that are not in flight are ignored.
+func (l *live) cancel(id mcp.Raw) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.running {
+		if r.id == string(id) {
+			r.cancel(errCancelled)
+		}
+	}
+}
+
+func (l *live) cancelAll(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.running {
+		r.cancel(cause)
+	}
+}
+
+// end stops everything.
+func (l *live) end() {
+	l.mu.Lock()
+	if !l.ended {
+		l.ended = true
+		close(l.gone)
+	}
+	l.mu.Unlock()
+	l.cancelAll(errEnded)
+	l.stopListening()
+}
+
+// answered takes a response of the client. One that nobody waits for, any more or
+// at all, is dropped.
+func (l *live) answered(m wire.Message) {
+	l.mu.Lock()
+	q := l.asked[string(m.ID)]
+	delete(l.asked, string(m.ID))
+	l.mu.Unlock()
+	if q == nil {
+		return
+	}
+	a := answer{question: q, result: m.Result}
+	if m.Error != nil {
+		a.err = wire.ReadError(m.Error)
+	}
+	q.answers <- a
+}

@@ -1,0 +1,73 @@
+package front
+
+import (
+	"context"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// initialize begins a session (2025-11-25 basic/lifecycle). A session that the
+// request names is left alone: ids are never the client's to choose.
+func (f *Front) initialize(p *posted) *refusal {
+	if !f.begin() {
+		return refuseClosing()
+	}
+	defer f.done()
+	version, _ := p.message.Params.Member("protocolVersion")
+	requested, ok := version.StringValue()
+	if !ok {
+		return refuseBad(invalidParams("protocolVersion is no string"))
+	}
+	caps, _ := p.message.Params.Member("capabilities")
+	info, _ := p.message.Params.Member("clientInfo")
+	if caps != nil && !caps.IsObject() || info != nil && !info.IsObject() {
+		return refuseBad(invalidParams("capabilities and clientInfo are objects"))
+	}
+	rev := wire.Negotiate(requested)
+	x := f.newExchange(p, rev)
+	x.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		return x.open(ctx, session.Record{
+			User:       c.Caller.User(),
+			Revision:   rev.Name,
+			ClientInfo: info,
+			Caps:       rev.ClientCaps(caps),
+		})
+	})
+	x.serve(p.r.Context())
+	return nil
+}
+
+// open asks what there is on offer and creates the session. The header is set by
+// the one goroutine that answers, before anything was written.
+func (x *exchange) open(ctx context.Context, r session.Record) (*mcp.Reply, error) {
+	reply, err := x.f.handler.Handle(ctx, &mcp.Call{
+		ID:     x.call.ID,
+		Method: mcp.MethodDiscover,
+		Caller: x.call.Caller,
+		Caps:   r.Caps,
+		Notify: func(mcp.Event) {},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if reply == nil || !reply.Result.IsObject() {
+		return nil, errNoReply
+	}
+	caps, _ := reply.Result.Member("capabilities")
+	if !caps.IsObject() {
+		caps = mcp.Raw("{}")
+	}
+	result := mcp.Object("protocolVersion", mcp.String(x.rev.Name),
+		"capabilities", x.rev.ServerCaps(caps), "serverInfo", x.rev.Identity(x.f.info))
+	if instructions, ok := reply.Result.Member("instructions"); ok {
+		result = result.With("instructions", instructions)
+	}
+	r, err = x.f.sessions.Create(ctx, r)
+	if err != nil {
+		return nil, &refusedError{x.f.refuseSession(err)}
+	}
+	x.w.Header()[wire.HeaderSession] = []string{r.ID}
+	return &mcp.Reply{Result: result}, nil
+}

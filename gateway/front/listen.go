@@ -1,0 +1,137 @@
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// wanted is a filter of subscriptions/listen (2026-07-28
+// basic/patterns/subscriptions). Members that are not known are left out.
+type wanted struct {
+	tools, prompts, resources bool
+	uris                      []string
+}
+
+func readWanted(filter mcp.Raw) (w wanted, err error) {
+	if !filter.IsObject() {
+		return w, invalidParams("notifications is no object")
+	}
+	if err := wire.CheckObject(filter, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"); err != nil {
+		return w, err
+	}
+	filter.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case "toolsListChanged":
+			w.tools = value.IsTrue()
+		case "promptsListChanged":
+			w.prompts = value.IsTrue()
+		case "resourcesListChanged":
+			w.resources = value.IsTrue()
+		case "resourceSubscriptions":
+			if !value.IsArray() {
+				err = invalidParams("resourceSubscriptions is no array")
+				return false
+			}
+			value.Elements(func(uri mcp.Raw) bool {
+				if !wire.NameOK(uri) {
+					err = invalidParams("a resource to subscribe to is no string")
+				}
+				w.uris = append(w.uris, uri.Text())
+				return err == nil
+			})
+		}
+		return err == nil
+	})
+	return w, err
+}
+
+// params writes the filter as the params of a listen call.
+func (w wanted) params() mcp.Raw {
+	filter := mcp.Raw("{}")
+	for _, m := range []struct {
+		name string
+		want bool
+	}{{"toolsListChanged", w.tools}, {"promptsListChanged", w.prompts}, {"resourcesListChanged", w.resources}} {
+		if m.want {
+			filter = filter.With(m.name, mcp.Raw("true"))
+		}
+	}
+	if len(w.uris) > 0 {
+		uris := mcp.Raw{'['}
+		for i, uri := range w.uris {
+			if i > 0 {
+				uris = append(uris, ',')
+			}
+			uris = mcp.AppendString(uris, uri)
+		}
+		filter = filter.With("resourceSubscriptions", append(uris, ']'))
+	}
+	return mcp.Object("notifications", filter)
+}
+
+// has reports whether the filter lets a notification through.
+func (w wanted) has(method string) bool {
+	switch method {
+	case mcp.NoteToolsListChanged:
+		return w.tools
+	case mcp.NotePromptsListChanged:
+		return w.prompts
+	case mcp.NoteResourcesListChanged:
+		return w.resources
+	case mcp.NoteResourceUpdated:
+		return len(w.uris) > 0
+	}
+	return false
+}
+
+// listen serves subscriptions/listen: a stream that lasts until one side ends it.
+// All that is on it carries the id of the request.
+func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
+	want, err := readWanted(filter)
+	if err != nil {
+		return refuseBad(err)
+	}
+	if !x.accept.stream {
+		return refuseAccept("text/event-stream")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// A goroutine for as long as the request lasts: it ends the stream with the front.
+	unwatch := x.f.onDrain(ctx, func() { cancel(errClosing) })
+	defer unwatch()
+	x.call.Params = want.params()
+	x.call.Notify = func(e mcp.Event) { x.relay(e, want, cancel) }
+	defer x.recover()
+	x.hurry()
+	_, err = x.f.handler.Handle(ctx, &x.call)
+	switch cause := context.Cause(ctx); {
+	case cause == errClosing, err == nil:
+		result := mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta",
+			x.f.metaInfo.With(wire.MetaSubscriptionID, x.id))
+		x.finish(http.StatusOK, message{head: wire.AppendResult(nil, x.id, result)})
+	case ctx.Err() != nil:
+		x.finish(http.StatusOK, message{}) // the client has gone, or does not read
+	default:
+		x.fail(err)
+	}
+	return nil
+}
+
+// relay sends an event of a subscription. A client that does not keep up is given
+// up rather than left with a gap: it listens again and reads anew.
+func (x *exchange) relay(e mcp.Event, want wanted, giveUp context.CancelCauseFunc) {
+	if e.Method != mcp.NoteAcknowledged && !want.has(e.Method) {
+		return
+	}
+	meta, _ := e.Params.Member("_meta")
+	params := e.Params.Edit(mcp.Edit{Name: "_meta", Value: meta.Edit(mcp.Edit{Name: wire.MetaSubscriptionID, Value: x.id})})
+	data := wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.needStream(); s != nil && !s.send("", data) {
+		giveUp(errCancelled)
+	}
+}

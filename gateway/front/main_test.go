@@ -1,0 +1,445 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script is the handler below the front: what it does is told by the name of the
+// tool that is called.
+type script struct {
+	mu        sync.Mutex
+	calls     []mcp.Call
+	listening map[*mcp.Call]struct{}
+	changed   chan struct{} // closed when listening changes
+
+	started chan *mcp.Call // gets each call of the tool "slow"
+	release chan struct{}  // lets one go on
+	ended   chan error     // gets how it ended
+
+	tools *mcp.List
+}
+
+func newScript() *script {
+	next := "2"
+	return &script{
+		listening: make(map[*mcp.Call]struct{}),
+		changed:   make(chan struct{}),
+		started:   make(chan *mcp.Call, 16),
+		release:   make(chan struct{}, 16),
+		ended:     make(chan error, 16),
+		tools: &mcp.List{Next: &next, Items: []mcp.Item{
+			{Name: "echo", Raw: mcp.Raw(`{"name":"echo","title":"Echo","inputSchema":{"type":"object"}}`)},
+			{Name: "slow", Raw: mcp.Raw(`{"name":"slow","inputSchema":{"type":"object","x":1.0}}`)},
+		}},
+	}
+}
+
+const scriptCaps = `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{},"completions":{},"logging":{}}`
+
+func (s *script) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	s.mu.Lock()
+	s.calls = append(s.calls, *c)
+	s.mu.Unlock()
+	switch c.Method {
+	case mcp.MethodDiscover:
+		return result(`{"capabilities":` + scriptCaps + `,"instructions":"Be kind.","serverInfo":{"name":"x","version":"0"}}`), nil
+	case mcp.MethodToolsList:
+		cursor, given := c.Params.Member("cursor")
+		if given && cursor.Text() != "2" {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor")
+		}
+		if given {
+			return &mcp.Reply{List: &mcp.List{Private: true, Expires: time.Now().Add(-time.Minute)}}, nil
+		}
+		return &mcp.Reply{List: s.tools}, nil
+	case mcp.MethodToolsCall:
+		return s.tool(ctx, c)
+	case mcp.MethodResourcesRead:
+		switch c.Name {
+		case "doc://1":
+			return result(`{"contents":[{"uri":"doc://1","text":"one"}]}`), nil
+		case "doc://hints":
+			return result(`{"ttlMs":500,"cacheScope":"public","contents":[]}`), nil
+		case "doc://bad-hints":
+			return result(`{"ttlMs":-1.5,"contents":[],"cacheScope":"shared"}`), nil
+		}
+		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	case mcp.MethodComplete:
+		if c.Name == "ask" {
+			return s.ask(c)
+		}
+		return result(`{"completion":{"values":["` + c.Name + `"]}}`), nil
+	case mcp.MethodListen:
+		return s.listen(ctx, c)
+	}
+	return nil, mcp.ErrMethod(c.Method)
+}
+
+func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	switch c.Name {
+	case "echo":
+		arguments, _ := c.Params.Member("arguments")
+		return result(fmt.Sprintf(`{"content":[],"structuredContent":{"got":%s}}`, orNull(arguments))), nil
+	case "full":
+		return result(`{"resultType":"complete","content":[],"_meta":{"a/b":1,"io.modelcontextprotocol/serverInfo":{"name":"upstream","version":"9"}},"ttlMs":1}`), nil
+	case "wrong-type":
+		return result(`{"resultType":"input_required","resultType":"complete","content":[]}`), nil
+	case "empty":
+		return result(`{}`), nil
+	case "large":
+		return result(`{"content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}`), nil
+	case "slow":
+		s.started <- c
+		select {
+		case <-s.release:
+			c.Notify(progress(`1`))
+			s.ended <- nil
+			return result(`{"content":[]}`), nil
+		case <-ctx.Done():
+			s.ended <- ctx.Err()
+			return nil, ctx.Err()
+		}
+	case "progress":
+		for _, p := range []string{"1", "1", "0.5", "2", "2.50", "9007199254740993", "9007199254740994"} {
+			c.Notify(progress(p))
+		}
+		return result(`{"content":[]}`), nil
+	case "log":
+		for _, level := range []string{"debug", "warning", "nonsense", "error"} {
+			c.Notify(mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"` + level + `","data":1.0}`)})
+		}
+		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)}) // not this request's
+		return result(`{"content":[]}`), nil
+	case "late":
+		go func(notify func(mcp.Event)) { // what a careless handler might do
+			<-s.release
+			notify(progress("5"))
+			s.ended <- nil
+		}(c.Notify)
+		return result(`{"content":[]}`), nil
+	case "ask", "ask-wait", "ask-url", "ask-sampling", "ask-roots", "ask-keys", "ask-odd":
+		return s.ask(c)
+	case "ask-here":
+		if c.State != "" { // taken up again
+			s.started <- c
+			s.ended <- ctx.Err()
+			return nil, ctx.Err()
+		}
+		reply, err := s.ask(c)
+		reply.Ask.Here = true
+		return reply, err
+	case "ask-twice":
+		return askTwice(c)
+	case "patience":
+		return &mcp.Reply{Ask: &mcp.Ask{State: c.State + "+"}}, nil
+	case "panic":
+		panic("on purpose")
+	case "panic-late":
+		c.Notify(progress("1"))
+		panic("on purpose")
+	case "broken":
+		return nil, fmt.Errorf("dial tcp 10.0.0.7: secret detail")
+	case "down":
+		return nil, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, "crm", mcp.ExecutedNo, "crm is down")
+	case "needs-roots":
+		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "roots", Data: mcp.Raw(`{"requiredCapabilities":{"roots":{}}}`)}
+	case "old-code":
+		return nil, mcp.Errorf(mcp.CodeURLElicitation, "go there")
+	case "no-reply":
+		return nil, nil
+	case "no-object":
+		return result(`[1]`), nil
+	}
+	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+func (s *script) ask(c *mcp.Call) (*mcp.Reply, error) {
+	if c.Answers == nil && c.Refused == nil {
+		q := mcp.InputRequest{Key: "q.1", Method: mcp.MethodElicit, Params: mcp.Raw(`{"message":"name?","requestedSchema":{"type":"object"}}`)}
+		state := "st-1"
+		switch c.Name {
+		case "ask-url":
+			q.Params = mcp.Raw(`{"mode":"url","message":"go","url":"https://a.example"}`)
+		case "ask-sampling":
+			q.Method, q.Params = mcp.MethodCreateMessage, mcp.Raw(`{"messages":[],"maxTokens":1}`)
+		case "ask-roots":
+			q.Method, q.Params = mcp.MethodRootsList, nil
+		case "ask-odd":
+			q.Method = "ping"
+		case "ask-keys":
+			state = ""
+		}
+		return &mcp.Reply{Ask: &mcp.Ask{Requests: []mcp.InputRequest{q}, State: state, Here: c.Name == "ask-wait"}}, nil
+	}
+	refused := "none"
+	if e := c.Refused["q.1"]; e != nil {
+		refused = e.Message
+	}
+	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"answer":%s,"state":%q,"refused":%q}}`,
+		orNull(c.Answers["q.1"]), c.State, refused)), nil
+}
+
+// askTwice asks one question, and then two more.
+func askTwice(c *mcp.Call) (*mcp.Reply, error) {
+	q := func(key string) mcp.InputRequest {
+		return mcp.InputRequest{Key: key, Method: mcp.MethodElicit, Params: mcp.Object("message", mcp.String(key))}
+	}
+	c.Notify(progress("1")) // the same in each round
+	switch c.State {
+	case "":
+		return &mcp.Reply{Ask: &mcp.Ask{State: "1", Requests: []mcp.InputRequest{q("a")}}}, nil
+	case "1":
+		if c.Answers["a"] == nil {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no answer to a")
+		}
+		return &mcp.Reply{Ask: &mcp.Ask{State: "2", Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
+	}
+	return result(fmt.Sprintf(`{"content":[],"structuredContent":{"b":%s,"c":%s}}`, orNull(c.Answers["b"]), orNull(c.Answers["c"]))), nil
+}
+
+// listen agrees to resources that begin with "doc://".
+func (s *script) listen(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	filter, _ := c.Params.Member("notifications")
+	uris := mcp.Raw("[")
+	list, _ := filter.Member("resourceSubscriptions")
+	list.Elements(func(uri mcp.Raw) bool {
+		if strings.HasPrefix(uri.Text(), "doc://") {
+			if len(uris) > 1 {
+				uris = append(uris, ',')
+			}
+			uris = append(uris, uri...)
+		}
+		return true
+	})
+	if list != nil {
+		filter = filter.With("resourceSubscriptions", append(uris, ']'))
+	}
+	s.mu.Lock()
+	s.listening[c] = struct{}{}
+	s.wakeLocked()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listening, c)
+		s.wakeLocked()
+		s.mu.Unlock()
+	}()
+	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", filter)})
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *script) wakeLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// emit sends an event to all that listen.
+func (s *script) emit(method, params string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.listening {
+		c.Notify(mcp.Event{Method: method, Params: mcp.Raw(params)})
+	}
+}
+
+// waitListening waits until exactly n listen calls run.
+func (s *script) waitListening(t testing.TB, n int) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		s.mu.Lock()
+		now, changed := len(s.listening), s.changed
+		s.mu.Unlock()
+		if now == n {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%d listen calls run, want %d", now, n)
+		}
+	}
+}
+
+// last returns the newest call of a method.
+func (s *script) last(method string) mcp.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.calls) - 1; i >= 0; i-- {
+		if s.calls[i].Method == method {
+			return s.calls[i]
+		}
+	}
+	return mcp.Call{}
+}
+
+func result(text string) *mcp.Reply { return &mcp.Reply{Result: mcp.Raw(text)} }
+
+func progress(n string) mcp.Event {
+	return mcp.Event{Method: mcp.NoteProgress, Params: mcp.Raw(`{"progressToken":"upstream's","progress":` + n + `,"message":"m"}`)}
+}
+
+func orNull(r mcp.Raw) string {
+	if r == nil {
+		return "null"
+	}
+	return string(r)
+}
+
+// bench is a front on a server, over a script.
+type bench struct {
+	t      testing.TB
+	front  *Front
+	script *script
+	store  *session.Memory
+	url    string
+	log    *logged
+}
+
+// logged is a log that a test can look into.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func newBench(t testing.TB, cfg Config) *bench {
+	t.Helper()
+	b := &bench{t: t, script: newScript(), log: &logged{}}
+	var err error
+	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) { b.front.EndSession(key) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := seal.NewRandom("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.front, err = New(cfg, Deps{Handler: b.script, Sessions: b.store, Seal: key,
+		Log:    slog.New(slog.NewTextHandler(b.log, nil)),
+		Server: ServerInfo{Name: "gate", Title: "Gate", Version: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}
+	server := httptest.NewServer(b)
+	b.url = server.URL
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		if err := b.front.Close(ctx); err != nil {
+			t.Errorf("closing: %v", err)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+		http.DefaultClient.CloseIdleConnections()
+		b.store.Close()
+	})
+	return b
+}
+
+// ServeHTTP puts the caller into the context as auth does; the test says which.
+func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	caller := mcp.NewCaller(mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client")})
+	b.front.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
+}
+
+// client returns a client of a revision; a stateful one has its session.
+func (b *bench) client(revision string, caps ...string) *mcptest.Client {
+	b.t.Helper()
+	c := mcptest.NewClient(b.url, wire.Lookup(revision))
+	if len(caps) > 0 {
+		c.Caps = caps[0]
+	}
+	if err := c.Open(b.t.Context()); err != nil {
+		b.t.Fatal(err)
+	}
+	return c
+}
+
+// send makes a request with exactly these headers and body.
+func (b *bench) send(method, body string, header http.Header) (*http.Response, string) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+	}
+	for name, values := range header {
+		switch {
+		case name == "Host":
+			req.Host = values[0]
+		case values == nil:
+			req.Header.Del(name)
+		default:
+			req.Header[name] = values
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text strings.Builder
+	buf := make([]byte, 4096)
+	for {
+		n, err := resp.Body.Read(buf)
+		text.Write(buf[:n])
+		if err != nil {
+			return resp, text.String()
+		}
+	}
+}
+
+const (
+	v2024 = "2024-11-05"
+	v2503 = "2025-03-26"
+	v2506 = "2025-06-18"
+	v2511 = "2025-11-25"
+	v2607 = "2026-07-28"
+)
+
+// meta is the _meta that a stateless request needs.
+const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+
+// modern returns the headers of a stateless request.
+func modern(method, name string) http.Header {
+	h := http.Header{wire.HeaderVersion: {v2607}, wire.HeaderMethod: {method}}
+	if name != "" {
+		h[wire.HeaderName] = []string{name}
+	}
+	return h
+}

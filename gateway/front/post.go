@@ -1,0 +1,225 @@
+package front
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// posted is one POSTed message on its way to one of the two dialects.
+type posted struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	r       *http.Request
+	accept  accept
+	caller  mcp.Caller
+	message wire.Message
+	params  params
+	batch   []byte // an array of messages, in place of message
+}
+
+// params are the members of a message's params that the front reads itself; nil
+// where absent.
+type params struct {
+	name, uri, ref, notifications, answers, state mcp.Raw
+	// Of _meta.
+	version, clientInfo, caps, logLevel, token mcp.Raw
+}
+
+// readParams reads them. Objects of which two readers could read two things are
+// refused.
+func readParams(m wire.Message) (p params, err error) {
+	if m.Params == nil {
+		return p, nil
+	}
+	if err := wire.CheckObject(m.Params, "_meta", "name", "uri", "ref", "arguments", "cursor",
+		"notifications", "inputResponses", "requestState"); err != nil {
+		return p, err
+	}
+	var meta mcp.Raw
+	m.Params.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case "_meta":
+			meta = value
+		case "name":
+			p.name = value
+		case "uri":
+			p.uri = value
+		case "ref":
+			p.ref = value
+		case "notifications":
+			p.notifications = value
+		case "inputResponses":
+			p.answers = value
+		case "requestState":
+			p.state = value
+		}
+		return true
+	})
+	if err := wire.CheckObject(meta, wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps,
+		wire.MetaLogLevel, wire.MetaProgressToken); err != nil {
+		return p, err
+	}
+	meta.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case wire.MetaVersion:
+			p.version = value
+		case wire.MetaClientInfo:
+			p.clientInfo = value
+		case wire.MetaClientCaps:
+			p.caps = value
+		case wire.MetaLogLevel:
+			p.logLevel = value
+		case wire.MetaProgressToken:
+			if isProgressToken(value) {
+				p.token = value
+			}
+		}
+		return true
+	})
+	if m.Method == mcp.MethodComplete {
+		return p, wire.CheckObject(p.ref, "type", "name", "uri")
+	}
+	return p, nil
+}
+
+// routingName is the name that the method is routed by, and the member as written;
+// nil where the method has none.
+func (p params) routingName(method string) (raw mcp.Raw, name string, err error) {
+	switch mcp.NameMember(method) {
+	case "name":
+		raw = p.name
+	case "uri":
+		raw = p.uri
+	default:
+		if method != mcp.MethodComplete {
+			return nil, "", nil
+		}
+		switch kind, _ := p.ref.Member("type"); kind.Text() {
+		case "ref/prompt":
+			raw, _ = p.ref.Member("name")
+		case "ref/resource":
+			raw, _ = p.ref.Member("uri")
+		default:
+			return nil, "", invalidParams("ref.type is neither ref/prompt nor ref/resource")
+		}
+	}
+	if !wire.NameOK(raw) {
+		return nil, "", invalidParams("%s needs a name or URI that is a string", method)
+	}
+	return raw, raw.Text(), nil
+}
+
+// post answers a POST.
+func (f *Front) post(w http.ResponseWriter, r *http.Request) {
+	p := posted{w: w, rc: http.NewResponseController(w), r: r}
+	var id mcp.Raw
+	ref := p.read(f, &id)
+	if ref != nil {
+		f.refuse(w, id, ref)
+		return
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.recovered(cause, "")
+			f.refuse(w, p.message.ID, refuseInternal(""))
+		}
+	}()
+	if p.batch != nil {
+		if ref := f.batch(&p); ref != nil {
+			f.refuse(w, nil, ref)
+		}
+		return
+	}
+	header, modern, ref := p.era()
+	switch {
+	case ref != nil:
+	case modern:
+		ref = f.stateless(&p, header)
+	default:
+		ref = f.stateful(&p, header)
+	}
+	if ref == nil {
+		return
+	}
+	if p.message.Kind == wire.Response {
+		ref.id = nullID // the id is one of ours, or of nobody
+	}
+	f.refuse(w, p.message.ID, ref)
+}
+
+// read reads the message. With a refusal it leaves the request's id, if it saw it.
+func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
+	if p.accept, ref = f.checkPost(p.r); ref != nil {
+		*id = f.peek(p.rc, p.r)
+		return ref
+	}
+	body, seen, ref := f.readBody(p.rc, p.r)
+	if ref != nil {
+		*id = seen
+		return ref
+	}
+	if wire.IsBatch(body) {
+		p.batch = body
+	} else {
+		var err error
+		p.message, err = wire.Scan(body)
+		*id = p.message.ID
+		if err != nil {
+			return refuseBad(err)
+		}
+		if p.params, err = readParams(p.message); err != nil {
+			return refuseBad(err)
+		}
+	}
+	var ok bool
+	if p.caller, ok = mcp.CallerFrom(p.r.Context()); !ok {
+		f.log.Error("a request came past authentication")
+		return refuseInternal("")
+	}
+	return nil
+}
+
+// peek returns the id of a message that will not be read, if it stands at its
+// beginning.
+func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
+	if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
+		return nil
+	}
+	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime))
+	prefix := make([]byte, peeked)
+	n, _ := io.ReadFull(r.Body, prefix)
+	return wire.PeekID(prefix[:n]) // the deadline stays, for net/http reads the rest
+}
+
+// era decides which dialect a message is in. It is stateless if it says so in its
+// _meta or in its header; then both must agree, which is for stateless to check
+// (2026-07-28 basic/versioning). header is the version that the header says.
+func (p *posted) era() (header string, modern bool, ref *refusal) {
+	lines := p.r.Header[wire.HeaderVersion]
+	modern = p.params.version != nil
+	known := true
+	for _, line := range lines {
+		rev := wire.Lookup(line)
+		known = known && rev != nil
+		modern = modern || rev != nil && !rev.Stateful
+	}
+	switch {
+	case len(lines) > 1 && modern:
+		return "", true, refuseBad(headerMismatch("%s stands there twice", wire.HeaderVersion))
+	case len(lines) > 1:
+		return "", false, refuseInvalid("Invalid request: %s stands there twice", wire.HeaderVersion)
+	case len(lines) == 1:
+		header = lines[0]
+	}
+	if !modern && !known && p.message.Method != mcp.MethodInitialize {
+		return "", false, refuseVersion(clip(header))
+	}
+	return header, modern, nil
+}
+
+// clip bounds how much of a client's text is repeated.
+func clip(s string) string { return s[:min(len(s), 64)] }

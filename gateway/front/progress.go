@@ -1,0 +1,80 @@
+package front
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// notify is mcp.Call.Notify: it sends what belongs to this request, as long as it
+// is not answered. What a client that reads slowly has no room for is lost.
+func (x *exchange) notify(e mcp.Event) {
+	if !x.accept.stream {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.over {
+		return
+	}
+	params := e.Params
+	switch e.Method {
+	case mcp.NoteProgress:
+		value, _ := params.Member("progress")
+		if x.token == nil || !isNumber(value) || x.progress != nil && !less(x.progress, value) {
+			return
+		}
+		x.progress = bytes.Clone(value)
+		params = params.Edit(mcp.Edit{Name: "progressToken", Value: x.token})
+	case mcp.NoteMessage:
+		if !x.wants(params) {
+			return
+		}
+	case mcp.NoteElicitationComplete:
+		if !x.rev.Stateful {
+			return
+		}
+	default:
+		return // a stream carries what belongs to its request, nothing else
+	}
+	params = x.rev.Event(e.Method, params)
+	if x.needStream() == nil {
+		return
+	}
+	x.send(wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params))
+}
+
+// wants reports whether a log message is severe enough. A stateful client that
+// never set a level gets all; a stateless one that set none gets none.
+func (x *exchange) wants(params mcp.Raw) bool {
+	level, _ := params.Member("level")
+	if x.call.LogLevel == "" {
+		return x.rev.Stateful && wire.ValidLogLevel(level.Text())
+	}
+	return wire.LogLevelAtLeast(level.Text(), x.call.LogLevel)
+}
+
+// isProgressToken reports whether a value may be a progress token: a string or a number.
+func isProgressToken(value mcp.Raw) bool {
+	return len(value) > 0 && (value[0] == '"' || isNumber(value))
+}
+
+func isNumber(value mcp.Raw) bool {
+	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
+}
+
+// less compares two JSON numbers. Integers that no float tells apart are compared
+// by their digits.
+func less(a, b mcp.Raw) bool {
+	x, _ := strconv.ParseFloat(string(a), 64) // out of range is an infinity
+	y, _ := strconv.ParseFloat(string(b), 64)
+	if x != y || !isDuration(a) || !isDuration(b) {
+		return x < y
+	}
+	if len(a) != len(b) {
+		return len(a) < len(b)
+	}
+	return bytes.Compare(a, b) < 0
+}

@@ -1,0 +1,55 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// What a reply's memory holds is read to its end before the memory is given back.
+func TestReplyIsReleasedOnceItIsWritten(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		size     int
+		progress bool
+	}{
+		{"small", 100, false}, {"large", 200 << 10, false}, {"on a stream", 200 << 10, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, Config{})
+			want := strings.Repeat("x", tt.size)
+			released := make(chan struct{}, 2)
+			b.front.handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+				if tt.progress {
+					c.Notify(progress("1"))
+				}
+				memory := mcp.Raw(`{"content":[{"type":"text","text":"` + want + `"}]}`)
+				return &mcp.Reply{Result: memory, Release: func() {
+					for i := range memory {
+						memory[i] = '!'
+					}
+					released <- struct{}{}
+				}}, nil
+			})
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":1,` + meta[len(`"_meta":{`):] + `}}`
+			resp, got := b.send("POST", body, modern("tools/call", "x"))
+			if !strings.Contains(got, `"text":"`+want+`"`) {
+				t.Errorf("got %d bytes, not the result", len(got))
+			}
+			stream := fmt.Sprint(resp.Header["Content-Type"]) == "[text/event-stream]"
+			if stream != tt.progress {
+				t.Errorf("on a stream: %v", stream)
+			}
+			select {
+			case <-released:
+			case <-t.Context().Done():
+			}
+			if len(released) > 0 {
+				t.Error("released twice")
+			}
+		})
+	}
+}

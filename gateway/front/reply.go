@@ -1,0 +1,284 @@
+package front
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+const (
+	// joined is the size up to which an answer is copied together, to be written
+	// at once; larger results are written from where they are.
+	joined = 32 << 10
+	// sniffed is the size from which net/http does not find out the length by
+	// itself.
+	sniffed = 2 << 10
+	// discoverTTL is how long a stateless client may keep what it discovered.
+	discoverTTL = time.Minute
+)
+
+// buffers hold answers that are written in one piece.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// message is a response in three parts, so that a large result need not be copied.
+type message struct {
+	head []byte
+	body []byte
+	tail []byte
+}
+
+func (m message) size() int { return len(m.head) + len(m.body) + len(m.tail) }
+
+func (m message) appendTo(dst []byte) []byte {
+	return append(append(append(dst, m.head...), m.body...), m.tail...)
+}
+
+// writeJSON writes an answer that is complete.
+func (f *Front) writeJSON(w http.ResponseWriter, status int, body []byte) {
+	f.writeMessage(w, http.NewResponseController(w), status, message{head: body})
+}
+
+func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController, status int, m message) {
+	h := w.Header()
+	h["Content-Type"] = contentJSON
+	size := m.size()
+	if size >= sniffed {
+		h["Content-Length"] = []string{strconv.Itoa(size)}
+	}
+	// A ResponseWriter without deadlines, as tests have, does without. What fails
+	// below is a client that has gone: there is nobody to tell.
+	_ = rc.SetWriteDeadline(time.Now().Add(f.writeTime))
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	if size <= joined {
+		buf := buffers.Get().(*[]byte)
+		*buf = m.appendTo((*buf)[:0])
+		_, _ = w.Write(*buf)
+		buffers.Put(buf)
+		return
+	}
+	for _, part := range [][]byte{m.head, m.body, m.tail} {
+		for len(part) > 0 { // a deadline for each piece: a slow client is not a dead one
+			n := min(len(part), maxUnsent)
+			if _, err := w.Write(part[:n]); err != nil {
+				return
+			}
+			if part = part[n:]; len(part) > 0 {
+				_ = rc.SetWriteDeadline(time.Now().Add(f.writeTime))
+			}
+		}
+	}
+}
+
+// serverInfo is an Implementation object.
+func serverInfo(s ServerInfo) mcp.Raw {
+	info := mcp.Object("name", mcp.String(s.Name))
+	if s.Title != "" {
+		info = info.With("title", mcp.String(s.Title))
+	}
+	return info.With("version", mcp.String(s.Version))
+}
+
+func serverMeta(info mcp.Raw) mcp.Raw { return mcp.Object(wire.MetaServerInfo, info) }
+
+// supportedVersions are those that a request may name in its _meta.
+func supportedVersions() mcp.Raw {
+	return mcp.Raw("[" + string(mcp.String(wire.Stateless().Name)) + "]")
+}
+
+// render makes the response of a reply with a result or a list.
+func (x *exchange) render(reply *mcp.Reply) (message, error) {
+	switch {
+	case reply == nil:
+		return message{}, errNoReply
+	case reply.Ask != nil: // which show has written out
+		return message{head: x.resultHead(), body: reply.Result, tail: closeOne}, nil
+	case reply.List != nil:
+		return x.renderList(reply.List), nil
+	case !reply.Result.IsObject():
+		return message{}, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the answer of the upstream is no object")
+	case x.rev.Stateful:
+		return message{head: x.resultHead(), body: x.rev.Result(x.call.Method, reply.Result), tail: closeOne}, nil
+	}
+	return x.renderStateless(reply.Result), nil
+}
+
+var (
+	closeOne = []byte("}")
+	closeTwo = []byte("}}")
+)
+
+// resultHead is the beginning of a response, up to the result.
+func (x *exchange) resultHead() []byte {
+	head := append(make([]byte, 0, 256), `{"jsonrpc":"2.0","id":`...)
+	return append(append(head, x.id...), `,"result":`...)
+}
+
+// renderStateless completes a result by the members that this revision requires.
+// They are put in front of the others, so that what is relayed is not copied;
+// only what says something else has to go.
+func (x *exchange) renderStateless(result mcp.Raw) message {
+	var meta mcp.Raw
+	var kind, ttl, scope hint
+	others := false
+	result.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case "_meta":
+			meta = value
+		case "resultType":
+			kind.saw(string(value) == `"complete"`)
+		case "ttlMs":
+			ttl.saw(isDuration(value))
+		case "cacheScope":
+			scope.saw(string(value) == `"public"` || string(value) == `"private"`)
+		default:
+			others = true
+		}
+		return true
+	})
+	var edits [4]mcp.Edit
+	less := edits[:0]
+	if meta != nil {
+		less = append(less, mcp.Edit{Name: "_meta"})
+	}
+	for _, h := range []struct {
+		hint
+		name string
+	}{{kind, "resultType"}, {ttl, "ttlMs"}, {scope, "cacheScope"}} {
+		if h.hint == wrong {
+			less = append(less, mcp.Edit{Name: h.name})
+		}
+	}
+	if len(less) > 0 {
+		result = result.Edit(less...)
+	}
+	head := appendMember(append(x.resultHead(), '{'), "_meta", x.f.meta(meta))
+	if kind != good {
+		head = append(head, `,"resultType":"complete"`...)
+	}
+	if x.call.Method == mcp.MethodResourcesRead {
+		if ttl != good {
+			head = append(head, `,"ttlMs":0`...)
+		}
+		if scope != good {
+			head = append(head, `,"cacheScope":"private"`...)
+		}
+	}
+	if others || kind == good || ttl == good || scope == good {
+		head = append(head, ',')
+	}
+	return message{head: head, body: result[1:], tail: closeOne}
+}
+
+// hint is what became of a member of which there should be one.
+type hint uint8
+
+const (
+	absent hint = iota
+	good
+	wrong // its value is not one of those that may stand there, or it stands twice
+)
+
+func (h *hint) saw(ok bool) {
+	if *h == absent && ok {
+		*h = good
+	} else {
+		*h = wrong
+	}
+}
+
+// meta is the _meta of a result with our serverInfo in it.
+func (f *Front) meta(meta mcp.Raw) mcp.Raw {
+	if !meta.IsObject() {
+		return f.metaInfo
+	}
+	return meta.Edit(mcp.Edit{Name: wire.MetaServerInfo, Value: f.info})
+}
+
+// isDuration reports whether the value is an integer that is not negative.
+func isDuration(value mcp.Raw) bool {
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(value) > 0
+}
+
+func appendMember(dst []byte, name string, value mcp.Raw) []byte {
+	dst = append(mcp.AppendString(dst, name), ':')
+	return append(dst, value...)
+}
+
+// renderList writes a list; its items are rendered once for each revision.
+func (x *exchange) renderList(list *mcp.List) message {
+	rev, method := x.rev, x.call.Method
+	m := message{head: append(x.resultHead(), '{')}
+	m.body = list.Render(rev.Name, func(l *mcp.List) []byte { return renderItems(rev, method, l) })
+	if list.Next != nil {
+		m.tail = mcp.AppendString(append(m.tail, `,"nextCursor":`...), *list.Next)
+	}
+	if !rev.Stateful {
+		m.tail = append(m.tail, `,"resultType":"complete","ttlMs":`...)
+		m.tail = strconv.AppendInt(m.tail, remaining(list.Expires), 10)
+		scope := `,"cacheScope":"public",`
+		if list.Private {
+			scope = `,"cacheScope":"private",`
+		}
+		m.tail = appendMember(append(m.tail, scope...), "_meta", x.f.metaInfo)
+	}
+	m.tail = append(m.tail, closeTwo...)
+	return m
+}
+
+// renderItems writes the member that holds the items of a list.
+func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
+	size := 32
+	for _, item := range list.Items {
+		size += len(item.Raw) + 1
+	}
+	out := append(mcp.AppendString(make([]byte, 0, size), mcp.ListMember(method)), ':', '[')
+	for i, item := range list.Items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, rev.Item(method, item.Raw)...)
+	}
+	return append(out, ']')
+}
+
+// remaining is how many milliseconds are left until then, none for the zero time.
+func remaining(until time.Time) int64 {
+	if until.IsZero() {
+		return 0
+	}
+	return min(max(0, time.Until(until).Milliseconds()), math.MaxInt32)
+}
+
+// discoverResult is the result of server/discover.
+func (f *Front) discoverResult(result mcp.Raw) mcp.Raw {
+	rev := wire.Stateless()
+	caps, _ := result.Member("capabilities")
+	if !caps.IsObject() {
+		caps = mcp.Raw("{}")
+	}
+	out := mcp.Object("supportedVersions", supportedVersions(), "capabilities", rev.ServerCaps(caps))
+	for _, name := range []string{"instructions", "ttlMs", "cacheScope"} {
+		if value, ok := result.Member(name); ok {
+			out = out.With(name, value)
+		}
+	}
+	if ttl, _ := out.Member("ttlMs"); !isDuration(ttl) {
+		out = out.With("ttlMs", mcp.Int(discoverTTL.Milliseconds()))
+	}
+	if scope, _ := out.Member("cacheScope"); scope.Text() != "public" {
+		out = out.With("cacheScope", mcp.Raw(`"private"`))
+	}
+	return out
+}

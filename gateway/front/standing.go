@@ -1,0 +1,185 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+const (
+	// maxStanding is how many GET streams of a session may be open: the connections
+	// of clients that vanished count until they fail. The oldest goes first.
+	maxStanding = 16
+	// reconnect is what a client is told to wait before it comes back.
+	reconnect = time.Second
+)
+
+// standing is an open GET stream of a session.
+type standing struct {
+	name   string // in the event log
+	stream *stream
+	done   chan struct{} // closed when another one takes its place
+}
+
+// get answers a GET: the session's stream for what belongs to no request, or an
+// earlier stream from where it broke off.
+func (f *Front) get(w http.ResponseWriter, r *http.Request) {
+	record, rev, caller, ref := f.ofSession(r)
+	if ref == nil && !readAccept(r.Header["Accept"]).stream {
+		ref = refuseAccept("text/event-stream")
+	}
+	var after position
+	if ref == nil {
+		after, ref = readPosition(r.Header)
+	}
+	if ref == nil && !f.begin() {
+		ref = refuseClosing()
+	} else if ref == nil {
+		defer f.done()
+	}
+	var l *live
+	if ref == nil {
+		l, ref = f.liveOf(r.Context(), record)
+	}
+	if ref != nil {
+		f.refuse(w, nil, ref)
+		return
+	}
+	g := &getting{f: f, r: r, record: record, rev: rev, live: l}
+	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
+	if after.isCall() && g.follow(after) {
+		return
+	}
+	if record.Initialized {
+		l.listen(r.Context(), record, caller)
+	}
+	g.stand(after)
+}
+
+// getting is a GET request that is answered by a stream.
+type getting struct {
+	f      *Front
+	r      *http.Request
+	record session.Record
+	rev    *wire.Revision
+	live   *live
+	stream *stream
+}
+
+// stand keeps the session's stream open until somebody ends it.
+func (g *getting) stand(after position) {
+	st := &standing{name: standStream + g.f.callID(), stream: g.stream, done: make(chan struct{})}
+	g.live.add(st, after, g.rev.Priming)
+	g.stream.open()
+	g.wait(st.done)
+	g.live.remove(st)
+	g.end()
+}
+
+// wait returns when the stream is to end, or more was closed.
+func (g *getting) wait(more <-chan struct{}) (ended bool) {
+	select {
+	case <-more:
+		return false
+	case <-g.r.Context().Done():
+	case <-g.stream.brokenOff():
+	case <-g.live.gone:
+	case <-g.f.drain:
+	}
+	return true
+}
+
+// end ends the connection. A client that reconnects by itself is told when.
+func (g *getting) end() {
+	if g.rev.Priming {
+		g.stream.sendRaw(wire.AppendRetry(nil, reconnect))
+	}
+	g.stream.end("", nil)
+}
+
+// add makes the stream the one that events go to, and sends it what a stream before
+// it did not get across, or what came while there was none.
+func (l *live) add(st *standing, after position, priming bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if priming {
+		if id := l.keep(st.name, nil); id != "" {
+			st.stream.send(id, nil)
+		}
+	}
+	if after.name != "" { // the client has given that one up
+		l.streams = slices.DeleteFunc(l.streams, func(old *standing) bool {
+			if old.name == after.name {
+				close(old.done)
+			}
+			return old.name == after.name
+		})
+		// An error means that nothing is left of it: this is then a new stream.
+		events, _, _, _ := l.f.sessions.Log().Read(context.Background(), l.key, after.name, after.seq)
+		for _, e := range events {
+			if len(e.Data) > 0 {
+				st.stream.send(l.keep(st.name, e.Data), e.Data)
+			}
+		}
+	}
+	if len(l.streams) == maxStanding {
+		close(l.streams[0].done)
+		l.streams = l.streams[1:]
+	}
+	l.streams = append(l.streams, st)
+	for _, e := range l.waiting.take() {
+		l.deliver(e)
+	}
+}
+
+func (l *live) remove(st *standing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.streams = slices.DeleteFunc(l.streams, func(s *standing) bool { return s == st })
+	_ = l.f.sessions.Log().End(context.Background(), l.key, st.name) // there may be no log of it
+}
+
+// keep puts an event into a stream's log and returns its id, "" without one.
+func (l *live) keep(name string, data []byte) string {
+	seq, err := l.f.sessions.Log().Append(context.Background(), l.key, name, data)
+	if err != nil {
+		return ""
+	}
+	return eventID(name, seq)
+}
+
+// event takes what the session's listener hears.
+func (l *live) event(e mcp.Event) {
+	switch e.Method {
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+	default:
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.deliver(e)
+	}
+}
+
+// deliver is called with mu held. An event goes to one stream, the newest that
+// takes it (2025-11-25 basic/transports#multiple-connections), or waits for one.
+func (l *live) deliver(e mcp.Event) {
+	for _, st := range slices.Backward(l.streams) {
+		if !st.stream.usable() {
+			continue
+		}
+		data := wire.AppendNotification(nil, e.Method, e.Params)
+		if st.stream.send(l.keep(st.name, data), data) {
+			return
+		}
+	}
+	if !l.waiting.put(e) {
+		l.f.log.Warn("too many resource updates wait for a client that has no stream open: one was dropped")
+	}
+}

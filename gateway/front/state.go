@@ -1,0 +1,150 @@
+package front
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// stateLife is how long a question may be answered by a stateless client.
+	stateLife = 10 * time.Minute
+	// stateBound separates what is sealed here from anything else.
+	stateBound = "requestState"
+)
+
+// requestState is what is sealed into the requestState of an input_required result,
+// bound to the user and the client that it is for (2026-07-28 basic/patterns/mrtr).
+type requestState struct {
+	State   string `json:"state"`
+	Method  string `json:"method"`
+	Name    string `json:"name"`
+	Digest  string `json:"digest"`
+	Expires int64  `json:"expires"` // Unix seconds
+}
+
+// show turns a question into the result that asks a stateless client. A kind of
+// question that its request did not declare is never shown.
+func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
+	if !mcp.CanAsk(x.call.Method) {
+		return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for input, which is not possible in %s", x.call.Method)
+	}
+	requests := mcp.Raw("{}")
+	for _, q := range ask.Requests {
+		required, ok := declared(x.call.Caps, q)
+		switch {
+		case required == nil:
+			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for something that is not known: %s", q.Method)
+		case !ok:
+			return nil, missingCapability(required)
+		}
+		entry := mcp.Object("method", mcp.String(q.Method))
+		if q.Params != nil {
+			entry = entry.With("params", q.Params)
+		}
+		if _, twice := requests.Member(q.Key); twice {
+			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked twice under one key")
+		}
+		requests = requests.With(q.Key, entry)
+	}
+	result := mcp.Raw(`{"resultType":"input_required"}`)
+	if len(ask.Requests) > 0 {
+		result = result.With("inputRequests", requests)
+	}
+	if ask.State != "" || ask.Here { // none is invented where the server gave none
+		result = result.With("requestState", mcp.String(x.sealState(ask)))
+	} else if len(ask.Requests) == 0 {
+		return nil, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the server asked for input but not for what")
+	}
+	return &mcp.Reply{Result: result.With("_meta", x.f.metaInfo), Ask: ask}, nil
+}
+
+func (x *exchange) sealState(ask *mcp.Ask) string {
+	plain, err := json.Marshal(requestState{
+		State:   ask.State,
+		Method:  x.call.Method,
+		Name:    x.call.Name,
+		Digest:  paramsDigest(x.call.Params),
+		Expires: time.Now().Add(stateLife).Unix(),
+	})
+	if err != nil {
+		panic(err) // strings and an integer always marshal
+	}
+	return x.f.seal.Seal(plain, stateBound, x.call.Caller.User(), x.call.Caller.ClientID)
+}
+
+// retry reads the answers and the state that a request brings back. Answers
+// without a state are passed as they are: the server may know them by their keys.
+func (x *exchange) retry(p params) error {
+	if p.answers != nil {
+		if !p.answers.IsObject() {
+			return invalidParams("inputResponses is no object")
+		}
+		answers := make(map[string]mcp.Raw)
+		twice := false
+		p.answers.Each(func(name string, value mcp.Raw) bool {
+			key := mcp.Raw(`"` + name + `"`).Text() // names come as they are written
+			_, twice = answers[key]
+			answers[key] = value
+			return !twice
+		})
+		if twice {
+			return invalidParams("inputResponses has a key twice")
+		}
+		x.call.Answers = answers
+	}
+	if p.state == nil {
+		return nil
+	}
+	plain, err := x.f.seal.Open(p.state.Text(), stateBound, x.call.Caller.User(), x.call.Caller.ClientID)
+	if err != nil {
+		return badState("invalid", "requestState is not one that was given to this client")
+	}
+	var state requestState
+	if err := json.Unmarshal(plain, &state); err != nil {
+		return badState("invalid", "requestState is not one that was given to this client")
+	}
+	switch {
+	case time.Now().Unix() >= state.Expires:
+		return badState("expired", "requestState has expired: make the request again without it")
+	case state.Method != x.call.Method || state.Name != x.call.Name || state.Digest != paramsDigest(x.call.Params):
+		return badState("mismatch", "requestState belongs to a request with other params")
+	}
+	x.call.State = state.State
+	return nil
+}
+
+func badState(reason, text string) error {
+	e := invalidParams("%s", text)
+	e.Data = mcp.Object("reason", mcp.String(reason))
+	return e
+}
+
+// paramsDigest is a digest of what a request asks for: its params without what
+// differs between the request and its retry. The order of the members and white
+// space do not count, but within a member everything but white space does.
+func paramsDigest(p mcp.Raw) string {
+	var members []string
+	p.Each(func(name string, value mcp.Raw) bool {
+		switch name {
+		case "_meta", "inputResponses", "requestState":
+			return true
+		}
+		var compact bytes.Buffer
+		compact.WriteString(name + ":")
+		if err := json.Compact(&compact, value); err != nil {
+			compact.Write(value) // not after wire.Scan
+		}
+		members = append(members, compact.String())
+		return true
+	})
+	slices.Sort(members)
+	sum := sha256.Sum256([]byte(strings.Join(members, "\x00")))
+	return hex.EncodeToString(sum[:])
+}

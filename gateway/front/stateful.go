@@ -1,0 +1,243 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// stateful serves a message of a client with a session (2024-11-05 to 2025-11-25),
+// or of one that wants to begin one.
+func (f *Front) stateful(p *posted, header string) *refusal {
+	isRequest := p.message.Kind == wire.Request
+	if isRequest && p.message.Method == mcp.MethodInitialize {
+		return f.initialize(p)
+	}
+	if isRequest && p.message.Method == mcp.MethodPing && len(p.r.Header[wire.HeaderSession]) == 0 {
+		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
+		return nil
+	}
+	record, rev, ref := f.session(p.r, p.caller, header)
+	if ref != nil {
+		return ref
+	}
+	switch p.message.Kind {
+	case wire.Response:
+		if l := f.known(record.Key()); l != nil {
+			l.answered(p.message)
+		}
+		p.w.WriteHeader(http.StatusAccepted)
+		return nil
+	case wire.Notification:
+		return f.notification(p, record)
+	}
+	return f.request(p, record, rev)
+}
+
+// session finds the session that a request names. One of another user does not
+// exist.
+func (f *Front) session(r *http.Request, caller mcp.Caller, header string) (session.Record, *wire.Revision, *refusal) {
+	id, ref := checkSessionHeader(r.Header)
+	if ref != nil {
+		return session.Record{}, nil, ref
+	}
+	if id == "" {
+		return session.Record{}, nil, refuseInvalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
+	}
+	record, err := f.sessions.Get(r.Context(), caller.User(), id)
+	if err != nil {
+		return record, nil, f.refuseSession(err)
+	}
+	rev := wire.Lookup(record.Revision)
+	if rev == nil {
+		return record, nil, f.refuseSession(session.ErrNotFound) // of another gateway's version
+	}
+	if header != "" && header != rev.Name {
+		// Clients SHOULD send what was negotiated; some send the newest they know.
+		f.log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
+	}
+	return record, rev, nil
+}
+
+// notification takes a notification of the client.
+func (f *Front) notification(p *posted, record session.Record) *refusal {
+	switch p.message.Method {
+	case mcp.NoteInitialized:
+		record, err := f.sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
+		if err != nil {
+			return f.refuseSession(err)
+		}
+		if l := f.known(record.Key()); l != nil {
+			l.listenIfOpen(p.r.Context(), record, p.caller)
+		}
+	case mcp.NoteCancelled:
+		id, _ := p.message.Params.Member("requestId")
+		if l := f.known(record.Key()); l != nil && id != nil {
+			l.cancel(id)
+		}
+	}
+	p.w.WriteHeader(http.StatusAccepted)
+	return nil
+}
+
+// request serves a request within a session.
+func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *refusal {
+	if p.message.Method == mcp.MethodPing {
+		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
+		return nil
+	}
+	if !f.begin() {
+		return refuseClosing()
+	}
+	defer f.done()
+	l, ref := f.liveOf(p.r.Context(), record)
+	if ref != nil {
+		return ref
+	}
+	x := f.newExchange(p, rev)
+	x.record, x.live = record, l
+	x.call.Session = record.Key()
+	x.call.Caps = record.Caps
+	x.call.LogLevel = record.LogLevel
+	var err error
+	if _, x.call.Name, err = p.params.routingName(x.call.Method); err != nil {
+		x.fail(err)
+		return nil
+	}
+	switch x.call.Method {
+	case mcp.MethodDiscover, mcp.MethodListen:
+		x.fail(mcp.ErrMethod(x.call.Method)) // of the other dialect
+		return nil
+	case mcp.MethodSetLevel:
+		x.handler = mcp.HandlerFunc(x.setLevel)
+	case mcp.MethodResourcesSubscribe:
+		x.handler = mcp.HandlerFunc(x.subscribe)
+	case mcp.MethodResourcesUnsubscribe:
+		x.handler = mcp.HandlerFunc(x.unsubscribe)
+	}
+	ctx, run, ok := l.start(p.r.Context(), x.id)
+	if !ok {
+		return f.refuseSession(session.ErrNotFound)
+	}
+	defer l.stop(run)
+	x.serve(ctx)
+	return nil
+}
+
+// setLevel is the handler of logging/setLevel.
+func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	level, _ := c.Params.Member("level")
+	if !wire.ValidLogLevel(level.Text()) {
+		return nil, invalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
+	}
+	_, err := x.update(ctx, func(r *session.Record) { r.LogLevel = level.Text() })
+	return empty(err)
+}
+
+// update changes the session in the store. x.record stays as it was: the stream,
+// which may begin at any time, reads it.
+func (x *exchange) update(ctx context.Context, change func(*session.Record)) (session.Record, error) {
+	record, err := x.f.sessions.Update(ctx, x.record.User, x.record.ID, change)
+	switch {
+	case errors.Is(err, session.ErrTooLarge):
+		return record, invalidParams("the session holds too much already")
+	case err != nil:
+		return record, &refusedError{x.f.refuseSession(err)}
+	}
+	return record, nil
+}
+
+// empty is the reply of a method whose result is empty.
+func empty(err error) (*mcp.Reply, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.Reply{Result: mcp.Raw("{}")}, nil
+}
+
+// subscribe is the handler of resources/subscribe.
+func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if err := x.live.lockSubscriptions(ctx); err != nil {
+		return nil, err
+	}
+	defer x.live.unlockSubscriptions()
+	record, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
+	if err != nil {
+		return nil, &refusedError{x.f.refuseSession(err)}
+	}
+	if slices.Contains(record.Subscriptions, c.Name) && x.live.honours(c.Name) {
+		return empty(nil)
+	}
+	uris := append(slices.Clone(record.Subscriptions), c.Name)
+	if err := x.live.relisten(ctx, record, c.Caller, uris, c.Name); err != nil {
+		return nil, err
+	}
+	_, err = x.update(ctx, func(r *session.Record) {
+		if !slices.Contains(r.Subscriptions, c.Name) {
+			r.Subscriptions = append(slices.Clone(r.Subscriptions), c.Name)
+		}
+	})
+	if err != nil { // as if it had not been asked for
+		_ = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
+	}
+	return empty(err)
+}
+
+// unsubscribe is the handler of resources/unsubscribe. A subscription that does not
+// exist ends as well as any.
+func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if err := x.live.lockSubscriptions(ctx); err != nil {
+		return nil, err
+	}
+	defer x.live.unlockSubscriptions()
+	before := 0
+	record, err := x.update(ctx, func(r *session.Record) {
+		before = len(r.Subscriptions)
+		r.Subscriptions = slices.DeleteFunc(slices.Clone(r.Subscriptions), func(uri string) bool { return uri == c.Name })
+	})
+	if err == nil && len(record.Subscriptions) < before {
+		err = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
+	}
+	return empty(err)
+}
+
+// delete ends a session.
+func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
+	record, _, _, ref := f.ofSession(r)
+	if ref == nil {
+		if err := f.sessions.Delete(r.Context(), record.User, record.ID); err != nil {
+			ref = f.refuseSession(err)
+		}
+	}
+	if ref != nil {
+		f.refuse(w, nil, ref)
+		return
+	}
+	f.EndSession(record.Key())
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// ofSession checks a GET or DELETE and finds its session. A stateless client has
+// neither (2026-07-28 basic/transports/streamable-http).
+func (f *Front) ofSession(r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refusal) {
+	caller, ok := mcp.CallerFrom(r.Context())
+	if !ok {
+		f.log.Error("a request came past authentication")
+		return session.Record{}, nil, caller, refuseInternal("")
+	}
+	p := posted{r: r}
+	header, modern, ref := p.era()
+	if modern {
+		ref = refuseMethod(http.MethodPost)
+	}
+	if ref != nil {
+		return session.Record{}, nil, caller, ref
+	}
+	record, rev, ref := f.session(r, caller, header)
+	return record, rev, caller, ref
+}

@@ -1,0 +1,138 @@
+package front
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// stateless serves a message that tells all about itself (2026-07-28). Nothing is
+// remembered from one to the next.
+func (f *Front) stateless(p *posted, header string) *refusal {
+	switch p.message.Kind {
+	case wire.Response:
+		return refuseInvalid("Invalid request: responses are not accepted in this revision")
+	case wire.Notification: // there is none that means anything over HTTP
+		p.w.WriteHeader(http.StatusAccepted)
+		return nil
+	}
+	if ref := p.checkVersion(header); ref != nil {
+		return ref
+	}
+	switch p.message.Method { // what this revision does not have, however it is asked for
+	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return refuseBad(mcp.ErrMethod(p.message.Method))
+	}
+	name, err := p.checkRequest()
+	if err != nil {
+		return refuseBad(err)
+	}
+	x := f.newExchange(p, wire.Stateless())
+	x.call.Name = name
+	x.call.Session = derivedSession(p.caller, p.params.clientInfo)
+	x.call.Ephemeral = true
+	x.call.Caps = p.params.caps
+	x.call.LogLevel = p.params.logLevel.Text()
+	if mcp.CanAsk(x.call.Method) {
+		if err := x.retry(p.params); err != nil {
+			return refuseBad(err)
+		}
+	}
+	if x.call.Method == mcp.MethodToolsCall {
+		if x.call.ParamHeaders, err = paramHeaders(p.r.Header, f.noParams); err != nil {
+			return refuseBad(err)
+		}
+	}
+	if !f.begin() {
+		return refuseClosing()
+	}
+	defer f.done()
+	switch x.call.Method {
+	case mcp.MethodListen:
+		return x.listen(p.r.Context(), p.params.notifications)
+	case mcp.MethodDiscover:
+		x.handler = mcp.HandlerFunc(f.discover)
+	}
+	x.serve(p.r.Context())
+	return nil
+}
+
+// checkVersion compares what header and _meta say of the revision.
+func (p *posted) checkVersion(header string) *refusal {
+	if said := p.params.version; len(said) == len(header)+2 && said[0] == '"' && string(said[1:len(said)-1]) == header {
+		return knownVersion(header) // the usual case, without a copy
+	}
+	said, isString := p.params.version.StringValue()
+	switch {
+	case header == "":
+		return refuseBad(headerMismatch("%s is missing", wire.HeaderVersion))
+	case p.params.version == nil:
+		return refuseBad(invalidParams("_meta lacks %s", wire.MetaVersion))
+	case !isString || said != header:
+		return refuseBad(headerMismatch("%s does not match the body", wire.HeaderVersion))
+	}
+	return knownVersion(said)
+}
+
+// knownVersion refuses a version that is not served without a session.
+func knownVersion(version string) *refusal {
+	if rev := wire.Lookup(version); rev == nil || rev.Stateful {
+		return refuseVersion(clip(version))
+	}
+	return nil
+}
+
+// checkRequest checks the rest of what a stateless request must say, and returns
+// its routing name.
+func (p *posted) checkRequest() (name string, err error) {
+	if !p.params.caps.IsObject() {
+		return "", invalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
+	}
+	if p.params.clientInfo != nil && !p.params.clientInfo.IsObject() {
+		return "", invalidParams("%s is no object", wire.MetaClientInfo)
+	}
+	if level := p.params.logLevel; level != nil && !wire.ValidLogLevel(level.Text()) {
+		return "", invalidParams("%s is not a level", wire.MetaLogLevel)
+	}
+	method := p.message.Method
+	if err := checkHeader(p.r.Header, wire.HeaderMethod, method, false); err != nil {
+		return "", err
+	}
+	_, name, err = p.params.routingName(method)
+	if err != nil {
+		return "", err
+	}
+	switch method {
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		return name, checkHeader(p.r.Header, wire.HeaderName, name, true)
+	}
+	return name, nil
+}
+
+// derivedSession is what a stateless client gets in place of a session: the same
+// for all requests of one program of one user.
+func derivedSession(caller mcp.Caller, clientInfo mcp.Raw) string {
+	var buf [512]byte
+	b := append(append(buf[:0], caller.ClientID...), 0)
+	sum := sha256.Sum256(append(b, clientInfo...))
+	var text [1 + 16]byte
+	text[0] = '~' // which no minted session id has
+	hex.Encode(text[1:], sum[:8])
+	return caller.User() + ":" + string(text[:])
+}
+
+// discover is the handler of server/discover.
+func (f *Front) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	reply, err := f.handler.Handle(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if reply == nil || !reply.Result.IsObject() {
+		return nil, errNoReply
+	}
+	return &mcp.Reply{Result: f.discoverResult(reply.Result)}, nil
+}

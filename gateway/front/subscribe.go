@@ -1,0 +1,253 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// A listener that was lost tries again after firstRetry, then twice that, and so on.
+const (
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+)
+
+// listener is the subscriptions/listen call that is made on a session's behalf. Of
+// each session there is one, but for the moment in which another takes its place.
+type listener struct {
+	cancel context.CancelFunc
+	acked  chan struct{} // closed with the first acknowledgement
+	failed chan struct{} // closed when a try ends before any acknowledgement
+
+	mu   sync.Mutex // guards the fields below
+	uris []string   // what the upstreams have agreed to
+	err  error      // why the first try failed
+}
+
+// lockSubscriptions makes the caller the one who may change the listener.
+func (l *live) lockSubscriptions(ctx context.Context) error {
+	select {
+	case l.subscribing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *live) unlockSubscriptions() { <-l.subscribing }
+
+// listen starts to listen unless somebody does already.
+func (l *live) listen(ctx context.Context, r session.Record, caller mcp.Caller) {
+	if l.lockSubscriptions(ctx) != nil {
+		return
+	}
+	defer l.unlockSubscriptions()
+	l.mu.Lock()
+	already := l.heard != nil
+	l.mu.Unlock()
+	if !already {
+		l.replace(l.startListener(ctx, r, caller, r.Subscriptions))
+	}
+}
+
+// listenIfOpen starts to listen if there is a stream that waits for events.
+func (l *live) listenIfOpen(ctx context.Context, r session.Record, caller mcp.Caller) {
+	l.mu.Lock()
+	open := len(l.streams) > 0
+	l.mu.Unlock()
+	if open {
+		l.listen(ctx, r, caller)
+	}
+}
+
+// relisten listens with another set of resources. It waits until that is confirmed,
+// and only then ends the listener before it, so that nothing is missed. A resource
+// that must be among the confirmed ones is named by must; without it, everything
+// stays as it was.
+func (l *live) relisten(ctx context.Context, r session.Record, caller mcp.Caller, uris []string, must string) error {
+	next := l.startListener(ctx, r, caller, uris)
+	if next == nil {
+		return closingError(mcp.ExecutedNo)
+	}
+	err := next.confirmed(ctx, l.f.ackTime)
+	if err == nil && must != "" && !next.has(must) {
+		err = &mcp.Error{Code: mcp.CodeInvalidParams, Data: mcp.Object("uri", mcp.String(must)),
+			Message: "Resource not found, or its server offers no subscriptions to it"}
+	}
+	if err != nil && must != "" {
+		next.cancel()
+		return err
+	}
+	l.replace(next)
+	return nil
+}
+
+// replace makes next the session's listener.
+func (l *live) replace(next *listener) {
+	if next == nil {
+		return
+	}
+	l.mu.Lock()
+	old := l.heard
+	l.heard = next
+	ended := l.ended
+	l.mu.Unlock()
+	if old != nil {
+		old.cancel()
+	}
+	if ended || closed(l.f.drain) { // too late for EndSession or Close to see it
+		next.cancel()
+	}
+}
+
+func (l *live) stopListening() {
+	l.mu.Lock()
+	old := l.heard
+	l.mu.Unlock()
+	if old != nil {
+		old.cancel()
+	}
+}
+
+// honours reports whether the listener of now has a resource.
+func (l *live) honours(uri string) bool {
+	l.mu.Lock()
+	now := l.heard
+	l.mu.Unlock()
+	return now != nil && now.has(uri)
+}
+
+// startListener starts one; nil when the front is closing. Its goroutine ends with
+// cancel: of EndSession, Close or the listener that takes its place.
+func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.Caller, uris []string) *listener {
+	if !l.f.begin() {
+		return nil
+	}
+	// It outlives the request that wanted it, until cancel.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n := &listener{cancel: cancel, acked: make(chan struct{}), failed: make(chan struct{})}
+	call := &mcp.Call{
+		ID:      l.f.callID(),
+		Method:  mcp.MethodListen,
+		Params:  wanted{tools: true, prompts: true, resources: true, uris: uris}.params(),
+		Caller:  caller,
+		Session: l.key,
+		Caps:    r.Caps,
+	}
+	call.Notify = func(e mcp.Event) {
+		if e.Method == mcp.NoteAcknowledged {
+			n.ack(e.Params)
+			return
+		}
+		l.event(e)
+	}
+	go func() {
+		defer l.f.done()
+		defer cancel()
+		n.run(ctx, l.f, call)
+	}()
+	return n
+}
+
+// run listens until ctx ends, and again whenever that is lost.
+func (n *listener) run(ctx context.Context, f *Front, call *mcp.Call) {
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		start := time.Now()
+		err := f.handleSafely(ctx, call)
+		n.lost(err)
+		if ctx.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+			return // there is nothing to listen to
+		}
+		if time.Since(start) > lastRetry {
+			wait = firstRetry
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lost tells whoever waits for an acknowledgement that this try brought none.
+func (n *listener) lost(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if closed(n.acked) || closed(n.failed) {
+		return
+	}
+	n.err = err
+	close(n.failed)
+}
+
+// closed reports whether a channel that only ever closes is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// handleSafely makes a call of our own: a panic in it ends that call only.
+func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.recovered(cause, c.ID)
+			err = errNoReply
+		}
+	}()
+	_, err = f.handler.Handle(ctx, c)
+	return err
+}
+
+// ack takes what the upstreams have agreed to.
+func (n *listener) ack(params mcp.Raw) {
+	var uris []string
+	honoured, _ := params.Member("notifications")
+	list, _ := honoured.Member("resourceSubscriptions")
+	list.Elements(func(uri mcp.Raw) bool {
+		uris = append(uris, uri.Text())
+		return true
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.uris = uris
+	if !closed(n.acked) {
+		close(n.acked)
+	}
+}
+
+func (n *listener) has(uri string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.uris, uri)
+}
+
+// confirmed waits for the first acknowledgement.
+func (n *listener) confirmed(ctx context.Context, limit time.Duration) error {
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-n.acked:
+		return nil
+	case <-n.failed:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.err != nil {
+			return n.err
+		}
+		return mcp.Errorf(mcp.CodeInternal, "subscriptions are not possible now")
+	case <-timeout.C:
+		return &mcp.Error{Code: mcp.CodeUpstreamTimeout, Message: "the subscription was not confirmed in time: try again",
+			Data: ownData(true, mcp.ExecutedUnknown)}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,91 @@
+package front
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// The stream that a slow unsubscribe becomes begins, and beats, while its handler
+// changes the session (for the race detector).
+func TestUnsubscribeBecomesAStream(t *testing.T) {
+	b := newBench(t, Config{StreamAfter: 20 * time.Millisecond, KeepAlive: 5 * time.Millisecond})
+	c := b.client(v2511)
+	for _, uri := range []string{"doc://1", "doc://2"} {
+		if r, _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"`+uri+`"}`); err != nil || r.Error != nil {
+			t.Fatalf("subscribe: %s %v", r.Text, err)
+		}
+	}
+	confirm := make(chan struct{})
+	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		<-confirm
+		return b.script.Handle(ctx, call)
+	})
+	stream := rawStream(t, b, c, `{"jsonrpc":"2.0","id":1,"method":"resources/unsubscribe","params":{"uri":"doc://1"}}`)
+	stream.line(t, ": keep-alive")
+	close(confirm)
+	if got := stream.line(t, "data: {"); !strings.Contains(got, `"result":{}`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A subscription that is confirmed after the front began to close leaves nobody
+// behind who listens.
+func TestCloseWhileASubscriptionIsMade(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	begun, confirm := make(chan struct{}), make(chan struct{})
+	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		close(begun)
+		<-confirm
+		return b.script.Handle(ctx, call)
+	})
+	subscribed := make(chan error, 1)
+	go func() {
+		_, _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"doc://1"}`)
+		subscribed <- err
+	}()
+	<-begun
+	closed := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		closed <- b.front.Close(ctx)
+	}()
+	<-b.front.drain
+	close(confirm)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := <-subscribed; err != nil {
+		t.Error(err)
+	}
+}
+
+// A subscription that the session has no room for is taken back where it was made.
+func TestSubscriptionThatDoesNotFit(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	subscribe := func(uri string) mcptest.Message {
+		m, _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"`+uri+`"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	if m := subscribe("doc://first"); m.Error != nil {
+		t.Fatalf("the first: %s", m.Text)
+	}
+	if m := subscribe("doc://" + strings.Repeat("x", session.MaxRecordBytes)); m.Error == nil {
+		t.Fatal("there is room for the second")
+	}
+	b.script.waitListening(t, 1)
+	if params := string(b.script.last(mcp.MethodListen).Params); !strings.Contains(params, "doc://first") || strings.Contains(params, "xxx") {
+		t.Errorf("it is still listened to: %.200s", params)
+	}
+}

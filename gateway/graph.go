@@ -1,0 +1,89 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// graph is what the configuration shapes: the upstreams, the catalog over them and
+// the pipeline above it. Making one does no I/O.
+type graph struct {
+	upstreams []*upstream.Upstream
+	catalog   *catalog.Catalog
+	handler   mcp.Handler
+	transport *http.Transport
+}
+
+func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
+	g := &graph{transport: upstream.NewTransport(cfg.Upstreams...)}
+	var sources []catalog.Source
+	for _, c := range cfg.Upstreams {
+		if !enabled(c) {
+			continue
+		}
+		u, err := upstream.New(c, upstream.Deps{
+			Log:    log,
+			HTTP:   g.transport,
+			Client: upstream.ClientInfo{Name: "gatehouse", Version: version},
+		})
+		if err != nil {
+			return nil, err
+		}
+		g.upstreams = append(g.upstreams, u)
+		sources = append(sources, catalog.Source{Upstream: u, Prefix: c.Prefix})
+	}
+	key, err := seal.NewRandom("catalog cursor")
+	if err != nil {
+		return nil, err
+	}
+	g.catalog, err = catalog.New(cfg.Naming, sources, catalog.Deps{Log: log, Seal: key})
+	if err != nil {
+		return nil, err
+	}
+	g.handler = pipeline(g.catalog, log)
+	return g, nil
+}
+
+// watch runs the catalog's watches and returns what ends them and waits.
+func (g *graph) watch() (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- g.catalog.Run(ctx) }()
+	return func(ctx context.Context) error {
+		cancel()
+		select {
+		case err := <-done:
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// close ends all upstreams at the same time, their processes too.
+func (g *graph) close(ctx context.Context) error {
+	errs := make([]error, len(g.upstreams))
+	var all sync.WaitGroup
+	for i, u := range g.upstreams {
+		all.Go(func() {
+			if err := u.Close(ctx); err != nil {
+				errs[i] = fmt.Errorf("upstream %s: %w", u.Name(), err)
+			}
+		})
+	}
+	all.Wait()
+	g.transport.CloseIdleConnections()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,71 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// stepGrace is what each step of a stop still gets after the time for the whole
+// stop is over: enough to kill and to close, not to wait for anybody.
+const stepGrace = 2 * time.Second
+
+// lifecycle is the list of what has to be undone. Whoever starts something names
+// its undoing in the next line; stop does them last in, first out.
+type lifecycle struct {
+	log *slog.Logger
+
+	mu    sync.Mutex // guards steps; not held while one runs
+	steps []step
+}
+
+type step struct {
+	name string
+	undo func(context.Context) error
+}
+
+// onStop registers the undoing of what was just done.
+func (l *lifecycle) onStop(name string, undo func(context.Context) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.steps = append(l.steps, step{name, undo})
+}
+
+// stop undoes everything, each step once, and returns what went wrong. ctx bounds
+// it; the steps that it leaves no time for still run, with stepGrace each.
+func (l *lifecycle) stop(ctx context.Context) error {
+	var errs []error
+	for {
+		next, ok := l.pop()
+		if !ok {
+			return errors.Join(errs...)
+		}
+		if err := l.run(ctx, next); err != nil {
+			l.log.Warn("stopping", "part", next.name, "error", err)
+			errs = append(errs, fmt.Errorf("stopping %s: %w", next.name, err))
+		}
+	}
+}
+
+func (l *lifecycle) run(ctx context.Context, s step) error {
+	if ctx.Err() != nil {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepGrace)
+		defer cancel()
+		ctx = late
+	}
+	return s.undo(ctx)
+}
+
+func (l *lifecycle) pop() (step, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.steps) == 0 {
+		return step{}, false
+	}
+	last := l.steps[len(l.steps)-1]
+	l.steps = l.steps[:len(l.steps)-1]
+	return last, true
+}

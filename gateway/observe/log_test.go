@@ -1,0 +1,156 @@
+package observe_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+)
+
+func TestNewLogger(t *testing.T) {
+	t.Run("all lines, whole, in order, after close", func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		for i := range 1000 {
+			log.Info("line", "n", i)
+			fmt.Fprintf(&want, "level=INFO msg=line n=%d\n", i)
+		}
+		done()
+		if got := withoutTime(out.String()); got != want.String() {
+			t.Errorf("got %q...", got[:min(len(got), 300)])
+		}
+	})
+	t.Run("level and format", func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("hidden")
+		log.Warn("shown")
+		done()
+		var line map[string]any
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["msg"] != "shown" {
+			t.Errorf("got %q, %v", out.String(), err)
+		}
+	})
+	t.Run("lines after close, and closing twice", func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
+		done()
+		log.Info("late")
+		if !strings.Contains(out.String(), "msg=late") {
+			t.Errorf("got %q, want the late line", out.String())
+		}
+	})
+	t.Run("an unknown format", func(t *testing.T) {
+		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"})
+		if err == nil || err.Error() != `log: format: "xml": want text or json` {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("many writers", func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 100 {
+					log.Info("line")
+				}
+			})
+		}
+		wg.Wait()
+		done()
+		if got := strings.Count(out.String(), " msg=line\n"); got != 800 {
+			t.Errorf("got %d whole lines, want 800", got)
+		}
+	})
+}
+
+// A writer that hangs must not hold up the caller, and what is lost is told.
+func TestNewLoggerSlowWriter(t *testing.T) {
+	w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
+	log, done, err := observe.NewLogger(w, observe.LogConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("first")
+	<-w.entered // the writer goroutine hangs in w now
+	const lines = 1500
+	filler := strings.Repeat("x", 1000)
+	for range lines {
+		log.Info(filler)
+	}
+	close(w.open)
+	done()
+	written := strings.Count(w.out.String(), filler)
+	if written == 0 || written >= lines {
+		t.Fatalf("%d of %d lines were kept, want some and not all", written, lines)
+	}
+	if want := fmt.Sprintf("level=WARN msg=\"log lines dropped, the log's writer is too slow\" count=%d\n", lines-written); !strings.Contains(w.out.String(), want) {
+		t.Errorf("no line %q at the end: %q", want, w.out.String()[w.out.Len()-300:])
+	}
+}
+
+func TestNewLoggerCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
+		log, done, err := observe.NewLogger(w, observe.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("first")
+		<-w.entered
+		start := time.Now()
+		done()
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("closing took %s", took)
+		}
+		log.Info("late") // must not wait for the writer either
+		close(w.open)
+	})
+}
+
+// gate is a writer that hangs until it is opened.
+type gate struct {
+	entered chan struct{}
+	open    chan struct{}
+	out     bytes.Buffer
+}
+
+func (g *gate) Write(b []byte) (int, error) {
+	select {
+	case g.entered <- struct{}{}:
+	default:
+	}
+	<-g.open
+	return g.out.Write(b)
+}
+
+func withoutTime(log string) string {
+	var out strings.Builder
+	for line := range strings.Lines(log) {
+		_, rest, _ := strings.Cut(line, " ")
+		out.WriteString(rest)
+	}
+	return out.String()
+}

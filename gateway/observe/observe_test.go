@@ -1,0 +1,182 @@
+package observe_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// logged runs one call through the middleware and returns its log as JSON lines.
+func logged(t *testing.T, level slog.Level, c *mcp.Call, h mcp.HandlerFunc, ctx context.Context) []map[string]any {
+	t.Helper()
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))
+	wantReply, wantErr := h(ctx, c)
+	reply, err := observe.Middleware(log)(h).Handle(ctx, c)
+	if reply != wantReply || err != wantErr {
+		t.Errorf("the middleware changed the answer: %v, %v", reply, err)
+	}
+	var lines []map[string]any
+	for line := range strings.Lines(out.String()) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		lines = append(lines, m)
+	}
+	return lines
+}
+
+func TestMiddleware(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	down := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, "crm", mcp.ExecutedNo, "crm is down")
+	spoofed := &mcp.Error{Code: -32602, Message: "bad", Data: mcp.Raw(`{"upstream":"someone else"}`)}
+	tests := []struct {
+		name  string
+		ctx   context.Context
+		reply *mcp.Reply
+		err   error
+		want  map[string]any
+	}{
+		{"a result", t.Context(), &mcp.Reply{Result: mcp.Raw(`{"secret":1}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
+		{"a list", t.Context(), &mcp.Reply{List: &mcp.List{}}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
+		{"an ask", t.Context(), &mcp.Reply{Ask: &mcp.Ask{}}, nil, map[string]any{"level": "INFO", "outcome": "ask"}},
+		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "error", "code": -32602.0}},
+		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "error", "code": 50201.0, "upstream": "crm"}},
+		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "error", "code": -32602.0}},
+		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "error", "code": -32603.0, "error": "disk full"}},
+		{"cancelled", cancelled, nil, fmt.Errorf("waiting: %w", context.Canceled), map[string]any{"level": "INFO", "outcome": "cancelled"}},
+		{"answered although cancelled", cancelled, &mcp.Reply{Result: mcp.Raw(`{}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
+		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "error", "code": -32603.0, "error": "context canceled"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "crm__export", Params: mcp.Raw(`{"arguments":{"password":"hunter2"}}`)}
+			lines := logged(t, slog.LevelDebug, call, func(context.Context, *mcp.Call) (*mcp.Reply, error) { return tt.reply, tt.err }, tt.ctx)
+			if len(lines) != 1 {
+				t.Fatalf("got %d lines, want 1: %v", len(lines), lines)
+			}
+			got := lines[0]
+			if _, ok := got["duration"].(float64); !ok {
+				t.Errorf("duration: got %v, want a number", got["duration"])
+			}
+			delete(got, "time")
+			delete(got, "duration")
+			want := map[string]any{"msg": "call", "call": "c1", "method": "tools/call", "name": "crm__export"}
+			for k, v := range tt.want {
+				want[k] = v
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+		})
+	}
+}
+
+func TestMiddlewareLevel(t *testing.T) {
+	reply, failure := &mcp.Reply{Result: mcp.Raw(`{}`)}, errors.New("disk full")
+	ok := func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil }
+	bad := func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, failure }
+	tests := []struct {
+		name  string
+		level slog.Level
+		h     mcp.HandlerFunc
+		want  int
+	}{
+		{"info shows calls", slog.LevelInfo, ok, 1},
+		{"warn hides calls", slog.LevelWarn, ok, 0},
+		{"warn shows failures of ours", slog.LevelWarn, bad, 1},
+		{"error hides both", slog.LevelError, bad, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := logged(t, tt.level, &mcp.Call{ID: "c"}, tt.h, t.Context()); len(got) != tt.want {
+				t.Errorf("got %v, want %d lines", got, tt.want)
+			}
+		})
+	}
+}
+
+// What a client can put into a name must not become a second line, an escape
+// sequence on somebody's terminal, or a flood.
+func TestMiddlewareNames(t *testing.T) {
+	names := map[string]string{
+		"line breaks":    "a\nlevel=ERROR msg=\"forged\"\r\nb",
+		"escapes":        "a\x1b[2J\x07\x00b",
+		"C1 controls":    "a\u009b31mb\u0085c",
+		"separators":     "a\u2028b\u2029c",
+		"bidirectional":  "a\u202eb",
+		"not UTF-8":      "a\xff\xfeb\x9bc",
+		"quotes":         `a" outcome="ok`,
+		"four megabytes": strings.Repeat("é", 2<<20),
+	}
+	for _, format := range []string{observe.FormatText, observe.FormatJSON} {
+		for name, value := range names {
+			t.Run(format+"/"+name, func(t *testing.T) {
+				var out bytes.Buffer
+				log, done, err := observe.NewLogger(&out, observe.LogConfig{Format: format})
+				if err != nil {
+					t.Fatal(err)
+				}
+				h := observe.Middleware(log)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+					return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+				}))
+				if _, err := h.Handle(t.Context(), &mcp.Call{ID: "c1", Method: "m", Name: value}); err != nil {
+					t.Fatal(err)
+				}
+				done()
+				line, rest, _ := strings.Cut(out.String(), "\n")
+				if rest != "" {
+					t.Errorf("more than one line: %q", out.String())
+				}
+				for _, r := range line {
+					if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0x202e {
+						t.Errorf("%U in %q", r, line)
+					}
+				}
+				if len(line) > 1500 {
+					t.Errorf("the line has %d bytes", len(line))
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkMiddleware(b *testing.B) {
+	reply := &mcp.Reply{Result: mcp.Raw(`{}`)}
+	h := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil })
+	call := &mcp.Call{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Method: mcp.MethodToolsCall, Name: "crm__export"}
+	for name, level := range map[string]slog.Level{"info": slog.LevelInfo, "off": slog.LevelError} {
+		b.Run(name, func(b *testing.B) {
+			log, done, err := observe.NewLogger(discard{}, observe.LogConfig{Level: level, Format: observe.FormatJSON})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer done()
+			observed := observe.Middleware(log)(h)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := observed.Handle(b.Context(), call); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// routes is everything that is served: the endpoint at exactly its path, with every
+// HTTP method, and nothing else. Paths are not cleaned: another spelling of the
+// path is another path.
+func routes(path string, front http.Handler, log *slog.Logger) http.Handler {
+	endpoint := auth.Require(front)
+	nothing := func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "there is nothing here: the MCP endpoint is "+path, http.StatusNotFound)
+	}
+	r := chi.NewRouter()
+	r.Use(recoverer(log))
+	r.NotFound(nothing)
+	// Asked for methods that chi does not know, whatever the path.
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.EscapedPath() != path {
+			nothing(w, req)
+			return
+		}
+		endpoint.ServeHTTP(w, req)
+	})
+	r.Handle(path, endpoint)
+	return r
+}
+
+// recoverer answers a request whose handler panicked, where that is still possible,
+// and keeps the connection. The stack goes to the log only.
+func recoverer(log *slog.Logger) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			t := &tracker{ResponseWriter: w}
+			defer func() {
+				cause := recover()
+				if cause == nil {
+					return
+				}
+				if cause == http.ErrAbortHandler { // meant: ends the connection
+					panic(cause)
+				}
+				log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
+				if t.began {
+					panic(http.ErrAbortHandler) // half an answer must not look whole
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusInternalServerError)
+				w.Write(wire.AppendError(nil, nil, mcp.Errorf(mcp.CodeInternal, "internal error")))
+			}()
+			next.ServeHTTP(t, r)
+		})
+	}
+}
+
+// tracker remembers whether an answer began.
+type tracker struct {
+	http.ResponseWriter
+	began bool
+}
+
+// WriteHeader passes the status on.
+func (t *tracker) WriteHeader(status int) {
+	t.began = true
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write passes the bytes on.
+func (t *tracker) Write(b []byte) (int, error) {
+	t.began = true
+	return t.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController flush and set deadlines.
+func (t *tracker) Unwrap() http.ResponseWriter { return t.ResponseWriter }

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+func TestRoutes(t *testing.T) {
+	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := mcp.CallerFrom(r.Context()); !ok {
+			t.Error("the front was called without a caller")
+		}
+		w.WriteHeader(http.StatusTeapot)
+	})
+	server := httptest.NewServer(routes("/mcp", front, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	const found, missing = http.StatusTeapot, http.StatusNotFound
+	tests := []struct {
+		name, method, target string
+		want                 int
+	}{
+		{"the endpoint", "POST", "/mcp", found},
+		{"with a query", "GET", "/mcp?x=1", found},
+		{"another method", "PUT", "/mcp", found},
+		{"TRACE", "TRACE", "/mcp", found},
+		{"a method nobody knows", "BREW", "/mcp", found},
+		{"a method nobody knows elsewhere", "BREW", "/", missing},
+		{"the root", "GET", "/", missing},
+		{"slash at the end", "POST", "/mcp/", missing},
+		{"slash at the start", "POST", "//mcp", missing},
+		{"below", "POST", "/mcp/x", missing},
+		{"dots behind", "POST", "/mcp/../mcp", missing},
+		{"dots in front", "POST", "/x/../mcp", missing},
+		{"dot", "POST", "/./mcp", missing},
+		{"another case", "POST", "/MCP", missing},
+		{"escaped", "POST", "/%6dcp", missing},
+		{"escaped slash", "POST", "/mcp%2f", missing},
+		{"parameter", "POST", "/mcp;x", missing},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req, err := http.NewRequestWithContext(t.Context(), tt.method, server.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.URL.Opaque = "//" + req.URL.Host + tt.target // as it is, not cleaned
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			if err != nil || res.StatusCode != tt.want {
+				t.Errorf("status %d, %v; want %d", res.StatusCode, err, tt.want)
+			}
+			if tt.want == missing && !strings.Contains(string(body), "the MCP endpoint is /mcp") {
+				t.Errorf("the 404 says %q, and not where the endpoint is", body)
+			}
+		})
+	}
+}
+
+func TestH139_Panic(t *testing.T) {
+	tests := []struct {
+		name     string
+		before   string // written before the panic
+		complete bool   // the client gets a whole answer
+		want     string
+	}{
+		{"before the answer", "", true, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`},
+		{"in mid-answer", "half", false, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if tt.before != "" {
+					io.WriteString(w, tt.before)
+					http.NewResponseController(w).Flush()
+				}
+				panic("secret detail")
+			})
+			server := httptest.NewServer(routes("/mcp", front, slog.New(slog.NewTextHandler(&log, nil))))
+			res, err := http.Post(server.URL+"/mcp", "application/json", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			body, err := io.ReadAll(res.Body)
+			server.Close() // the log is written by then
+			if (err == nil) != tt.complete {
+				t.Errorf("reading the body: %v; complete should be %t", err, tt.complete)
+			}
+			if tt.complete && (res.StatusCode != 500 || string(body) != tt.want) {
+				t.Errorf("got %d %s, want 500 %s", res.StatusCode, body, tt.want)
+			}
+			if !strings.Contains(log.String(), "secret detail") || !strings.Contains(log.String(), "routes_test.go") {
+				t.Errorf("the log has no cause or no stack: %s", log.String())
+			}
+		})
+	}
+}

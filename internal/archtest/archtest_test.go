@@ -1,0 +1,88 @@
+package archtest
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// rules are all of them; the name is what the subtest is called.
+var rules = []struct {
+	name  string
+	check func(*module) []string
+}{
+	{"every Go file can be parsed", func(m *module) []string { return m.broken }},
+	{"imports follow the layers", checkLayers},
+	{"third-party imports stay in their places", checkThirdParty},
+	{"client_golang only in metrics.go", checkMetricsFiles},
+	{"one comment a package", checkPackageComments},
+	{"names that say nothing", checkNames},
+	{"no init", checkInit},
+	{"no mutable package variables", checkVariables},
+	{"files stay short", checkFileSize},
+	{"revisions are named in wire only", checkRevisions},
+	{"tests do not sleep", checkSleep},
+	{"skips have a reason", checkSkip},
+	{"the top level holds what it should", checkTopLevel},
+	{"no paths of a workplace", checkPaths},
+}
+
+func TestRepository(t *testing.T) {
+	m := loadRepository(t)
+	if len(m.packages) < 5 {
+		t.Fatalf("only %d packages found: the loader is broken", len(m.packages))
+	}
+	for _, rule := range rules {
+		t.Run(rule.name, func(t *testing.T) {
+			for _, problem := range rule.check(m) {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// ruleTest is a small module and what a rule says about it: each of want is a part
+// of one problem, in order; none means that the rule is content.
+type ruleTest struct {
+	name  string
+	files map[string]string
+	want  []string
+}
+
+// runRule shows that a rule finds what it should, and nothing else.
+func runRule(t *testing.T, check func(*module) []string, tests []ruleTest) {
+	t.Helper()
+	failed := false
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := make(fstest.MapFS)
+			for name, src := range tt.files {
+				root[name] = &fstest.MapFile{Data: []byte(src)}
+			}
+			m, err := load(root, nil)
+			if err != nil || m.broken != nil {
+				t.Fatalf("the fixture is broken: %v %v", err, m.broken)
+			}
+			got := check(m)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %d problems, want %d:\n%s", len(got), len(tt.want), strings.Join(got, "\n"))
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("problem %d: got %q, want it to contain %q", i, got[i], want)
+				}
+			}
+		})
+		failed = failed || tt.want != nil
+	}
+	if !failed {
+		t.Error("no fixture breaks the rule")
+	}
+}
+
+func TestBrokenFileIsReported(t *testing.T) {
+	m, err := load(fstest.MapFS{"auth/a.go": {Data: []byte("package auth\nfunc {")}}, nil)
+	if err != nil || len(m.broken) != 1 || !strings.Contains(m.broken[0], "auth/a.go:2") {
+		t.Errorf("got %q, %v", m.broken, err)
+	}
+}

@@ -1,0 +1,242 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// layer says what the packages of one directory may import beyond the standard
+// library. Test files may import anything that go.mod has.
+type layer struct {
+	dir   string   // from the root; a last element of * stands for any one name
+	ours  []string // directories from the root; "0-4" for all of these levels, "*" for all
+	third []string // prefixes of import paths; "*" for all
+	level int
+}
+
+// level of the packages that exist for tests: no other package may import them.
+const testLevel = 9
+
+// layers is the architecture, lowest first. A package that is not here has no place
+// in it: add a row, with its reason in the change, or put the code where it belongs.
+var layers = []layer{
+	{level: 0, dir: "internal/mcp"},
+	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
+	{level: 1, dir: "internal/safehttp"},
+	{level: 1, dir: "internal/seal"},
+	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
+		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4"}},
+	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},
+		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9"}},
+	{level: 2, dir: "session", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 2, dir: "policy", ours: []string{"internal/mcp"}, third: []string{"cel.dev/cel-go", "github.com/google/cel-go"}},
+	{level: 3, dir: "upstream", ours: []string{"internal/mcp", "internal/mcp/wire"},
+		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
+	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},
+		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
+	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp"}},
+	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
+	{level: 5, dir: "gateway/front", // seal for request state
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/seal"},
+		third: []string{"golang.org/x/sync"}},
+	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
+	{level: 5, dir: "gateway/demo", ours: []string{"0-4"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
+	{level: 6, dir: "gateway", ours: []string{"*"},
+		third: []string{"github.com/go-chi/chi/v5", "gopkg.in/yaml.v3", "golang.org/x/sync"}},
+	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/demo"}, third: []string{"github.com/spf13/cobra"}},
+
+	{level: testLevel, dir: "internal/archtest"},
+	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/e2e", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/bench", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/conformance", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/interop", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/mcp"}},
+	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire"}, third: []string{"*"}},
+}
+
+// metricsClient may be imported where numbers are defined, whatever the package.
+const metricsClient = "github.com/prometheus/client_golang"
+
+// layerOf finds the row of a directory. A subdirectory of a test package, such as a
+// program that a test builds, belongs to it.
+func layerOf(dir string) (layer, bool) {
+	for _, l := range layers {
+		if l.dir == dir || path.Base(l.dir) == "*" && path.Dir(l.dir) == path.Dir(dir) {
+			return l, true
+		}
+		if l.level == testLevel && strings.HasPrefix(dir, l.dir+"/") {
+			return l, true
+		}
+	}
+	return layer{}, false
+}
+
+func (l layer) mayImport(dir string) bool {
+	target, ok := layerOf(dir)
+	if !ok || target.level == testLevel && l.level != testLevel {
+		return false
+	}
+	for _, allowed := range l.ours {
+		if allowed == "*" || allowed == dir || allowed == "0-4" && target.level <= 4 || path.Base(allowed) == "*" && target.dir == allowed {
+			return true
+		}
+	}
+	return target.level == testLevel && target.dir == l.dir // its own parts
+}
+
+// imports calls fn for each import of a file, with the path from our root if it is
+// one of ours.
+func (m *module) imports(f *file, fn func(at, imported, ours string)) {
+	for _, spec := range f.ast.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			continue // the parser has accepted it
+		}
+		ours, isOurs := strings.CutPrefix(imported, modulePath+"/")
+		if !isOurs {
+			ours = ""
+		}
+		fn(m.at(spec.Pos()), imported, ours)
+	}
+}
+
+func checkLayers(m *module) (problems []string) {
+	for _, p := range m.packages {
+		l, ok := layerOf(p.dir)
+		if !ok {
+			problems = append(problems, m.problem(p.dir, "this package is not in the table of layers: put its code into a package that is, or add a row to internal/archtest/layers_test.go saying what it may import"))
+			continue
+		}
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			m.imports(f, func(at, imported, ours string) {
+				if imported == modulePath || ours != "" && !l.mayImport(ours) {
+					problems = append(problems, m.problem(at, "%s must not import %s, only %s: move what it needs down, or let the caller pass it in",
+						p.dir, imported, orNothing(l.ours)))
+				}
+			})
+		}
+	}
+	return problems
+}
+
+func checkThirdParty(m *module) (problems []string) {
+	m.each(func(p *pkg, f *file) {
+		l, ok := layerOf(p.dir)
+		if f.test || !ok {
+			return
+		}
+		m.imports(f, func(at, imported, ours string) {
+			first, _, _ := strings.Cut(imported, "/")
+			if ours != "" || imported == modulePath || !strings.Contains(first, ".") || under(imported, metricsClient) {
+				return
+			}
+			if !slices.ContainsFunc(l.third, func(allowed string) bool { return allowed == "*" || under(imported, allowed) }) {
+				problems = append(problems, m.problem(at, "%s must not import %s, only %s: use the standard library, or leave it to the package that has it",
+					p.dir, imported, orNothing(l.third)))
+			}
+		})
+	})
+	return problems
+}
+
+func checkMetricsFiles(m *module) (problems []string) {
+	m.each(func(p *pkg, f *file) {
+		if f.test || path.Base(f.name) == "metrics.go" || f.name == "gateway/routes.go" {
+			return
+		}
+		m.imports(f, func(at, imported, _ string) {
+			if under(imported, metricsClient) {
+				problems = append(problems, m.problem(at, "%s is for files named metrics.go: define the numbers there and give them names that say what they count", imported))
+			}
+		})
+	})
+	return problems
+}
+
+// under reports whether an import path is prefix or below it.
+func under(imported, prefix string) bool {
+	return imported == prefix || strings.HasPrefix(imported, prefix+"/")
+}
+
+func orNothing(list []string) string {
+	if len(list) == 0 {
+		return "the standard library"
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestCheckLayers(t *testing.T) {
+	importing := func(pkg string, paths ...string) string {
+		src := "package " + pkg + "\n"
+		for _, p := range paths {
+			src += "import _ \"" + p + "\"\n"
+		}
+		return src
+	}
+	runRule(t, checkLayers, []ruleTest{
+		{"allowed", map[string]string{
+			"internal/mcp/a.go":            importing("mcp", "context"),
+			"internal/mcp/wire/a.go":       importing("wire", modulePath+"/internal/mcp"),
+			"gateway/catalog/a.go":         importing("catalog", modulePath+"/internal/seal", modulePath+"/internal/mcp/wire"),
+			"gateway/feature/skills/a.go":  importing("skills", modulePath+"/internal/mcp"),
+			"gateway/demo/a.go":            importing("demo", modulePath+"/upstream", modulePath+"/gateway/catalog"),
+			"gateway/a.go":                 importing("gateway", modulePath+"/gateway/front", modulePath+"/gateway/feature/skills"),
+			"cmd/gatehouse/main.go":        importing("main", modulePath+"/gateway"),
+			"internal/e2e/a.go":            importing("e2e", modulePath+"/internal/mcptest", modulePath+"/gateway"),
+			"internal/interop/server/a.go": importing("main", modulePath+"/internal/interop"),
+			"upstream/a_test.go":           importing("upstream_test", modulePath+"/internal/mcptest"),
+		}, nil},
+		{"up", map[string]string{"internal/mcp/a.go": importing("mcp", modulePath+"/internal/mcp/wire")},
+			[]string{"internal/mcp/a.go:2: internal/mcp must not import " + modulePath + "/internal/mcp/wire, only the standard library: move"}},
+		{"sideways", map[string]string{"upstream/a.go": importing("upstream", modulePath+"/session")},
+			[]string{"upstream must not import " + modulePath + "/session, only internal/mcp, internal/mcp/wire"}},
+		{"the demo is not below the gateway", map[string]string{"gateway/demo/a.go": importing("demo", modulePath+"/gateway")},
+			[]string{"gateway/demo must not import"}},
+		{"a command past the gateway", map[string]string{"cmd/gatehouse/a.go": importing("main", modulePath+"/upstream")},
+			[]string{"only gateway, gateway/demo"}},
+		{"test packages in what is shipped", map[string]string{"gateway/a.go": importing("gateway", modulePath+"/internal/mcptest", modulePath+"/session/sessiontest")},
+			[]string{"internal/mcptest", "session/sessiontest"}},
+		{"the module's root", map[string]string{"gateway/a.go": importing("gateway", modulePath)}, []string{"gateway must not import"}},
+		{"a package without a row", map[string]string{"gateway/extra/a.go": "package extra\n", "gateway/feature/a/b/c.go": "package b\n"},
+			[]string{"gateway/extra: this package is not in the table", "gateway/feature/a/b: this package"}},
+	})
+}
+
+func TestCheckThirdParty(t *testing.T) {
+	runRule(t, checkThirdParty, []ruleTest{
+		{"allowed", map[string]string{
+			"gateway/a.go":          `package gateway; import ("gopkg.in/yaml.v3"; "github.com/go-chi/chi/v5/middleware"; "net/http")`,
+			"gateway/demo/a.go":     `package demo; import "github.com/modelcontextprotocol/go-sdk/mcp"`,
+			"upstream/a_test.go":    `package upstream; import "github.com/modelcontextprotocol/go-sdk/mcp"`,
+			"cmd/gatehouse/main.go": `package main; import "github.com/spf13/cobra"`,
+			"session/metrics.go":    `package session; import "github.com/prometheus/client_golang/prometheus"`,
+			"internal/bench/a.go":   `package bench; import "example.com/anything"`,
+		}, nil},
+		{"the SDK on the data path", map[string]string{"upstream/a.go": `package upstream; import "github.com/modelcontextprotocol/go-sdk/mcp"`},
+			[]string{"upstream/a.go:1: upstream must not import github.com/modelcontextprotocol/go-sdk/mcp, only golang.org/x/sync"}},
+		{"YAML below the gateway", map[string]string{"session/a.go": `package session; import "gopkg.in/yaml.v3"`}, []string{"session must not import gopkg.in/yaml.v3"}},
+		{"a longer name", map[string]string{"gateway/a.go": `package gateway; import "gopkg.in/yaml.v3x"`}, []string{"yaml.v3x"}},
+		{"anything in the inner language", map[string]string{"internal/mcp/a.go": `package mcp; import "golang.org/x/sync/errgroup"`},
+			[]string{"only the standard library"}},
+	})
+}
+
+func TestCheckMetricsFiles(t *testing.T) {
+	runRule(t, checkMetricsFiles, []ruleTest{
+		{"allowed", map[string]string{
+			"upstream/metrics.go": `package upstream; import "github.com/prometheus/client_golang/prometheus"`,
+			"gateway/routes.go":   `package gateway; import "github.com/prometheus/client_golang/prometheus/promhttp"`,
+			"upstream/a_test.go":  `package upstream; import "github.com/prometheus/client_golang/prometheus/testutil"`,
+		}, nil},
+		{"elsewhere", map[string]string{"upstream/pool.go": `package upstream; import "github.com/prometheus/client_golang/prometheus"`},
+			[]string{"upstream/pool.go:1: github.com/prometheus/client_golang/prometheus is for files named metrics.go"}},
+	})
+}

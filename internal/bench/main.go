@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// limit bounds a whole run.
+const limit = 20 * time.Minute
+
+// options are what the flags say.
+type options struct {
+	rounds   int
+	slice    time.Duration
+	scenario string
+	log      string
+	gate     bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := dispatch(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// dispatch runs the measurement or, in its child processes, one of the two servers
+// that it measures with.
+func dispatch(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		switch args[0] {
+		case roleUpstream:
+			return serve(ctx, args[1:], func(string) (httpHandler, error) { return newServer(), nil })
+		case roleBare:
+			return serve(ctx, args[1:], newBare)
+		}
+	}
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.IntVar(&o.rounds, "rounds", 5, "how often each measurement is made")
+	flags.DurationVar(&o.slice, "slice", time.Second, "how long one measurement takes")
+	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name contains this")
+	flags.StringVar(&o.log, "log", os.DevNull, "file for the gateway's log")
+	flags.BoolVar(&o.gate, "gate", false, "fail when a CPU ratio is above its target")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if o.rounds < 1 || o.slice <= 0 || flags.NArg() > 0 {
+		return errors.New("want at least one round, a positive slice and no arguments")
+	}
+	return measure(ctx, o)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// warmUp is how long each target runs before it is measured in a scenario.
+const warmUp = 200 * time.Millisecond
+
+// background is how many requests of the gateway's own (listing, sessions, pings)
+// may reach the server in one measurement beside those that clients cause.
+const background = 50
+
+// slice is what one measurement of one target came to.
+type slice struct {
+	requests int
+	elapsed  time.Duration
+	cpu      time.Duration   // of the target's process
+	latency  []time.Duration // sorted
+	upstream counts          // what reached the server
+}
+
+// measure runs everything and prints the report.
+func measure(ctx context.Context, o options) (err error) {
+	r, err := setUp(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.tearDown()) }()
+	var results []result
+	for _, s := range scenarios() {
+		if s.matches(o.scenario) {
+			results = append(results, result{scenario: s, slices: map[string][]slice{}})
+		}
+	}
+	if len(results) == 0 {
+		return fmt.Errorf("no scenario %q", o.scenario)
+	}
+	for round := range o.rounds {
+		for i := range results {
+			if err := r.runRound(ctx, o, round, &results[i]); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
+	}
+	return report(ctx, os.Stdout, o, results)
+}
+
+// runRound measures a scenario once at each target, each round beginning with
+// another one.
+func (r *rigged) runRound(ctx context.Context, o options, round int, into *result) error {
+	for i := range r.targets {
+		t := r.targets[(round+i)%len(r.targets)]
+		m, err := r.measureOne(ctx, into.scenario, t, o.slice)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", into.scenario.name, t.name, err)
+		}
+		into.slices[t.name] = append(into.slices[t.name], m)
+	}
+	return nil
+}
+
+func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Duration) (m slice, err error) {
+	clients := make([]*client, s.clients)
+	defer func() {
+		for _, c := range clients {
+			if c != nil {
+				err = errors.Join(err, c.close())
+			}
+		}
+	}()
+	for i := range clients {
+		if clients[i], err = dial(t.endpoint(s), s.stateless); err != nil {
+			return m, err
+		}
+	}
+	if _, err := load(ctx, s, t, clients, warmUp); err != nil {
+		return m, err
+	}
+	before, err := r.counts(ctx)
+	if err != nil {
+		return m, err
+	}
+	cpu, err := t.cpu()
+	if err != nil {
+		return m, err
+	}
+	if m, err = load(ctx, s, t, clients, d); err != nil {
+		return m, err
+	}
+	after, err := t.cpu()
+	if err != nil {
+		return m, err
+	}
+	m.cpu = after - cpu
+	now, err := r.counts(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.upstream = counts{Calls: now.Calls - before.Calls, Other: now.Other - before.Other}
+	return m, s.checkCounts(m, t)
+}
+
+// checkCounts holds what reached the server against what was asked for: each call
+// once, and a list from the gateway's own catalog.
+func (s scenario) checkCounts(m slice, t target) error {
+	calls, other := int64(m.requests), int64(0)
+	if s.method != mcp.MethodToolsCall {
+		calls = 0
+		if !t.gateway {
+			other = int64(m.requests)
+		}
+	}
+	if m.upstream.Calls != calls {
+		return fmt.Errorf("%d requests caused %d calls upstream, want %d", m.requests, m.upstream.Calls, calls)
+	}
+	if m.upstream.Other < other || m.upstream.Other > other+background {
+		return fmt.Errorf("%d requests caused %d others upstream, want %d", m.requests, m.upstream.Other, other)
+	}
+	return nil
+}
+
+// load lets all clients make requests one after the other for a time. The first
+// wrong answer ends it.
+func load(ctx context.Context, s scenario, t target, clients []*client, d time.Duration) (slice, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	latencies := make([][]time.Duration, len(clients))
+	upstream := ""
+	if t.gateway {
+		upstream = s.upstream()
+	}
+	var wg sync.WaitGroup
+	start := time.Now()
+	end := start.Add(d)
+	for i, c := range clients {
+		wg.Go(func() {
+			name, params := s.params(upstream, i)
+			for ctx.Err() == nil {
+				before := time.Now()
+				if before.After(end) {
+					return
+				}
+				if err := s.run(c, name, params, i); err != nil {
+					cancel(err)
+					return
+				}
+				latencies[i] = append(latencies[i], time.Since(before))
+			}
+		})
+	}
+	wg.Wait()
+	m := slice{elapsed: time.Since(start)}
+	for _, l := range latencies {
+		m.requests += len(l)
+		m.latency = append(m.latency, l...)
+	}
+	sortDurations(m.latency)
+	if ctx.Err() != nil {
+		return m, context.Cause(ctx)
+	}
+	if m.requests == 0 {
+		return m, errors.New("not one request")
+	}
+	return m, nil
+}
+
+// cpu is the CPU time that the target's process has used so far.
+func (t target) cpu() (time.Duration, error) {
+	if t.process == nil {
+		return 0, nil
+	}
+	return cpuTime(t.process.PID())
+}
+
+func (r *rigged) counts(ctx context.Context) (counts, error) {
+	var c counts
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.counted, nil)
+	if err != nil {
+		return c, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return c, err
+	}
+	defer resp.Body.Close()
+	return c, json.NewDecoder(io.LimitReader(resp.Body, 1<<10)).Decode(&c)
+}

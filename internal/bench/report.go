@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// result is all measurements of a scenario, by target, one of each in a round.
+type result struct {
+	scenario scenario
+	slices   map[string][]slice
+}
+
+// numbers are the medians over the rounds.
+type numbers struct {
+	cpu      float64 // µs a request
+	rate     float64 // requests a second
+	p50, p99 float64 // ms
+	posts    float64 // that reached the server, a request
+	ratio    float64 // of CPU to bare's in the same round; 0 without one
+}
+
+func (r result) numbers(target string) numbers {
+	pick := func(of func(slice) float64) float64 {
+		var all []float64
+		for _, m := range r.slices[target] {
+			all = append(all, of(m))
+		}
+		return median(all)
+	}
+	n := numbers{
+		cpu:   pick(slice.cpuEach),
+		rate:  pick(func(m slice) float64 { return float64(m.requests) / m.elapsed.Seconds() }),
+		p50:   pick(func(m slice) float64 { return ms(percentile(m.latency, 50)) }),
+		p99:   pick(func(m slice) float64 { return ms(percentile(m.latency, 99)) }),
+		posts: pick(func(m slice) float64 { return float64(m.upstream.Calls+m.upstream.Other) / float64(m.requests) }),
+	}
+	var ratios []float64
+	for i, m := range r.slices[target] {
+		if bare := r.slices["bare"]; i < len(bare) && bare[i].cpu > 0 {
+			ratios = append(ratios, m.cpuEach()/bare[i].cpuEach())
+		}
+	}
+	n.ratio = median(ratios)
+	return n
+}
+
+// cpuEach is the CPU time of one request, in µs.
+func (m slice) cpuEach() float64 {
+	return float64(m.cpu.Nanoseconds()) / 1e3 / float64(m.requests)
+}
+
+// report prints the table, and with -gate the targets that were missed, which are
+// then an error.
+func report(ctx context.Context, w io.Writer, o options, results []result) error {
+	fmt.Fprintf(w, "%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d rounds of %s each; medians; CPU is of the proxy's process alone\n\n",
+		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(),
+		runtime.Version(), revision(ctx), o.rounds, o.slice)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(table, "scenario\t\tCPU µs/req\t× bare\treq/s\tp50 ms\tp99 ms\tposts/req\ttarget\t\n")
+	var missed []string
+	for _, r := range results {
+		for _, name := range []string{"direct", "bare", "gatehouse"} {
+			n := r.numbers(name)
+			cpu, ratio, target := "-", "-", ""
+			if name != "direct" {
+				cpu, ratio = fmt.Sprintf("%.1f", n.cpu), fmt.Sprintf("%.2f", n.ratio)
+			}
+			if name == "gatehouse" {
+				target = fmt.Sprintf("%.2f", r.scenario.target)
+				if n.ratio > r.scenario.target {
+					target += " missed"
+					missed = append(missed, fmt.Sprintf("%s: %.2f, target %.2f", r.scenario.name, n.ratio, r.scenario.target))
+				}
+			}
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f\t%.2f\t%.2f\t%.2f\t%s\t\n",
+				r.scenario.name, name, cpu, ratio, n.rate, n.p50, n.p99, n.posts, target)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if o.gate && len(missed) > 0 {
+		return fmt.Errorf("targets missed:\n  %s", strings.Join(missed, "\n  "))
+	}
+	return nil
+}
+
+func (s scenario) matches(part string) bool { return strings.Contains(s.name, part) }
+
+func median(of []float64) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	mid := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[mid]
+	}
+	return (sorted[mid-1] + sorted[mid]) / 2
+}
+
+// percentile of sorted durations, by the nearest rank.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	rank := (len(sorted)*p + 99) / 100
+	return sorted[max(rank, 1)-1]
+}
+
+func sortDurations(d []time.Duration) { slices.Sort(d) }
+
+func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+// cpuModel names the processor where the system tells it.
+func cpuModel() string {
+	data, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+// revision is the commit that was measured, with a mark when files differ from it.
+func revision(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

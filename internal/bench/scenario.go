@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Names of the upstreams in the gateway's config.
+const (
+	upstreamStateful  = "stateful"
+	upstreamStateless = "stateless"
+)
+
+func upstreamList(i int) string { return "list" + strconv.Itoa(i) }
+
+// publicName is the name that the gateway gives to an upstream's tool.
+func publicName(upstream, name string) string { return upstream + "__" + name }
+
+// scenario is one kind of load.
+type scenario struct {
+	name      string
+	clients   int
+	stateless bool
+	method    string
+	tool      string // of tools/call
+	progress  bool   // asks for progress
+	// target is the ratio of the gateway's CPU to bare's that is to be reached.
+	target float64
+	check  func(result mcp.Raw, progress []mcp.Raw) error
+}
+
+func scenarios() []scenario {
+	small, large := wantContent(text(smallBytes)), wantContent(text(largeBytes))
+	call := scenario{method: mcp.MethodToolsCall, tool: "small", clients: 1, target: 1.0, check: small}
+	with := func(name string, change func(*scenario)) scenario {
+		s := call
+		s.name = name
+		change(&s)
+		return s
+	}
+	return []scenario{
+		with("call-100B stateful c=1", func(*scenario) {}),
+		with("call-100B stateful c=32", func(s *scenario) { s.clients = 32 }),
+		with("call-100B stateless c=1", func(s *scenario) { s.stateless = true }),
+		with("call-100B stateless c=32", func(s *scenario) { s.stateless, s.clients = true, 32 }),
+		with("call-1MiB stateless c=4", func(s *scenario) {
+			s.stateless, s.clients, s.tool, s.check, s.target = true, 4, "large", large, 1.1
+		}),
+		with("list-10x50 stateless c=4", func(s *scenario) {
+			s.stateless, s.clients, s.method, s.tool, s.check, s.target = true, 4, mcp.MethodToolsList, "", wantTools, 0.6
+		}),
+		with("sse20 stateless c=8", func(s *scenario) {
+			s.stateless, s.clients, s.tool, s.progress, s.check, s.target = true, 8, "events", true, wantEvents(small), 1.1
+		}),
+	}
+}
+
+// progressToken of a client's calls; a client has one in flight.
+func progressToken(client int) mcp.Raw { return mcp.String("token-" + strconv.Itoa(client)) }
+
+// params are a client's params, the same in each request; prefix is the name of the
+// upstream that the tool's public name begins with, "" without a gateway.
+func (s scenario) params(upstream string, client int) (name string, params mcp.Raw) {
+	var meta mcp.Raw
+	if s.stateless {
+		meta = mcp.Object(wire.MetaVersion, mcp.String(wire.Stateless().Name), wire.MetaClientInfo, info(),
+			wire.MetaClientCaps, mcp.Raw("{}"))
+	}
+	if s.progress {
+		meta = meta.With("progressToken", progressToken(client))
+	}
+	params = mcp.Raw("{}")
+	if s.tool != "" {
+		name = s.tool
+		if upstream != "" {
+			name = publicName(upstream, name)
+		}
+		params = mcp.Object("name", mcp.String(name), "arguments", mcp.Object("message", mcp.String("hello")))
+	}
+	if meta != nil {
+		params = params.With("_meta", meta)
+	}
+	return name, params
+}
+
+// path is where the server itself is asked in this scenario.
+func (s scenario) path() string {
+	switch {
+	case s.method == mcp.MethodToolsList:
+		return pathMerged
+	case s.stateless:
+		return pathStateless
+	}
+	return pathStateful
+}
+
+// upstream is which upstream the gateway is asked for.
+func (s scenario) upstream() string {
+	if s.stateless {
+		return upstreamStateless
+	}
+	return upstreamStateful
+}
+
+// run makes one request and checks its answer.
+func (s scenario) run(c *client, name string, params mcp.Raw, client int) error {
+	result, progress, err := c.do(s.method, name, params)
+	if err != nil {
+		return err
+	}
+	if s.progress {
+		for i, p := range progress {
+			token, _ := p.Member("progressToken")
+			number, _ := p.Member("progress")
+			if !bytes.Equal(token, progressToken(client)) || string(number) != strconv.Itoa(i+1) {
+				return fmt.Errorf("event %d of client %d is %s", i+1, client, p)
+			}
+		}
+	}
+	return s.check(result, progress)
+}
+
+func wantContent(want mcp.Raw) func(mcp.Raw, []mcp.Raw) error {
+	return func(result mcp.Raw, _ []mcp.Raw) error {
+		content, _ := result.Member("content")
+		if !bytes.Equal(content, want) {
+			return fmt.Errorf("content of %d bytes, want %d: %.80s", len(content), len(want), content)
+		}
+		return nil
+	}
+}
+
+func wantEvents(then func(mcp.Raw, []mcp.Raw) error) func(mcp.Raw, []mcp.Raw) error {
+	return func(result mcp.Raw, progress []mcp.Raw) error {
+		if len(progress) != events {
+			return fmt.Errorf("%d progress events, want %d", len(progress), events)
+		}
+		return then(result, progress)
+	}
+}
+
+func wantTools(result mcp.Raw, _ []mcp.Raw) error {
+	list, ok := result.Member("tools")
+	if !ok {
+		return errors.New("no tools")
+	}
+	n := 0
+	list.Elements(func(mcp.Raw) bool { n++; return true })
+	if want := lists*perList + 2*len(callTools()); n != want {
+		return fmt.Errorf("%d tools, want %d", n, want)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Roles of the child processes, as their first argument.
+const (
+	roleUpstream = "as-upstream"
+	roleBare     = "as-bare"
+)
+
+type httpHandler = http.Handler
+
+// serve is the main function of a child process: it listens at -listen until the
+// context ends. handler gets the value of -to.
+func serve(ctx context.Context, args []string, handler func(to string) (httpHandler, error)) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	listen := flags.String("listen", "", "address")
+	to := flags.String("to", "", "where to forward")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	h, err := handler(*to)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	closed := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		closed <- server.Close()
+	}()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-closed
+}
+
+// newBare is the yardstick: httputil.ReverseProxy as one would set it up, with
+// enough idle connections. It reads the request's body first, because a body that
+// is still being sent when the answer comes can lose that answer (golang/go#40747).
+func newBare(to string) (httpHandler, error) {
+	target, err := url.Parse(to)
+	if err != nil {
+		return nil, err
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: &http.Transport{
+			MaxIdleConnsPerHost: 256,
+			IdleConnTimeout:     time.Minute,
+			DisableCompression:  true,
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := wire.ReadAll(r.Body, r.ContentLength, wire.DefaultMaxRequest)
+		if err != nil {
+			http.Error(w, "body", http.StatusBadRequest)
+			return
+		}
+		out := r.WithContext(r.Context())
+		out.Body = io.NopCloser(bytes.NewReader(body))
+		out.ContentLength = int64(len(body))
+		proxy.ServeHTTP(w, out)
+	}), nil
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestP9_92_ListChangesReachEveryClient lets a go-sdk server of each era get a new
+// tool; clients of both eras hear of it and find it.
+func TestP9_92_ListChangesReachEveryClient(t *testing.T) {
+	for _, revision := range []string{statefulServer, stateless} {
+		t.Run("server "+revision, func(t *testing.T) {
+			server := newPeer(revision, func(string) {})
+			url, stop := serve(server, revision == stateless)
+			t.Cleanup(stop)
+			gateway := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: url}}})
+			clients := []*client{connect(t, gateway, statefulClient), connect(t, gateway, stateless)}
+			for _, c := range clients {
+				if got := listTools(t, c); slices.Contains(got, "up__new") {
+					t.Fatalf("%q", got)
+				}
+			}
+			sdk.AddTool(server, &sdk.Tool{Name: "new"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+				return says("brand new"), nil, nil
+			})
+			for _, c := range clients {
+				receive(t, "notifications/tools/list_changed", c.changed)
+				if got := listTools(t, c); !slices.Contains(got, "up__new") {
+					t.Errorf("client %s: the new tool is not in %q", c.revision, got)
+				}
+				if got := c.text(t, "up__new", nil); got != "brand new" {
+					t.Errorf("client %s: %q", c.revision, got)
+				}
+			}
+		})
+	}
+}
+
+// TestTheLastGoodListStays takes a server away and brings it back.
+func TestTheLastGoodListStays(t *testing.T) {
+	s := scripted(t, statefulServer)
+	s.Tools("do")
+	s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
+	c := raw(t, inFrontOf(t, s), stateless)
+	s.SetDown(true)
+	list, _, err := c.Call(deadline(t), "tools/list", "")
+	if got := names(t, list, "tools"); err != nil || !slices.Equal(got, []string{"up__do"}) {
+		t.Errorf("while it is down the list is %q, %v", got, err)
+	}
+	answer, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
+	if err != nil || answer.Error == nil {
+		t.Errorf("while it is down the call gives %s, %v", answer.Text, err)
+	}
+	s.SetDown(false)
+	if answer, _, err = c.Call(deadline(t), "tools/call", `{"name":"up__do"}`); err != nil || answer.Error != nil {
+		t.Errorf("when it is back the call gives %s, %v", answer.Text, err)
+	}
+}
+
+// TestManyClientsAtOnce is for the race detector: everything at the same time.
+func TestManyClientsAtOnce(t *testing.T) {
+	url, _ := shared(t)
+	var all sync.WaitGroup
+	for _, revision := range []string{"2025-03-26", statefulServer, statefulClient, stateless} {
+		for range 3 {
+			c := raw(t, url, revision)
+			for _, p := range peers {
+				all.Go(func() {
+					answer, before, err := c.Call(deadline(t), "tools/call",
+						`{"name":"`+p.name+`__count","arguments":{"to":5},"_meta":{"progressToken":"`+p.name+`"}}`)
+					if err != nil || said(answer) != "counted to 5" || len(before) != 5 {
+						t.Errorf("%s %s: %s after %d events, %v", revision, p.name, answer.Text, len(before), err)
+					}
+					for _, m := range before {
+						var token string
+						if m.Param("progressToken", &token); token != p.name {
+							t.Errorf("%s %s: %s", revision, p.name, m.Text)
+						}
+					}
+				})
+			}
+		}
+	}
+	all.Wait()
+}

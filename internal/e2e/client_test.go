@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+//lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
+
+// client is a go-sdk client with everything that can be asked of one.
+type client struct {
+	*sdk.ClientSession
+	revision string
+	progress chan *sdk.ProgressNotificationParams
+	logs     chan *sdk.LoggingMessageParams
+	updated  chan string
+	changed  chan struct{} // of tools
+	asked    chan string
+}
+
+// connect makes a client of a revision, which Close ends with the test.
+func connect(t *testing.T, url, revision string) *client {
+	t.Helper()
+	c := &client{
+		revision: revision,
+		progress: make(chan *sdk.ProgressNotificationParams, 100),
+		logs:     make(chan *sdk.LoggingMessageParams, 100),
+		updated:  make(chan string, 100),
+		changed:  make(chan struct{}, 100),
+		asked:    make(chan string, 100),
+	}
+	impl := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, &sdk.ClientOptions{
+		Capabilities: &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{ListChanged: true}},
+		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			c.asked <- r.Params.Message
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"reason": "it is time", "confirm": true}}, nil
+		},
+		CreateMessageHandler: func(context.Context, *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
+			return &sdk.CreateMessageResult{Model: "parrot", Role: "assistant", Content: &sdk.TextContent{Text: "hello"}}, nil
+		},
+		ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			c.progress <- r.Params
+		},
+		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.logs <- r.Params },
+		ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { c.updated <- r.Params.URI },
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.changed <- struct{}{} },
+	})
+	impl.AddRoots(&sdk.Root{URI: "file:///work", Name: "work"})
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	session, err := impl.Connect(deadline(t),
+		&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}},
+		&sdk.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatalf("client of %s: %v", revision, err)
+	}
+	t.Cleanup(func() { session.Close() })
+	if got := session.InitializeResult().ProtocolVersion; got != revision {
+		t.Fatalf("negotiated %s, want %s", got, revision)
+	}
+	c.ClientSession = session
+	return c
+}
+
+// text calls a tool and returns the text of its result.
+func (c *client) text(t *testing.T, tool string, arguments map[string]any) string {
+	t.Helper()
+	result, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return textOf(t, result)
+}
+
+func textOf(t *testing.T, result *sdk.CallToolResult) string {
+	t.Helper()
+	if len(result.Content) == 0 {
+		t.Fatalf("a result without content: %+v", result)
+	}
+	text, ok := result.Content[0].(*sdk.TextContent)
+	if !ok {
+		t.Fatalf("the content is a %T", result.Content[0])
+	}
+	return text.Text
+}
+
+// raw makes a scripted client of a revision, with its session open.
+func raw(t *testing.T, url, revision string) *mcptest.Client {
+	t.Helper()
+	return rawWith(t, url, revision, "{}")
+}
+
+// rawWith is raw for a client that declares capabilities.
+func rawWith(t *testing.T, url, revision, caps string) *mcptest.Client {
+	t.Helper()
+	c := mcptest.NewClient(url, wire.Lookup(revision))
+	c.Caps = caps
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	c.HTTP = &http.Client{Transport: transport}
+	if err := c.Open(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// scripted starts a scripted server of a revision.
+func scripted(t *testing.T, revision string) *mcptest.Server {
+	t.Helper()
+	s := mcptest.NewServer(wire.Lookup(revision))
+	t.Cleanup(s.Close)
+	return s
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
+)
+
+// startDemo starts the demo and its gateway, as the command does.
+func startDemo(t *testing.T) (url string) {
+	t.Helper()
+	d, err := demo.Start(deadline(t), demo.Options{Executable: os.Args[0], Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	cfg, _, err := gateway.ParseConfig("demo", d.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, stop, err := run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return g.URL()
+}
+
+// TestDemoCommands runs what the welcome text says to paste.
+func TestDemoCommands(t *testing.T) {
+	stateless, stateful, err := demo.Curl(startDemo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, script string
+		want         []string
+	}{
+		{"stateless", stateless, []string{`"resultType":"complete"`, `"title":"Why a gateway"`, `notes+note://1`}},
+		{"stateful", stateful, []string{`"progressToken":"curl"`, `"message":"shift traffic"`, `"staging":"1.4.0"`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.CommandContext(deadline(t), "sh", "-eu", "-c", c.script).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("the output does not have %s:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestDemoThroughTheGateway does what the demo invites to.
+func TestDemoThroughTheGateway(t *testing.T) {
+	url := startDemo(t)
+	for _, revision := range []string{statefulClient, stateless} {
+		t.Run(revision, func(t *testing.T) {
+			c := connect(t, url, revision)
+			if got := c.text(t, "notes__search", map[string]any{"query": "groceries"}); got != "Notes found: 1" {
+				t.Errorf("notes: %q", got)
+			}
+			page, err := c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: "handbook+file:///handbook/names.md"})
+			if err != nil || !strings.Contains(page.Contents[0].Text, "# Names") {
+				t.Errorf("handbook: %+v, %v", page, err)
+			}
+			uri := "ops+ops://services/billing"
+			if err := c.Subscribe(deadline(t), &sdk.SubscribeParams{URI: uri}); err != nil {
+				t.Fatal(err)
+			}
+			result, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "ops__deploy", Arguments: map[string]any{
+				"service": "billing", "version": "3.0.0", "environment": "production", "pace_ms": 0,
+			}})
+			if err != nil || result.IsError {
+				t.Fatalf("deploy: %+v, %v", result, err)
+			}
+			if got, want := receive(t, "the question", c.asked), "Deploy billing 3.0.0 to production?"; got != want {
+				t.Errorf("asked %q, want %q", got, want)
+			}
+			if got := receive(t, "the update", c.updated); got != uri {
+				t.Errorf("updated %s, want %s", got, uri)
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of a test; it is only reached when something is broken.
+const patience = 20 * time.Second
+
+// deadline is a context that ends before the test binary loses patience.
+func deadline(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// events is where servers tell tests what happened to them, also servers in
+// processes of their own, which reach it by HTTP.
+type events struct {
+	server *httptest.Server
+
+	mu   sync.Mutex // guards the fields below
+	seen map[string]int
+	more chan struct{} // closed and replaced when seen grows
+}
+
+func newEvents() *events {
+	e := &events{seen: map[string]int{}, more: make(chan struct{})}
+	e.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		e.happened(r.URL.Query().Get("event"))
+	}))
+	return e
+}
+
+func (e *events) happened(event string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.seen[event]++
+	close(e.more)
+	e.more = make(chan struct{})
+}
+
+// count is how often something has happened.
+func (e *events) count(event string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.seen[event]
+}
+
+// await returns when the event has happened.
+func (e *events) await(t testing.TB, event string) {
+	t.Helper()
+	ctx := deadline(t)
+	for {
+		e.mu.Lock()
+		n, more := e.seen[event], e.more
+		e.mu.Unlock()
+		if n > 0 {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("%q never happened; what did: %s", event, e)
+		}
+	}
+}
+
+func (e *events) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fmt.Sprint(e.seen)
+}
+
+// remote tells events in another process.
+func remote(address string) func(string) {
+	return func(event string) {
+		resp, err := http.Post(address+"?event="+url.QueryEscape(event), "text/plain", nil)
+		if err == nil { // else the test is over
+			resp.Body.Close()
+		}
+	}
+}
+
+// receive waits for a value.
+func receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-deadline(t).Done():
+		t.Fatalf("%s never came", what)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// oldServer is the oldest revision that speaks Streamable HTTP.
+const oldServer = "2025-03-26"
+
+// dial opens a connection to the shared gateway.
+func dial(t *testing.T) net.Conn {
+	t.Helper()
+	address, _ := shared(t)
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestPaths asks for what is not the endpoint, written as no library writes it.
+func TestPaths(t *testing.T) {
+	for _, c := range []struct{ row, method, target string }{
+		{"H/129", "POST", "/mcp/../admin"},
+		{"H/129", "POST", "/admin/../mcp"},
+		{"H/129", "POST", "//mcp"},
+		{"H/129", "POST", "/mcp%2f.."},
+		{"H/129", "POST", "/%6dcp"},
+		{"H/129", "POST", "/mcp;x"},
+		{"H/129", "POST", "/MCP"},
+		{"H/129", "POST", "/mcp/"},
+		{"H/129", "POST", "/mcp%00"},
+		{"H/129", "BREW", "/mcp/x"},
+		{"H/140", "GET", "/metrics"},
+		{"H/140", "GET", "/healthz"},
+		{"H/140", "GET", "/readyz"},
+		{"H/140", "GET", "/debug/pprof/"},
+		{"H/140", "GET", "/debug/vars"},
+		{"H/140", "GET", "/admin/"},
+		{"H/140", "GET", "/.well-known/oauth-protected-resource"}, // there is nobody to authorize yet
+	} {
+		t.Run(c.row+" "+c.method+" "+c.target, func(t *testing.T) {
+			conn := dial(t)
+			fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", c.method, c.target)
+			got, err := io.ReadAll(conn)
+			if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 404 ") {
+				t.Errorf("%v: %s", err, got)
+			}
+		})
+	}
+}
+
+// TestConnections have neither an end to their headers nor a protocol that is served.
+func TestConnections(t *testing.T) {
+	t.Run("H/115 headers that do not end", func(t *testing.T) {
+		t.Parallel() // it takes as long as the gateway's patience lasts
+		conn := dial(t)
+		begun := time.Now()
+		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
+		got, err := io.ReadAll(conn)
+		if took := time.Since(begun); err != nil || took > 10*time.Second || strings.Contains(string(got), " 200 ") {
+			t.Errorf("after %s: %v %s", took, err, got)
+		}
+	})
+	// HTTP/2 comes with TLS; without it there is no way in to what it is flooded by.
+	t.Run("H/132 HTTP/2 without TLS", func(t *testing.T) {
+		conn := dial(t)
+		fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		got, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 4") && !strings.HasPrefix(string(got), "HTTP/1.1 5") {
+			t.Errorf("%v: %q", err, got)
+		}
+	})
+	t.Run("H/132 no upgrade to HTTP/2", func(t *testing.T) {
+		conn := dial(t)
+		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: Upgrade, HTTP2-Settings, close\r\n"+
+			"Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\nContent-Length: %d\r\n\r\n%s", len(ping), ping)
+		got, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 ") || !strings.HasSuffix(string(got), `{"jsonrpc":"2.0","id":1,"result":{}}`) {
+			t.Errorf("%v: %q", err, got)
+		}
+	})
+}
+
+// TestHeadersStayOnTheirSide has a client send headers that are meant for the gateway
+// alone, or for nobody. A server gets those that the gateway writes, no others.
+func TestHeadersStayOnTheirSide(t *testing.T) {
+	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
+		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
+		c := raw(t, inFrontOf(t, s), revision)
+		c.Header = http.Header{
+			"X-Forwarded-For": {"10.0.0.1"}, "X-Forwarded-Host": {"evil.example"}, "X-Forwarded-Proto": {"gopher"}, "X-Forwarded-User": {"admin"},
+			"Forwarded": {"for=10.0.0.1"}, "X-Request-Id": {strings.Repeat("i", 10<<10)}, "Authorization": {"Bearer secret"}, "Cookie": {"a=b"},
+			"Traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, "Connection": {"Mcp-Session-Id"},
+		}
+		if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`); err != nil || m.Error != nil {
+			t.Fatalf("%s, %v", m.Text, err)
+		}
+		for _, r := range s.Received("") {
+			for name := range r.Header {
+				switch name {
+				case "Accept", "Accept-Encoding", "Content-Type", "Content-Length", "User-Agent",
+					"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name":
+				default:
+					t.Errorf("H/134 H/133 the server got %s: %q", name, r.Header[name])
+				}
+			}
+			if r.Session != "" && r.Session == c.Session {
+				t.Error("the server got the client's session id")
+			}
+		}
+	})
+}
+
+// TestReservedMetaIsOurs has a client write members of _meta that only we may write
+// towards a server.
+func TestReservedMetaIsOurs(t *testing.T) {
+	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
+		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
+		c := raw(t, inFrontOf(t, s), revision)
+		m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"forged","version":"1"},`+
+			`"io.modelcontextprotocol/subscriptionId":"forged","io.modelcontextprotocol/related-task":{"taskId":"forged"},`+
+			`"io.modelcontextprotocol/whatever":"forged","traceparent":"forged","tracestate":"forged"}}`)
+		if err != nil || m.Error != nil {
+			t.Fatalf("%s, %v", m.Text, err)
+		}
+		call := s.Received("tools/call")[0]
+		var meta map[string]json.RawMessage
+		call.Param("_meta", &meta)
+		for name, value := range meta {
+			// A traceparent that is well-formed passes, as the specification wants: it
+			// says where spans belong, and nothing here believes it (TestP9_146).
+			if strings.Contains(string(value), "forged") {
+				t.Errorf("H/92 %s arrived as %s", name, value)
+			}
+		}
+		if call.Session != "" {
+			return // a revision that has none of ours
+		}
+		for name, want := range map[string]string{"protocolVersion": `"` + stateless + `"`, "clientInfo": `"gatehouse"`} {
+			if got := string(meta["io.modelcontextprotocol/"+name]); !strings.Contains(got, want) {
+				t.Errorf("H/92 %s arrived as %s, want %s", name, got, want)
+			}
+		}
+	})
+}
+
+// TestAnOldServerAndANewClient is one question across the whole range of revisions,
+// in both directions.
+func TestAnOldServerAndANewClient(t *testing.T) {
+	const question = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"say something"}}]}`
+	const answer = `{"role":"assistant","model":"parrot","content":{"type":"text","text":"hello"}}`
+	t.Run("H/113 old server, new client", func(t *testing.T) {
+		s := scripted(t, oldServer)
+		s.Tools("do")
+		s.Tool("do", func(c *mcptest.Call) {
+			m, err := c.Ask("sampling/createMessage", question)
+			if err != nil {
+				return
+			}
+			var model string
+			m.Value("model", &model)
+			c.Text(model)
+		})
+		c := rawWith(t, inFrontOf(t, s), stateless, `{"sampling":{}}`)
+		asked, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
+		var state string
+		var questions map[string]struct{ Method string }
+		if err != nil || !asked.Value("requestState", &state) || !asked.Value("inputRequests", &questions) || len(questions) != 1 {
+			t.Fatalf("%s, %v", asked.Text, err)
+		}
+		for key, q := range questions {
+			if q.Method != "sampling/createMessage" {
+				t.Errorf("asked for %s", q.Method)
+			}
+			m, _, err := c.Call(deadline(t), "tools/call", fmt.Sprintf(`{"name":"up__do","requestState":%q,"inputResponses":{%q:%s}}`, state, key, answer))
+			if err != nil || said(m) != "parrot" {
+				t.Errorf("%s, %v", m.Text, err)
+			}
+		}
+	})
+	t.Run("H/113 new server, old client", func(t *testing.T) {
+		s := scripted(t, stateless)
+		s.Tools("do")
+		s.Tool("do", func(c *mcptest.Call) {
+			var model string
+			if !c.Param("inputResponses|q|model", &model) {
+				c.Result(`{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":` + question + `}}}`)
+				return
+			}
+			c.Text(model)
+		})
+		c := rawWith(t, inFrontOf(t, s), oldServer, `{"sampling":{}}`)
+		x, err := c.Send(deadline(t), "tools/call", `{"name":"up__do"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		q, err := x.Until("sampling/createMessage")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Answer(deadline(t), q.ID, answer); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := x.Response(); err != nil || said(m) != "parrot" {
+			t.Errorf("%s, %v", m.Text, err)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// The revisions that stand for their eras: as a client's, and as a server's.
+const (
+	stateless      = "2026-07-28"
+	statefulClient = "2025-11-25"
+	statefulServer = "2025-06-18"
+)
+
+// stdioCommand makes the test binary a peer over stdio: stdioCommand REVISION EVENTS.
+const stdioCommand = "stdio-peer"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case stdioCommand:
+			// The gateway closes our standard input to end us, and go-sdk says so as an error.
+			_ = newPeer(os.Args[2], remote(os.Args[3])).Run(context.Background(), &sdk.StdioTransport{})
+			os.Exit(0)
+		case demo.StdioCommand:
+			_ = demo.ServeStdio(context.Background(), os.Stdin, os.Stdout)
+			os.Exit(0)
+		}
+	}
+	code := m.Run()
+	if everything.stop != nil {
+		everything.stop()
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// everything is the one gateway that tests share which change nothing: four peers,
+// each era over each transport.
+var everything struct {
+	once   sync.Once
+	stop   func()
+	err    error
+	url    string
+	events *events
+}
+
+// peers are the upstreams of the shared gateway.
+var peers = []struct{ name, revision, transport string }{
+	{"old-http", statefulServer, "http"},
+	{"new-http", stateless, "http"},
+	{"old-stdio", statefulServer, "stdio"},
+	{"new-stdio", stateless, "stdio"},
+}
+
+// shared returns the endpoint of the shared gateway and the events of its peers.
+func shared(t *testing.T) (url string, e *events) {
+	t.Helper()
+	everything.once.Do(func() { everything.err = startEverything() })
+	if everything.err != nil {
+		t.Fatal(everything.err)
+	}
+	return everything.url, everything.events
+}
+
+func startEverything() error {
+	e := newEvents()
+	everything.events = e
+	var stops []func()
+	everything.stop = func() {
+		for i := len(stops) - 1; i >= 0; i-- {
+			stops[i]()
+		}
+	}
+	stops = append(stops, e.server.Close)
+	var upstreams []upstream.Config
+	for _, p := range peers {
+		if p.transport == "stdio" {
+			upstreams = append(upstreams, upstream.Config{
+				Name: p.name, Command: []string{os.Args[0], stdioCommand, p.revision, e.server.URL},
+			})
+			continue
+		}
+		url, stop := serve(newPeer(p.revision, e.happened), p.revision == stateless)
+		stops = append(stops, stop)
+		upstreams = append(upstreams, upstream.Config{Name: p.name, URL: url})
+	}
+	g, stop, err := run(gateway.Config{Upstreams: upstreams})
+	if err != nil {
+		return err
+	}
+	stops = append(stops, stop)
+	everything.url = g.URL()
+	return nil
+}
+
+// run starts a gateway on a free port and waits until it knows its upstreams.
+func run(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
+	if g, stop, err = launch(cfg); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := g.WaitReady(ctx); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("the gateway is not ready: %w", err)
+	}
+	return g, stop, nil
+}
+
+// launch starts a gateway on a free port.
+func launch(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
+	cfg.Listen = "127.0.0.1:0"
+	g, err = gateway.New(gateway.Options{Config: cfg, Log: slog.New(slog.DiscardHandler), Version: "test"})
+	if err != nil {
+		return nil, nil, err
+	}
+	g.Start()
+	return g, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping the gateway:", err)
+		}
+	}, nil
+}
+
+// start is run for one test; it returns the endpoint.
+func start(t *testing.T, cfg gateway.Config) string {
+	t.Helper()
+	g, stop, err := run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return g.URL()
+}

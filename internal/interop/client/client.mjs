@@ -1,0 +1,78 @@
+// client.mjs SDK MODE URL: connects, takes the steps that stand on standard input as
+// a JSON array, one after the other, and writes what came of each as one JSON object.
+import { text } from 'node:stream/consumers';
+
+const [sdk, mode, url] = process.argv.slice(2);
+const { connect } = await import(`./sdk-${sdk}.mjs`);
+const steps = JSON.parse(await text(process.stdin));
+
+const logs = [];
+const peer = await connect(
+  url,
+  mode,
+  { name: 'interop', version: '1.0.0' },
+  { elicitation: {}, sampling: {}, roots: {} },
+  {
+    elicit: async () => ({ action: 'accept', content: { name: 'Ada' } }),
+    sample: async () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'sampled' } }),
+    roots: async () => ({ roots: [{ uri: 'file:///srv', name: 'srv' }] }),
+    log: async (note) => void logs.push(note.params),
+  },
+);
+const { client } = peer;
+
+// all follows the cursors of a list to its end.
+async function all(list, member) {
+  const items = [];
+  let cursor;
+  do {
+    const page = await list(cursor === undefined ? {} : { cursor });
+    items.push(...page[member]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return { [member]: items };
+}
+
+// call calls a tool; step.cancelAfter cancels it after that many progress events.
+async function call(step, progress) {
+  const abort = new AbortController();
+  const onprogress = (event) => {
+    progress.push(event);
+    if (progress.length === step.cancelAfter) abort.abort('the user changed their mind');
+  };
+  return peer.call(step.params, { signal: abort.signal, ...(step.progress && { onprogress }) });
+}
+
+const operations = {
+  'tools/list': () => all((p) => client.listTools(p), 'tools'),
+  'resources/list': () => all((p) => client.listResources(p), 'resources'),
+  'resources/templates/list': () => all((p) => client.listResourceTemplates(p), 'resourceTemplates'),
+  'prompts/list': () => all((p) => client.listPrompts(p), 'prompts'),
+  'tools/call': call,
+  'resources/read': (step) => client.readResource(step.params),
+  'prompts/get': (step) => client.getPrompt(step.params),
+  'completion/complete': (step) => client.complete(step.params),
+  'logging/setLevel': (step) => client.setLoggingLevel(step.params.level),
+  ping: () => client.ping(),
+};
+
+const outcomes = [];
+for (const step of steps) {
+  const outcome = { progress: [] };
+  try {
+    outcome.result = await operations[step.method](step, outcome.progress);
+  } catch (error) {
+    outcome.error = { code: Number.isInteger(error.code) ? error.code : 0, message: String(error.message ?? error) };
+  }
+  outcomes.push(outcome);
+}
+const report = {
+  version: peer.version,
+  server: client.getServerVersion(),
+  capabilities: client.getServerCapabilities(),
+  instructions: client.getInstructions(),
+  logs,
+  outcomes,
+};
+await peer.close();
+process.stdout.write(JSON.stringify(report));

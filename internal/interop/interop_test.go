@@ -1,0 +1,224 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+)
+
+// TestInterop puts the gateway between real clients and real servers.
+func TestInterop(t *testing.T) {
+	l := newLab(t)
+	upstreams := l.startUpstreams(t)
+	gateway := l.startGateway(t, upstreams)
+
+	for _, c := range []client{
+		{"TypeScript SDK v1", "v1", "legacy", stateful},
+		{"TypeScript SDK v2 legacy", "v2", "legacy", stateful},
+		{"TypeScript SDK v2 auto", "v2", "auto", stateless},
+		{"TypeScript SDK v2 pinned", "v2", stateless, stateless},
+	} {
+		t.Run(c.name, func(t *testing.T) { l.tryClient(t, c, gateway, upstreams) })
+	}
+	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, gateway, upstreams) })
+	t.Run("definitions pass unchanged", func(t *testing.T) { l.tryDefinitions(t, gateway, upstreams) })
+}
+
+// startGateway starts the gateway and waits until the lists of all upstreams came.
+func (l *lab) startGateway(t *testing.T, upstreams []upstream) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
+	defer cancel()
+	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: l.gateway, Dir: t.TempDir(), Sections: config(t, upstreams)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.own(t, "the gateway", g.Process)
+	var names []string
+	for _, u := range upstreams {
+		names = append(names, u.tool(u.tools()[0]))
+	}
+	if err := g.WaitTools(ctx, names...); err != nil {
+		t.Fatal(err)
+	}
+	return g.URL
+}
+
+// expectation is a step and what has to come of it.
+type expectation struct {
+	title string
+	step  step
+	check func(*testing.T, outcome)
+}
+
+// tryClient takes all steps of all upstreams on one connection of a client.
+func (l *lab) tryClient(t *testing.T, c client, url string, upstreams []upstream) {
+	expectations := lists(upstreams)
+	for _, u := range upstreams {
+		for _, e := range u.expectations(c) {
+			e.title = u.name + "/" + e.title
+			expectations = append(expectations, e)
+		}
+	}
+	var steps []step
+	for _, e := range expectations {
+		steps = append(steps, e.step)
+	}
+	r := l.run(t, c, url, steps)
+	if r.Version != c.version {
+		t.Errorf("negotiated %q, want %q", r.Version, c.version)
+	}
+	for _, capability := range []string{"tools", "resources", "prompts", "completions"} {
+		if r.Capabilities[capability] == nil {
+			t.Errorf("no capability %q in %s", capability, r.Capabilities)
+		}
+	}
+	for i, e := range expectations {
+		t.Run(e.title, func(t *testing.T) { e.check(t, r.Outcomes[i]) })
+	}
+}
+
+// lists are the expectations of the merged lists.
+func lists(upstreams []upstream) []expectation {
+	var tools, resources, templates, prompts []string
+	for _, u := range upstreams {
+		for _, name := range u.tools() {
+			tools = append(tools, u.tool(name))
+		}
+		switch u.kind {
+		case everything:
+			resources = append(resources, u.uri("demo://resource/static/document/features.md"))
+			templates = append(templates, u.uri("demo://resource/dynamic/text/{resourceId}"))
+			prompts = append(prompts, u.tool("completable-prompt"))
+		case python:
+			resources = append(resources, u.uri("memo://today"))
+			templates = append(templates, u.uri("memo://day/{day}"))
+			prompts = append(prompts, u.tool("review"))
+		}
+	}
+	return []expectation{
+		{"tools list", step{Method: "tools/list"}, func(t *testing.T, o outcome) {
+			o.noError(t)
+			var have []string
+			for _, raw := range o.Result.Tools {
+				have = append(have, nameOf(t, raw))
+			}
+			containsAll(t, have, tools)
+			for _, name := range have {
+				if !hasPrefixOf(upstreams, name) {
+					t.Errorf("tool %q has no upstream's prefix", name)
+				}
+			}
+		}},
+		{"resources list", step{Method: "resources/list"}, func(t *testing.T, o outcome) {
+			o.noError(t)
+			var have []string
+			for _, r := range o.Result.Resources {
+				have = append(have, r.URI)
+			}
+			containsAll(t, have, resources)
+		}},
+		{"resource templates list", step{Method: "resources/templates/list"}, func(t *testing.T, o outcome) {
+			o.noError(t)
+			var have []string
+			for _, r := range o.Result.ResourceTemplates {
+				have = append(have, r.URITemplate)
+			}
+			containsAll(t, have, templates)
+		}},
+		{"prompts list", step{Method: "prompts/list"}, func(t *testing.T, o outcome) {
+			o.noError(t)
+			var have []string
+			for _, raw := range o.Result.Prompts {
+				have = append(have, nameOf(t, raw))
+			}
+			containsAll(t, have, prompts)
+		}},
+		{"unknown tool", callTool("nobody__nothing", nil), func(t *testing.T, o outcome) { o.wantError(t, -32602) }},
+		{"unknown resource", readResource("nobody+memo://nothing"), func(t *testing.T, o outcome) {
+			if o.Error == nil {
+				t.Error("no error")
+			}
+		}},
+	}
+}
+
+// tryDefinitions compares the tools of a server with what the gateway lists of
+// them, member by member: only the name may differ.
+func (l *lab) tryDefinitions(t *testing.T, url string, upstreams []upstream) {
+	for _, u := range upstreams {
+		if u.url == "" {
+			continue
+		}
+		c := client{name: "TypeScript SDK v2", sdk: "v2", mode: "auto"}
+		list := []step{{Method: "tools/list"}}
+		direct := l.run(t, c, u.url, list).Outcomes[0]
+		through := l.run(t, c, url, list).Outcomes[0]
+		want := map[string]any{}
+		for _, raw := range direct.Result.Tools {
+			want[u.tool(nameOf(t, raw))] = withoutName(t, raw)
+		}
+		for _, raw := range through.Result.Tools {
+			name := nameOf(t, raw)
+			if !strings.HasPrefix(name, u.name+"__") {
+				continue
+			}
+			if have := withoutName(t, raw); !reflect.DeepEqual(have, want[name]) {
+				t.Errorf("%s: listed as\n%v\nby its server as\n%v", name, have, want[name])
+			}
+		}
+	}
+}
+
+func withoutName(t *testing.T, raw json.RawMessage) map[string]any {
+	t.Helper()
+	var tool map[string]any
+	if err := json.Unmarshal(raw, &tool); err != nil {
+		t.Fatal(err)
+	}
+	delete(tool, "name")
+	// Not known to 2026-07-28, so a direct client of that revision never sees it.
+	delete(tool, "execution")
+	return tool
+}
+
+func nameOf(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	var item struct{ Name string }
+	if err := json.Unmarshal(raw, &item); err != nil {
+		t.Fatal(err)
+	}
+	return item.Name
+}
+
+func hasPrefixOf(upstreams []upstream, name string) bool {
+	for _, u := range upstreams {
+		if strings.HasPrefix(name, u.name+"__") {
+			return true
+		}
+	}
+	return false
+}
+
+func containsAll(t *testing.T, have, want []string) {
+	t.Helper()
+	in := make(map[string]int, len(have))
+	for _, name := range have {
+		in[name]++
+		if in[name] > 1 {
+			t.Errorf("%q is listed twice", name)
+		}
+	}
+	for _, name := range want {
+		if in[name] == 0 {
+			t.Errorf("%q is missing in %s", name, fmt.Sprint(have))
+		}
+	}
+}

@@ -1,0 +1,185 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+)
+
+// limits of one test: to install (a cold cache fetches some 300 MB), to get ready,
+// and for all steps of one client.
+const (
+	installLimit = 8 * time.Minute
+	readyLimit   = time.Minute
+	clientLimit  = 2 * time.Minute
+)
+
+// lab is what is installed and where.
+type lab struct {
+	checkout rig.Checkout
+	node     rig.Node
+	python1  string // with mcp 1.x
+	python2  string // with mcp 2.x
+	gateway  string // binary
+	files    string // folder that the filesystem server serves
+}
+
+// newLab installs and builds everything, at once where it can.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
+	defer cancel()
+	checkout, err := rig.FindCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := func(elem ...string) string {
+		return checkout.Path(append([]string{"internal", "interop"}, elem...)...)
+	}
+	l := &lab{checkout: checkout, files: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(l.files, "note.txt"), []byte("remember the milk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	install := func(what string, fn func() error) {
+		wg.Go(func() {
+			if err := fn(); err != nil {
+				t.Errorf("installing %s: %v", what, err)
+			}
+		})
+	}
+	install("npm packages", func() (err error) {
+		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"))
+		return err
+	})
+	install("mcp 1.x", func() (err error) {
+		l.python1, err = checkout.InstallPython(ctx, "v1", here("python", "requirements-v1.txt"))
+		return err
+	})
+	install("mcp 2.x", func() (err error) {
+		l.python2, err = checkout.InstallPython(ctx, "v2", here("python", "requirements-v2.txt"))
+		return err
+	})
+	install("the gateway", func() (err error) {
+		l.gateway, err = checkout.Build(ctx, "./cmd/gatehouse")
+		return err
+	})
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return l
+}
+
+// start runs a command for as long as the test and waits until it listens at addr.
+func (l *lab) start(t *testing.T, addr string, cmd *exec.Cmd) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
+	defer cancel()
+	p, err := rig.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.own(t, cmd.Path, p)
+	if err := p.WaitListening(ctx, addr); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// own ends a process with the test, and shows its log if the test failed.
+func (l *lab) own(t *testing.T, name string, p *rig.Process) {
+	t.Cleanup(func() {
+		err := p.Stop()
+		if err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, p.Log())
+		}
+	})
+}
+
+// client is one of the client programs and how it connects.
+type client struct {
+	name, sdk, mode string
+	version         string // revision that has to come out of it
+}
+
+// step is one thing that a client does.
+type step struct {
+	Method      string         `json:"method"`
+	Params      map[string]any `json:"params,omitempty"`
+	Progress    bool           `json:"progress,omitempty"`
+	CancelAfter int            `json:"cancelAfter,omitempty"`
+}
+
+// report is what a client program writes at its end.
+type report struct {
+	Version      string
+	Capabilities map[string]json.RawMessage
+	Instructions string
+	Outcomes     []outcome
+}
+
+// outcome is what came of one step.
+type outcome struct {
+	Progress []struct{ Progress, Total float64 }
+	Error    *struct {
+		Code    int
+		Message string
+	}
+	Result struct {
+		Tools, Prompts    []json.RawMessage
+		Resources         []struct{ Name, URI string }
+		ResourceTemplates []struct{ Name, URITemplate string }
+		Content           []content
+		IsError           bool
+		StructuredContent json.RawMessage
+		Contents          []content
+		Messages          []struct{ Content content }
+		Completion        struct{ Values []string }
+	}
+}
+
+type content struct {
+	Type, Text, URI, Data, MimeType string
+	Resource                        *content
+}
+
+// run connects a client to an endpoint and takes the steps.
+func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
+	t.Helper()
+	input, err := json.Marshal(steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.node.Binary, "client.mjs", c.sdk, c.mode, url)
+	cmd.Dir = l.node.Dir
+	cmd.Stdin = bytes.NewReader(input)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", c.name, err, stderr.Bytes())
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatalf("%s wrote %q: %v", c.name, out, err)
+	}
+	if len(r.Outcomes) != len(steps) {
+		t.Fatalf("%s took %d steps of %d", c.name, len(r.Outcomes), len(steps))
+	}
+	return r
+}

@@ -1,0 +1,104 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Checkout is the root folder of this module's source.
+type Checkout string
+
+// FindCheckout walks up from the working directory to the module's root.
+func FindCheckout() (Checkout, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return Checkout(dir), nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = parent
+	}
+}
+
+// Path is a path below the checkout.
+func (c Checkout) Path(elem ...string) string {
+	return filepath.Join(append([]string{string(c)}, elem...)...)
+}
+
+// Cache is a path below the ignored folder for what is installed and built here.
+func (c Checkout) Cache(elem ...string) string {
+	return c.Path(append([]string{".cache"}, elem...)...)
+}
+
+// Build compiles a command of this module and returns the path of its binary.
+func (c Checkout) Build(ctx context.Context, pkg string) (string, error) {
+	binary := c.Cache("bin", filepath.Base(pkg))
+	return binary, c.command(ctx, "go", "build", "-o", binary, pkg)
+}
+
+// BuildModule compiles a command of a module that this one depends on, in the
+// version that go.mod names, and returns the path of its binary.
+func (c Checkout) BuildModule(ctx context.Context, module, pkg string) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", module)
+	list.Dir = string(c)
+	version, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("version of %s: %w", module, err)
+	}
+	// In a folder of its own per version, and outside our go.mod: the command's
+	// dependencies are not ours.
+	at := strings.TrimSpace(string(version))
+	dir := c.Cache("bin", filepath.Base(module)+"@"+at)
+	binary := filepath.Join(dir, filepath.Base(pkg))
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	install := exec.CommandContext(ctx, "go", "install", module+"/"+pkg+"@"+at)
+	install.Dir = string(c)
+	install.Env = append(os.Environ(), "GOBIN="+dir)
+	return binary, run(install)
+}
+
+func (c Checkout) command(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = string(c)
+	return run(cmd)
+}
+
+// run runs a command and puts the end of its output into the error.
+func run(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, tail(out, 4<<10))
+	}
+	return nil
+}
+
+func tail(out []byte, max int) []byte {
+	if len(out) > max {
+		return out[len(out)-max:]
+	}
+	return out
+}
+
+// FreeAddress returns a loopback address on which nothing listens just now.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}

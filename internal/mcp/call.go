@@ -1,0 +1,103 @@
+package mcp
+
+// Call is one client request on its way in. A Call is not changed once it has been
+// handed on: whoever needs another one copies it (see Call.Clone).
+type Call struct {
+	// ID is ours, the same in every round of one request; it is what logs, traces
+	// and audit records carry. It never leaves as a JSON-RPC id.
+	ID string
+	// Method is the method's name, such as "tools/call".
+	Method string
+	// Name is the routing key of the method: the name of a tool or prompt, or a
+	// resource's URI; for completion/complete the name or URI that its ref has.
+	// Empty for methods without one. It wins over any name in Params.
+	Name string
+	// Params is the params object as the client wrote it, _meta included; nil when
+	// the client sent none.
+	Params Raw
+	// Caller is who calls.
+	Caller Caller
+	// Session is "user:session". A stateless client gets one derived from user and
+	// client; calls that the gateway makes on its own behalf have "".
+	Session string
+	// Ephemeral says that Session was derived and nobody will end it: what is kept
+	// for it goes by idle time.
+	Ephemeral bool
+	// Caps is what the client declared that it can be asked for: a ClientCapabilities
+	// object, nil for none.
+	Caps Raw
+	// LogLevel is the least severe level of log messages that the caller wants, ""
+	// when it never said.
+	LogLevel string
+	// ParamHeaders are the Mcp-Param-* headers of the request, by the name after
+	// "Mcp-Param-" in lower case, still encoded; nil when the revision has none and
+	// they are not to be checked (2026-07-28 basic/transports/streamable-http).
+	ParamHeaders map[string]string
+	// Answers are, on a retry, the answers to Ask.Requests by their keys, Refused the
+	// errors that a stateful client answered instead, and State is the Ask.State that
+	// they belong to.
+	Answers map[string]Raw
+	Refused map[string]*Error
+	State   string
+	// Notify takes what happens before the reply: progress, log messages and, for
+	// subscriptions/listen, the events. Never nil, safe for concurrent use, and it
+	// does not keep the event's bytes after it returns. After the reply nothing comes
+	// any more, unless that was an Ask: while it is being answered, the call goes on.
+	Notify func(Event)
+}
+
+// Clone returns a copy that may be changed. Raw values and maps are shared.
+func (c *Call) Clone() *Call {
+	d := *c
+	return &d
+}
+
+// Event is a notification on its way to the client. Params is as the server wrote
+// it; the edge that delivers it puts in its own progress token or subscription id.
+type Event struct {
+	Method string
+	Params Raw
+}
+
+// Reply is the answer to a Call. Exactly one of Result, List and Ask is set.
+type Reply struct {
+	// Result is the result object as the server wrote it.
+	Result Raw
+	// List is the answer of a list method, item by item.
+	List *List
+	// Ask says that the server wants input first.
+	Ask *Ask
+	// Release, if set, gives the memory of Result back to be used again: the edge that
+	// has written the reply calls it, once, and nobody reads Result any more then.
+	// Whoever wants to keep a Result clones it. A reply that is dropped need not be
+	// released.
+	Release func()
+}
+
+// Item is one entry of a list. Name is its routing key: a name, a URI or a URI
+// template.
+type Item struct {
+	Name string
+	Raw  Raw
+}
+
+// Ask is a reply that asks: its requests are to be answered by the client, and the
+// same Call is then made again with Answers and State. It is what 2026-07-28 calls
+// an InputRequiredResult (basic/patterns/mrtr).
+type Ask struct {
+	// Requests in the order in which the server made them; none when the server
+	// only wants the call to be made again.
+	Requests []InputRequest
+	// State is opaque, to be given back with the answers; "" when there is none.
+	State string
+	// Here says that only this replica can take the answers.
+	Here bool
+}
+
+// InputRequest is one question of an Ask: Method is elicitation/create,
+// sampling/createMessage or roots/list.
+type InputRequest struct {
+	Key    string
+	Method string
+	Params Raw
+}

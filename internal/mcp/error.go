@@ -1,0 +1,108 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Codes of JSON-RPC 2.0 and of the specification.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+
+	// CodeResourceNotFound is how the stateful revisions say it; inside and to
+	// stateless clients a missing resource is CodeInvalidParams.
+	CodeResourceNotFound = -32002
+	// CodeURLElicitation is URLElicitationRequired of 2025-11-25.
+	CodeURLElicitation = -32042
+
+	CodeHeaderMismatch     = -32020 // HeaderMismatch, 2026-07-28
+	CodeMissingCapability  = -32021 // MissingRequiredClientCapability, 2026-07-28
+	CodeUnsupportedVersion = -32022 // UnsupportedProtocolVersion, 2026-07-28
+)
+
+// Codes of our own. They are positive, outside the range that JSON-RPC and the
+// specification keep for themselves.
+const (
+	CodeRateLimited            = 42901
+	CodeUpstreamUnreachable    = 50201
+	CodeUpstreamBadAnswer      = 50202
+	CodeUpstreamAnswerTooLarge = 50203
+	CodeUpstreamAuthFailed     = 50204
+	CodeUpstreamSessionLost    = 50205
+	CodeDraining               = 50301
+	CodeOverloaded             = 50302
+	CodeStoreUnavailable       = 50303
+	CodeUpstreamTimeout        = 50401
+)
+
+// Error is what a client may read: a JSON-RPC error object. Data is nil or valid
+// JSON.
+type Error struct {
+	Code    int
+	Message string
+	Data    Raw
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
+
+// Is reports whether target is an *Error of the same code.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Code == e.Code
+}
+
+// Errorf makes an Error of a code and a message.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Executed tells whether a failed call may have run at its upstream.
+type Executed string
+
+// A call that may have run is never repeated by us.
+const (
+	ExecutedNo      Executed = "no"
+	ExecutedUnknown Executed = "unknown"
+)
+
+// UpstreamError makes the error of a call that an upstream failed. The message
+// should name the upstream and say what to do; data tells a program the same.
+func UpstreamError(code int, upstream string, executed Executed, format string, args ...any) *Error {
+	e := Errorf(code, format, args...)
+	data, err := json.Marshal(struct {
+		Upstream  string   `json:"upstream"`
+		Retryable bool     `json:"retryable"`
+		Executed  Executed `json:"executed"`
+	}{upstream, executed == ExecutedNo, executed})
+	if err != nil {
+		panic(err) // strings and a bool always marshal
+	}
+	e.Data = data
+	return e
+}
+
+// ErrUnknown is the answer for a name that does not exist, and for one that the
+// caller may not use: the two must not be told apart.
+func ErrUnknown(method, name string) *Error {
+	what := "name"
+	switch method {
+	case MethodToolsCall:
+		what = "tool"
+	case MethodPromptsGet:
+		what = "prompt"
+	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
+		return &Error{Code: CodeInvalidParams, Message: "Resource not found", Data: Object("uri", String(name))}
+	case MethodComplete:
+		what = "reference"
+	}
+	return Errorf(CodeInvalidParams, "Unknown %s: %s", what, name)
+}
+
+// ErrMethod is the answer for a method that is not served.
+func ErrMethod(method string) *Error {
+	return Errorf(CodeMethodNotFound, "Method not found: %s", method)
+}

@@ -1,0 +1,116 @@
+package mcp
+
+// Methods of requests that clients make, in any revision.
+const (
+	MethodInitialize            = "initialize"
+	MethodDiscover              = "server/discover"
+	MethodPing                  = "ping"
+	MethodToolsList             = "tools/list"
+	MethodToolsCall             = "tools/call"
+	MethodResourcesList         = "resources/list"
+	MethodResourceTemplatesList = "resources/templates/list"
+	MethodResourcesRead         = "resources/read"
+	MethodResourcesSubscribe    = "resources/subscribe"
+	MethodResourcesUnsubscribe  = "resources/unsubscribe"
+	MethodPromptsList           = "prompts/list"
+	MethodPromptsGet            = "prompts/get"
+	MethodComplete              = "completion/complete"
+	MethodSetLevel              = "logging/setLevel"
+	MethodListen                = "subscriptions/listen"
+)
+
+// Methods of requests that a server makes of a client; inside they are the
+// questions of an Ask.
+const (
+	MethodElicit        = "elicitation/create"
+	MethodCreateMessage = "sampling/createMessage"
+	MethodRootsList     = "roots/list"
+)
+
+// Notifications.
+const (
+	NoteInitialized          = "notifications/initialized"
+	NoteCancelled            = "notifications/cancelled"
+	NoteProgress             = "notifications/progress"
+	NoteMessage              = "notifications/message"
+	NoteRootsListChanged     = "notifications/roots/list_changed"
+	NoteToolsListChanged     = "notifications/tools/list_changed"
+	NoteResourcesListChanged = "notifications/resources/list_changed"
+	NotePromptsListChanged   = "notifications/prompts/list_changed"
+	NoteResourceUpdated      = "notifications/resources/updated"
+	NoteAcknowledged         = "notifications/subscriptions/acknowledged"
+	NoteElicitationComplete  = "notifications/elicitation/complete"
+)
+
+// ListMember is the member of a list method's result that holds the items, "" for
+// other methods.
+func ListMember(method string) string {
+	switch method {
+	case MethodToolsList:
+		return "tools"
+	case MethodResourcesList:
+		return "resources"
+	case MethodResourceTemplatesList:
+		return "resourceTemplates"
+	case MethodPromptsList:
+		return "prompts"
+	}
+	return ""
+}
+
+// ItemKey is the member that is the routing key of a list method's items, "" for
+// other methods.
+func ItemKey(listMethod string) string {
+	switch listMethod {
+	case MethodToolsList, MethodPromptsList:
+		return "name"
+	case MethodResourcesList:
+		return "uri"
+	case MethodResourceTemplatesList:
+		return "uriTemplate"
+	}
+	return ""
+}
+
+// NameMember is the member of params that holds the routing key of a method, ""
+// for methods without one. completion/complete has its key one level down, in ref.
+func NameMember(method string) string {
+	switch method {
+	case MethodToolsCall, MethodPromptsGet:
+		return "name"
+	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
+		return "uri"
+	}
+	return ""
+}
+
+// ParamsFor returns params as the method's server is to read it: with name as its
+// routing key, whatever name stood there. Params that already have it come back
+// as they are.
+func ParamsFor(method string, params Raw, name string) Raw {
+	if member := NameMember(method); member != "" {
+		return params.withString(member, name)
+	}
+	if method != MethodComplete {
+		return params
+	}
+	ref, ok := params.Member("ref")
+	if !ok {
+		return params
+	}
+	member := "name"
+	if kind, _ := ref.Member("type"); kind.Text() == "ref/resource" {
+		member = "uri"
+	}
+	changed := ref.withString(member, name)
+	if len(changed) == len(ref) && &changed[0] == &ref[0] {
+		return params
+	}
+	return params.With("ref", changed)
+}
+
+// CanAsk says whether a method may be answered with an Ask
+// (2026-07-28 basic/patterns/mrtr#supported-requests).
+func CanAsk(method string) bool {
+	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead
+}

@@ -1,0 +1,83 @@
+package mcp
+
+// Edit is one change of an object's members: the member gets the value, or goes
+// when Value is nil.
+type Edit struct {
+	Name  string
+	Value Raw
+}
+
+// Edit returns the object with the changes made, in one pass: members that stay
+// keep their text and order, a changed one stands where the first of its name
+// stood (others of that name go), a new one comes last. Values are not checked.
+// The object itself comes back when nothing changes; anything but an object counts
+// as one without members.
+func (r Raw) Edit(edits ...Edit) Raw {
+	const most = 64 // a bit of done each
+	if len(edits) > most {
+		return r.Edit(edits[:most]...).Edit(edits[most:]...)
+	}
+	if !r.touched(edits) {
+		return r
+	}
+	size := len(r) + 2
+	for _, e := range edits {
+		size += len(e.Name) + len(e.Value) + 4
+	}
+	out := append(make(Raw, 0, size), '{')
+	var done uint64
+	r.each(func(name []byte, at span) bool {
+		n := editOf(edits, name)
+		if n >= 0 && (edits[n].Value == nil || done&(1<<n) != 0) {
+			return true
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		if n < 0 {
+			out = append(out, r[at.name:at.end]...)
+			return true
+		}
+		done |= 1 << n
+		out = append(out, r[at.name:at.start]...)
+		out = append(out, edits[n].Value...)
+		return true
+	})
+	for n, e := range edits {
+		if e.Value == nil || done&(1<<n) != 0 || editOf(edits, []byte(e.Name)) != n {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(AppendString(out, e.Name), ':')
+		out = append(out, e.Value...)
+	}
+	return append(out, '}')
+}
+
+// touched reports whether any edit changes the object.
+func (r Raw) touched(edits []Edit) bool {
+	for _, e := range edits {
+		if e.Value != nil {
+			return true
+		}
+	}
+	found := false
+	r.each(func(name []byte, _ span) bool {
+		found = editOf(edits, name) >= 0
+		return !found
+	})
+	return found
+}
+
+// editOf returns the place of the edit that decides about the member: the last
+// one of its name, -1 without one.
+func editOf(edits []Edit, name []byte) int {
+	for n := len(edits) - 1; n >= 0; n-- {
+		if edits[n].Name == string(name) {
+			return n
+		}
+	}
+	return -1
+}

@@ -1,0 +1,49 @@
+package mcp
+
+// Map returns the value with what fn makes of its parts: the members of an object,
+// with their names as written, or the elements of an array, with a nil name. A part
+// that fn returns as it got it stays as it is, and so does all around the parts; the
+// value itself comes back when fn changes none.
+func (r Raw) Map(fn func(name []byte, value Raw) Raw) Raw {
+	var out Raw
+	done := 0
+	part := func(name []byte, start, end int) {
+		old := r[start:end:end]
+		value := fn(name, old)
+		if len(value) == len(old) && (len(old) == 0 || &value[0] == &old[0]) {
+			return
+		}
+		if out == nil {
+			out = make(Raw, 0, len(r)+len(value)-len(old)+64)
+		}
+		out = append(append(out, r[done:start]...), value...)
+		done = end
+	}
+	if r.IsArray() {
+		r.elements(part)
+	} else {
+		r.each(func(name []byte, at span) bool {
+			part(name, at.start, at.end)
+			return true
+		})
+	}
+	if out == nil {
+		return r
+	}
+	return append(out, r[done:]...)
+}
+
+func (r Raw) elements(fn func(name []byte, start, end int)) {
+	i := skipSpace(r, 1)
+	for i < len(r) && r[i] != ']' {
+		end := skipValue(r, i)
+		if end <= i {
+			return
+		}
+		fn(nil, i, end)
+		i = skipSpace(r, end)
+		if i < len(r) && r[i] == ',' {
+			i = skipSpace(r, i+1)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package wire
+
+import (
+	"encoding/binary"
+	"io"
+	"math/bits"
+)
+
+const (
+	firstBuffer = 4 << 10 // streams are mostly idle
+	keptBuffer  = 1 << 20 // what one large event may leave behind
+)
+
+// buffer reads from r and keeps what lies between from and to of data. Whoever
+// takes bytes out moves from; fill makes room by moving or growing.
+type buffer struct {
+	r        io.Reader
+	data     []byte
+	from, to int
+}
+
+// fill reads more, so that to grows; bytes from from on keep their distance to it.
+func (b *buffer) fill() error {
+	switch left := b.to - b.from; {
+	case left == 0 && len(b.data) <= keptBuffer:
+		b.from, b.to = 0, 0
+	case left < firstBuffer && len(b.data) > keptBuffer:
+		b.move(firstBuffer)
+	case b.to == len(b.data) && left > len(b.data)/2:
+		if len(b.data) < keptBuffer {
+			b.move(4 * len(b.data))
+		} else {
+			b.move(2 * len(b.data))
+		}
+	case b.to == len(b.data):
+		b.from, b.to = 0, copy(b.data, b.data[b.from:b.to])
+	}
+	if len(b.data) == 0 {
+		b.move(firstBuffer)
+	}
+	for range maxEmptyReads {
+		n, err := b.r.Read(b.data[b.to:])
+		b.to += n
+		if n > 0 { // an error comes again with the next read
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return io.ErrNoProgress
+}
+
+// move puts what is there into a new space.
+func (b *buffer) move(size int) {
+	data := make([]byte, size)
+	b.from, b.to, b.data = 0, copy(data, b.data[b.from:b.to]), data
+}
+
+// lineEnd returns the index of the first CR or LF, -1 without one. Unlike two
+// searches it is linear for streams that use only one of them.
+func lineEnd(b []byte) int {
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		cr, lf := x^(ones*'\r'), x^(ones*'\n')
+		if stop := ((cr - ones) | (lf - ones)) &^ x & highs; stop != 0 {
+			return i + bits.TrailingZeros64(stop)>>3
+		}
+	}
+	for ; i < len(b); i++ {
+		if b[i] == '\r' || b[i] == '\n' {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,33 @@
+package wire
+
+// logRank orders the levels of RFC 5424 as the protocol writes them, 0 for others.
+func logRank(level string) int {
+	switch level {
+	case "debug":
+		return 1
+	case "info":
+		return 2
+	case "notice":
+		return 3
+	case "warning":
+		return 4
+	case "error":
+		return 5
+	case "critical":
+		return 6
+	case "alert":
+		return 7
+	case "emergency":
+		return 8
+	}
+	return 0
+}
+
+// ValidLogLevel reports whether the protocol has such a level.
+func ValidLogLevel(level string) bool { return logRank(level) > 0 }
+
+// LogLevelAtLeast reports whether a message of this level passes for a client that
+// wants the least one and what is above. It is false for levels that do not exist.
+func LogLevelAtLeast(level, least string) bool {
+	return logRank(level) > 0 && logRank(least) > 0 && logRank(level) >= logRank(least)
+}

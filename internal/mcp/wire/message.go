@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Kind is what a message is.
+type Kind uint8
+
+// Kinds of messages.
+const (
+	Request Kind = iota + 1
+	Notification
+	Response
+)
+
+// Message is one JSON-RPC message. Its parts alias the text that was scanned.
+type Message struct {
+	Kind Kind
+	// ID is the id as written, quotes included; nil when there is none.
+	ID mcp.Raw
+	// Method of a request or notification, unescaped.
+	Method string
+	// Params is an object, nil when absent or null.
+	Params mcp.Raw
+	// Result or Error is what a response has.
+	Result mcp.Raw
+	Error  mcp.Raw
+}
+
+// Scan checks the whole of data and takes it apart as a message of a client. The
+// error is an *mcp.Error: CodeParse for text that is not JSON and for members of
+// the envelope that could be read in two ways, CodeInvalidRequest for an envelope
+// that is wrong, CodeInvalidParams for params that are no object. Message.ID is set
+// with an error too, if the id had been read by then.
+func Scan(data []byte) (Message, error) {
+	e, err := readDocument(data)
+	if err != nil {
+		return Message{ID: e.usableID()}, err
+	}
+	return e.clientMessage()
+}
+
+// ScanUpstream is Scan for a message of an upstream, which is taken as far as it
+// can be understood: of result and error the error wins, a null error beside a
+// result is none, a result may be null.
+func ScanUpstream(data []byte) (Message, error) {
+	e, err := readDocument(data)
+	if err != nil {
+		return Message{ID: e.usableID()}, err
+	}
+	return e.upstreamMessage()
+}
+
+// envelope holds the members of a message as they stand; nil where absent.
+type envelope struct {
+	version, id, method, params, result, err mcp.Raw
+}
+
+// member returns where the envelope keeps a member, nil for unknown ones.
+func (e *envelope) member(name []byte) *mcp.Raw {
+	switch string(name) {
+	case "jsonrpc":
+		return &e.version
+	case "id":
+		return &e.id
+	case "method":
+		return &e.method
+	case "params":
+		return &e.params
+	case "result":
+		return &e.result
+	case "error":
+		return &e.err
+	}
+	return nil
+}
+
+// readDocument reads a text that is one envelope and nothing else.
+func readDocument(data []byte) (e envelope, err error) {
+	s := scanner{b: data}
+	i := s.space(0)
+	if i >= len(data) {
+		return e, mcp.Errorf(mcp.CodeParse, "Parse error: the message is empty")
+	}
+	var notObject, twins *mcp.Error
+	if data[i] != '{' {
+		notObject = mcp.Errorf(mcp.CodeInvalidRequest, "Invalid request: the message is not an object")
+		i = s.value(i, 0)
+	} else {
+		i, twins = e.read(&s, i)
+	}
+	if i < 0 {
+		return e, s.parseError()
+	}
+	if i = s.space(i); i < len(data) {
+		s.fail(i, "something follows its end")
+		return e, s.parseError()
+	}
+	if notObject != nil {
+		return e, notObject
+	}
+	if twins != nil {
+		return e, twins
+	}
+	return e, nil
+}
+
+// read takes the object that begins at i apart and returns the index after it, -1
+// when it is not JSON. The error is about its members' names.
+func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
+	routed := [...]string{"jsonrpc", "id", "method", "params", "result", "error"}
+	var small [8][]byte
+	seen, ids := small[:0], 0
+	if i = s.space(i + 1); i < len(s.b) && s.b[i] == '}' {
+		return i + 1, nil
+	}
+	for {
+		i = s.space(i)
+		nameEnd, start := s.name(i)
+		if nameEnd < 0 {
+			return -1, nil
+		}
+		name := s.b[i+1 : nameEnd-1]
+		start = s.space(start)
+		if i = s.value(start, 1); i < 0 {
+			return -1, nil
+		}
+		if names == nil {
+			if why := badName(seen, name, routed[:]); why != "" {
+				names = mcp.Errorf(mcp.CodeParse, "Parse error: %s", why)
+			}
+			seen = append(seen, name)
+		}
+		if at := e.member(name); at != nil {
+			if at == &e.id {
+				ids++
+			}
+			*at = s.b[start:i:i]
+		}
+		if i = s.space(i); i >= len(s.b) {
+			return s.fail(i, "it ends too early"), nil
+		}
+		if s.b[i] == '}' {
+			break
+		}
+		if s.b[i] != ',' {
+			return s.fail(i, "a comma or an end is missing"), nil
+		}
+		i++
+	}
+	if ids > 1 {
+		e.id = nil // nobody can say which one it is
+	}
+	return i + 1, names
+}

@@ -1,0 +1,28 @@
+package wire
+
+import "strings"
+
+// Members of _meta that the specification keeps for itself.
+const (
+	metaPrefix = "io.modelcontextprotocol/"
+
+	// Of every request, 2026-07-28 basic/index#meta.
+	MetaVersion    = metaPrefix + "protocolVersion"
+	MetaClientInfo = metaPrefix + "clientInfo"
+	MetaClientCaps = metaPrefix + "clientCapabilities"
+	MetaLogLevel   = metaPrefix + "logLevel"
+
+	// MetaSubscriptionID is on every message of a listen stream, 2026-07-28
+	// basic/patterns/subscriptions.
+	MetaSubscriptionID = metaPrefix + "subscriptionId"
+	// MetaServerInfo is on results, 2026-07-28 basic/index#meta.
+	MetaServerInfo = metaPrefix + "serverInfo"
+	// MetaRelatedTask ties a message to a task, 2025-11-25 basic/utilities/tasks.
+	MetaRelatedTask = metaPrefix + "related-task"
+	// MetaProgressToken has no prefix in any revision.
+	MetaProgressToken = "progressToken"
+)
+
+// ReservedMeta reports whether a key of _meta belongs to the specification: it is
+// then made or dropped by each edge, never relayed.
+func ReservedMeta(key string) bool { return strings.HasPrefix(key, metaPrefix) }

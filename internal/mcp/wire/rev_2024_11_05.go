@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"bytes"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// rev20241105 is the first revision. It lacks tool annotations, audio, messages on
+// progress and the capability of completions.
+var rev20241105 = Revision{
+	Name:     "2024-11-05",
+	Stateful: true,
+	Batches:  true, // JSON-RPC has them, and this revision says nothing else
+	next:     &rev20250326,
+	clients: []capability{
+		{name: "experimental", any: true},
+		{name: "roots", members: []string{"listChanged"}},
+		{name: "sampling"},
+	},
+	servers: []capability{
+		{name: "experimental", any: true},
+		{name: "logging", any: true},
+		{name: "prompts", any: true},
+		{name: "resources", any: true},
+		{name: "tools", any: true},
+	},
+	item:   item20241105,
+	result: result20241105,
+	event:  event20241105,
+}
+
+func item20241105(listMethod string, item mcp.Raw) mcp.Raw {
+	if listMethod != mcp.MethodToolsList {
+		return item
+	}
+	return without(item, "annotations")
+}
+
+func result20241105(method string, result mcp.Raw) mcp.Raw {
+	if !bytes.Contains(result, []byte(`"audio"`)) {
+		return result
+	}
+	return inBlocks(method, result, func(block mcp.Raw) mcp.Raw {
+		if blockType(block) != "audio" {
+			return block
+		}
+		kind, _ := block.Member("mimeType")
+		return textBlock("Audio ("+kind.Text()+") was left out: this protocol revision has no audio.", block)
+	})
+}
+
+func event20241105(method string, params mcp.Raw) mcp.Raw {
+	if method != mcp.NoteProgress {
+		return params
+	}
+	return without(params, "message")
+}

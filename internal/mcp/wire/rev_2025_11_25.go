@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// rev20251125 is the newest revision with sessions. Its differences are to the
+// inner language: results have no discriminator and no cache hints, structured
+// content is an object, tasks were no extension yet.
+var rev20251125 = Revision{
+	Name:          "2025-11-25",
+	Stateful:      true,
+	VersionHeader: true,
+	Priming:       true,
+	clients: []capability{
+		{name: "experimental", any: true},
+		{name: "roots", members: []string{"listChanged"}},
+		{name: "sampling", members: []string{"context", "tools"}},
+		{name: "elicitation", members: []string{"form", "url"}},
+		{name: "tasks", any: true},
+		{name: "extensions", any: true, without: []string{tasksExtension}},
+	},
+	servers: []capability{
+		{name: "experimental", any: true},
+		{name: "logging", any: true},
+		{name: "completions", any: true},
+		{name: "prompts", any: true},
+		{name: "resources", any: true},
+		{name: "tools", any: true},
+		{name: "tasks", any: true},
+		{name: "extensions", any: true, without: []string{tasksExtension}},
+	},
+	item:   item20251125,
+	result: result20251125,
+	error:  error20251125,
+}
+
+func item20251125(listMethod string, item mcp.Raw) mcp.Raw {
+	if listMethod != mcp.MethodToolsList {
+		return item
+	}
+	item = without(item, "execution") // the gateway offers no tasks of this kind
+	if schema, ok := item.Member("outputSchema"); ok {
+		if kind, _ := schema.Member("type"); kind.Text() != "object" {
+			item = without(item, "outputSchema")
+		}
+	}
+	return item
+}
+
+func result20251125(method string, result mcp.Raw) mcp.Raw {
+	var structured, meta mcp.Raw
+	newer := false
+	result.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case "resultType", "ttlMs", "cacheScope":
+			newer = true
+		case "structuredContent":
+			structured = value
+		case "_meta":
+			meta = value
+		}
+		return true
+	})
+	if newer {
+		result = without(result, "resultType", "ttlMs", "cacheScope")
+	}
+	if structured != nil && !structured.IsObject() && method == mcp.MethodToolsCall {
+		result = withoutStructured(result, structured)
+	}
+	if less := without(meta, MetaServerInfo, MetaSubscriptionID); !same(less, meta) {
+		result = result.With("_meta", less)
+	}
+	return result
+}
+
+// withoutStructured removes the structured content and makes sure that a text
+// block says the same: one that is a JSON document of the same kind counts as the
+// copy that servers are to send along.
+func withoutStructured(result, structured mcp.Raw) mcp.Raw {
+	result = without(result, "structuredContent")
+	content, _ := result.Member("content")
+	copied := false
+	content.Elements(func(block mcp.Raw) bool {
+		text, _ := block.Member("text")
+		said := text.Text()
+		copied = said != "" && said[0] == structured[0] && json.Valid([]byte(said))
+		return !copied
+	})
+	if copied {
+		return result
+	}
+	block := mcp.Object("type", mcp.String("text"), "text", mcp.String(string(structured)))
+	blocks := mcp.Raw{'['}
+	content.Elements(func(b mcp.Raw) bool {
+		blocks = appendElement(blocks, b)
+		return true
+	})
+	return result.With("content", append(appendElement(blocks, block), ']'))
+}
+
+// error20251125 says a missing resource by its own code, and keeps to itself what
+// the gateway and a stateless upstream disagreed about.
+func error20251125(method string, e *mcp.Error) *mcp.Error {
+	switch e.Code {
+	case mcp.CodeInvalidParams:
+		if _, ok := e.Data.Member("uri"); ok && mcp.NameMember(method) == "uri" {
+			return &mcp.Error{Code: mcp.CodeResourceNotFound, Message: e.Message, Data: e.Data}
+		}
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+		return upstreamCode(e)
+	}
+	return e
+}

@@ -1,0 +1,60 @@
+package wire
+
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+
+// rev20260728 is the revision without sessions, which the inner language follows.
+// What its results must have on top (resultType, cache hints, serverInfo) is put in
+// by gateway/front as it writes them, without a copy.
+var rev20260728 = Revision{
+	Name:          "2026-07-28",
+	VersionHeader: true,
+	clients: []capability{
+		{name: "experimental", any: true},
+		{name: "roots"},
+		{name: "sampling", members: []string{"context", "tools"}},
+		{name: "elicitation", members: []string{"form", "url"}},
+		{name: "extensions", any: true},
+	},
+	servers: []capability{
+		{name: "experimental", any: true},
+		{name: "logging", any: true},
+		{name: "completions", any: true},
+		{name: "prompts", any: true},
+		{name: "resources", any: true},
+		{name: "tools", any: true},
+		{name: "extensions", any: true},
+	},
+	item:  statelessItem,
+	error: statelessError,
+}
+
+// statelessItem takes out what became an extension.
+func statelessItem(listMethod string, item mcp.Raw) mcp.Raw {
+	if listMethod != mcp.MethodToolsList {
+		return item
+	}
+	return without(item, "execution")
+}
+
+// statelessError keeps to the codes that this revision lets a server send
+// (2026-07-28 basic/index#error-codes).
+func statelessError(_ string, e *mcp.Error) *mcp.Error {
+	switch code := e.Code; {
+	case code == mcp.CodeResourceNotFound:
+		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: e.Data}
+	case code == mcp.CodeHeaderMismatch, code == mcp.CodeMissingCapability, code == mcp.CodeUnsupportedVersion:
+		return e
+	case code >= -32099 && code <= -32000:
+		return upstreamCode(e)
+	}
+	return e
+}
+
+// upstreamCode tells of a code that must not be relayed.
+func upstreamCode(e *mcp.Error) *mcp.Error {
+	return &mcp.Error{
+		Code:    mcp.CodeInternal,
+		Message: e.Message,
+		Data:    mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)),
+	}
+}

@@ -1,0 +1,147 @@
+package wire
+
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+
+// Revision is what one revision of the protocol has and lacks. The inner language
+// follows the newest one; each older one stands in a file of its own as the
+// differences to the next newer. A Revision is never changed.
+type Revision struct {
+	// Name is how it is negotiated, a date.
+	Name string
+	// Stateful says that there is a handshake and a session; without it each
+	// request tells all about itself.
+	Stateful bool
+	// Batches says that a client may send several messages in an array.
+	Batches bool
+	// VersionHeader says that requests after the handshake carry HeaderVersion.
+	VersionHeader bool
+	// Priming says that a stream begins with an event that has an id and no data.
+	Priming bool
+
+	next     *Revision // the next newer one, nil for the one that differs least from inside
+	clients  []capability
+	servers  []capability
+	item     func(listMethod string, item mcp.Raw) mcp.Raw
+	result   func(method string, result mcp.Raw) mcp.Raw
+	event    func(method string, params mcp.Raw) mcp.Raw
+	params   func(method string, params mcp.Raw) mcp.Raw
+	identity func(info mcp.Raw) mcp.Raw
+	error    func(method string, e *mcp.Error) *mcp.Error
+}
+
+// Revisions returns all revisions, oldest first.
+func Revisions() []*Revision {
+	return []*Revision{&rev20241105, &rev20250326, &rev20250618, &rev20251125, &rev20260728}
+}
+
+// Lookup returns the revision of this name, nil for an unknown one.
+func Lookup(name string) *Revision {
+	for _, r := range Revisions() {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// Stateless returns the revision without sessions.
+func Stateless() *Revision { return &rev20260728 }
+
+// NewestStateful returns the newest revision with sessions.
+func NewestStateful() *Revision { return &rev20251125 }
+
+// AssumedStateful returns the revision of a client that does not say one
+// (2025-11-25 basic/transports#protocol-version-header).
+func AssumedStateful() *Revision { return &rev20250326 }
+
+// Negotiate returns the revision that answers an initialize request: the requested
+// one, or the newest stateful one where that is unknown or stateless (2025-11-25
+// basic/lifecycle#version-negotiation).
+func Negotiate(requested string) *Revision {
+	if r := Lookup(requested); r != nil && r.Stateful {
+		return r
+	}
+	return NewestStateful()
+}
+
+// Item returns an item of a list as a client of this revision can read it: the same
+// bytes when nothing has to go. Schemas keep their text.
+func (r *Revision) Item(listMethod string, item mcp.Raw) mcp.Raw {
+	if r.next != nil {
+		item = r.next.Item(listMethod, item)
+	}
+	if r.item != nil {
+		item = r.item(listMethod, item)
+	}
+	return item
+}
+
+// Result returns a result as a client of this revision can read it: the same bytes
+// when nothing has to change. It takes out what a revision lacks and adds nothing
+// that one requires.
+func (r *Revision) Result(method string, result mcp.Raw) mcp.Raw {
+	if r.next != nil {
+		result = r.next.Result(method, result)
+	}
+	if r.result != nil {
+		result = r.result(method, result)
+	}
+	return result
+}
+
+// Event returns the params of a notification as a client of this revision knows
+// them: the same bytes when nothing has to go.
+func (r *Revision) Event(method string, params mcp.Raw) mcp.Raw {
+	if r.next != nil {
+		params = r.next.Event(method, params)
+	}
+	if r.event != nil {
+		params = r.event(method, params)
+	}
+	return params
+}
+
+// Params returns the params of a client's request as a server of this revision
+// knows them: the same bytes when nothing has to go. _meta is left to the caller.
+func (r *Revision) Params(method string, params mcp.Raw) mcp.Raw {
+	if r.next != nil {
+		params = r.next.Params(method, params)
+	}
+	if r.params != nil {
+		params = r.params(method, params)
+	}
+	return params
+}
+
+// Identity returns a clientInfo or serverInfo with what this revision knows of it.
+func (r *Revision) Identity(info mcp.Raw) mcp.Raw {
+	if r.next != nil {
+		info = r.next.Identity(info)
+	}
+	if r.identity != nil {
+		info = r.identity(info)
+	}
+	return info
+}
+
+// Error returns an error as a client of this revision may be told it, e itself when
+// nothing has to change.
+func (r *Revision) Error(method string, e *mcp.Error) *mcp.Error {
+	if e == nil {
+		return nil
+	}
+	if r.next != nil {
+		e = r.next.Error(method, e)
+	}
+	if r.error != nil {
+		e = r.error(method, e)
+	}
+	return e
+}
+
+// ServerCaps cuts a ServerCapabilities object to what this revision knows.
+func (r *Revision) ServerCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.servers) }
+
+// ClientCaps cuts a ClientCapabilities object to what this revision knows, for a
+// server of this revision or from a client of it.
+func (r *Revision) ClientCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.clients) }

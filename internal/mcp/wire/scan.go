@@ -1,0 +1,251 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+)
+
+// scanner checks JSON text by RFC 8259, strictly: valid UTF-8 without a byte order
+// mark, no control characters in strings, at most MaxDepth levels. It keeps no
+// state but the text and, after a method returned -1, where and why it stopped.
+type scanner struct {
+	b   []byte
+	at  int
+	why string
+}
+
+func (s *scanner) fail(at int, why string) int {
+	s.at, s.why = at, why
+	return -1
+}
+
+// space returns the index of the first byte from i on that is not white space.
+func (s *scanner) space(i int) int {
+	b := s.b
+	for i < len(b) && b[i] <= ' ' && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// value checks the value that begins at i, below depth levels, and returns the
+// index after it. It needs the same small stack for any text: a bit per level.
+func (s *scanner) value(i, depth int) int {
+	b := s.b
+	var objects [MaxDepth / 64]uint64 // which of the open levels are objects
+	inObject, base := false, depth
+	for {
+		if inObject {
+			if _, i = s.name(i); i < 0 {
+				return -1
+			}
+		}
+		if i = s.space(i); i >= len(b) {
+			return s.fail(i, "it ends too early")
+		}
+		switch c := b[i]; c {
+		case '{', '[':
+			if depth == MaxDepth {
+				return s.fail(i, "it is nested too deep")
+			}
+			bit := uint64(1) << (depth & 63)
+			objects[depth>>6] &^= bit
+			if inObject = c == '{'; inObject {
+				objects[depth>>6] |= bit
+			}
+			depth++
+			if i = s.space(i + 1); i >= len(b) {
+				return s.fail(i, "it ends too early")
+			}
+			if b[i] != c+2 { // '}' and ']' are two after their openers
+				continue
+			}
+		case '"':
+			if i = s.text(i); i < 0 {
+				return -1
+			}
+		case 't':
+			i = s.word(i, "true")
+		case 'f':
+			i = s.word(i, "false")
+		case 'n':
+			i = s.word(i, "null")
+		default:
+			i = s.number(i)
+		}
+		if i < 0 {
+			return -1
+		}
+		for { // after a value: close what ends here, go on after a comma
+			if depth == base {
+				return i
+			}
+			if i = s.space(i); i >= len(b) {
+				return s.fail(i, "it ends too early")
+			}
+			if b[i] == ',' {
+				i++
+				break
+			}
+			if inObject && b[i] != '}' || !inObject && b[i] != ']' {
+				return s.fail(i, "a comma or an end is missing")
+			}
+			i++
+			depth--
+			inObject = depth > base && objects[(depth-1)>>6]>>((depth-1)&63)&1 == 1
+		}
+	}
+}
+
+// name checks the name and the colon that come next and returns the index after
+// each, -1 for both when they are not there.
+func (s *scanner) name(i int) (end, after int) {
+	if i = s.space(i); i >= len(s.b) || s.b[i] != '"' {
+		i = s.fail(i, "a member's name is missing")
+		return i, i
+	}
+	if end = s.text(i); end < 0 {
+		return -1, -1
+	}
+	if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {
+		i = s.fail(i, "a colon is missing")
+		return i, i
+	}
+	return end, i + 1
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// stops flags, in the high bits of its bytes, those of x that end a run of plain
+// text: a quotation mark, a backslash, a control character. The lowest flag is
+// right; a borrow may set others above it. Quotation mark and control characters
+// share a subtraction: with bit 1 flipped, they alone are below '!'.
+func stops(x uint64) uint64 {
+	return ((x ^ ones*2 - ones*'!') | (x ^ ones*'\\' - ones)) &^ x
+}
+
+// text checks the string that begins at i and returns the index after it.
+func (s *scanner) text(i int) int {
+	b := s.b
+	start := i
+	i++
+	var seen uint64 // all bytes of the string or'ed: is any above ASCII?
+	for {
+		for i+32 <= len(b) { // long text, four words at a time
+			p := b[i : i+32 : i+32]
+			x0, x1 := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])
+			x2, x3 := binary.LittleEndian.Uint64(p[16:]), binary.LittleEndian.Uint64(p[24:])
+			if (stops(x0)|stops(x1)|stops(x2)|stops(x3))&highs != 0 {
+				break
+			}
+			seen |= x0 | x1 | x2 | x3
+			i += 32
+		}
+		for i+8 <= len(b) {
+			x := binary.LittleEndian.Uint64(b[i:])
+			if stop := stops(x) & highs; stop != 0 {
+				n := bits.TrailingZeros64(stop) >> 3
+				seen |= x & (1<<(8*n) - 1)
+				i += n
+				break
+			}
+			seen |= x
+			i += 8
+		}
+		if i >= len(b) {
+			return s.fail(i, "a string has no end")
+		}
+		switch c := b[i]; {
+		case c == '"':
+			if seen&highs != 0 && !utf8.Valid(b[start:i]) {
+				return s.fail(start, "a string is not UTF-8")
+			}
+			return i + 1
+		case c == '\\':
+			if i = s.escape(i); i < 0 {
+				return -1
+			}
+		case c < ' ':
+			return s.fail(i, "a control character stands in a string")
+		default: // the last few bytes of the text
+			seen |= uint64(c)
+			i++
+		}
+	}
+}
+
+// escape checks the escape that begins at i and returns the index after it.
+func (s *scanner) escape(i int) int {
+	if i+1 >= len(s.b) {
+		return s.fail(i, "a string has no end")
+	}
+	switch s.b[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2
+	case 'u':
+		if i+6 > len(s.b) {
+			return s.fail(i, "a string has no end")
+		}
+		for _, c := range s.b[i+2 : i+6] {
+			if (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'f') {
+				return s.fail(i, "an escape is wrong")
+			}
+		}
+		return i + 6
+	}
+	return s.fail(i, "an escape is wrong")
+}
+
+func (s *scanner) word(i int, word string) int {
+	if len(s.b)-i < len(word) || string(s.b[i:i+len(word)]) != word {
+		return s.fail(i, "a value is missing or wrong")
+	}
+	return i + len(word)
+}
+
+// number checks the number that begins at i and returns the index after it.
+func (s *scanner) number(i int) int {
+	b := s.b
+	start := i
+	if i < len(b) && b[i] == '-' {
+		i++
+	}
+	switch {
+	case i >= len(b) || b[i] < '0' || b[i] > '9':
+		return s.fail(start, "a value is missing or wrong")
+	case b[i] == '0':
+		i++
+	default:
+		i = s.digits(i)
+	}
+	if i < len(b) && b[i] == '.' {
+		end := s.digits(i + 1)
+		if end == i+1 {
+			return s.fail(start, "a number is wrong")
+		}
+		i = end
+	}
+	if i < len(b) && b[i]|0x20 == 'e' {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		end := s.digits(i)
+		if end == i {
+			return s.fail(start, "a number is wrong")
+		}
+		i = end
+	}
+	return i
+}
+
+func (s *scanner) digits(i int) int {
+	for i < len(s.b) && s.b[i]-'0' <= 9 {
+		i++
+	}
+	return i
+}

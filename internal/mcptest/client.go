@@ -1,0 +1,213 @@
+package mcptest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Client speaks to one endpoint. Its fields may be changed between requests, not
+// during one; the methods may be called at the same time.
+type Client struct {
+	URL      string
+	Revision *wire.Revision
+	// Caps is the capabilities object that the client declares, "{}" by default.
+	Caps string
+	// LogLevel is what a stateless client asks for with every request; "" for none.
+	LogLevel string
+	// Header is sent with every request; an empty value removes a header that would
+	// be there.
+	Header http.Header
+	// Session is the session id that Open got, or what the test puts here.
+	Session string
+	HTTP    *http.Client
+
+	ids atomic.Int64
+}
+
+// NewClient returns a client for an endpoint that has not said anything yet.
+func NewClient(url string, revision *wire.Revision) *Client {
+	return &Client{URL: url, Revision: revision, Caps: "{}", HTTP: http.DefaultClient}
+}
+
+// Open makes a session: initialize and notifications/initialized. A stateless
+// client has nothing to open.
+func (c *Client) Open(ctx context.Context) error {
+	if !c.Revision.Stateful {
+		return nil
+	}
+	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"initialize","params":{
+		"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"mcptest","version":"1"}}}`,
+		c.ids.Add(1), c.Revision.Name, c.Caps))
+	if err != nil {
+		return err
+	}
+	answer, err := x.Response()
+	if err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	c.Session = x.Header.Get("Mcp-Session-Id")
+	_, err = c.Notify(ctx, "notifications/initialized", "{}")
+	return err
+}
+
+// Call makes a request and reads its response. before is what came on its stream
+// until then. A JSON-RPC error is in the response, not in err.
+func (c *Client) Call(ctx context.Context, method, params string) (response Message, before []Message, err error) {
+	x, err := c.Send(ctx, method, params)
+	if err != nil {
+		return Message{}, nil, err
+	}
+	defer x.Close()
+	response, err = x.Response()
+	return response, x.Before, err
+}
+
+// Send makes a request with a fresh id and returns what comes back as it comes.
+func (c *Client) Send(ctx context.Context, method, params string) (*Exchange, error) {
+	return c.SendID(ctx, strconv.FormatInt(c.ids.Add(1), 10), method, params)
+}
+
+// SendID is Send with an id as it shall stand on the wire: 7 or "7".
+func (c *Client) SendID(ctx context.Context, id, method, params string) (*Exchange, error) {
+	params, err := c.withMeta(params)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{}
+	if !c.Revision.Stateful {
+		header.Set("Mcp-Method", method)
+		var named struct{ Name, URI string }
+		if json.Unmarshal([]byte(params), &named) == nil {
+			switch method {
+			case "tools/call", "prompts/get":
+				header.Set("Mcp-Name", named.Name)
+			case "resources/read":
+				header.Set("Mcp-Name", named.URI)
+			}
+		}
+	}
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params)
+	return c.Do(ctx, http.MethodPost, body, header)
+}
+
+// Notify sends a notification and returns the status of its answer.
+func (c *Client) Notify(ctx context.Context, method, params string) (status int, err error) {
+	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
+	if err != nil {
+		return 0, err
+	}
+	defer x.Close()
+	return x.Status, nil
+}
+
+// Answer sends the answer to a request that the server made. It wants 202.
+func (c *Client) Answer(ctx context.Context, id json.RawMessage, result string) error {
+	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
+	if err != nil {
+		return err
+	}
+	defer x.Close()
+	if x.Status != http.StatusAccepted {
+		return fmt.Errorf("answer to %s: status %d: %s", id, x.Status, x.Text())
+	}
+	return nil
+}
+
+// Post sends a body as it is, with the usual headers.
+func (c *Client) Post(ctx context.Context, body string) (*Exchange, error) {
+	return c.Do(ctx, http.MethodPost, body, nil)
+}
+
+// Get opens the standing stream of a session, or resumes one after an event.
+func (c *Client) Get(ctx context.Context, lastEventID string) (*Exchange, error) {
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if lastEventID != "" {
+		header.Set("Last-Event-Id", lastEventID)
+	}
+	return c.Do(ctx, http.MethodGet, "", header)
+}
+
+// Delete ends the session and returns the status of the answer.
+func (c *Client) Delete(ctx context.Context) (status int, err error) {
+	x, err := c.Do(ctx, http.MethodDelete, "", nil)
+	if err != nil {
+		return 0, err
+	}
+	defer x.Close()
+	return x.Status, nil
+}
+
+// Do sends one HTTP request; header comes before c.Header, and both before what
+// the revision wants. The context ends the exchange, not only the request.
+func (c *Client) Do(ctx context.Context, method, body string, header http.Header) (*Exchange, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.URL, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if c.Session != "" {
+		req.Header.Set("Mcp-Session-Id", c.Session)
+	}
+	if !c.Revision.Stateful || (c.Session != "" && c.Revision.VersionHeader) {
+		req.Header.Set("Mcp-Protocol-Version", c.Revision.Name)
+	}
+	for _, set := range []http.Header{c.Header, header} {
+		for name, values := range set {
+			req.Header[name] = values
+			if len(values) == 1 && values[0] == "" {
+				delete(req.Header, name)
+			}
+		}
+	}
+	resp, err := c.HTTP.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	return newExchange(resp), nil
+}
+
+// withMeta gives params what a stateless request must say in _meta.
+func (c *Client) withMeta(params string) (string, error) {
+	if params == "" {
+		params = "{}"
+	}
+	if c.Revision.Stateful {
+		return params, nil
+	}
+	var given struct {
+		Meta json.RawMessage `json:"_meta"`
+	}
+	if err := json.Unmarshal([]byte(params), &given); err != nil {
+		return "", fmt.Errorf("the test's own JSON %.200q: %w", params, err)
+	}
+	needed := map[string]string{
+		wire.MetaVersion:    strconv.Quote(c.Revision.Name),
+		wire.MetaClientInfo: `{"name":"mcptest","version":"1"}`,
+		wire.MetaClientCaps: c.Caps,
+	}
+	if c.LogLevel != "" {
+		needed[wire.MetaLogLevel] = strconv.Quote(c.LogLevel)
+	}
+	meta, err := merge(string(given.Meta), needed)
+	if err != nil {
+		return "", err
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(params), &object); err != nil {
+		return "", err
+	}
+	object["_meta"] = json.RawMessage(meta)
+	out, err := json.Marshal(object)
+	return string(out), err
+}

@@ -1,0 +1,104 @@
+package mcptest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+)
+
+// Exchange is the answer to one HTTP request while it comes. It is for one
+// goroutine; Close may be called from any.
+type Exchange struct {
+	Status int
+	Header http.Header
+	// Stream says that the answer is an event stream.
+	Stream bool
+	// Before are the messages that Response passed over.
+	Before []Message
+
+	body   io.ReadCloser
+	reader *bufio.Reader
+	read   bool // the one JSON message was read
+	events []string
+}
+
+func newExchange(resp *http.Response) *Exchange {
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	return &Exchange{
+		Status: resp.StatusCode,
+		Header: resp.Header,
+		Stream: kind == "text/event-stream",
+		body:   resp.Body,
+		reader: bufio.NewReader(resp.Body),
+	}
+}
+
+// Next returns the next message, io.EOF after the last one. An answer without a
+// body is an error that shows the status.
+func (x *Exchange) Next() (Message, error) {
+	if !x.Stream {
+		if x.read {
+			return Message{}, io.EOF
+		}
+		x.read = true
+		text := x.Text()
+		if text == "" {
+			return Message{}, fmt.Errorf("status %d without a body", x.Status)
+		}
+		return parse([]byte(text))
+	}
+	for {
+		e, err := readEvent(x.reader)
+		if err != nil {
+			return Message{}, err
+		}
+		x.events = append(x.events, e.id)
+		if e.data == "" {
+			continue // a priming event
+		}
+		m, err := parse([]byte(e.data))
+		m.EventID = e.id
+		return m, err
+	}
+}
+
+// Until returns the next message of a method; those before it are in Before.
+func (x *Exchange) Until(method string) (Message, error) {
+	return x.find("a message "+method, func(m Message) bool { return m.Method == method })
+}
+
+// Response returns the response; what came before it is in Before.
+func (x *Exchange) Response() (Message, error) {
+	return x.find("a response", Message.IsResponse)
+}
+
+func (x *Exchange) find(what string, is func(Message) bool) (Message, error) {
+	for {
+		m, err := x.Next()
+		if errors.Is(err, io.EOF) {
+			return m, fmt.Errorf("status %d: the answer ended without %s: %w", x.Status, what, err)
+		}
+		if err != nil {
+			return m, err
+		}
+		if is(m) {
+			return m, nil
+		}
+		x.Before = append(x.Before, m)
+	}
+}
+
+// EventIDs are the ids of all events so far, "" for an event without one.
+func (x *Exchange) EventIDs() []string { return x.events }
+
+// Text reads the rest of the body as it is.
+func (x *Exchange) Text() string {
+	text, _ := io.ReadAll(io.LimitReader(x.reader, 32<<20)) // what could be read is what is shown
+	return string(text)
+}
+
+// Close ends the exchange; the server sees the client go if it was not over.
+func (x *Exchange) Close() { x.body.Close() }

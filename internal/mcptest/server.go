@@ -1,0 +1,294 @@
+package mcptest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Server is an MCP server over Streamable HTTP that follows a script. Without one
+// it has no tools and answers the handshake, lists, ping and subscriptions as its
+// revision wants; everything that arrives is kept.
+type Server struct {
+	// URL is the endpoint.
+	URL      string
+	revision *wire.Revision
+	http     *httptest.Server
+	ctx      context.Context
+	stop     context.CancelFunc
+
+	mu       sync.Mutex // guards the fields below
+	script   map[string]func(*Call)
+	received []Received
+	more     chan struct{}           // closed and replaced when received or standing grows
+	waiting  map[string]chan Message // asks by their id
+	standing map[*Call]bool
+	running  map[string]*Call // by session and request id
+	sessions map[string]bool
+	down     bool
+	minted   int
+}
+
+// Received is one message, or a GET or DELETE without one, that arrived.
+type Received struct {
+	HTTP    string // the HTTP method
+	Header  http.Header
+	Session string
+	Message
+}
+
+// NewServer starts a server of one revision.
+func NewServer(revision *wire.Revision) *Server {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{
+		revision: revision,
+		ctx:      ctx,
+		stop:     stop,
+		script:   map[string]func(*Call){},
+		more:     make(chan struct{}),
+		waiting:  map[string]chan Message{},
+		standing: map[*Call]bool{},
+		running:  map[string]*Call{},
+		sessions: map[string]bool{},
+	}
+	s.http = httptest.NewServer(s)
+	s.URL = s.http.URL + "/mcp"
+	return s
+}
+
+// Close ends every exchange and waits for its handler.
+func (s *Server) Close() {
+	s.stop()
+	s.http.CloseClientConnections()
+	s.http.Close()
+}
+
+// On sets what happens for requests of a method. The exchange ends when the
+// function returns.
+func (s *Server) On(method string, do func(*Call)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script[method] = do
+}
+
+// Tools sets the answer of tools/list to tools of these names without arguments.
+func (s *Server) Tools(names ...string) {
+	var items []string
+	for _, name := range names {
+		items = append(items, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+	}
+	s.On("tools/list", func(c *Call) { c.Result(`{"tools":[` + strings.Join(items, ",") + `]}`) })
+}
+
+// Tool sets what a call of one tool does; other tools answer an error.
+func (s *Server) Tool(name string, do func(*Call)) {
+	s.On("tools/call", func(c *Call) {
+		var called string
+		if c.Param("name", &called); called != name {
+			c.Error(-32602, "Unknown tool: "+called)
+			return
+		}
+		do(c)
+	})
+}
+
+// SetDown makes the server answer everything with 503, or stops that.
+func (s *Server) SetDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// Forget loses all sessions: a request of one is answered with 404.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.sessions)
+}
+
+// AwaitStanding waits until there are at least n standing streams.
+func (s *Server) AwaitStanding(ctx context.Context, n int) error {
+	for {
+		s.mu.Lock()
+		now, more := len(s.standing), s.more
+		s.mu.Unlock()
+		if now >= n {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("%d standing streams, waiting for %d: %w", now, n, ctx.Err())
+		}
+	}
+}
+
+// Push sends a notification on every standing stream and returns how many they are.
+func (s *Server) Push(method, params string) int {
+	s.mu.Lock()
+	calls := make([]*Call, 0, len(s.standing))
+	for c := range s.standing {
+		calls = append(calls, c)
+	}
+	s.mu.Unlock()
+	for _, c := range calls {
+		own := params
+		if !s.revision.Stateful {
+			meta := fmt.Sprintf(`{%q:%s}`, wire.MetaSubscriptionID, c.ID)
+			if merged, err := merge(params, map[string]string{"_meta": meta}); err == nil {
+				own = merged
+			}
+		}
+		c.Notify(method, own)
+	}
+	return len(calls)
+}
+
+// Received returns what arrived of a method so far; "" for everything, GET and
+// DELETE for these.
+func (s *Server) Received(method string) []Received {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []Received
+	for _, r := range s.received {
+		if method == "" || r.Method == method || (r.Method == "" && r.HTTP == method) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// Await returns the first message that fits, as soon as there is one.
+func (s *Server) Await(ctx context.Context, what string, fits func(Received) bool) (Received, error) {
+	for {
+		s.mu.Lock()
+		at := slices.IndexFunc(s.received, fits)
+		var found Received
+		if at >= 0 {
+			found = s.received[at]
+		}
+		more := s.more
+		s.mu.Unlock()
+		if at >= 0 {
+			return found, nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return Received{}, fmt.Errorf("waiting for %s: %w", what, ctx.Err())
+		}
+	}
+}
+
+// ServeHTTP takes one HTTP request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
+	if err != nil {
+		return // the client is gone
+	}
+	got := Received{HTTP: r.Method, Header: r.Header.Clone(), Session: r.Header.Get("Mcp-Session-Id")}
+	if r.Method == http.MethodPost {
+		if got.Message, err = parse(body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	s.mu.Lock()
+	s.received = append(s.received, got)
+	s.grown()
+	down := s.down
+	known := got.Session == "" || s.sessions[got.Session]
+	do := s.script[got.Method]
+	s.mu.Unlock()
+	switch {
+	case down:
+		http.Error(w, "down", http.StatusServiceUnavailable)
+	case s.revision.Stateful && !known:
+		http.Error(w, "unknown session", http.StatusNotFound)
+	case r.Method == http.MethodDelete:
+		s.mu.Lock()
+		delete(s.sessions, got.Session)
+		s.mu.Unlock()
+		w.WriteHeader(http.StatusOK)
+	case r.Method == http.MethodGet && !s.revision.Stateful:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case r.Method == http.MethodGet:
+		s.serve(w, r, got, (*Call).stand)
+	case got.IsResponse():
+		s.answered(got.Message)
+		w.WriteHeader(http.StatusAccepted)
+	case got.ID == nil:
+		s.notified(got)
+		w.WriteHeader(http.StatusAccepted)
+	case do != nil:
+		s.serve(w, r, got, do)
+	default:
+		s.serve(w, r, got, s.usual)
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do func(*Call)) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	c := &Call{Received: got, server: s, ctx: ctx, cancel: cancel, w: w}
+	key := got.Session + " " + string(got.ID)
+	s.mu.Lock()
+	s.running[key] = c
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.running, key)
+		s.mu.Unlock()
+		c.mu.Lock()
+		c.over = true
+		c.mu.Unlock()
+	}()
+	do(c)
+}
+
+// notified ends the call that a cancellation names.
+func (s *Server) notified(got Received) {
+	var id json.RawMessage
+	if got.Method != "notifications/cancelled" || !got.Param("requestId", &id) {
+		return
+	}
+	s.mu.Lock()
+	c := s.running[got.Session+" "+string(id)]
+	s.mu.Unlock()
+	if c != nil {
+		c.cancel()
+	}
+}
+
+func (s *Server) answered(m Message) {
+	s.mu.Lock()
+	answer := s.waiting[string(m.ID)]
+	delete(s.waiting, string(m.ID))
+	s.mu.Unlock()
+	if answer != nil {
+		answer <- m
+	}
+}
+
+// grown wakes who waits. It is called with mu held.
+func (s *Server) grown() {
+	close(s.more)
+	s.more = make(chan struct{})
+}
+
+func (s *Server) mint() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.minted++
+	return strconv.Itoa(s.minted)
+}

@@ -1,0 +1,6 @@
+// Package seal turns state into text that can be handed to a client and comes back
+// unread and unchanged, or not at all.
+//
+// It owns the keys and the form of the text. It leaves what is sealed, to whom it
+// is bound and until when it is good to its callers. It starts no goroutines.
+package seal

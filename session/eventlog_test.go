@@ -1,0 +1,112 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What all logs hold is counted exactly, whichever way events go: a count that
+// drifts would end all resuming one day, or bound nothing.
+func TestLogBytesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, err := NewMemory(Config{}, Deps{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		want := func(what string, want int64) {
+			t.Helper()
+			if got := m.logBytes.Load(); got != want {
+				t.Errorf("%s: %d bytes are counted, want %d", what, got, want)
+			}
+		}
+		add := func(r Record, stream string, n int) {
+			t.Helper()
+			if _, err := m.Log().Append(t.Context(), r.Key(), stream, make([]byte, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create := func() Record {
+			t.Helper()
+			r, err := m.Create(t.Context(), Record{User: "alice"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+
+		a, b := create(), create()
+		add(a, "s", 100)
+		add(a, "t", 10)
+		add(b, "s", 1)
+		want("added", 111)
+		add(a, "s", LogBytes)
+		want("pushed out by bytes", 11+LogBytes)
+		for range LogEvents {
+			add(a, "s", 2)
+		}
+		want("pushed out by number", 11+2*LogEvents)
+		if err := m.Log().End(t.Context(), a.Key(), "s"); err != nil {
+			t.Fatal(err)
+		}
+		want("ended", 11+2*LogEvents)
+		time.Sleep(streamKept + time.Minute)
+		want("forgotten", 11)
+		for i := range LogStreams {
+			time.Sleep(time.Second)
+			add(a, fmt.Sprint(i), 3)
+		}
+		want("an old stream evicted", 1+3*LogStreams)
+		if err := m.Delete(t.Context(), "alice", a.ID); err != nil {
+			t.Fatal(err)
+		}
+		want("the session deleted", 1)
+		time.Sleep(DefaultIdleTimeout + time.Minute)
+		want("the other idle for too long", 0)
+	})
+}
+
+func TestLogIsFull(t *testing.T) {
+	m, err := NewMemory(Config{}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r, err := m.Create(t.Context(), Record{User: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	add := func(n int) {
+		t.Helper()
+		if last, err = m.Log().Append(t.Context(), r.Key(), "s", make([]byte, n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(10)
+	const others = maxLogBytes - 15
+	m.logBytes.Add(others) // as if other sessions held that much
+	add(5)
+	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
+		t.Errorf("exactly full: %d events, %v", len(events), err)
+	}
+	seen := last
+	add(1)
+	events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", seen)
+	if !errors.Is(err, ErrGap) || len(events) != 0 {
+		t.Errorf("more than full: %d events, %v, want a gap", len(events), err)
+	}
+	if _, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last); err != nil {
+		t.Errorf("a reader that has seen all: %v", err)
+	}
+	if got := m.logBytes.Load() - others; got != 0 {
+		t.Errorf("the stream holds %d bytes, want none", got)
+	}
+	add(3)
+	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last-1); err != nil || len(events) != 1 {
+		t.Errorf("with room again: %d events, %v", len(events), err)
+	}
+}

@@ -1,0 +1,116 @@
+package session_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/session/sessiontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestMemory(t *testing.T) {
+	sessiontest.Run(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
+		m, err := session.NewMemory(cfg, deps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	})
+}
+
+func TestConfigValidate(t *testing.T) {
+	tests := []struct {
+		name string
+		cfg  session.Config
+		want []string // parts of the error; none for no error
+	}{
+		{"the zero value", session.Config{}, nil},
+		{"everything", session.Config{Store: "memory", IdleTimeout: time.Minute, MaxPerUser: 1, Max: 1}, nil},
+		{"another store", session.Config{Store: "redis"}, []string{`store: "redis" does not exist: sessions are kept in memory only`}},
+		{"all at once", session.Config{IdleTimeout: -1, MaxPerUser: -1, Max: -1},
+			[]string{"idle_timeout: -1ns is negative", "max_per_user: -1 is negative", "max: -1 is negative"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.cfg.Validate()
+			if (err != nil) != (tt.want != nil) {
+				t.Fatalf("got %v, want %q", err, tt.want)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("got %q, want it to contain %q", err, part)
+				}
+			}
+			m, newErr := session.NewMemory(tt.cfg, session.Deps{})
+			if (newErr != nil) != (err != nil) {
+				t.Errorf("NewMemory: %v, Validate: %v", newErr, err)
+			}
+			if newErr == nil {
+				m.Close()
+			}
+		})
+	}
+}
+
+func BenchmarkMemoryGet(b *testing.B) {
+	m, err := session.NewMemory(session.Config{MaxPerUser: 1000}, session.Deps{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	user := mcp.Caller{}.User()
+	var ids []string
+	for range 1000 {
+		r, err := m.Create(b.Context(), session.Record{User: user})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids = append(ids, r.ID)
+	}
+	ctx := b.Context()
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r, err := m.Get(ctx, user, ids[0])
+			if err != nil || r.Key() == "" {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for i := 0; pb.Next(); i++ {
+				if _, err := m.Get(ctx, user, ids[i%len(ids)]); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkMemoryAppend(b *testing.B) {
+	m, err := session.NewMemory(session.Config{}, session.Deps{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	r, err := m.Create(b.Context(), session.Record{User: "alice"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := []byte(strings.Repeat("x", 300))
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Log().Append(ctx, r.Key(), "s", data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// MaxRecordBytes bounds what one record keeps of what its client sent: client info,
+// capabilities and subscriptions together.
+const MaxRecordBytes = 256 << 10
+
+// Record is what is remembered of one session. A Record is a value: changing it
+// changes nothing that is stored, and only Store.Update does. Its slices are shared
+// with the store and other readers; they are replaced, never written to.
+type Record struct {
+	// User is mcp.Caller.User of the one user whose session it is.
+	User string
+	// ID is the value of Mcp-Session-Id: 26 characters of base32, 130 random bits.
+	ID string
+	// Revision is the name of the revision that was negotiated.
+	Revision string
+	// ClientInfo and Caps are the clientInfo and capabilities of initialize.
+	ClientInfo mcp.Raw
+	Caps       mcp.Raw
+	// Initialized says that notifications/initialized has come.
+	Initialized bool
+	// LogLevel is what logging/setLevel asked for last; "" when it never did.
+	LogLevel string
+	// Subscriptions are the public URIs of resources/subscribe.
+	Subscriptions []string
+	// Created is when the session began.
+	Created time.Time
+
+	key string // caches Key, set by the store
+}
+
+// Key is "user:id", the name under which the rest of the gateway keeps what belongs
+// to the session. It is not a secret but holds one: do not log it.
+func (r Record) Key() string {
+	if r.key != "" {
+		return r.key
+	}
+	return r.User + ":" + r.ID
+}
+
+// splitKey takes a Key apart. Ids have no colon, so the last one divides.
+func splitKey(key string) (user, id string) {
+	if i := strings.LastIndexByte(key, ':'); i >= 0 {
+		return key[:i], key[i+1:]
+	}
+	return "", key
+}
+
+// size is what MaxRecordBytes bounds.
+func (r Record) size() int {
+	n := len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
+	for _, uri := range r.Subscriptions {
+		n += len(uri)
+	}
+	return n
+}
+
+// owned returns the record with slices of its own, exactly as long as they are: it
+// keeps no request body alive, and an append to what a reader got copies.
+func (r Record) owned() Record {
+	r.ClientInfo = slices.Clip(bytes.Clone(r.ClientInfo))
+	r.Caps = slices.Clip(bytes.Clone(r.Caps))
+	r.Subscriptions = slices.Clip(slices.Clone(r.Subscriptions))
+	return r
+}

@@ -1,0 +1,154 @@
+package sessiontest
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// OnEnd is called under no lock: it may use the store, even for what just ended.
+func testOnEndUsesStore(t *testing.T, f *fixture) {
+	users := []string{"deleted", "idle"}
+	first := make(map[string]session.Record)
+	for _, user := range users {
+		first[user] = f.create(t, user)
+	}
+	f.mu.Lock()
+	f.hook = func(key string) {
+		user, id, _ := strings.Cut(key, ":")
+		if r := first[user]; r.ID != id {
+			return // one that was made below
+		}
+		_, err := f.Get(t.Context(), user, id)
+		wantErr(t, "get of what ended", err, session.ErrNotFound)
+		_, err = f.Log().Append(t.Context(), key, "s", nil)
+		wantErr(t, "append to what ended", err, session.ErrNotFound)
+		for range maxPerUser { // its place is free
+			f.create(t, user)
+		}
+	}
+	f.mu.Unlock()
+	if err := f.Delete(t.Context(), "deleted", first["deleted"].ID); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(idle + idle/2)
+	synctest.Wait()
+	if got := f.endedKeys(); !slices.Contains(got, first["idle"].Key()) {
+		t.Errorf("the idle session has not ended: %q", got)
+	}
+}
+
+func testConcurrentUpdates(t *testing.T, f *fixture) {
+	const workers, each = 8, 50
+	r := f.create(t, "alice")
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				uri := strconv.Itoa(w*each + i)
+				if _, err := f.Update(t.Context(), "alice", r.ID, func(r *session.Record) {
+					r.Subscriptions = append(r.Subscriptions, uri)
+				}); err != nil {
+					t.Error(err)
+				}
+				if _, err := f.Get(t.Context(), "alice", r.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got, err := f.Get(t.Context(), "alice", r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(got.Subscriptions)
+	if n := len(slices.Compact(got.Subscriptions)); n != workers*each {
+		t.Errorf("%d of %d updates were kept", n, workers*each)
+	}
+}
+
+func testConcurrentCreate(t *testing.T, f *fixture) {
+	var made atomic.Int32
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			switch _, err := f.Create(t.Context(), session.Record{User: "alice"}); {
+			case err == nil:
+				made.Add(1)
+			case !errors.Is(err, session.ErrTooMany):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got := made.Load(); got != maxPerUser {
+		t.Errorf("%d sessions were created, want %d", got, maxPerUser)
+	}
+}
+
+func testConcurrentEnd(t *testing.T, f *fixture) {
+	var keys []string
+	for range 20 {
+		r := f.create(t, "alice")
+		keys = append(keys, r.Key())
+		time.Sleep(idle - time.Nanosecond)
+		// Now deleting, using and the end of the idle time all meet.
+		var wg sync.WaitGroup
+		var deleted atomic.Int32
+		for range 4 {
+			wg.Go(func() {
+				time.Sleep(time.Nanosecond)
+				if f.Delete(t.Context(), "alice", r.ID) == nil {
+					deleted.Add(1)
+				}
+			})
+			wg.Go(func() {
+				_, _ = f.Get(t.Context(), "alice", r.ID) // may be just in time
+			})
+			wg.Go(func() {
+				_, _ = f.Log().Append(t.Context(), r.Key(), "s", []byte("x")) // likewise
+			})
+		}
+		wg.Wait()
+		if deleted.Load() > 1 {
+			t.Error("two deletes of one session succeeded")
+		}
+	}
+	time.Sleep(2 * idle)
+	synctest.Wait()
+	wantKeys(t, "ended", f.endedKeys(), keys...)
+	for range maxPerUser { // the count came out right
+		f.create(t, "alice")
+	}
+}
+
+func testClosed(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := f.Create(t.Context(), session.Record{User: "alice"})
+	wantErr(t, "create", err, session.ErrUnavailable)
+	wantErr(t, "get", f.get(t, r), session.ErrUnavailable)
+	_, err = f.Update(t.Context(), "alice", r.ID, func(*session.Record) {})
+	wantErr(t, "update", err, session.ErrUnavailable)
+	wantErr(t, "delete", f.Delete(t.Context(), "alice", r.ID), session.ErrUnavailable)
+	_, err = f.Log().Append(t.Context(), r.Key(), "s", nil)
+	wantErr(t, "append", err, session.ErrUnavailable)
+	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 0)
+	wantErr(t, "read", err, session.ErrUnavailable)
+	wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), session.ErrUnavailable)
+	time.Sleep(2 * idle)
+	wantKeys(t, "ended", f.endedKeys())
+}

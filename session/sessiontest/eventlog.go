@@ -1,0 +1,349 @@
+package sessiontest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// appendTo adds an event and returns its position.
+func (f *fixture) appendTo(t *testing.T, r session.Record, stream, data string) uint64 {
+	t.Helper()
+	seq, err := f.Log().Append(t.Context(), r.Key(), stream, []byte(data))
+	if err != nil {
+		t.Fatalf("appending to %s: %v", stream, err)
+	}
+	return seq
+}
+
+// wantEvents reads a stream and compares what comes.
+func (f *fixture) wantEvents(t *testing.T, r session.Record, stream string, after uint64, wantErrIs error, wantEnded bool, want ...string) {
+	t.Helper()
+	events, ended, more, err := f.Log().Read(t.Context(), r.Key(), stream, after)
+	wantErr(t, fmt.Sprintf("reading %s after %d", stream, after), err, wantErrIs)
+	if ended != wantEnded {
+		t.Errorf("%s: ended is %t, want %t", stream, ended, wantEnded)
+	}
+	if err == nil && !ended && more == nil {
+		t.Errorf("%s: there is no channel to wait on", stream)
+	}
+	var got []string
+	last := after
+	for _, e := range events {
+		got = append(got, string(e.Data))
+		if e.Seq <= last {
+			t.Errorf("%s: event %d after %d", stream, e.Seq, last)
+		}
+		last = e.Seq
+	}
+	if strings.Join(got, "|") != strings.Join(want, "|") {
+		t.Errorf("%s after %d: got %d events %.100q, want %d %.100q", stream, after, len(got), got, len(want), want)
+	}
+}
+
+func testLog(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)
+	wantErr(t, "reading a stream that never was", err, session.ErrNotFound)
+	wantErr(t, "ending a stream that never was", f.Log().End(t.Context(), r.Key(), "s"), session.ErrNotFound)
+	if seq := f.appendTo(t, r, "s", ""); seq != 1 {
+		t.Errorf("the first position is %d, want 1", seq)
+	}
+	f.appendTo(t, r, "s", "a")
+	f.wantEvents(t, r, "s", 0, nil, false, "", "a")
+	for range 2 {
+		if err := f.Log().End(t.Context(), r.Key(), "s"); err != nil {
+			t.Error(err)
+		}
+	}
+	f.wantEvents(t, r, "s", 1, nil, true, "a")
+	f.wantEvents(t, r, "s", 2, nil, true)
+	_, err = f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
+	wantErr(t, "appending after the end", err, session.ErrNotFound)
+}
+
+func testLogCopies(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	data := []byte("before")
+	if _, err := f.Log().Append(t.Context(), r.Key(), "s", data); err != nil {
+		t.Fatal(err)
+	}
+	copy(data, "after!")
+	f.wantEvents(t, r, "s", 0, nil, false, "before")
+}
+
+func testLogPositions(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	var last uint64
+	for _, stream := range []string{"a", "b", "a", "c", "b", "a"} {
+		seq := f.appendTo(t, r, stream, stream)
+		if seq <= last {
+			t.Errorf("position %d after %d", seq, last)
+		}
+		last = seq
+	}
+	f.wantEvents(t, r, "a", 0, nil, false, "a", "a", "a")
+}
+
+func testLogAfter(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	f.appendTo(t, r, "post", "1")
+	seen := f.appendTo(t, r, "post", "2")
+	f.appendTo(t, r, "other", "not this")
+	f.appendTo(t, r, "post", "3")
+	f.appendTo(t, r, "post", "response")
+	if err := f.Log().End(t.Context(), r.Key(), "post"); err != nil {
+		t.Fatal(err)
+	}
+	f.wantEvents(t, r, "post", seen, nil, true, "3", "response")
+}
+
+func testLogForeign(t *testing.T, f *fixture) {
+	r, sibling, foreign := f.create(t, "alice"), f.create(t, "alice"), f.create(t, "mallory")
+	seq := f.appendTo(t, r, "s", "secret")
+	for _, key := range []string{sibling.Key(), foreign.Key(), "mallory:" + r.ID, r.ID, ":" + r.ID, "alice:", "", "alice"} {
+		_, _, _, err := f.Log().Read(t.Context(), key, "s", 0)
+		wantErr(t, "reading with key "+key, err, session.ErrNotFound)
+	}
+	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "S", 0)
+	wantErr(t, "reading another stream", err, session.ErrNotFound)
+	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", seq+1)
+	wantErr(t, "reading from the future", err, session.ErrNotFound)
+	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 1<<64-1)
+	wantErr(t, "reading from the far future", err, session.ErrNotFound)
+}
+
+func testLogWake(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	f.appendTo(t, r, "s", "1")
+	changes := []struct {
+		name string
+		do   func()
+	}{
+		{"an event", func() { f.appendTo(t, r, "s", "2") }},
+		{"the end", func() { wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), nil) }},
+	}
+	for _, change := range changes {
+		var wg sync.WaitGroup
+		for range 3 {
+			_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { <-more })
+		}
+		f.appendTo(t, r, "other", "wakes nobody here")
+		start := time.Now()
+		change.do()
+		wg.Wait()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("%s: the readers were woken after %s", change.name, took)
+		}
+	}
+
+	_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s2", f.appendTo(t, r, "s2", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Delete(t.Context(), "alice", r.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-more
+}
+
+func testLogEvents(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	var first, last uint64
+	var kept []string
+	for i := range session.LogEvents + 10 {
+		data := fmt.Sprint(i)
+		last = f.appendTo(t, r, "s", data)
+		if i == 0 {
+			first = last
+		}
+		if i >= 10 {
+			kept = append(kept, data)
+		}
+	}
+	f.wantEvents(t, r, "s", 0, session.ErrGap, false, kept...)
+	f.wantEvents(t, r, "s", first, session.ErrGap, false, kept...)
+	f.wantEvents(t, r, "s", first+9, nil, false, kept...)
+	f.wantEvents(t, r, "s", last-1, nil, false, kept[len(kept)-1])
+	f.wantEvents(t, r, "s", last, nil, false)
+}
+
+func testLogBytes(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	third := strings.Repeat("x", session.LogBytes/3)
+	first := f.appendTo(t, r, "s", third+"1")
+	f.appendTo(t, r, "s", third+"2")
+	f.wantEvents(t, r, "s", 0, nil, false, third+"1", third+"2")
+	f.appendTo(t, r, "s", third+"3")
+	f.wantEvents(t, r, "s", 0, session.ErrGap, false, third+"2", third+"3")
+	f.wantEvents(t, r, "s", first, nil, false, third+"2", third+"3")
+}
+
+func testLogLarge(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	large := strings.Repeat("x", 3*session.LogBytes)
+	first := f.appendTo(t, r, "s", "small")
+	f.appendTo(t, r, "s", large)
+	f.wantEvents(t, r, "s", first, nil, false, large)
+	f.appendTo(t, r, "s", "next")
+	f.wantEvents(t, r, "s", first, session.ErrGap, false, "next")
+}
+
+func testLogStreams(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	for i := range session.LogStreams {
+		f.appendTo(t, r, fmt.Sprint(i), "x")
+		time.Sleep(time.Second)
+	}
+	for _, ended := range []string{"7", "3"} {
+		if err := f.Log().End(t.Context(), r.Key(), ended); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+	// The one that ended first goes first, then the other, then the one written
+	// longest ago.
+	for i, gone := range []string{"7", "3", "0", "1"} {
+		f.wantEvents(t, r, gone, 0, nil, i < 2, "x")
+		f.appendTo(t, r, fmt.Sprint("new", i), "x")
+		_, _, _, err := f.Log().Read(t.Context(), r.Key(), gone, 0)
+		wantErr(t, "reading "+gone, err, session.ErrNotFound)
+		time.Sleep(time.Second)
+	}
+	f.wantEvents(t, r, "2", 0, nil, false, "x")
+}
+
+func testLogEvicted(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	first := f.appendTo(t, r, "s", "x")
+	_, _, more, err := f.Log().Read(t.Context(), r.Key(), "s", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range session.LogStreams {
+		time.Sleep(time.Second)
+		f.appendTo(t, r, fmt.Sprint(i), "x")
+	}
+	<-more // whoever followed it learns
+	second := f.appendTo(t, r, "s", "y")
+	if second <= first {
+		t.Errorf("position %d came again after %d", second, first)
+	}
+	f.wantEvents(t, r, "s", first, session.ErrGap, false, "y")
+	f.wantEvents(t, r, "s", second, nil, false)
+}
+
+func testLogForgotten(t *testing.T, f *fixture) {
+	const kept = 5 * time.Minute
+	time.Sleep(offBeat)
+	r := f.create(t, "alice")
+	f.appendTo(t, r, "done", "x")
+	f.appendTo(t, r, "open", "x")
+	if err := f.Log().End(t.Context(), r.Key(), "done"); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(kept - time.Second)
+	wantErr(t, "the session", f.get(t, r), nil)
+	f.wantEvents(t, r, "done", 0, nil, true, "x")
+	time.Sleep(time.Second)
+	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "done", 0)
+	wantErr(t, "reading what ended long ago", err, session.ErrNotFound)
+	time.Sleep(kept)
+	f.wantEvents(t, r, "open", 0, nil, false, "x")
+}
+
+func testLogSessionEnd(t *testing.T, f *fixture) {
+	deleted, idled := f.create(t, "alice"), f.create(t, "alice")
+	f.appendTo(t, deleted, "s", "x")
+	f.appendTo(t, idled, "s", "x")
+	_, _, more, err := f.Log().Read(t.Context(), idled.Key(), "s", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Delete(t.Context(), "alice", deleted.ID); err != nil {
+		t.Fatal(err)
+	}
+	<-more // closed when the idle time is over
+	for _, r := range []session.Record{deleted, idled} {
+		_, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)
+		wantErr(t, "read", err, session.ErrNotFound)
+		_, err = f.Log().Append(t.Context(), r.Key(), "s", nil)
+		wantErr(t, "append", err, session.ErrNotFound)
+		wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), session.ErrNotFound)
+	}
+}
+
+func testLogIdle(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	for range 10 {
+		seq := f.appendTo(t, r, "s", "x")
+		f.wantEvents(t, r, "s", seq-1, nil, false, "x")
+		time.Sleep(idle / 10)
+	}
+	wantErr(t, "get", f.get(t, r), session.ErrNotFound)
+	time.Sleep(idle)
+	synctest.Wait()
+	wantKeys(t, "ended", f.endedKeys(), r.Key())
+}
+
+// testLogConcurrent has writers whose events readers follow to the end: nothing may
+// be lost, doubled or out of order, and no reader may be left waiting.
+func testLogConcurrent(t *testing.T, f *fixture) {
+	const streams, events, readers = 4, 200, 3
+	r := f.create(t, "alice")
+	var wg sync.WaitGroup
+	for s := range streams {
+		stream := fmt.Sprint(s)
+		f.appendTo(t, r, stream, "0")
+		wg.Go(func() {
+			for i := 1; i < events; i++ {
+				if _, err := f.Log().Append(t.Context(), r.Key(), stream, fmt.Append(nil, i)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := f.Log().End(t.Context(), r.Key(), stream); err != nil {
+				t.Error(err)
+			}
+		})
+		for range readers {
+			wg.Go(func() { f.follow(t, r, stream, events) })
+		}
+	}
+	wg.Wait()
+}
+
+func (f *fixture) follow(t *testing.T, r session.Record, stream string, want int) {
+	var after uint64
+	n := 0
+	for {
+		events, ended, more, err := f.Log().Read(t.Context(), r.Key(), stream, after)
+		if err != nil {
+			t.Errorf("stream %s: %v", stream, err)
+			return
+		}
+		for _, e := range events {
+			if !bytes.Equal(e.Data, fmt.Append(nil, n)) {
+				t.Errorf("stream %s: event %d is %q", stream, n, e.Data)
+			}
+			n++
+			after = e.Seq
+		}
+		if ended {
+			break
+		}
+		<-more
+	}
+	if n != want {
+		t.Errorf("stream %s: %d of %d events", stream, n, want)
+	}
+}

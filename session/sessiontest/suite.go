@@ -1,0 +1,151 @@
+package sessiontest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// Limits of the stores that the suite asks for.
+const (
+	idle       = 10 * time.Minute
+	maxPerUser = 5
+	maxAll     = 12
+
+	// offBeat moves a test away from round times, at which a store may clean up: what
+	// is over must be gone at its time, not with the next cleaning.
+	offBeat = 1234567 * time.Microsecond
+)
+
+// NewStore makes an empty store. It is called inside the bubble of testing/synctest
+// in which the store is then used.
+type NewStore func(t *testing.T, cfg session.Config, deps session.Deps) session.Store
+
+// fixture is a store and the keys of the sessions that it has reported as ended.
+type fixture struct {
+	session.Store
+
+	mu    sync.Mutex // guards the fields below
+	ended []string
+	hook  func(key string) // also called for each
+}
+
+// Run runs the suite.
+func Run(t *testing.T, newStore NewStore) {
+	tests := []struct {
+		name string
+		run  func(*testing.T, *fixture)
+	}{
+		{"a record comes back", testRecord},
+		{"records are copies", testCopies},
+		{"records are bounded", testTooLarge},
+		{"P9/52 ids are minted and cannot be guessed", testIDs},
+		{"P9/54 H/40 H/43 unknown ids do not exist", testUnknown},
+		{"P9/55 H/39 another user's session does not exist", testForeign},
+		{"H/41 a proposed id is ignored", testFixation},
+		{"P9/56 H/45 deleted is gone, and the second time not found", testDelete},
+		{"H/46 idle sessions end", testIdle},
+		{"H/46 a late write does not bring a session back", testLateUpdate},
+		{"H/50 sessions of one user do not mix", testSameUser},
+		{"H/52 sessions per user are bounded", testMaxPerUser},
+		{"H/52 the session used longest ago makes room", testMaxPerUserEvicts},
+		{"H/52 sessions in all are bounded", testMaxAll},
+		{"H/188 colons in a user do not reach another's session", testColons},
+		{"OnEnd may use the store", testOnEndUsesStore},
+		{"concurrent updates are all kept", testConcurrentUpdates},
+		{"concurrent creations keep the bound", testConcurrentCreate},
+		{"concurrent ends are one end", testConcurrentEnd},
+		{"closed is unavailable, not missing", testClosed},
+
+		{"log: append, read, end", testLog},
+		{"log: data is copied", testLogCopies},
+		{"P9/62 log: positions are unique over all streams", testLogPositions},
+		{"P9/63 log: only later events of that stream", testLogAfter},
+		{"H/62 log: foreign, future and unknown positions", testLogForeign},
+		{"log: a reader is woken", testLogWake},
+		{"log: events are bounded, and a gap is told", testLogEvents},
+		{"log: bytes are bounded, and a gap is told", testLogBytes},
+		{"log: one large event is kept", testLogLarge},
+		{"log: streams are bounded", testLogStreams},
+		{"log: an evicted stream that goes on has a gap", testLogEvicted},
+		{"log: ended streams are forgotten", testLogForgotten},
+		{"log: ends with its session", testLogSessionEnd},
+		{"log: does not keep a session alive", testLogIdle},
+		{"log: concurrent writers and readers", testLogConcurrent},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fixture{}
+				f.Store = newStore(t, session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}, session.Deps{OnEnd: f.onEnd})
+				t.Cleanup(func() {
+					if err := f.Close(); err != nil {
+						t.Errorf("closing: %v", err)
+					}
+				})
+				tt.run(t, f)
+			})
+		})
+	}
+}
+
+func (f *fixture) onEnd(key string) {
+	f.mu.Lock()
+	f.ended = append(f.ended, key)
+	hook := f.hook
+	f.mu.Unlock()
+	if hook != nil {
+		hook(key)
+	}
+}
+
+func (f *fixture) endedKeys() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.ended...)
+}
+
+// create begins a session that is good enough for any test.
+func (f *fixture) create(t *testing.T, user string) session.Record {
+	t.Helper()
+	r, err := f.Create(t.Context(), session.Record{User: user, Revision: "r1", Caps: mcp.Raw(`{"roots":{}}`)})
+	if err != nil {
+		t.Fatalf("creating a session of %q: %v", user, err)
+	}
+	return r
+}
+
+func (f *fixture) get(t *testing.T, r session.Record) error {
+	t.Helper()
+	_, err := f.Get(t.Context(), r.User, r.ID)
+	return err
+}
+
+func wantErr(t *testing.T, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got error %v, want %v", what, got, want)
+	}
+}
+
+func wantKeys(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	count := make(map[string]int)
+	for _, k := range got {
+		count[k]++
+	}
+	for _, k := range want {
+		count[k]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+			return
+		}
+	}
+}

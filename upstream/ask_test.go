@@ -1,0 +1,411 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+const elicit = `"method":"elicitation/create","params":{"message":"m","mode":"form","requestedSchema":{"type":"object"},"_meta":{"x":1},"task":{},"elicitationId":"e"}`
+
+// askingFake asks what questions say, one round each, and answers with the answers
+// that it got.
+func askingFake(t *testing.T, cfg upstream.Config, rounds ...[]string) (*fake, *upstream.Upstream) {
+	answers := make(chan rpc, 20)
+	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		switch {
+		case m.Method == "" && m.ID != nil:
+			answers <- m
+			return false
+		case m.Method != mcp.MethodToolsCall:
+			return false
+		}
+		text := ""
+		for _, round := range rounds {
+			for _, q := range round {
+				events(w, `data: {"jsonrpc":"2.0",`+q+"}\n\n")
+			}
+			for range round {
+				select {
+				case a := <-answers:
+					text += strings.Trim(string(a.ID), `"`) + "=" + string(a.Result) + string(a.Error) + ";"
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		}
+		events(w, event(m, "", string(mcp.Object("said", mcp.String(text)))))
+		return true
+	})
+	cfg.URL = f.URL
+	return f, start(t, cfg)
+}
+
+func TestRounds(t *testing.T) {
+	_, u := askingFake(t, upstream.Config{},
+		[]string{`"id":"q1",` + elicit, `"id":2,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`},
+		[]string{`"id":"q3","method":"roots/list"`})
+	c := asked("a")
+	reply := mustDo(t, u, c)
+	ask := reply.Ask
+	if ask == nil || len(ask.Requests) != 2 || !ask.Here {
+		t.Fatalf("reply %+v, want one round of two questions", reply)
+	}
+	if got, want := string(ask.Requests[0].Params), `{"message":"m","mode":"form","requestedSchema":{"type":"object"}}`; got != want {
+		t.Errorf("params %s, want %s", got, want)
+	}
+
+	// One answer is missing, one malformed: both are asked for again, and nothing that
+	// is no answer is sent.
+	again := c.Clone()
+	again.State = ask.State
+	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"perhaps"}`), "extra": mcp.Raw(`{}`)}
+	reply = mustDo(t, u, again)
+	if reply.Ask == nil || len(reply.Ask.Requests) != 2 || reply.Ask.State == ask.State {
+		t.Fatalf("P9/103 reply %+v, want the open questions under a new state", reply.Ask)
+	}
+	ask = reply.Ask
+
+	again = c.Clone()
+	again.State = ask.State
+	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{"a":1.0}}`)}
+	again.Refused = map[string]*mcp.Error{ask.Requests[1].Key: mcp.Errorf(-1, "rejected")}
+	reply = mustDo(t, u, again)
+	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || reply.Ask.Requests[0].Method != mcp.MethodRootsList {
+		t.Fatalf("P9/100 reply %+v, want the second round", reply)
+	}
+	used := again.State
+
+	again = c.Clone()
+	again.State = reply.Ask.State
+	again.Answers = map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"roots":[]}`)}
+	reply = mustDo(t, u, again)
+	said, _ := reply.Result.Member("said")
+	want := `q1={"action":"accept","content":{"a":1.0}};2={"code":-1,"message":"rejected"};q3={"roots":[]};`
+	if said.Text() != want {
+		t.Errorf("the server got %s, want %s", said.Text(), want)
+	}
+
+	again.State = used
+	_, err := do(t, u, again)
+	wantExpired(t, "P9/102 a state that was used", err)
+}
+
+func wantExpired(t *testing.T, what string, err error) {
+	t.Helper()
+	e, ok := err.(*mcp.Error)
+	if !ok || e.Code != mcp.CodeInvalidParams {
+		t.Errorf("%s: error %v", what, err)
+		return
+	}
+	if reason, _ := e.Data.Member("reason"); reason.Text() != "expired" {
+		t.Errorf("%s: data %s", what, e.Data)
+	}
+}
+
+func TestP9_102_ForeignState(t *testing.T) {
+	_, u := askingFake(t, upstream.Config{}, []string{`"id":"q1",` + elicit})
+	c := asked("a")
+	ask := mustDo(t, u, c).Ask
+	again := c.Clone()
+	again.State = ask.State
+	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
+	for name, change := range map[string]func(*mcp.Call){
+		"another user":    func(c *mcp.Call) { c.Caller = mcp.NewCaller(mcp.Caller{Subject: "eve"}) },
+		"another session": func(c *mcp.Call) { c.Session = "eve:s" },
+		"another tool":    func(c *mcp.Call) { c.Name = "b" },
+		"another method":  func(c *mcp.Call) { c.Method = mcp.MethodPromptsGet },
+		"made up":         func(c *mcp.Call) { c.State = "AAAA" },
+	} {
+		other := again.Clone()
+		change(other)
+		_, err := do(t, u, other)
+		wantExpired(t, name, err)
+	}
+	if reply := mustDo(t, u, again); reply.Result == nil {
+		t.Errorf("after all those the right one: %+v", reply)
+	}
+}
+
+func TestP9_110_ParkedCallExpires(t *testing.T) {
+	f, u := askingFake(t, upstream.Config{Timeout: upstream.Timeout{Ask: 60 * time.Millisecond}}, []string{
+		`"id":"e",` + elicit, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`, `"id":"r","method":"roots/list"`,
+	})
+	c := asked("a")
+	ask := mustDo(t, u, c).Ask
+	f.await(t, mcp.NoteCancelled, 1)
+	got := map[string]string{}
+	for _, s := range f.requests("") {
+		if s.verb == http.MethodPost && s.Method == "" {
+			got[string(s.ID)] = string(s.Result) + string(s.Error)
+		}
+	}
+	if got[`"e"`] != `{"action":"cancel"}` || !strings.Contains(got[`"s"`], `"code":-1,`) || !strings.Contains(got[`"r"`], "-32603") {
+		t.Errorf("the server was answered %v", got)
+	}
+	again := c.Clone()
+	again.State = ask.State
+	_, err := do(t, u, again)
+	wantExpired(t, "after the time limit", err)
+	if n := u.Status().Parked; n != 0 {
+		t.Errorf("%d calls parked", n)
+	}
+}
+
+func TestParkedCallsPerUser(t *testing.T) {
+	_, u := askingFake(t, upstream.Config{Limits: upstream.Limits{AsksPerUser: 1}}, []string{`"id":"e",` + elicit})
+	if mustDo(t, u, asked("a")).Ask == nil {
+		t.Fatal("no question")
+	}
+	_, err := do(t, u, asked("a"))
+	wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
+}
+
+func TestEndSessionEndsParkedCalls(t *testing.T) {
+	f, u := askingFake(t, upstream.Config{}, []string{`"id":"e",` + elicit})
+	c := asked("a")
+	if mustDo(t, u, c).Ask == nil {
+		t.Fatal("no question")
+	}
+	u.EndSession(c.Session)
+	f.await(t, mcp.NoteCancelled, 1)
+	f.await(t, http.MethodDelete, 1)
+}
+
+func TestP9_160_UndeclaredQuestionsAreRefused(t *testing.T) {
+	_, u := askingFake(t, upstream.Config{}, []string{
+		`"id":"r","method":"roots/list"`, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`,
+		`"id":"u","method":"elicitation/create","params":{"mode":"url","url":"https://x"}`, `"id":"p","method":"ping"`, `"id":"x","method":"x/y"`,
+	})
+	c := tool("a")
+	c.Caps = mcp.Raw(`{"elicitation":{}}`)
+	said, _ := mustDo(t, u, c).Result.Member("said")
+	got := map[string]string{}
+	for _, part := range strings.Split(strings.TrimSuffix(said.Text(), ";"), ";") {
+		id, answer, _ := strings.Cut(part, "=")
+		got[id] = answer
+	}
+	for id, want := range map[string]string{"r": "-32601", "s": "-32601", "u": "-32602", "p": "{}", "x": "-32601"} {
+		if !strings.Contains(got[id], want) {
+			t.Errorf("%s was answered %s, want %s", id, got[id], want)
+		}
+	}
+}
+
+// standingFake has a standing stream on which it says what the test wants.
+func standingFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string, finish chan struct{}) {
+	say, finish = make(chan string), make(chan struct{})
+	f = newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		switch {
+		case r.Method == http.MethodGet:
+			events(w, ": hello\n\n")
+			for {
+				select {
+				case text := <-say:
+					events(w, "data: "+text+"\n\n")
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		case m.Method == mcp.MethodToolsCall:
+			events(w, ": here\n\n")
+			select {
+			case <-finish:
+				events(w, event(m, "", okResult))
+			case <-r.Context().Done():
+			}
+			return true
+		}
+		return false
+	})
+	return f, start(t, upstream.Config{URL: f.URL}), say, finish
+}
+
+func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
+	f, u, say, finish := standingFake(t)
+	first := make(chan *mcp.Reply, 1)
+	call := func(c *mcp.Call) {
+		reply, err := u.Handle(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+		}
+		first <- reply
+	}
+	c := asked("a")
+	go call(c)
+	f.await(t, mcp.MethodToolsCall, 1)
+	say <- `{"jsonrpc":"2.0","id":"one",` + elicit + `}`
+	ask := (<-first).Ask
+	if ask == nil {
+		t.Fatal("with one call under way the question is not of that call")
+	}
+	go call(asked("b")) // now there are two under way
+	f.await(t, mcp.MethodToolsCall, 2)
+	say <- `{"jsonrpc":"2.0","id":"two",` + elicit + `}`
+	say <- `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}` // P9/168
+	two, roots := f.awaitAnswer(t, "two"), f.awaitAnswer(t, "roots")
+	if !strings.Contains(two, "-32602") || roots != `{"roots":[]}` {
+		t.Errorf("answers %s and %s", two, roots)
+	}
+	close(finish)
+	if reply := <-first; string(reply.Result) != okResult {
+		t.Errorf("reply %+v", reply)
+	}
+	again := c.Clone()
+	again.State = ask.State
+	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
+	wantOK(t, u, again) // its result came while it was parked, and was kept
+}
+
+func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
+	f, u, say, finish := standingFake(t)
+	close(finish)
+	handle := f.handle
+	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method == mcp.NoteInitialized {
+			go func() { say <- `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}` }()
+		}
+		return handle(f, w, r, m)
+	}
+	wantOK(t, u, asked("a"))
+	f.awaitAnswer(t, "roots")
+}
+
+// A gate that is full of calls does not keep a parked one from being let go.
+func TestParkedCallIsLetGo(t *testing.T) {
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		events(w, `data: {"jsonrpc":"2.0","id":"one",`+elicit+"}\n\n")
+		<-r.Context().Done()
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Concurrent: 1}})
+	c := asked("a")
+	reply, err := do(t, u, c)
+	if err != nil || reply.Ask == nil {
+		t.Fatalf("reply %+v, error %v", reply, err)
+	}
+	busy, stop := context.WithCancel(t.Context())
+	blocked := make(chan struct{})
+	go func() {
+		defer close(blocked)
+		_, _ = u.Handle(busy, tool("b")) // which the fake asks, too, and never answers
+	}()
+	f.await(t, mcp.MethodToolsCall, 2)
+	again := c.Clone()
+	again.State = reply.Ask.State
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := u.Handle(over, again); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if answer := f.awaitAnswer(t, "one"); !strings.Contains(answer, "cancel") {
+		t.Errorf("the question was answered %s", answer)
+	}
+	f.await(t, mcp.NoteCancelled, 1)
+	stop()
+	<-blocked
+	if _, err := do(t, u, again); err == nil {
+		t.Error("the call can still be taken up")
+	}
+}
+
+func TestProgressFlowsWhileACallIsParked(t *testing.T) {
+	step := make(chan struct{})
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		events(w, `data: {"jsonrpc":"2.0","id":"one",`+elicit+"}\n\n")
+		<-step
+		events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+`,"progress":1}}`+"\n\n")
+		<-step
+		events(w, event(m, "", okResult))
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	c := asked("a")
+	c.Params = mcp.Raw(`{"name":"a","_meta":{"progressToken":"p"}}`)
+	progress := make(chan mcp.Event, 1)
+	c.Notify = func(e mcp.Event) { progress <- e }
+	reply, err := do(t, u, c)
+	if err != nil || reply.Ask == nil {
+		t.Fatalf("reply %+v, error %v", reply, err)
+	}
+	step <- struct{}{}
+	select {
+	case e := <-progress:
+		if e.Method != mcp.NoteProgress {
+			t.Errorf("got %s", e.Method)
+		}
+	case <-time.After(patience):
+		t.Fatal("no progress while the question is open")
+	}
+	step <- struct{}{}
+	again := c.Clone()
+	again.State = reply.Ask.State
+	again.Answers = map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
+	wantOK(t, u, again)
+}
+
+func TestWithdrawnQuestion(t *testing.T) {
+	f, u, say, finish := standingFake(t)
+	c := asked("a")
+	reply := make(chan *mcp.Reply, 1)
+	go func() {
+		r, err := u.Handle(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+		}
+		reply <- r
+	}()
+	f.await(t, mcp.MethodToolsCall, 1)
+	say <- `{"jsonrpc":"2.0","id":"one",` + elicit + `}`
+	ask := (<-reply).Ask
+	say <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"one"}}`
+	say <- `{"jsonrpc":"2.0","id":"after","method":"ping"}`
+	f.awaitAnswer(t, "after")
+	close(finish)
+	again := c.Clone()
+	again.State = ask.State
+	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"decline"}`)}
+	wantOK(t, u, again)
+	for _, s := range f.requests("") {
+		if string(s.ID) == `"one"` {
+			t.Error("a withdrawn question was answered")
+		}
+	}
+}
+
+// What is said up to the very end of a parked call, and the end itself, do not meet.
+func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		events(w, `data: {"jsonrpc":"2.0","id":"one",`+elicit+"}\n\n")
+		for r.Context().Err() == nil {
+			events(w, `data: {"jsonrpc":"2.0","method":"notifications/vendor"}`+"\n\n")
+		}
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	for i := range 10 {
+		c := asked("a")
+		c.Session = strconv.Itoa(i)
+		if reply := mustDo(t, u, c); reply.Ask == nil {
+			t.Fatalf("reply %+v", reply)
+		}
+		u.EndSession(c.Session)
+		f.await(t, mcp.NoteCancelled, i+1)
+	}
+}

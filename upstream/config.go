@@ -1,0 +1,279 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Config is one MCP server. A reload that changes any of it replaces the Upstream;
+// running calls end on the old one.
+type Config struct {
+	// Name names the server in public names, policy, logs and errors. Letters, digits
+	// and single '-', starting with a letter. Required and unique.
+	Name string `yaml:"name"`
+	// URL is the endpoint of a server on HTTP. https, or http to a loopback address.
+	// Without user information. Exactly one of url and command is needed.
+	URL string `yaml:"url"`
+	// AllowPlaintext allows http to other than loopback addresses. Default false.
+	AllowPlaintext bool `yaml:"allow_plaintext"`
+	// Transport is auto, streamable or stdio. Default auto: streamable for a url,
+	// stdio for a command.
+	Transport string `yaml:"transport"`
+	// Revision pins the protocol revision, such as a date of the specification; the
+	// server is then not probed. Default "": probe.
+	Revision string `yaml:"revision"`
+	// Headers are sent with every HTTP request, such as a static Authorization. The
+	// headers of the protocol itself cannot be set. Default none.
+	Headers map[string]Secret `yaml:"headers"`
+
+	// Command is the program and its arguments, started without a shell.
+	Command []string `yaml:"command"`
+	// Env is the environment of the process, on top of PATH, HOME, USER, LANG, TZ and
+	// TMPDIR of the gateway; nothing else is inherited. Default none.
+	Env map[string]Secret `yaml:"env"`
+	// Dir is the working directory of the process. Default: the gateway's.
+	Dir string `yaml:"dir"`
+	// Shared lets all clients share one process of a stateful stdio server, which then
+	// cannot ask them anything. Default false: a process for each client session.
+	Shared bool `yaml:"shared"`
+
+	// Prefix is put in front of the names of this server's tools and prompts. Default
+	// the name and the separator; "" for none.
+	Prefix *string `yaml:"prefix"`
+	// Enabled set to false leaves the server out. Default true.
+	Enabled *bool `yaml:"enabled"`
+
+	// Timeout bounds waiting.
+	Timeout Timeout `yaml:"timeout"`
+	// Limits bound memory and load.
+	Limits Limits `yaml:"limits"`
+}
+
+// Timeout is how long an upstream may take. Durations such as 10s; 0 is the default.
+type Timeout struct {
+	// Connect bounds reaching the server and the handshake with it. Default 10s, for a
+	// command 60s.
+	Connect time.Duration `yaml:"connect"`
+	// Call is how long a call may be silent: whatever the server sends, progress say,
+	// starts it anew. Default 60s.
+	Call time.Duration `yaml:"call"`
+	// Total bounds a call however lively it is, without the time it waits for the
+	// user. Default 10m.
+	Total time.Duration `yaml:"total"`
+	// Ask is how long a call waits for an answer of the user. Default 5m.
+	Ask time.Duration `yaml:"ask"`
+	// Idle is after what time without a call the session of a client that has none of
+	// its own is closed. Default 10m.
+	Idle time.Duration `yaml:"idle"`
+}
+
+// Limits bound what one upstream may use. 0 is the default.
+type Limits struct {
+	// ResultBytes is the size of the largest answer that is accepted, in bytes.
+	// Default 16777216 (16 MiB), at most 1 GiB.
+	ResultBytes int64 `yaml:"result_bytes"`
+	// Concurrent is how many calls run at a time; 100 more wait, further ones are
+	// refused. Default 100.
+	Concurrent int `yaml:"concurrent"`
+	// Sessions is how many sessions (of a stdio server: processes) are open at a time.
+	// Default 10000, of a stdio server 200.
+	Sessions int `yaml:"sessions"`
+	// AsksPerUser is how many calls of one user may wait for answers. Default 20.
+	AsksPerUser int `yaml:"asks_per_user"`
+}
+
+const (
+	transportAuto       = "auto"
+	transportStreamable = "streamable"
+	transportStdio      = "stdio"
+
+	defaultConnect     = 10 * time.Second
+	defaultStart       = 60 * time.Second // package runners fetch before they start
+	defaultCall        = 60 * time.Second
+	defaultTotal       = 10 * time.Minute
+	defaultAsk         = 5 * time.Minute
+	defaultIdle        = 10 * time.Minute
+	defaultConcurrent  = 100
+	defaultSessions    = 10000
+	defaultProcesses   = 200
+	defaultAsksPerUser = 20
+
+	mostResult = 1 << 30 // bytes
+)
+
+var (
+	namePattern  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
+	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+)
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !namePattern.MatchString(c.Name) {
+		add("name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	}
+	errs = append(errs, c.validateTransport()...)
+	if c.Revision != "" && wire.Lookup(c.Revision) == nil {
+		add("revision: %q is not a protocol revision; want one of %s", c.Revision, revisionNames())
+	}
+	for name, value := range c.Headers {
+		switch {
+		case !tokenPattern.MatchString(name):
+			add("headers: %q is not a header name", name)
+		case ownHeader(name):
+			add("headers: %s: is set by the gateway itself", name)
+		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+			add("headers: %s: has control characters", name)
+		}
+	}
+	for name, value := range c.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00") {
+			add("env: %q cannot be an environment variable", name)
+		}
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"connect", c.Timeout.Connect}, {"call", c.Timeout.Call}, {"total", c.Timeout.Total},
+		{"ask", c.Timeout.Ask}, {"idle", c.Timeout.Idle},
+	} {
+		if d.value < 0 {
+			add("timeout: %s: %s is negative", d.name, d.value)
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int64
+	}{
+		{"result_bytes", c.Limits.ResultBytes}, {"concurrent", int64(c.Limits.Concurrent)},
+		{"sessions", int64(c.Limits.Sessions)}, {"asks_per_user", int64(c.Limits.AsksPerUser)},
+	} {
+		if n.value < 0 {
+			add("limits: %s: %d is negative", n.name, n.value)
+		}
+	}
+	if c.Limits.ResultBytes > mostResult {
+		add("limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateTransport() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch {
+	case c.URL == "" && len(c.Command) == 0:
+		add("url or command: one of them is needed")
+	case c.URL != "" && len(c.Command) > 0:
+		add("url and command: only one of them can be given")
+	case c.URL != "":
+		if err := checkURL(c.URL, c.AllowPlaintext); err != nil {
+			errs = append(errs, err)
+		}
+	case c.Command[0] == "":
+		add("command: the program's name is empty")
+	case strings.Contains(strings.Join(c.Command, ""), "\x00"):
+		add("command: has a NUL character")
+	}
+	if _, ok := transports[c.Transport]; !ok && c.Transport != "" && c.Transport != transportAuto {
+		add("transport: %q: want one of %s", c.Transport, transportNames())
+	}
+	if c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared) {
+		add("env, dir, shared: are for a command")
+	}
+	if len(c.Command) > 0 && (len(c.Headers) > 0 || c.AllowPlaintext) {
+		add("headers, allow_plaintext: are for a url")
+	}
+	if c.Transport == transportStdio && c.URL != "" {
+		add("transport: stdio needs a command, not a url")
+	}
+	if c.Transport == transportStreamable && len(c.Command) > 0 {
+		add("transport: streamable needs a url, not a command")
+	}
+	return errs
+}
+
+// checkURL does not repeat the URL in its errors: it may hold credentials.
+func checkURL(raw string, plaintext bool) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "":
+		return errors.New("url: is not an absolute URL, such as https://mcp.example.com/mcp")
+	case u.User != nil:
+		return errors.New("url: user and password do not belong in the URL; use headers")
+	case u.Fragment != "":
+		return errors.New("url: has a fragment")
+	case u.Scheme == "https", u.Scheme == "http" && (plaintext || loopback(u.Hostname())):
+		return nil
+	case u.Scheme == "http":
+		return errors.New("url: http is only for loopback addresses; use https, or set allow_plaintext: true")
+	}
+	return fmt.Errorf("url: scheme %q: want https or http", u.Scheme)
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// ownHeader reports whether only the gateway sets this header.
+func ownHeader(name string) bool {
+	switch lower := strings.ToLower(name); lower {
+	case "accept", "content-type", "content-length", "content-encoding", "transfer-encoding", "connection",
+		"host", "last-event-id", "te", "trailer", "upgrade", "expect", "keep-alive", "cookie":
+		return true
+	default:
+		return strings.HasPrefix(lower, "mcp-")
+	}
+}
+
+func revisionNames() string {
+	var names []string
+	for _, r := range wire.Revisions() {
+		names = append(names, r.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// withDefaults returns the configuration with every default in its place.
+func (c Config) withDefaults() Config {
+	if c.Transport == "" || c.Transport == transportAuto {
+		c.Transport = transportStreamable
+		if len(c.Command) > 0 {
+			c.Transport = transportStdio
+		}
+	}
+	sessions, connect := defaultSessions, defaultConnect
+	if c.Transport == transportStdio {
+		sessions, connect = defaultProcesses, defaultStart
+	}
+	c.Timeout.Connect = or(c.Timeout.Connect, connect)
+	c.Timeout.Call = or(c.Timeout.Call, defaultCall)
+	c.Timeout.Total = or(c.Timeout.Total, defaultTotal)
+	c.Timeout.Ask = or(c.Timeout.Ask, defaultAsk)
+	c.Timeout.Idle = or(c.Timeout.Idle, defaultIdle)
+	c.Limits.ResultBytes = or(c.Limits.ResultBytes, wire.DefaultMaxResult)
+	c.Limits.Concurrent = or(c.Limits.Concurrent, defaultConcurrent)
+	c.Limits.Sessions = or(c.Limits.Sessions, sessions)
+	c.Limits.AsksPerUser = or(c.Limits.AsksPerUser, defaultAsksPerUser)
+	return c
+}
+
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}

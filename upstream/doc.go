@@ -1,0 +1,24 @@
+// Package upstream speaks to MCP servers. An Upstream is one of them, as an
+// mcp.Handler: whatever transport and revision the server has, it takes Calls with
+// the server's own names and answers Replies.
+//
+// It owns the transports (streamable HTTP, stdio processes), both dialects, the
+// probe that tells which one a server speaks, the sessions that stateful servers
+// keep for our clients, parked calls, and the server's health. It leaves public
+// names and list caches to gateway/catalog, who may call what to policy, and how
+// messages are written to mcp/wire.
+//
+//	transport.go             what a transport is, and the table of them
+//	transport_streamable.go  one POST a request, a session's connection; httpstream.go reads the answers
+//	transport_stdio.go       a process; process.go starts and ends it, mux.go shares its pipe
+//	probe.go                 which era a server speaks
+//	stateless.go             2026-07-28: everything in the request
+//	stateful.go              the older ones: initialize, a session; session.go keeps it
+//	park.go                  calls that wait for an answer of the user
+//	pool.go                  one session for each client session
+//	health.go                what is to be seen of it all
+//
+// A small call starts no goroutine here. An Upstream starts one for each standing
+// stream, for each parked call, for opening a session, and five for each process;
+// Close waits for all of them.
+package upstream

@@ -1,0 +1,163 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// What the dialects find out, beside what the transports do.
+var (
+	// errWrongEra: the server refused a request in a way that servers of the era that
+	// we took it for do not. The request did not run.
+	errWrongEra = errors.New("the server does not speak the dialect it spoke before")
+	// errNotStarted: what a call needs, such as a session, could not be had.
+	errNotStarted = errors.New("not started")
+	// errOverloaded: a limit of ours is reached.
+	errOverloaded = errors.New("overloaded")
+	// errDraining: the upstream was closed before the call, by a reload or the end of
+	// the gateway; errClosed: during it.
+	errDraining = errors.New("upstream is being closed")
+	errClosed   = errors.New("upstream closed")
+	// errDown: the process ends again and again and is not started for the moment.
+	errDown = errors.New("process is down")
+)
+
+// failure makes of an error what the client may read. It returns the context's error
+// when the caller has left.
+func (u *Upstream) failure(ctx context.Context, err error) error {
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		return e
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	name := u.cfg.Name
+	executed := mcp.ExecutedUnknown
+	if errors.Is(err, errNotStarted) || errors.Is(err, errNotSent) {
+		executed = mcp.ExecutedNo
+	}
+	if status, ok := errors.AsType[*statusError](err); ok && !errors.Is(err, errSessionGone) {
+		return u.statusFailure(status, executed)
+	}
+	switch {
+	case errors.Is(err, errDraining):
+		return mcp.UpstreamError(mcp.CodeDraining, name, mcp.ExecutedNo,
+			"Upstream %s is being closed; try again", name)
+	case errors.Is(err, errNotSent), errors.Is(err, errDown):
+		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
+			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
+	case errors.Is(err, errTimeout):
+		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
+			"Upstream %s did not answer in time; it may still have done what was asked", name)
+	case errors.Is(err, errClosed):
+		return mcp.UpstreamError(mcp.CodeDraining, name, executed,
+			"Upstream %s was closed during the call; it may have done what was asked", name)
+	case errors.Is(err, errOverloaded):
+		return mcp.UpstreamError(mcp.CodeOverloaded, name, mcp.ExecutedNo,
+			"Upstream %s has too much to do; try again later", name)
+	case errors.Is(err, errSessionGone):
+		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedNo,
+			"Upstream %s lost its session and refused the new one, too; try again later", name)
+	case errors.Is(err, errTooLarge):
+		return mcp.UpstreamError(mcp.CodeUpstreamAnswerTooLarge, name, executed,
+			"The answer of upstream %s is larger than %d bytes; ask for less", name, u.cfg.Limits.ResultBytes)
+	case errors.Is(err, errWrongEra):
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+			"Upstream %s answers neither server/discover nor initialize; check its address", name)
+	case errors.Is(err, errGarbage):
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+			"Upstream %s sent something that is not MCP; check its address", name)
+	}
+	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
+}
+
+// statusFailure is the error for an HTTP status. Challenges of the server are about
+// our credentials and stay here.
+func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Error {
+	name := u.cfg.Name
+	switch {
+	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
+		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
+	case e.Status == http.StatusTooManyRequests:
+		limited := mcp.UpstreamError(mcp.CodeRateLimited, name, mcp.ExecutedNo,
+			"Upstream %s takes no more requests for the moment; try again later", name)
+		if e.RetryAfter > 0 {
+			ms := strconv.AppendInt(nil, e.RetryAfter.Milliseconds(), 10)
+			limited.Data = limited.Data.With("retryAfterMs", ms)
+		}
+		return limited
+	case e.hasError():
+		return wire.ReadError(e.Message.Error)
+	case e.Status/100 == 3:
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", name, e.Status)
+	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout:
+		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, executed,
+			"Upstream %s is not available (HTTP %d); try again later", name, e.Status)
+	}
+	if e.Status/100 == 4 {
+		executed = mcp.ExecutedNo
+	}
+	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+		"Upstream %s answered HTTP %d", name, e.Status)
+}
+
+// reason says in words without addresses why a server cannot be reached.
+func reason(err error) string {
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		exit *exitError
+	)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.As(err, &dns):
+		return "its name does not resolve"
+	case errors.As(err, &cert):
+		return "its certificate is not valid"
+	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded):
+		return "it does not answer in time"
+	case errors.Is(err, errDown):
+		return "its process ended too often"
+	case errors.As(err, &exit):
+		return exit.Error()
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "its program or working directory does not exist"
+	case errors.Is(err, fs.ErrPermission):
+		return "its program may not be run"
+	}
+	if n, ok := errors.AsType[net.Error](err); ok && n.Timeout() {
+		return "it does not answer in time"
+	}
+	return "the connection failed"
+}
+
+// ended reports whether a stream's error is its end without an answer.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, errBroken) }
+
+// wait waits, or returns the context's cause.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

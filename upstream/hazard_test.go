@@ -1,0 +1,404 @@
+package upstream_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// playHazard is the life of a stdio server with a fault, which its role names. What
+// is not part of the fault is done like a stateful server does it.
+func playHazard(role string) {
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	switch role {
+	case "crash at start":
+		fmt.Fprintln(os.Stderr, "cannot open database")
+		os.Exit(1)
+	case "deaf":
+		pause()
+	case "leaves its group":
+		child := exec.Command("sleep", "300")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		os.Setenv("CHILD", strconv.Itoa(child.Process.Pid))
+	case "ignores SIGTERM":
+		signal.Ignore(syscall.SIGTERM)
+		child := exec.Command("sleep", "300") // of the same group, and holding our output
+		child.Stdout = os.Stdout
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		os.Setenv("CHILD", strconv.Itoa(child.Process.Pid))
+	case "noisy stderr":
+		line := strings.Repeat("x", 1023) + "\n"
+		for range 20 << 10 { // 20 MiB
+			_, _ = os.Stderr.WriteString(line)
+		}
+	}
+	lines := bufio.NewReader(os.Stdin)
+	var held json.RawMessage // id of the request that is answered late
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			if role == "ignores SIGTERM" {
+				pause()
+			}
+			return
+		}
+		var m rpc
+		_ = json.Unmarshal(line, &m)
+		name, _ := mcp.Raw(m.Params).Member("name")
+		if held != nil {
+			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid request parameters"}}`, held)
+			held = nil
+		}
+		switch {
+		case m.ID == nil || m.Method == "":
+		case m.Method == mcp.MethodDiscover && role == "exits on discover":
+			os.Exit(2)
+		case m.Method == mcp.MethodDiscover && role == "silent on discover":
+		case m.Method == mcp.MethodDiscover && role == "late on discover":
+			held = m.ID
+		case m.Method == mcp.MethodDiscover:
+			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid request parameters"}}`, m.ID)
+		case m.Method == mcp.MethodInitialize:
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"resources":{"subscribe":true,"listChanged":true}}}}`, m.ID)
+		case name.Text() == "env":
+			env, err := json.Marshal(os.Environ())
+			if err != nil {
+				panic(err)
+			}
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"env":%s,"pid":%d}}`, m.ID, env, os.Getpid())
+		case name.Text() == "crash":
+			os.Exit(3)
+		case name.Text() == "much garbage":
+			for range 200 {
+				say("garbage")
+			}
+		case name.Text() == "long line":
+			chunk := strings.Repeat("x", 1<<20)
+			for range 20 {
+				fmt.Print(chunk)
+			}
+		case name.Text() == "long answer":
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"content":"%s"}}`, m.ID, strings.Repeat("x", 20<<20))
+		case name.Text() == "batch":
+			say(`[{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}},{"jsonrpc":"2.0","id":%s,"result":%s}]`, m.ID, m.ID, okResult)
+		case name.Text() == "wrong ids":
+			say(`{"jsonrpc":"2.0","id":"%s","result":{"wrong":1}}`, m.ID)
+			say(`{"jsonrpc":"2.0","id":4711,"result":{"wrong":2}}`)
+			say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult)
+			say(`{"jsonrpc":"2.0","id":%s,"result":{"wrong":3}}`, m.ID)
+		default:
+			say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, okResult)
+		}
+	}
+}
+
+// pause blocks until the process is killed.
+func pause() {
+	never := make(chan os.Signal, 1)
+	signal.Notify(never, syscall.SIGHUP)
+	for {
+		<-never
+	}
+}
+
+// lives reports whether a process is more than a zombie that nobody reaped.
+func lives(t *testing.T, pid string) bool {
+	t.Helper()
+	number, err := strconv.Atoi(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err == nil { // on other systems than Linux the signal has to do
+		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
+			return false
+		}
+	}
+	return syscall.Kill(number, 0) == nil
+}
+
+func TestP9_152_ProbeOverStdio(t *testing.T) {
+	for _, role := range []string{"answers -32602", "silent on discover", "late on discover", "exits on discover"} {
+		t.Run(role, func(t *testing.T) {
+			cfg := command(t, role)
+			cfg.Timeout.Connect = 2 * time.Second // of which the probe may be silent for half
+			u := start(t, cfg)
+			wantOK(t, u, tool("a"))
+			if s := u.Status(); !s.Stateful || s.Revision != "2025-06-18" {
+				t.Errorf("status %+v", s)
+			}
+		})
+	}
+}
+
+func pid(t *testing.T, u *upstream.Upstream, session string) (pid int, env string) {
+	t.Helper()
+	c := tool("env")
+	c.Session = session
+	result := mustDo(t, u, c).Result
+	raw, _ := result.Member("pid")
+	pid, err := strconv.Atoi(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := result.Member("env")
+	return pid, string(list)
+}
+
+func TestStdioEnvironment(t *testing.T) {
+	t.Setenv("GATEHOUSE_SECRET", "hunter2")
+	t.Setenv("HOME", "/home/gatehouse")
+	cfg := command(t, "sound")
+	cfg.Env["API_KEY"] = "k"
+	_, env := pid(t, start(t, cfg), "s")
+	if strings.Contains(env, "hunter2") || !strings.Contains(env, `"API_KEY=k"`) || !strings.Contains(env, `"HOME=/home/gatehouse"`) {
+		t.Errorf("environment %s", env)
+	}
+}
+
+func TestH169_ProcessPerSession(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	a, _ := pid(t, u, "u1:s")
+	b, _ := pid(t, u, "u2:s")
+	again, _ := pid(t, u, "u1:s")
+	if a == b || a != again {
+		t.Errorf("processes %d, %d and again %d", a, b, again)
+	}
+	cfg := command(t, "sound")
+	cfg.Shared = true
+	u = start(t, cfg)
+	a, _ = pid(t, u, "u1:s")
+	if b, _ = pid(t, u, "u2:s"); a != b {
+		t.Errorf("shared: processes %d and %d", a, b)
+	}
+}
+
+func TestH163_Crash(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	other, _ := pid(t, u, "u2:s")
+	_, err := do(t, u, tool("crash"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	if still, _ := pid(t, u, "u2:s"); still != other {
+		t.Error("another session's process was restarted, too")
+	}
+	wantOK(t, u, tool("a")) // P9/170: started again
+	if n := u.Status().Restarts; n != 1 {
+		t.Errorf("%d restarts", n)
+	}
+}
+
+func TestH163_CrashAtStart(t *testing.T) {
+	cfg := command(t, "crash at start")
+	cfg.Revision = "2025-06-18"
+	u := start(t, cfg)
+	_, err := do(t, u, tool("a"))
+	wantErrorNotRun(t, err)
+	if u.Status().State != upstream.StateDown {
+		t.Errorf("status %+v", u.Status())
+	}
+}
+
+func wantErrorNotRun(t *testing.T, err error) {
+	t.Helper()
+	e, ok := err.(*mcp.Error)
+	if !ok {
+		t.Fatalf("error %v", err)
+	}
+	if executed, _ := e.Data.Member("executed"); executed.Text() != string(mcp.ExecutedNo) {
+		t.Errorf("error %v, data %s", e, e.Data)
+	}
+}
+
+func TestUnknownProgram(t *testing.T) {
+	u := start(t, upstream.Config{Command: []string{"/no/such/program"}})
+	_, err := do(t, u, tool("a"))
+	wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+}
+
+func TestP9_171_GarbageAndNoise(t *testing.T) {
+	u := start(t, command(t, "noisy stderr")) // H/167
+	wantOK(t, u, tool("a"))
+	_, err := do(t, u, tool("much garbage")) // H/164
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	if s := u.Status(); s.Garbage < 100 {
+		t.Errorf("%d lines of garbage", s.Garbage)
+	}
+	wantOK(t, u, tool("a"))
+}
+
+func TestH165_LongLine(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	_, err := do(t, u, tool("long line"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	wantOK(t, u, tool("a"))
+}
+
+func TestH165_LimitAboveTheDefault(t *testing.T) {
+	cfg := command(t, "sound")
+	cfg.Limits.ResultBytes = 32 << 20
+	u := start(t, cfg)
+	if n := len(mustDo(t, u, tool("long answer")).Result); n < 20<<20 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
+func TestH166_DoesNotRead(t *testing.T) {
+	cfg := command(t, "deaf")
+	cfg.Revision = "2026-07-28"
+	cfg.Timeout.Call = 300 * time.Millisecond
+	u := start(t, cfg)
+	c := tool("a")
+	c.Params = mcp.Raw(`{"name":"a","arguments":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
+	outcome := make(chan error, 50)
+	for range 50 {
+		go func() {
+			_, err := u.Handle(t.Context(), c)
+			outcome <- err
+		}()
+	}
+	for range 50 {
+		select {
+		case err := <-outcome:
+			if _, ok := err.(*mcp.Error); !ok {
+				t.Errorf("error %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("a caller hangs")
+		}
+	}
+}
+
+// A descendant outside of the process's group may hold its output for ever.
+func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
+	u := start(t, command(t, "leaves its group"))
+	orphan := func() {
+		_, env := pid(t, u, tool("").Session)
+		_, child, _ := strings.Cut(env, `"CHILD=`)
+		child, _, _ = strings.Cut(child, `"`)
+		number, err := strconv.Atoi(child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(number, syscall.SIGKILL) })
+	}
+	orphan()
+	_, err := do(t, u, tool("crash"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	orphan() // of another process
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		shut(t, u)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Fatal("closing hangs")
+	}
+}
+
+func TestH168_IgnoresSigtermAndHasChildren(t *testing.T) {
+	u := start(t, command(t, "ignores SIGTERM"))
+	number, env := pid(t, u, "u1:s")
+	_, child, _ := strings.Cut(env, `"CHILD=`)
+	child, _, _ = strings.Cut(child, `"`)
+	if !lives(t, strconv.Itoa(number)) || !lives(t, child) {
+		t.Fatalf("process %d or its child %s does not live", number, child)
+	}
+	began := time.Now()
+	shut(t, u)
+	if took := time.Since(began); took < 5*time.Second || took > 9*time.Second {
+		t.Errorf("closing took %s, want the patience with stdin and SIGTERM", took)
+	}
+	if lives(t, strconv.Itoa(number)) || lives(t, child) {
+		t.Errorf("process %d or its child %s lives", number, child)
+	}
+}
+
+func TestP9_170_StdinClosedEndsTheProcess(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	number, _ := pid(t, u, "u1:s")
+	began := time.Now()
+	u.EndSession("u1:s")
+	shut(t, u)
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("took %s: not by closing stdin", took)
+	}
+	if lives(t, strconv.Itoa(number)) {
+		t.Error("the process lives")
+	}
+}
+
+func TestStdioIDs(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	wantOK(t, u, tool("wrong ids")) // H/151
+	c := tool("batch")              // P9/169
+	steps := 0
+	c.Notify = func(mcp.Event) { steps++ }
+	wantOK(t, u, c)
+	if steps != 1 {
+		t.Errorf("%d steps", steps)
+	}
+	wantOK(t, u, tool("a"))
+}
+
+func TestListenSurvivesACrash(t *testing.T) {
+	u := start(t, command(t, "sound"))
+	end, events := listen(t, u, `{"resourcesListChanged":true,"resourceSubscriptions":["a:b"]}`, "user:session")
+	next := func(want string) {
+		t.Helper()
+		select {
+		case e := <-events:
+			if e.Method != want {
+				t.Errorf("event %s, want %s", e.Method, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("no %s", want)
+		}
+	}
+	next(mcp.NoteAcknowledged)
+	_, err := do(t, u, tool("crash"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	next(mcp.NoteResourcesListChanged) // P9/93: something may have been missed
+	next(mcp.NoteResourceUpdated)
+	end()
+}
+
+func TestCallerLeavesWhileAProcessStarts(t *testing.T) {
+	cfg := command(t, "deaf")
+	cfg.Timeout.Connect = 4 * time.Second
+	u := start(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		_, err := u.Handle(ctx, tool("a"))
+		failed <- err
+	}()
+	cancel()
+	select {
+	case err := <-failed:
+		if err != context.Canceled {
+			t.Errorf("error %v", err)
+		}
+	case <-time.After(time.Second):
+		t.Error("the caller had to wait")
+	}
+}

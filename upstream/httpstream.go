@@ -1,0 +1,205 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// httpStream is the response to a POST or a GET.
+type httpStream struct {
+	t      *streamable
+	resp   *http.Response
+	events *wire.EventReader // nil for a JSON answer
+	batch  []wire.Message    // messages that came in one array and are not delivered yet
+	life   *deadline         // nil for a standing stream
+	alive  func()            // of a standing stream: called with what comes; may be nil
+	after  string            // of a standing stream: the event after which it goes on
+	retry  time.Duration
+	read   bool // the JSON body was read
+	over   bool // the response was delivered
+	// passing says that the result is passed on and not kept.
+	passing bool
+	// release gives the memory of the JSON body back; nil when it is not used again.
+	release func()
+}
+
+func (s *httpStream) Release() func() { return s.release }
+
+// Read reads the body, for the event reader and for JSON bodies.
+func (s *httpStream) Read(p []byte) (int, error) {
+	n, err := s.resp.Body.Read(p)
+	switch {
+	case n == 0:
+	case s.life != nil:
+		s.life.touch()
+	case s.alive != nil:
+		s.alive()
+	}
+	return n, err
+}
+
+func (s *httpStream) Next() (wire.Message, error) {
+	for {
+		if len(s.batch) > 0 {
+			m := s.batch[0]
+			s.batch = s.batch[1:]
+			s.over = s.over || m.Kind == wire.Response
+			return m, nil
+		}
+		data, err := s.document()
+		if err != nil {
+			return wire.Message{}, err
+		}
+		if wire.IsBatch(data) { // only 2025-03-26 has them; understood from everybody
+			if s.batch, err = scanBatch(data); err != nil {
+				return wire.Message{}, err
+			}
+			continue
+		}
+		m, err := scan(data)
+		if err != nil {
+			return wire.Message{}, err
+		}
+		s.over = m.Kind == wire.Response
+		return m, nil
+	}
+}
+
+// document returns the next JSON document: the body, or the next event's data.
+func (s *httpStream) document() ([]byte, error) {
+	if s.events == nil {
+		if s.read {
+			return nil, io.EOF
+		}
+		s.read = true
+		var body []byte
+		var err error
+		if s.passing {
+			body, s.release, err = readBody(s, s.resp.ContentLength, s.t.limit)
+		} else {
+			body, err = wire.ReadAll(s, s.resp.ContentLength, s.t.limit)
+		}
+		return body, readError(err)
+	}
+	for {
+		event, err := s.events.Next()
+		if err != nil {
+			return nil, readError(err)
+		}
+		if event.Retry > 0 {
+			s.retry = event.Retry
+		}
+		if len(event.Data) == 0 || event.Name != "" && event.Name != "message" {
+			continue // a priming event, or none of ours
+		}
+		return event.Data, nil
+	}
+}
+
+func readError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case errors.Is(err, wire.ErrTooLarge):
+		return errTooLarge
+	}
+	return fmt.Errorf("%w: %w", errBroken, err)
+}
+
+func (s *httpStream) LastEventID() string {
+	if s.events == nil {
+		return ""
+	}
+	return or(s.events.LastID(), s.after)
+}
+
+func (s *httpStream) Retry() time.Duration { return s.retry }
+
+// Close gives the answer up; of an event stream that has delivered its response the
+// rest is drained, so that the connection can be used again.
+func (s *httpStream) Close() {
+	if s.over && s.events != nil {
+		s.t.spawn(s.finish)
+		return
+	}
+	// A JSON body that was read to its end has returned its connection already.
+	s.resp.Body.Close()
+	s.end()
+}
+
+func (s *httpStream) end() {
+	if s.life != nil {
+		s.life.end()
+	}
+}
+
+// finish reads what may still come, within reason: a server that goes on for ever
+// loses the connection.
+func (s *httpStream) finish() {
+	if s.resp.ContentLength != 0 {
+		timer := time.AfterFunc(drainTime, func() { s.resp.Body.Close() })
+		_, _ = io.CopyN(io.Discard, s.resp.Body, drainBytes)
+		timer.Stop()
+	}
+	s.resp.Body.Close()
+	s.end()
+}
+
+func (s *httpStream) refused() *statusError {
+	e := &statusError{Status: s.resp.StatusCode}
+	if seconds, err := strconv.ParseUint(s.resp.Header.Get("Retry-After"), 10, 32); err == nil {
+		e.RetryAfter = min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	}
+	timer := time.AfterFunc(10*drainTime, func() { s.resp.Body.Close() })
+	body, err := wire.ReadAll(s, s.resp.ContentLength, maxErrorBody)
+	timer.Stop()
+	s.resp.Body.Close()
+	s.end()
+	if err == nil && mediaType(s.resp.Header) != typeEvents {
+		if m, err := scan(body); err == nil {
+			e.Message = m
+		}
+	}
+	return e
+}
+
+func mediaType(h http.Header) string {
+	value := h.Get("Content-Type")
+	if value == typeJSON || value == typeEvents {
+		return value
+	}
+	mediaType, _, err := mime.ParseMediaType(value)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return ""
+	}
+	return mediaType
+}
+
+// scan reads one message of a server.
+func scan(data []byte) (wire.Message, error) {
+	m, err := wire.ScanUpstream(data)
+	if err != nil {
+		return m, fmt.Errorf("%w: %v", errGarbage, err) // an error of ours, not one to show
+	}
+	return m, nil
+}
+
+func scanBatch(data []byte) ([]wire.Message, error) {
+	messages, errs, err := wire.ScanBatch(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errGarbage, err)
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%w: %v", errGarbage, err)
+		}
+	}
+	return messages, nil
+}

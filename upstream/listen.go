@@ -1,0 +1,346 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// maxPending bounds the events that wait for a listener; more are the same as a lost
+// stream.
+const maxPending = 1000
+
+// keep is what outlives a session in its slot: the log level, the subscriptions, and
+// who listens.
+type keep struct {
+	mu      sync.Mutex // guards the fields below
+	level   string
+	uris    map[string]int // by how many listeners
+	listens map[*listening]struct{}
+}
+
+// listening is one subscriptions/listen at a stateful server.
+type listening struct {
+	tools, prompts, resources bool
+	uris                      []string
+	wake                      chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	pending []mcp.Event
+	err     error
+}
+
+func newKeep() *keep {
+	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{})}
+}
+
+func (k *keep) setLevel(level string) {
+	k.mu.Lock()
+	k.level = level
+	k.mu.Unlock()
+}
+
+func (k *keep) state() (level string, uris []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for uri := range k.uris {
+		uris = append(uris, uri)
+	}
+	return k.level, uris
+}
+
+func (k *keep) add(l *listening) {
+	k.mu.Lock()
+	k.listens[l] = struct{}{}
+	k.mu.Unlock()
+}
+
+func (k *keep) remove(l *listening) {
+	k.mu.Lock()
+	delete(k.listens, l)
+	k.mu.Unlock()
+}
+
+// subscribe counts a listener of a resource; first says that it is the only one.
+func (k *keep) subscribe(uri string) (first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.uris[uri]++
+	return k.uris[uri] == 1
+}
+
+func (k *keep) unsubscribe(uri string) (last bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.uris[uri]--; k.uris[uri] > 0 {
+		return false
+	}
+	delete(k.uris, uri)
+	return true
+}
+
+// event hands a notification to the listeners that want it.
+func (k *keep) event(m wire.Message) {
+	var params mcp.Raw = mcp.Raw(`{}`)
+	if m.Method == mcp.NoteResourceUpdated {
+		uri, _ := m.Params.Member("uri")
+		params = mcp.Object("uri", uri)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for l := range k.listens {
+		if l.wants(m.Method) {
+			l.put(mcp.Event{Method: m.Method, Params: params})
+		}
+	}
+}
+
+// missed tells the listeners that everything may have changed while nobody heard it.
+func (k *keep) missed() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for l := range k.listens {
+		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged} {
+			if l.wants(method) {
+				l.put(mcp.Event{Method: method, Params: mcp.Raw(`{}`)})
+			}
+		}
+		for _, uri := range l.uris {
+			l.put(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		}
+	}
+}
+
+// end ends all listening.
+func (k *keep) end(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for l := range k.listens {
+		l.fail(err)
+	}
+}
+
+// wants reports whether the listener asked for this. Which resource was updated is
+// not looked at: servers may report a part of the one that was subscribed.
+func (l *listening) wants(method string) bool {
+	switch method {
+	case mcp.NoteToolsListChanged:
+		return l.tools
+	case mcp.NotePromptsListChanged:
+		return l.prompts
+	case mcp.NoteResourcesListChanged:
+		return l.resources
+	}
+	return len(l.uris) > 0
+}
+
+// put queues an event, unless the same one waits already.
+func (l *listening) put(event mcp.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, waiting := range l.pending {
+		if waiting.Method == event.Method && bytes.Equal(waiting.Params, event.Params) {
+			return
+		}
+	}
+	if len(l.pending) >= maxPending {
+		l.err = fmt.Errorf("%w: too many events", errBroken)
+	} else {
+		l.pending = append(l.pending, event)
+	}
+	l.signal()
+}
+
+func (l *listening) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	l.signal()
+}
+
+func (l *listening) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *listening) take() ([]mcp.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := l.pending
+	l.pending = nil
+	return events, l.err
+}
+
+// listenStateful makes a subscription out of what stateful servers have: the
+// standing stream and resources/subscribe. It outlives a session that is lost.
+func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	s, err := u.sessionFor(ctx, e, c)
+	if err != nil {
+		return nil, err
+	}
+	l := &listening{wake: make(chan struct{}, 1)}
+	k := s.slot.keep
+	defer func() {
+		k.remove(l)
+		s.unsubscribe(l)
+		u.pool.release(s)
+	}()
+	k.add(l)
+	s.stand()
+	ack := s.honour(ctx, l, c.Params)
+	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack)})
+	for {
+		select {
+		case <-l.wake:
+			events, err := l.take()
+			for _, event := range events {
+				c.Notify(event)
+			}
+			if err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.base.Done():
+			if u.base.Err() != nil {
+				return nil, errClosed
+			}
+			next, err := u.sessionFor(ctx, e, c)
+			if err != nil {
+				return nil, err
+			}
+			if next.slot != s.slot {
+				u.pool.release(next)
+				return nil, errEnded
+			}
+			u.pool.release(s)
+			s = next
+			k.missed()
+		}
+	}
+}
+
+// honour subscribes to what the server has of what is wanted, and returns that.
+func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) mcp.Raw {
+	want, _ := params.Member("notifications")
+	flag := func(name string, has bool) bool {
+		v, _ := want.Member(name)
+		return has && v.IsTrue()
+	}
+	tools, prompts := flag("toolsListChanged", s.server.tools), flag("promptsListChanged", s.server.prompts)
+	resources := flag("resourcesListChanged", s.server.resources)
+	var uris []string
+	if s.server.subscribe {
+		list, _ := want.Member("resourceSubscriptions")
+		list.Elements(func(v mcp.Raw) bool {
+			if uri := v.Text(); uri != "" && s.subscribe(ctx, uri) {
+				uris = append(uris, uri)
+			}
+			return len(uris) < maxPending/2
+		})
+	}
+	k := s.slot.keep
+	k.mu.Lock()
+	l.tools, l.prompts, l.resources, l.uris = tools, prompts, resources, uris
+	k.mu.Unlock()
+	ack := mcp.Raw(`{}`)
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{{"toolsListChanged", tools}, {"promptsListChanged", prompts}, {"resourcesListChanged", resources}} {
+		if f.is {
+			ack = ack.With(f.name, mcp.Raw("true"))
+		}
+	}
+	if len(uris) > 0 {
+		list := []byte{'['}
+		for i, uri := range uris {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = mcp.AppendString(list, uri)
+		}
+		ack = ack.With("resourceSubscriptions", append(list, ']'))
+	}
+	return ack
+}
+
+func (s *session) subscribe(ctx context.Context, uri string) bool {
+	if !s.slot.keep.subscribe(uri) {
+		return true
+	}
+	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
+	if err == nil && m.Error == nil {
+		return true
+	}
+	s.slot.keep.unsubscribe(uri)
+	return false
+}
+
+// unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
+// context has ended, so it has a limit of its own.
+func (s *session) unsubscribe(l *listening) {
+	for _, uri := range l.uris {
+		if !s.slot.keep.unsubscribe(uri) || s.over() {
+			continue
+		}
+		s.u.spawn(func() {
+			ctx, cancel := context.WithTimeout(s.base, goodbye)
+			defer cancel()
+			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
+			if err != nil && !errors.Is(err, context.Canceled) {
+				s.u.log.Debug("not unsubscribed", "error", err)
+			}
+		})
+	}
+}
+
+// listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).
+func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	conn, release, err := u.statelessConn(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	life, err := u.life(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	id := u.ids.Add(1)
+	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, "{}", "")}
+	stream, err := conn.Start(&Request{
+		ID: id, Method: c.Method, Life: life,
+		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
+	})
+	if err != nil {
+		return nil, statelessRefusal(life.why(err))
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return nil, life.why(err)
+		case answers(m, id) && m.Error != nil:
+			return nil, wire.ReadError(m.Error)
+		case answers(m, id):
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		}
+		switch m.Method {
+		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,
+			mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+			params := m.Params.Without("_meta")
+			if params == nil {
+				params = mcp.Raw(`{}`)
+			}
+			c.Notify(mcp.Event{Method: m.Method, Params: params})
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// codeRejected is what a server is told when the user did not want to sample
+// (2025-11-25 client/sampling#error-handling).
+const codeRejected = -1
+
+// parks are the calls that wait for answers of their users. A parked call holds its
+// stream and one goroutine that reads it.
+type parks struct {
+	u *Upstream
+
+	mu     sync.Mutex // guards the fields below
+	calls  map[string]*parked
+	users  map[string]int
+	closed bool
+}
+
+// parked is one of them. It belongs to one session and user, and is taken once.
+type parked struct {
+	x      *exchange
+	handle string
+	user   string
+	timer  *time.Timer
+}
+
+func (p *parks) init(u *Upstream) {
+	p.u = u
+	p.calls, p.users = make(map[string]*parked), make(map[string]int)
+}
+
+// park puts a call aside whose server asks, and returns the questions. Its time limit
+// and its caller do not concern it until the answers come; its progress still goes to
+// the caller, who may listen on.
+func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
+	x.life.pause()
+	x.mu.Lock()
+	requests := make([]mcp.InputRequest, len(x.open))
+	for i, q := range x.open {
+		requests[i] = q.request
+	}
+	x.mu.Unlock()
+	entry := &parked{x: x, handle: rand.Text(), user: x.call.Caller.User()}
+	if !u.parks.add(entry) {
+		x.giveUp()
+		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedUnknown,
+			"Too many calls to upstream %s wait for an answer of this user", u.cfg.Name)
+	}
+	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: entry.handle, Here: true}}, nil
+}
+
+func (p *parks) add(entry *parked) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.users[entry.user] >= p.u.cfg.Limits.AsksPerUser {
+		return false
+	}
+	p.calls[entry.handle] = entry
+	p.users[entry.user]++
+	entry.timer = time.AfterFunc(p.u.cfg.Timeout.Ask, func() { p.expire(entry.handle) })
+	return true
+}
+
+// take returns the parked call of a retry, once, if it is the same caller's call.
+func (p *parks) take(c *mcp.Call) *exchange {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	entry := p.calls[c.State]
+	if entry == nil {
+		return nil
+	}
+	was := entry.x.call
+	if was.Session != c.Session || entry.user != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
+		return nil
+	}
+	if s := entry.x.s; c.Ephemeral && declare(c.Caps, s.rev).raw != declare(was.Caps, s.rev).raw {
+		return nil // what the server may ask next was not declared with this request
+	}
+	p.remove(entry)
+	return entry.x
+}
+
+// remove forgets an entry. p.mu is held.
+func (p *parks) remove(entry *parked) {
+	delete(p.calls, entry.handle)
+	entry.timer.Stop()
+	if p.users[entry.user]--; p.users[entry.user] == 0 {
+		delete(p.users, entry.user)
+	}
+}
+
+// expire ends a parked call that nobody came back for.
+func (p *parks) expire(handle string) {
+	p.mu.Lock()
+	entry := p.calls[handle]
+	if entry != nil {
+		p.remove(entry)
+		p.u.spawn(entry.x.giveUp)
+	}
+	p.mu.Unlock()
+}
+
+func (p *parks) endSession(session string) {
+	p.endAll(func(x *exchange) bool { return x.call.Session == session })
+}
+
+func (p *parks) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.endAll(func(*exchange) bool { return true })
+}
+
+func (p *parks) endAll(which func(*exchange) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, entry := range p.calls {
+		if which(entry.x) {
+			p.remove(entry)
+			p.u.spawn(entry.x.giveUp)
+		}
+	}
+}
+
+func (p *parks) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls)
+}
+
+// retry goes on with a parked call: sends the answers and waits for what comes next.
+func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	x := u.parks.take(c)
+	if x == nil {
+		return nil, &mcp.Error{
+			Code:    mcp.CodeInvalidParams,
+			Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
+			Data:    mcp.Object("reason", mcp.String("expired")),
+		}
+	}
+	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	x.mu.Lock()
+	x.notify = c.Notify // before the answers are sent: progress may follow at once
+	x.mu.Unlock()
+	answered, left := x.settle(c)
+	for _, body := range answered {
+		if err := x.s.conn.Post(x.life.ctx, body); err != nil {
+			if errors.Is(err, errSessionGone) {
+				u.pool.lose(x.s)
+				err = mcp.UpstreamError(mcp.CodeUpstreamSessionLost, u.cfg.Name, mcp.ExecutedUnknown,
+					"Upstream %s lost the session while the call waited for an answer; make the call anew", u.cfg.Name)
+			}
+			x.end(nil, x.life.why(err))
+			x.life.cancel(nil) // ends the pump's reading
+			break
+		}
+	}
+	if left > 0 && !x.over() {
+		return u.park(x)
+	}
+	return x.wait(ctx)
+}
+
+// settle takes the answered questions out and returns what the server is told; what
+// has no answer, or a malformed one, stays open.
+func (x *exchange) settle(c *mcp.Call) (bodies [][]byte, left int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var open []question
+	for _, q := range x.open {
+		answer, refusal := c.Answers[q.request.Key], c.Refused[q.request.Key]
+		switch {
+		case refusal != nil:
+			bodies = append(bodies, wire.AppendError(nil, q.id, refusal))
+		case validAnswer(q.request.Method, answer):
+			bodies = append(bodies, wire.AppendResult(nil, q.id, answer))
+		default:
+			open = append(open, q)
+		}
+	}
+	x.open = open
+	return bodies, len(open)
+}
+
+// letGo ends the parked call of a retry that will never be made.
+func (u *Upstream) letGo(c *mcp.Call) {
+	if x := u.parks.take(c); x != nil {
+		u.spawn(x.giveUp)
+	}
+}
+
+// giveUp tells the server that there will be no answer and that the call is over.
+func (x *exchange) giveUp() {
+	x.mu.Lock()
+	open := x.open
+	x.open = nil
+	answered := x.done
+	x.mu.Unlock()
+	for _, q := range open {
+		switch q.request.Method {
+		case mcp.MethodElicit:
+			x.s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
+		case mcp.MethodCreateMessage:
+			x.s.post(wire.AppendError(nil, q.id, mcp.Errorf(codeRejected, "the user did not answer")))
+		default:
+			x.s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client did not answer")))
+		}
+	}
+	if !answered && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
+		x.s.post(cancelled(x.id, "nobody answered in time"))
+	}
+	x.end(nil, errTimeout)
+	x.life.end() // ends the pump's reading
+	x.free()
+}

@@ -1,0 +1,102 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// slowProgram is a stateless stdio server that takes its time to start, as one that
+// is fetched first, and then answers all that was written to it.
+type slowProgram struct {
+	startup time.Duration
+	started int
+}
+
+func (p *slowProgram) Dial(context.Context) (Conn, error) {
+	p.started++
+	return &slowConn{ready: time.Now().Add(p.startup)}, nil
+}
+
+type slowConn struct{ ready time.Time }
+
+func (c *slowConn) Start(req *Request) (Stream, error) {
+	result := `"error":{"code":-32601,"message":"Method not found"}`
+	switch req.Method {
+	case methodDiscover:
+		result = `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`
+	case mcp.MethodToolsCall:
+		result = `"result":{"resultType":"complete","content":[]}`
+	}
+	return &slowStream{life: req.Life, ready: c.ready,
+		text: `{"jsonrpc":"2.0","id":` + strconv.FormatInt(req.ID, 10) + `,` + result + `}`}, nil
+}
+
+func (c *slowConn) Post(context.Context, []byte) error { return nil }
+func (c *slowConn) Standing(context.Context, string, func()) (Stream, error) {
+	return nil, errNoStanding
+}
+func (c *slowConn) Deliver(func(wire.Message))  {}
+func (c *slowConn) Bind(*wire.Revision)         {}
+func (c *slowConn) Header() http.Header         { return nil }
+func (c *slowConn) Lost() <-chan struct{}       { return nil }
+func (c *slowConn) Close(context.Context) error { return nil }
+
+type slowStream struct {
+	life  *deadline
+	ready time.Time
+	text  string
+}
+
+func (s *slowStream) Next() (wire.Message, error) {
+	if s.text == "" {
+		return wire.Message{}, io.EOF
+	}
+	timer := time.NewTimer(time.Until(s.ready))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.life.ctx.Done():
+		return wire.Message{}, context.Cause(s.life.ctx)
+	}
+	text := s.text
+	s.text = ""
+	return scan([]byte(text))
+}
+
+func (s *slowStream) LastEventID() string  { return "" }
+func (s *slowStream) Retry() time.Duration { return 0 }
+func (s *slowStream) Release() func()      { return nil }
+func (s *slowStream) Close()               { s.life.end() }
+
+// A stateless server that needs longer to start than silence is waited for is taken
+// for a stateful one, once: when it then refuses initialize, the next probe waits.
+func TestSlowStatelessProgram(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, err := New(Config{Name: "slow", Command: []string{"slow"}}, Deps{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := &slowProgram{startup: 2 * probeSilence}
+		u.transport = program
+		call := &mcp.Call{Method: mcp.MethodToolsCall, Name: "a", Session: "user:session", Notify: func(mcp.Event) {}}
+		reply, err := u.Handle(t.Context(), call)
+		if err != nil || string(reply.Result) != `{"resultType":"complete","content":[]}` {
+			t.Errorf("reply %+v, error %v", reply, err)
+		}
+		if program.started != 2 {
+			t.Errorf("the program was started %d times", program.started)
+		}
+		if err := u.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

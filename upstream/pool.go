@@ -1,0 +1,308 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// opensAtOnce bounds how many sessions are opened at a time, so that a server that
+// comes back is not run over by all the sessions that it forgot.
+const opensAtOnce = 20
+
+// poolKey says whose session it is. The zero key is the gateway's own: neutral, with
+// nothing declared. Two client sessions never share one.
+type poolKey struct {
+	session string
+	caps    string // what is declared, for clients whose capabilities change by request
+}
+
+// pool keeps one session for each key.
+type pool struct {
+	u     *Upstream
+	opens chan struct{} // holds one for each session that is being opened
+
+	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
+	slots   map[poolKey]*slot
+	sweeper *time.Timer // runs as long as there are sessions that end by idle time
+	closed  bool
+}
+
+// slot is the place of one session, which may end and be opened again.
+type slot struct {
+	key      poolKey
+	declared capabilities
+	sweeps   bool  // it ends by idle time
+	keep     *keep // what is restored in a new session
+
+	current  *session
+	opening  *opening
+	busy     int // calls that use it
+	used     time.Time
+	ended    bool
+	restarts restarts
+}
+
+// opening is one attempt that several callers wait for.
+type opening struct {
+	done    chan struct{}
+	session *session
+	err     error
+}
+
+func (p *pool) init(u *Upstream) {
+	p.u = u
+	p.opens = make(chan struct{}, opensAtOnce)
+	p.slots = make(map[poolKey]*slot)
+}
+
+// acquire returns the session of the key, and opens it if need be. It must be
+// released.
+func (p *pool) acquire(ctx context.Context, key poolKey, declared capabilities, e *era, sweeps bool) (*session, error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil, errDraining
+	}
+	if ctx.Err() != nil { // its session may have ended, and what is opened now would stay
+		p.mu.Unlock()
+		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+	}
+	sl := p.slots[key]
+	if sl == nil {
+		if !p.makeRoom() {
+			p.mu.Unlock()
+			return nil, errOverloaded
+		}
+		sl = &slot{key: key, declared: declared, sweeps: sweeps, keep: newKeep()}
+		p.slots[key] = sl
+	}
+	sl.busy++
+	if s := sl.current; s != nil && !s.over() {
+		p.mu.Unlock()
+		return s, nil
+	}
+	open, first := sl.opening, false
+	if open == nil {
+		open, first = &opening{done: make(chan struct{})}, true
+		sl.opening = open
+	}
+	p.mu.Unlock()
+	if first {
+		p.u.spawn(func() { p.open(sl, open, e) })
+	}
+	select {
+	case <-open.done:
+		if open.err == nil {
+			return open.session, nil
+		}
+		p.leave(sl)
+		return nil, open.err
+	case <-ctx.Done():
+		p.leave(sl)
+		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+	}
+}
+
+// release gives a session back.
+func (p *pool) release(s *session) { p.leave(s.slot) }
+
+func (p *pool) leave(sl *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sl.busy--
+	sl.used = time.Now()
+	if sl.sweeps && p.sweeper == nil && !p.closed {
+		p.sweeper = time.AfterFunc(p.u.cfg.Timeout.Idle, p.sweep)
+	}
+}
+
+// open opens the session of a slot, apart from the callers, who may leave.
+func (p *pool) open(sl *slot, open *opening, e *era) {
+	u := p.u
+	select {
+	case p.opens <- struct{}{}:
+		open.session, open.err = p.dial(sl, e)
+		<-p.opens
+	case <-u.base.Done():
+		open.err = errDraining
+	}
+	if open.err != nil && !errors.Is(open.err, errWrongEra) {
+		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
+	}
+	p.mu.Lock()
+	sl.opening = nil
+	unwanted := open.err == nil && (p.closed || sl.ended)
+	switch {
+	case unwanted:
+		open.err = errDraining
+	case open.err == nil:
+		sl.current = open.session
+	case u.cfg.Transport != transportStdio: // a process's slot remembers its crashes
+		p.drop(sl)
+	}
+	p.mu.Unlock()
+	if unwanted {
+		open.session.close()
+	}
+	close(open.done)
+}
+
+func (p *pool) dial(sl *slot, e *era) (*session, error) {
+	u := p.u
+	if u.base.Err() != nil {
+		return nil, errDraining
+	}
+	p.mu.Lock()
+	pause, down := sl.restarts.pause(time.Now())
+	p.mu.Unlock()
+	if down {
+		return nil, errDown
+	}
+	if pause > 0 {
+		if err := wait(u.base, pause); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	defer cancel()
+	s, err := u.openSession(ctx, sl, e)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), err)
+	}
+	if err != nil && u.cfg.Transport == transportStdio {
+		p.crashed(sl, 0)
+	}
+	return s, err
+}
+
+// crashed notes that the process of a slot ended by itself.
+func (p *pool) crashed(sl *slot, lived time.Duration) {
+	p.u.health.restarts.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sl.restarts.crashed(time.Now(), lived)
+}
+
+// lose takes a session out that the server does not know any more. The next acquire
+// opens another one.
+func (p *pool) lose(s *session) {
+	p.mu.Lock()
+	if s.slot.current == s {
+		s.slot.current = nil
+	}
+	p.mu.Unlock()
+	s.end()
+}
+
+// makeRoom makes sure that one more slot may be added, at the cost of the idle
+// session that was not used for the longest time. p.mu is held.
+func (p *pool) makeRoom() bool {
+	if len(p.slots) < p.u.cfg.Limits.Sessions {
+		return true
+	}
+	var oldest *slot
+	for _, sl := range p.slots {
+		if sl.sweeps && sl.busy == 0 && (oldest == nil || sl.used.Before(oldest.used)) {
+			oldest = sl
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	p.drop(oldest)
+	return true
+}
+
+// drop ends a slot for good. p.mu is held.
+func (p *pool) drop(sl *slot) {
+	if p.slots[sl.key] == sl {
+		delete(p.slots, sl.key)
+	}
+	sl.ended = true
+	if s := sl.current; s != nil {
+		sl.current = nil
+		p.u.spawn(s.close)
+	}
+}
+
+// sweep closes what was idle for too long.
+func (p *pool) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweeper = nil
+	idle, left := p.u.cfg.Timeout.Idle, false
+	for _, sl := range p.slots {
+		switch {
+		case !sl.sweeps || p.closed:
+		case sl.busy == 0 && time.Since(sl.used) >= idle:
+			p.drop(sl)
+		default:
+			left = true
+		}
+	}
+	if left {
+		p.sweeper = time.AfterFunc(max(idle/10, time.Second), p.sweep)
+	}
+}
+
+func (p *pool) endSession(session string) {
+	if session == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, sl := range p.slots {
+		if key.session == session {
+			sl.keep.end(errEnded)
+			p.drop(sl)
+		}
+	}
+}
+
+// reset closes all sessions: the server turned out to be another one.
+func (p *pool) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, sl := range p.slots {
+		p.drop(sl)
+	}
+}
+
+func (p *pool) endListens() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, sl := range p.slots {
+		sl.keep.end(errClosed)
+	}
+}
+
+// close closes all sessions, on goroutines that the Upstream waits for.
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.sweeper != nil {
+		p.sweeper.Stop()
+	}
+	for _, sl := range p.slots {
+		p.drop(sl)
+	}
+	if spare := p.u.takeSpare(); spare != nil {
+		p.u.spawn(func() { closeConn(spare) })
+	}
+}
+
+// size is how many sessions are open.
+func (p *pool) size() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, sl := range p.slots {
+		if sl.current != nil && !sl.current.over() {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,356 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// probeSilence is how long a stdio server may keep silent to server/discover before
+// it counts as one that does not know it.
+const probeSilence = 5 * time.Second
+
+// era is what the probe found: rev is the revision to speak to a stateless server, or
+// to offer to a stateful one.
+type era struct {
+	rev *wire.Revision
+	// discover is the result of server/discover that told so, nil for none. It is used
+	// for the first answer only.
+	discover mcp.Raw
+	// silent says that nothing told so: the server had not answered in time.
+	silent bool
+}
+
+// probe finds out which era a server speaks, once, and remembers it until it proves
+// wrong. Only clear answers are remembered.
+type probe struct {
+	mu      sync.Mutex // guards the fields below, and era.discover
+	known   *era
+	patient bool // silence was taken wrongly for an answer: the next probe waits longer
+	running *probing
+	spare   Conn // of a stdio server: the process that was probed, for the first session
+}
+
+// probing is one probe that several callers wait for.
+type probing struct {
+	done chan struct{}
+	era  *era
+	err  error
+}
+
+// inEra runs f with the era of the server; once more with a new one, if the era that
+// was remembered proves wrong.
+func (u *Upstream) inEra(ctx context.Context, f func(*era) error) error {
+	for again := false; ; again = true {
+		e, err := u.era(ctx)
+		if err != nil {
+			return err
+		}
+		if err = f(e); !errors.Is(err, errWrongEra) || u.cfg.Revision != "" {
+			return err
+		}
+		u.forgetEra(e)
+		if again {
+			return err
+		}
+	}
+}
+
+// era returns what is known, or asks the server.
+func (u *Upstream) era(ctx context.Context) (*era, error) {
+	p := &u.probe
+	p.mu.Lock()
+	if p.known != nil {
+		defer p.mu.Unlock()
+		return p.known, nil
+	}
+	if u.cfg.Revision != "" {
+		p.known = &era{rev: wire.Lookup(u.cfg.Revision)}
+		defer p.mu.Unlock()
+		return p.known, nil
+	}
+	run, first := p.running, false
+	if run == nil {
+		run, first = &probing{done: make(chan struct{})}, true
+		p.running = run
+	}
+	p.mu.Unlock()
+	if first {
+		u.spawn(func() { u.runProbe(run) })
+	}
+	select {
+	case <-run.done:
+		return run.era, run.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// runProbe runs apart from the callers, who may leave.
+func (u *Upstream) runProbe(run *probing) {
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	defer cancel()
+	var spare Conn
+	run.era, spare, run.err = u.ask(ctx)
+	if run.err != nil {
+		run.err = fmt.Errorf("%w: %w", errNotStarted, run.err)
+	}
+	if run.err != nil && ctx.Err() != nil {
+		run.err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), run.err)
+	}
+	p := &u.probe
+	p.mu.Lock()
+	p.running = nil
+	if run.err == nil {
+		p.known = run.era
+	}
+	if run.err == nil && u.base.Err() == nil { // else Close has looked for it already
+		p.spare, spare = spare, p.spare
+	}
+	p.mu.Unlock()
+	if spare != nil {
+		closeConn(spare)
+	}
+	close(run.done)
+	if run.err == nil {
+		u.log.Info("upstream probed", "stateful", run.era.rev.Stateful)
+	}
+}
+
+// forgetEra lets the next call probe again, unless somebody else had it done.
+func (u *Upstream) forgetEra(e *era) {
+	u.probe.mu.Lock()
+	known := u.probe.known == e
+	if known {
+		u.probe.known, u.probe.patient = nil, e.silent
+	}
+	u.probe.mu.Unlock()
+	if !known {
+		return
+	}
+	u.log.Info("upstream is probed again")
+	if spare := u.takeSpare(); spare != nil {
+		u.spawn(func() { closeConn(spare) })
+	}
+	u.pool.reset()
+}
+
+// learnEra replaces what is known by what the server said in an answer.
+func (u *Upstream) learnEra(old, new *era) {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	if u.probe.known == old {
+		u.probe.known = new
+	}
+}
+
+// takeSpare returns the process that was probed, once.
+func (u *Upstream) takeSpare() Conn {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	conn := u.probe.spare
+	u.probe.spare = nil
+	return conn
+}
+
+// ask sends server/discover and judges the answer.
+func (u *Upstream) ask(ctx context.Context) (*era, Conn, error) {
+	if u.base.Err() != nil {
+		return nil, nil, errDraining
+	}
+	conn, err := u.transport.Dial(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	stdio := u.cfg.Transport == transportStdio
+	silence := ctx
+	if stdio {
+		var cancel context.CancelFunc
+		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), errTimeout)
+		defer cancel()
+	}
+	m, err := u.exchange(silence, conn, wire.Stateless(), methodDiscover, nil)
+	if stdio {
+		if ctx.Err() != nil {
+			closeConn(conn)
+			return nil, nil, context.Cause(ctx)
+		}
+		silent := errors.Is(err, errTimeout)
+		e, err := judgeStdio(m, err)
+		if e != nil {
+			e.silent = silent
+		}
+		if lost(conn) { // some servers end on a request that they do not expect
+			closeConn(conn)
+			conn = nil
+		}
+		return e, conn, err
+	}
+	e, err := judgeHTTP(m, err)
+	closeConn(conn)
+	return e, nil, err
+}
+
+// patience is how long silence on stdio means nothing yet. Programs that are fetched
+// before they start may take most of the time there is.
+func (u *Upstream) patience() time.Duration {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	if u.probe.patient {
+		return u.cfg.Timeout.Connect * 3 / 4
+	}
+	return min(probeSilence, u.cfg.Timeout.Connect/2)
+}
+
+func lost(conn Conn) bool {
+	select {
+	case <-conn.Lost():
+		return true
+	default:
+		return false
+	}
+}
+
+// closeConn closes a connection that nobody uses.
+func closeConn(conn Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	_ = conn.Close(ctx) // there is nobody to tell, and nothing to be done about it
+}
+
+// judgeHTTP concludes from the answer to server/discover over HTTP. An error says that
+// nothing can be concluded. It keys on what the specification says servers of either
+// era answer, and on what they were seen to answer (PROTOCOL of both eras:
+// 2026-07-28 basic/transports/streamable-http#backward-compatibility).
+func judgeHTTP(m wire.Message, err error) (*era, error) {
+	status, refused := errors.AsType[*statusError](err)
+	if refused {
+		m = status.Message
+	}
+	if e := offered(m); e != nil {
+		return e, nil
+	}
+	switch {
+	case refused:
+		if modernRefusal(m) {
+			return &era{rev: wire.Stateless()}, nil
+		}
+		switch status.Status {
+		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusConflict, http.StatusGone:
+			return &era{rev: wire.NewestStateful()}, nil
+		}
+		// Credentials, overload, a broken server: these say nothing about the era.
+		return nil, err
+	case err != nil:
+		return nil, err
+	case modernRefusal(m):
+		return &era{rev: wire.Stateless()}, nil
+	}
+	// A result that offers only stateful revisions, or an error of a server that does
+	// not know the method.
+	return &era{rev: wire.NewestStateful()}, nil
+}
+
+// judgeStdio concludes from the answer to server/discover over stdio: whatever is not
+// clearly stateless is stateful, silence and the end of the process too (2026-07-28
+// basic/transports/stdio#backward-compatibility).
+func judgeStdio(m wire.Message, err error) (*era, error) {
+	if errors.Is(err, errNotSent) || errors.Is(err, errClosed) {
+		return nil, err
+	}
+	if err == nil {
+		if e := offered(m); e != nil {
+			return e, nil
+		}
+		if modernRefusal(m) {
+			return &era{rev: wire.Stateless()}, nil
+		}
+	}
+	return &era{rev: wire.NewestStateful()}, nil
+}
+
+// offered returns the stateless era when the message offers a stateless revision that
+// we speak: as the result of server/discover, or in the data of an error.
+func offered(m wire.Message) *era {
+	var versions mcp.Raw
+	if m.Result != nil {
+		versions, _ = m.Result.Member("supportedVersions")
+	} else {
+		data, _ := m.Error.Member("data")
+		versions, _ = data.Member("supported")
+	}
+	rev := newestStateless(versions)
+	if rev == nil {
+		return nil
+	}
+	return &era{rev: rev, discover: m.Result}
+}
+
+// newestStateless returns the newest stateless revision among the versions, nil for
+// none.
+func newestStateless(versions mcp.Raw) (best *wire.Revision) {
+	versions.Elements(func(v mcp.Raw) bool {
+		if rev := wire.Lookup(v.Text()); rev != nil && !rev.Stateful && (best == nil || rev.Name > best.Name) {
+			best = rev
+		}
+		return true
+	})
+	return best
+}
+
+// modernRefusal reports whether an error has a code that only stateless servers use.
+func modernRefusal(m wire.Message) bool {
+	if m.Error == nil {
+		return false
+	}
+	switch wire.ReadError(m.Error).Code {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
+		return true
+	}
+	return false
+}
+
+// exchange makes a request of the gateway's own outside of any session, as a
+// stateless server wants it, and returns its response.
+func (u *Upstream) exchange(ctx context.Context, conn Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
+	id := u.ids.Add(1)
+	meta := "{" + u.statelessMeta(rev, "{}", "") + "}"
+	life := newDeadline(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	stream, err := conn.Start(&Request{
+		ID: id, Method: method, Life: life,
+		Body:   ownRequest(id, method, params.With("_meta", mcp.Raw(meta))),
+		Header: statelessHeader(conn, rev, method, ""),
+	})
+	if err != nil {
+		return wire.Message{}, life.why(err)
+	}
+	defer stream.Close()
+	m, err := response(stream, id)
+	return m, life.why(err)
+}
+
+// response reads on to the response of a request that nothing else is expected for.
+func response(stream Stream, id int64) (wire.Message, error) {
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return wire.Message{}, err
+		case answers(m, id):
+			return m, nil
+		}
+	}
+}
+
+// answers reports whether m is the response to the request. An error without an id,
+// of a server that could not read it, on the request's own stream is.
+func answers(m wire.Message, id int64) bool {
+	return m.Kind == wire.Response && (isID(m.ID, id) || m.Error != nil && m.ID.IsNull())
+}

@@ -1,0 +1,168 @@
+package upstream_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+func TestProbeHTTP(t *testing.T) {
+	answerTo := func(status int, body string) func(http.ResponseWriter, rpc) {
+		return func(w http.ResponseWriter, m rpc) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(strings.ReplaceAll(body, "$ID", string(m.ID))))
+		}
+	}
+	rpcError := func(e string) string { return `{"jsonrpc":"2.0","id":$ID,"error":` + e + `}` }
+	for _, tt := range []struct {
+		name   string
+		answer func(http.ResponseWriter, rpc)
+		want   string // stateless, stateful, or inconclusive
+		code   int    // of an inconclusive one
+	}{
+		{"P9/148 a stateless revision is offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"],"capabilities":{}}}`), "stateless", 0},
+		{"P9/148 only stateful ones are offered", answerTo(200, `{"jsonrpc":"2.0","id":$ID,"result":{"supportedVersions":["2025-11-25"],"capabilities":{}}}`), "stateful", 0},
+		{"P9/149 400 -32022 that offers a stateless one", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2026-07-28"]}}`)), "stateless", 0},
+		{"P9/149 400 -32022 that offers stateful ones", answerTo(400, rpcError(`{"code":-32022,"message":"v","data":{"supported":["2025-11-25"]}}`)), "stateful", 0},
+		{"P9/149 400 -32020", answerTo(400, rpcError(`{"code":-32020,"message":"header"}`)), "stateless", 0},
+		{"P9/149 400 -32021", answerTo(400, rpcError(`{"code":-32021,"message":"capability"}`)), "stateless", 0},
+		{"P9/149 400 -32000", answerTo(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), "stateful", 0},
+		{"P9/149 400 empty", answerTo(400, ""), "stateful", 0},
+		{"P9/149 404 empty", answerTo(404, ""), "stateful", 0},
+		{"P9/149 404 -32601", answerTo(404, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
+		{"P9/149 405", answerTo(405, "no"), "stateful", 0},
+		{"200 -32601", answerTo(200, rpcError(`{"code":-32601,"message":"Method not found"}`)), "stateful", 0},
+		{"200 -32602", answerTo(200, rpcError(`{"code":-32602,"message":"Invalid request parameters"}`)), "stateful", 0},
+		{"P9/151 401", answerTo(401, ""), "inconclusive", mcp.CodeUpstreamAuthFailed},
+		{"P9/151 403", answerTo(403, rpcError(`{"code":-32600,"message":"no"}`)), "inconclusive", mcp.CodeUpstreamAuthFailed},
+		{"P9/151 429", answerTo(429, ""), "inconclusive", mcp.CodeRateLimited},
+		{"P9/151 500", answerTo(500, "oops"), "inconclusive", mcp.CodeUpstreamBadAnswer},
+		{"P9/151 503", answerTo(503, ""), "inconclusive", mcp.CodeUpstreamUnreachable},
+		{"H/160 redirect", func(w http.ResponseWriter, _ rpc) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(307)
+		}, "inconclusive", mcp.CodeUpstreamBadAnswer},
+		{"HTML with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "text/html", "<html>") }, "inconclusive", mcp.CodeUpstreamBadAnswer},
+		{"not JSON with 200", func(w http.ResponseWriter, _ rpc) { raw(w, "application/json", "{") }, "inconclusive", mcp.CodeUpstreamBadAnswer},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sane := atomic.Bool{}
+			f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				if m.Method != mcp.MethodDiscover || sane.Load() {
+					return false
+				}
+				tt.answer(w, m)
+				return true
+			})
+			u := start(t, upstream.Config{URL: f.URL})
+			reply, err := do(t, u, tool("a"))
+			if tt.want == "inconclusive" {
+				if e := wantError(t, err, tt.code, mcp.ExecutedNo); !strings.Contains(e.Message, "fake") {
+					t.Errorf("message %q does not name the upstream", e.Message)
+				}
+				if n := len(f.requests(mcp.MethodInitialize)); n != 0 {
+					t.Errorf("%d times initialize", n)
+				}
+				sane.Store(true) // nothing was concluded: the next call probes again
+				wantOK(t, u, tool("a"))
+				return
+			}
+			if err != nil || string(reply.Result) != okResult {
+				t.Fatalf("reply %v, error %v", reply, err)
+			}
+			initialized := len(f.requests(mcp.MethodInitialize)) == 1
+			if initialized != (tt.want == "stateful") {
+				t.Errorf("initialize sent: %v, want a %s server", initialized, tt.want)
+			}
+			wantOK(t, u, tool("a"))
+			if n := len(f.requests(mcp.MethodDiscover)); n != 1 {
+				t.Errorf("P9/153: probed %d times", n)
+			}
+		})
+	}
+}
+
+func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		was  bool // stateful
+	}{{"stateless server becomes stateful", false}, {"stateful server becomes stateless", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			stateful := atomic.Bool{}
+			stateful.Store(tt.was)
+			f := newFake(t, tt.was, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				switch {
+				case m.Method == mcp.MethodDiscover && !stateful.Load():
+					result(w, m, `{"supportedVersions":["2026-07-28"],"capabilities":{}}`)
+				case m.Method == mcp.MethodDiscover:
+					w.WriteHeader(404)
+				case r.Method != http.MethodPost || m.ID == nil:
+					return false
+				case !stateful.Load() && r.Header.Get("Mcp-Method") == "":
+					w.WriteHeader(404)
+				case stateful.Load() && m.Method != mcp.MethodInitialize && r.Header.Get("Mcp-Session-Id") == "":
+					w.WriteHeader(404)
+				default:
+					return false
+				}
+				return true
+			})
+			u := start(t, upstream.Config{URL: f.URL})
+			wantOK(t, u, tool("a"))
+			stateful.Store(!tt.was)
+			wantOK(t, u, tool("a"))
+			if n := len(f.requests(mcp.MethodDiscover)); n != 2 {
+				t.Errorf("probed %d times, want 2", n)
+			}
+			if got := u.Status().Stateful; stateful.Load() && !got {
+				t.Errorf("status says stateful: %v", got)
+			}
+		})
+	}
+}
+
+func TestNeitherEra(t *testing.T) {
+	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		w.WriteHeader(404)
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	_, err := do(t, u, tool("a"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
+	if s := u.Status(); s.State != upstream.StateDown || s.LastError == "" {
+		t.Errorf("status %+v", s)
+	}
+}
+
+func TestRevisionPinSkipsTheProbe(t *testing.T) {
+	for _, tt := range []struct{ name, pin, first string }{
+		{"stateful", "2025-06-18", mcp.MethodInitialize},
+		{"stateless", "2026-07-28", mcp.MethodToolsCall},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, tt.name == "stateful", nil)
+			f.version = tt.pin
+			u := start(t, upstream.Config{URL: f.URL, Revision: tt.pin})
+			wantOK(t, u, tool("a"))
+			if got := f.requests("")[0]; got.Method != tt.first {
+				t.Errorf("first request %s, want %s", got.Method, tt.first)
+			}
+		})
+	}
+}
+
+func TestH141_RefusedConnection(t *testing.T) {
+	f := newFake(t, true, nil)
+	f.Close()
+	u := start(t, upstream.Config{URL: f.URL})
+	_, err := do(t, u, tool("a"))
+	e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+	if !strings.Contains(e.Message, "connection refused") {
+		t.Errorf("message %q does not say why", e.Message)
+	}
+}

@@ -1,0 +1,196 @@
+package upstream
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// The two methods that an Upstream makes on its own behalf.
+const (
+	methodInitialize = mcp.MethodInitialize
+	methodDiscover   = mcp.MethodDiscover
+)
+
+// envelopeSize is about what a request has besides its params.
+const envelopeSize = 128
+
+// outgoing is a Call on its way to be a request.
+type outgoing struct {
+	id   int64
+	call *mcp.Call
+	rev  *wire.Revision
+	// meta are the members of _meta that the dialect wants, without braces, "" for none.
+	meta string
+	// answers says that the answers of a retry belong into the params (2026-07-28
+	// basic/patterns/mrtr); else they go another way.
+	answers bool
+}
+
+// size is about how long the request becomes.
+func (o *outgoing) size() int {
+	return envelopeSize + len(o.call.Method) + len(o.call.Name) + len(o.call.Params) + len(o.meta)
+}
+
+// appendRequest writes the message in one pass over the client's params: the name as
+// the server knows it, what belongs to the hop between client and gateway out, ours in.
+func (o *outgoing) appendRequest(dst []byte) []byte {
+	c := o.call
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = strconv.AppendInt(dst, o.id, 10)
+	dst = mcp.AppendString(append(dst, `,"method":`...), c.Method)
+	dst = append(dst, `,"params":{`...)
+	params := o.rev.Params(c.Method, c.Params)
+	nameMember := mcp.NameMember(c.Method)
+	if nameMember == "" && c.Name != "" {
+		params = mcp.ParamsFor(c.Method, params, c.Name)
+	}
+	first, named, hasMeta := true, nameMember == "", false
+	member := func(name string) {
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(mcp.AppendString(dst, name), ':')
+	}
+	params.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case nameMember:
+			if named {
+				return true
+			}
+			named = true
+			member(nameMember)
+			dst = mcp.AppendString(dst, c.Name)
+		case "_meta":
+			if hasMeta || !value.IsObject() {
+				return true
+			}
+			hasMeta = true
+			member("_meta")
+			dst = o.appendMeta(dst, value)
+		case "inputResponses", "requestState", "task":
+		default:
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = append(append(append(dst, '"'), name...), '"', ':')
+			dst = append(dst, value...)
+		}
+		return true
+	})
+	if !named {
+		member(nameMember)
+		dst = mcp.AppendString(dst, c.Name)
+	}
+	if o.answers && c.Answers != nil {
+		member("inputResponses")
+		dst = appendAnswers(dst, c.Answers)
+	}
+	if o.answers && c.State != "" {
+		member("requestState")
+		dst = mcp.AppendString(dst, c.State)
+	}
+	if !hasMeta && o.meta != "" {
+		member("_meta")
+		dst = append(append(append(dst, '{'), o.meta...), '}')
+	}
+	return append(dst, '}', '}')
+}
+
+// appendMeta writes _meta: the members that are for the server, not those that were
+// for us.
+func (o *outgoing) appendMeta(dst []byte, meta mcp.Raw) []byte {
+	dst = append(append(dst, '{'), o.meta...)
+	first := o.meta == ""
+	traced := true
+	if parent, ok := meta.Member("traceparent"); ok {
+		traced = validTraceparent(parent.Text())
+	}
+	meta.Members(func(name []byte, value mcp.Raw) bool {
+		key := string(name)
+		switch {
+		case key == wire.MetaProgressToken:
+			if value.IsNull() {
+				return true
+			}
+			value = strconv.AppendInt(nil, o.id, 10)
+		case wire.ReservedMeta(key):
+			return true
+		case !traced && (key == "traceparent" || key == "tracestate"):
+			return true
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(append(append(dst, '"'), name...), '"', ':')
+		dst = append(dst, value...)
+		return true
+	})
+	return append(dst, '}')
+}
+
+// appendAnswers writes the answers by their keys, in the order of the keys.
+func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
+	keys := make([]string, 0, len(answers))
+	for key := range answers {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	dst = append(dst, '{')
+	for i, key := range keys {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(mcp.AppendString(dst, key), ':')
+		dst = append(dst, answers[key]...)
+	}
+	return append(dst, '}')
+}
+
+// validTraceparent reports whether s is a traceparent of W3C Trace Context, version
+// 00 or one that extends it.
+func validTraceparent(s string) bool {
+	const length = len("00-00000000000000000000000000000000-0000000000000000-00")
+	if len(s) < length || len(s) > length && (s[:2] == "00" || s[length] != '-') || s[:2] == "ff" {
+		return false
+	}
+	zeros := 0
+	for i, c := range []byte(s[:length]) {
+		if i == 2 || i == 35 || i == 52 {
+			if c != '-' {
+				return false
+			}
+			continue
+		}
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+		if c == '0' {
+			zeros++
+		}
+	}
+	const none = "0000000000000000"
+	return s[3:35] != none+none && s[36:52] != none && zeros < length
+}
+
+// ownRequest writes a request of the gateway itself.
+func ownRequest(id int64, method string, params mcp.Raw) []byte {
+	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
+}
+
+// cancelled writes the notification that a request is not wanted any more.
+func cancelled(id int64, reason string) []byte {
+	params := mcp.Object("requestId", mcp.Raw(strconv.AppendInt(nil, id, 10)), "reason", mcp.String(reason))
+	return wire.AppendNotification(nil, mcp.NoteCancelled, params)
+}
+
+// isID reports whether a response's or token's text is this id.
+func isID(raw mcp.Raw, id int64) bool {
+	var buf [20]byte
+	return string(raw) == string(strconv.AppendInt(buf[:0], id, 10))
+}

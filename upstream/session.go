@@ -1,0 +1,360 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+const (
+	// standingWait is how long a new session waits for its standing stream to open
+	// before it takes calls: some servers drop what they have to say while nobody
+	// listens, some answer nothing until there is something.
+	standingWait = 250 * time.Millisecond
+	maxQuestions = 20 // open ones of a call
+)
+
+// session is one session at a stateful server. Of a stateless one it is only the
+// connection.
+type session struct {
+	u        *Upstream
+	slot     *slot
+	conn     Conn
+	rev      *wire.Revision
+	result   mcp.Raw // of initialize
+	server   serverCaps
+	declared capabilities
+	began    time.Time
+
+	base   context.Context // of what the session does on its own
+	cancel context.CancelFunc
+
+	setting chan struct{} // holds one while logging/setLevel is under way
+	level   atomic.Pointer[string]
+
+	mu       sync.Mutex // guards the fields below
+	calls    map[int64]*exchange
+	standing bool // questions may come from outside of a call's own stream
+	asked    bool // for a standing stream
+}
+
+// openSession connects and, if the server is stateful, shakes hands.
+func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session, error) {
+	conn := u.takeSpare()
+	if conn == nil || lost(conn) {
+		var err error
+		if conn, err = u.transport.Dial(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := &session{
+		u: u, slot: sl, conn: conn, rev: e.rev, declared: sl.declared, began: time.Now(),
+		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: u.cfg.Transport == transportStdio,
+	}
+	s.base, s.cancel = context.WithCancel(u.base)
+	conn.Deliver(func(m wire.Message) { s.deliver(m) })
+	if e.rev.Stateful {
+		if err := s.handshake(ctx, e.rev); err != nil {
+			s.cancel()
+			closeConn(conn)
+			return nil, err
+		}
+		s.restore(ctx)
+	} else {
+		u.health.meet(e.rev.Name, false, nil)
+	}
+	if done := conn.Lost(); done != nil {
+		u.spawn(func() { s.watch(done) })
+	}
+	return s, nil
+}
+
+// handshake is initialize and notifications/initialized (2025-11-25 basic/lifecycle).
+func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
+	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
+		"capabilities", mcp.Raw(s.declared.raw), "clientInfo", s.u.clientInfo)
+	m, err := s.request(ctx, methodInitialize, params)
+	if err != nil {
+		return initializeRefusal(err)
+	}
+	if m.Error != nil {
+		e := wire.ReadError(m.Error)
+		switch e.Code {
+		case mcp.CodeMethodNotFound, mcp.CodeUnsupportedVersion, mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
+			return errWrongEra
+		}
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
+			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
+	}
+	version, _ := m.Result.Member("protocolVersion")
+	rev := wire.Lookup(version.Text())
+	if rev == nil || !rev.Stateful {
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
+			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know", s.u.cfg.Name, version.Text())
+	}
+	s.rev, s.result = rev, m.Result
+	caps, _ := m.Result.Member("capabilities")
+	s.server = readServerCaps(caps)
+	info, _ := m.Result.Member("serverInfo")
+	s.u.health.meet(rev.Name, true, info)
+	s.conn.Bind(rev)
+	return s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil))
+}
+
+// initializeRefusal sorts the statuses with which a server refuses initialize.
+func initializeRefusal(err error) error {
+	status, ok := errors.AsType[*statusError](err)
+	if !ok {
+		return err
+	}
+	switch status.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return errWrongEra
+	}
+	return err
+}
+
+// restore brings a new session to where the one before it was.
+func (s *session) restore(ctx context.Context) {
+	level, uris := s.slot.keep.state()
+	if s.slot.key == (poolKey{}) || s.declared.any() || level != "" || len(uris) > 0 {
+		s.stand()
+	}
+	if level != "" {
+		s.setLevel(ctx, level)
+	}
+	for _, uri := range uris {
+		if _, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri))); err != nil {
+			s.u.log.Warn("subscription not restored", "error", err)
+		}
+	}
+}
+
+// request makes a request of the gateway's own and returns its response.
+func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
+	id := s.u.ids.Add(1)
+	life := newDeadline(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
+	stream, err := s.conn.Start(&Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
+	if err != nil {
+		return wire.Message{}, life.why(err)
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return wire.Message{}, life.why(err)
+		case answers(m, id):
+			return m, nil
+		default:
+			s.deliver(m)
+		}
+	}
+}
+
+// setLevel brings the server's log level to this one, if it has logging at all. A
+// server that refuses, or keeps silent, keeps its level and is not asked for this one
+// again.
+func (s *session) setLevel(ctx context.Context, level string) {
+	if !s.server.logging || !wire.ValidLogLevel(level) {
+		return
+	}
+	if now := s.level.Load(); now != nil && *now == level {
+		return
+	}
+	select {
+	case s.setting <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-s.setting }()
+	if now := s.level.Load(); now != nil && *now == level {
+		return
+	}
+	s.slot.keep.setLevel(level)
+	s.stand()
+	m, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
+	if err != nil || m.Error != nil {
+		s.u.log.Debug("log level not set", "error", err)
+	}
+	if err != nil && !errors.Is(err, errTimeout) {
+		return
+	}
+	s.level.Store(&level)
+}
+
+// deliver takes what came outside of a call's own stream.
+func (s *session) deliver(m wire.Message) {
+	switch m.Kind {
+	case wire.Request:
+		if !s.rev.Stateful {
+			return // not in this dialect, which has no way to answer
+		}
+		x := s.sole()
+		if x != nil && !x.elsewhere {
+			x = nil // its caller reads its own stream and cannot be interrupted
+		}
+		s.serve(m, x)
+	case wire.Notification:
+		x := s.sole()
+		if m.Method == mcp.NoteProgress {
+			token, _ := m.Params.Member(wire.MetaProgressToken)
+			x = s.byToken(token)
+		}
+		s.note(m, x)
+	}
+}
+
+// note takes a notification; x is the call that it belongs to, nil for none.
+func (s *session) note(m wire.Message, x *exchange) {
+	switch m.Method {
+	case mcp.NoteProgress, mcp.NoteMessage:
+		if x != nil {
+			x.report(m)
+		}
+	case mcp.NoteCancelled:
+		id, _ := m.Params.Member("requestId")
+		for _, x := range s.all() {
+			x.withdraw(id)
+		}
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+		s.slot.keep.event(m)
+	}
+}
+
+// serve answers a request of the server, or makes a question of the call of it.
+func (s *session) serve(m wire.Message, x *exchange) {
+	if m.Method == mcp.MethodPing {
+		s.post(wire.AppendResult(nil, m.ID, nil))
+		return
+	}
+	why := s.declared.refuses(m.Method, m.Params)
+	switch {
+	case why != nil:
+	case x == nil && m.Method == mcp.MethodRootsList:
+		// Outside of a call the client cannot be asked.
+		s.post(wire.AppendResult(nil, m.ID, mcp.Raw(`{"roots":[]}`)))
+		return
+	case x == nil:
+		why = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
+	default:
+		why = x.ask(m)
+	}
+	if why != nil {
+		s.post(wire.AppendError(nil, m.ID, why))
+	}
+}
+
+// post sends what has no answer, with its own limit of time: it is sent for the sake
+// of the session, not of a call.
+func (s *session) post(body []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
+	defer cancel()
+	if err := s.conn.Post(ctx, body); err != nil {
+		s.u.log.Debug("message not sent", "error", err)
+	}
+}
+
+// add makes a call known, so that what comes outside of its stream finds it.
+func (s *session) add(x *exchange) {
+	s.mu.Lock()
+	s.calls[x.id] = x
+	s.mu.Unlock()
+}
+
+func (s *session) remove(x *exchange) {
+	s.mu.Lock()
+	delete(s.calls, x.id)
+	s.mu.Unlock()
+}
+
+// sole returns the one call that is under way, nil when there is none or more than
+// one: then nothing says which one a message is for.
+func (s *session) sole() *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) == 1 {
+		for _, x := range s.calls {
+			return x
+		}
+	}
+	return nil
+}
+
+func (s *session) byToken(token mcp.Raw) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, x := range s.calls {
+		if isID(token, id) {
+			return x
+		}
+	}
+	return nil
+}
+
+func (s *session) all() []*exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*exchange, 0, len(s.calls))
+	for _, x := range s.calls {
+		out = append(out, x)
+	}
+	return out
+}
+
+// askedElsewhere reports whether questions of a call may come from outside of its own
+// stream, so that its caller cannot simply read that.
+func (s *session) askedElsewhere() bool {
+	if !s.declared.any() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.standing
+}
+
+// over reports whether the session has ended.
+func (s *session) over() bool { return s.base.Err() != nil || lost(s.conn) }
+
+// watch waits for the end of a process.
+func (s *session) watch(done <-chan struct{}) {
+	select {
+	case <-done:
+		if s.base.Err() == nil {
+			s.u.pool.crashed(s.slot, time.Since(s.began))
+			s.cancel()
+		}
+	case <-s.base.Done():
+	}
+}
+
+// end ends what the session does on its own; the server does not learn of it.
+func (s *session) end() { s.cancel() }
+
+// close ends the session, at the server too.
+func (s *session) close() {
+	s.cancel()
+	closeConn(s.conn)
+}
+
+// refusal sorts the errors with which a server refuses a call.
+func (s *session) refusal(err error) error {
+	status, ok := errors.AsType[*statusError](err)
+	switch {
+	case !ok || errors.Is(err, errSessionGone):
+		return err
+	case status.hasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
+		status.Status != http.StatusTooManyRequests:
+		return wire.ReadError(status.Message.Error)
+	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
+		return fmt.Errorf("%w: %w", errWrongEra, err)
+	}
+	return err
+}

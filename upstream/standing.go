@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// leastPause is how soon a standing stream is opened again, however short a time its
+// server asks for.
+const leastPause = 100 * time.Millisecond
+
+// stand opens the session's standing stream, once, and waits a moment for it to be
+// open.
+func (s *session) stand() {
+	s.mu.Lock()
+	if s.asked || s.standing || s.base.Err() != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.asked = true
+	s.mu.Unlock()
+	open := make(chan struct{})
+	s.u.spawn(func() { s.listen(open) })
+	timer := time.NewTimer(standingWait)
+	defer timer.Stop()
+	select {
+	case <-open:
+	case <-timer.C:
+	}
+}
+
+// listen reads the standing stream until the session ends, and opens it again when it
+// breaks. open is closed when the first attempt is over.
+func (s *session) listen(open chan struct{}) {
+	pauses := newBackOff()
+	lastID := ""
+	// Until it is known that there is no such stream, questions may come on it.
+	s.setStanding(true)
+	for first := true; s.base.Err() == nil; first = false {
+		stream, err := s.conn.Standing(s.base, lastID, nil)
+		if first {
+			if errors.Is(err, errNoStanding) {
+				s.setStanding(false)
+			}
+			close(open)
+		}
+		switch {
+		case errors.Is(err, errNoStanding):
+			return
+		case errors.Is(err, errSessionGone):
+			s.u.pool.lose(s)
+			return
+		case err == nil:
+			if !first && lastID == "" {
+				s.slot.keep.missed()
+			}
+			var pause time.Duration
+			lastID, pause = s.drain(stream)
+			pauses.Reset()
+			if pause > 0 {
+				if wait(s.base, max(pause, leastPause)) != nil {
+					return
+				}
+				continue
+			}
+		default:
+			if status, ok := errors.AsType[*statusError](err); ok && lastID != "" && status.Status/100 == 4 {
+				lastID = "" // it cannot be gone on with
+			}
+		}
+		if wait(s.base, pauses.NextBackOff()) != nil {
+			return
+		}
+	}
+}
+
+// drain reads a standing stream to its end, and returns where and when to go on.
+func (s *session) drain(stream Stream) (lastID string, pause time.Duration) {
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		if errors.Is(err, errGarbage) {
+			s.u.health.garbage.Add(1)
+			continue
+		}
+		if err != nil {
+			return stream.LastEventID(), stream.Retry()
+		}
+		if m.Kind != wire.Response {
+			s.deliver(m)
+		}
+	}
+}
+
+func (s *session) setStanding(is bool) {
+	s.mu.Lock()
+	s.standing = is
+	s.mu.Unlock()
+}

@@ -1,0 +1,70 @@
+package upstream_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// A server that closes its stream at once and wants it back at once gets it back a
+// little later.
+func TestStandingStreamIsNotReopenedInALoop(t *testing.T) {
+	opened := make(chan time.Time, 3)
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
+		if r.Method != http.MethodGet {
+			return false
+		}
+		select {
+		case opened <- time.Now():
+			events(w, "id: e1\nretry: 1\ndata:\n\n")
+		default:
+			<-r.Context().Done()
+		}
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	wantOK(t, u, asked("a"))
+	f.await(t, http.MethodGet, 3)
+	last := <-opened
+	for range 2 {
+		next := <-opened
+		if pause := next.Sub(last); pause < 100*time.Millisecond {
+			t.Errorf("opened again after %s", pause)
+		}
+		last = next
+	}
+}
+
+// What is kept must not lie in memory that is used again, nor keep a large piece of
+// it from being so.
+func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {
+	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		switch m.Method {
+		case mcp.MethodToolsList:
+			result(w, m, `{"tools":[{"name":"a","inputSchema":{"type":"object"},"x":`+largeResult("l")+`}]}`)
+		case mcp.MethodToolsCall:
+			result(w, m, largeResult("c"))
+		default:
+			return false
+		}
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	list, err := do(t, u, &mcp.Call{Method: mcp.MethodToolsList, Notify: func(mcp.Event) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list.Release != nil {
+		t.Error("a list is released")
+	}
+	reply, err := do(t, u, tool("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(reply.Result) != largeResult("c") {
+		t.Error("not the result")
+	}
+}

@@ -1,0 +1,356 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// This file is the dialect of the revisions with sessions: a call may be asked in
+// mid-call, by requests of the server.
+
+const (
+	// roundWindow is how long a round of questions is kept open for more of them.
+	roundWindow = 50 * time.Millisecond
+	// maxResumes is how often in a row a broken stream is gone on with.
+	maxResumes = 3
+)
+
+// sessionFor returns the upstream session for a call. It must be released.
+func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*session, error) {
+	none := capabilities{raw: "{}"}
+	if c.Session == "" || u.cfg.Shared && u.cfg.Transport == transportStdio {
+		return u.pool.acquire(ctx, poolKey{}, none, e, false)
+	}
+	key := poolKey{session: c.Session}
+	declared := declare(c.Caps, e.rev)
+	if c.Ephemeral {
+		key.caps = declared.raw
+	}
+	return u.pool.acquire(ctx, key, declared, e, c.Ephemeral)
+}
+
+func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	if c.State != "" {
+		return u.retry(ctx, c)
+	}
+	for again := false; ; again = true {
+		s, err := u.sessionFor(ctx, e, c)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := s.call(ctx, c)
+		if !errors.Is(err, errSessionGone) {
+			return reply, err
+		}
+		u.pool.lose(s)
+		if again {
+			return nil, err
+		}
+	}
+}
+
+func (u *Upstream) discoverStateful(ctx context.Context, e *era) (*mcp.Reply, error) {
+	s, err := u.pool.acquire(ctx, poolKey{}, capabilities{raw: "{}"}, e, false)
+	if err != nil {
+		return nil, err
+	}
+	defer u.pool.release(s)
+	info, _ := s.result.Member("serverInfo")
+	return discovered(s.result, info)
+}
+
+// exchange is one call under way at a stateful server.
+type exchange struct {
+	s      *session
+	id     int64
+	call   *mcp.Call
+	life   *deadline
+	first  Stream // the answer to the POST; closing it ends life
+	stream Stream // the one that is read: first, or where a broken one goes on
+	wake   chan struct{}
+	// elsewhere says that questions may come from outside of the stream, so that the
+	// caller waits for wake from the beginning. It is not changed.
+	elsewhere bool
+	pumped    chan struct{} // closed when the goroutine has ended that reads the stream; nil for none
+
+	mu     sync.Mutex // guards the fields below
+	notify func(mcp.Event)
+	minted int
+	open   []question
+	done   bool
+	result mcp.Raw
+	err    error
+}
+
+// question is a request of the server that the client has to answer.
+type question struct {
+	id      mcp.Raw // the server's
+	request mcp.InputRequest
+}
+
+// call makes a call and releases the session, unless the call is parked.
+func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if c.LogLevel != "" {
+		s.setLevel(ctx, c.LogLevel)
+	}
+	life, err := s.u.life(ctx, false)
+	if err != nil {
+		s.u.pool.release(s)
+		return nil, err
+	}
+	x := &exchange{
+		s: s, id: s.u.ids.Add(1), call: c, life: life, notify: c.Notify,
+		wake: make(chan struct{}, 1), elsewhere: s.askedElsewhere(),
+	}
+	s.add(x)
+	out := outgoing{id: x.id, call: c, rev: s.rev}
+	stream, err := s.conn.Start(&Request{
+		ID: x.id, Method: c.Method, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
+	})
+	if err != nil {
+		s.remove(x)
+		s.u.pool.release(s)
+		if life.timedOut() || ctx.Err() != nil || errors.Is(err, errBroken) {
+			x.sayCancelled(ctx)
+		}
+		return nil, s.refusal(life.why(err))
+	}
+	x.first, x.stream = stream, stream
+	if x.elsewhere {
+		return x.wait(ctx)
+	}
+	for {
+		if x.read(); x.done { // nobody else writes done as long as there is no pump
+			return x.finish(ctx)
+		}
+		if x.asks() {
+			return x.wait(ctx)
+		}
+	}
+}
+
+// pump reads on while the caller waits for questions, or is not there.
+func (x *exchange) pump() {
+	defer close(x.pumped)
+	for !x.over() {
+		x.read()
+		x.signal()
+	}
+}
+
+// read takes the next message.
+func (x *exchange) read() {
+	m, err := x.next()
+	switch {
+	case err != nil:
+		x.end(nil, x.life.why(err))
+	case m.Kind == wire.Response:
+		if answers(m, x.id) {
+			if m.Error != nil {
+				x.end(nil, wire.ReadError(m.Error))
+			} else {
+				x.end(m.Result, nil)
+			}
+		}
+	case m.Kind == wire.Request:
+		x.s.serve(m, x)
+	default:
+		x.s.note(m, x)
+	}
+}
+
+// next reads the next message, of another stream where the first one broke and can
+// be gone on with (2025-11-25 basic/transports#resumability-and-redelivery).
+func (x *exchange) next() (wire.Message, error) {
+	for resumes := 0; ; resumes++ {
+		m, err := x.stream.Next()
+		if err == nil || !ended(err) || x.life.ctx.Err() != nil {
+			return m, err
+		}
+		lastID := x.stream.LastEventID()
+		if lastID == "" || resumes == maxResumes {
+			return m, fmt.Errorf("%w: %w", errBroken, err)
+		}
+		pause := x.stream.Retry()
+		if pause == 0 {
+			pause = firstPause << resumes
+		}
+		if err := wait(x.life.ctx, pause); err != nil {
+			return m, err
+		}
+		stream, err := x.s.conn.Standing(x.life.ctx, lastID, x.life.touch)
+		if err != nil {
+			continue
+		}
+		x.leave()
+		x.stream = stream
+	}
+}
+
+// leave closes the stream that is read, if it is not the first one.
+func (x *exchange) leave() {
+	if x.stream != x.first {
+		x.stream.Close()
+	}
+}
+
+func (x *exchange) end(result mcp.Raw, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.done {
+		x.done, x.result, x.err = true, result, err
+	}
+}
+
+func (x *exchange) over() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.done
+}
+
+func (x *exchange) asks() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.open) > 0
+}
+
+func (x *exchange) signal() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// report passes progress or a log message on to the caller, if one waits. The lock
+// is held, so that nothing is reported after the caller has its reply.
+func (x *exchange) report(m wire.Message) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.notify != nil && !x.done {
+		x.notify(mcp.Event{Method: m.Method, Params: m.Params})
+	}
+}
+
+// ask takes a question of the server; the error says why it is not taken.
+func (x *exchange) ask(m wire.Message) *mcp.Error {
+	if !mcp.CanAsk(x.call.Method) {
+		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.done || len(x.open) >= maxQuestions {
+		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
+	}
+	x.minted++
+	x.open = append(x.open, question{
+		id: bytes.Clone(m.ID),
+		request: mcp.InputRequest{
+			Key: "g" + strconv.Itoa(x.minted), Method: m.Method,
+			// What belongs to the hop, or to revisions that have it only there.
+			Params: bytes.Clone(m.Params.Edit(mcp.Edit{Name: "_meta"}, mcp.Edit{Name: "task"}, mcp.Edit{Name: "elicitationId"})),
+		},
+	})
+	x.signal()
+	return nil
+}
+
+// withdraw forgets a question that the server does not want answered any more.
+func (x *exchange) withdraw(id mcp.Raw) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, q := range x.open {
+		if bytes.Equal(q.id, id) {
+			x.open = append(x.open[:i:i], x.open[i+1:]...)
+			return
+		}
+	}
+}
+
+// wait waits, while a goroutine reads, for the result or for a round of questions, and
+// parks the call then.
+func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
+	if x.pumped == nil {
+		x.pumped = make(chan struct{})
+		x.s.u.spawn(x.pump)
+	}
+	var window <-chan time.Time
+	for {
+		if x.over() {
+			return x.finish(ctx)
+		}
+		if window == nil && x.asks() {
+			timer := time.NewTimer(roundWindow)
+			defer timer.Stop()
+			window = timer.C
+		}
+		select {
+		case <-x.wake:
+		case <-window:
+			if x.asks() && !x.over() {
+				return x.s.u.park(x)
+			}
+			window = nil
+		}
+	}
+}
+
+// finish makes the reply of a call that is done, and frees everything.
+func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
+	x.mu.Lock()
+	result, err := x.result, x.err
+	x.notify = nil
+	x.mu.Unlock()
+	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered {
+		x.sayCancelled(ctx)
+	}
+	x.free()
+	if err != nil {
+		return nil, x.s.refusal(err)
+	}
+	if mcp.ListMember(x.call.Method) == "" {
+		return &mcp.Reply{Result: result, Release: x.first.Release()}, nil
+	}
+	list, err := readList(x.call.Method, result)
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// free ends the exchange. Whoever else reads its streams must be about to end.
+func (x *exchange) free() {
+	x.s.remove(x)
+	if x.pumped != nil {
+		<-x.pumped
+	}
+	x.leave()
+	x.first.Close()
+	x.s.u.pool.release(x.s)
+}
+
+// sayCancelled tells the server, apart from the caller who may have left, that nobody
+// waits for the answer any more; ending the connection would not say so
+// (2025-11-25 basic/utilities/cancellation). Over stdio the stream says it.
+func (x *exchange) sayCancelled(ctx context.Context) {
+	if x.s.u.cfg.Transport == transportStdio {
+		return
+	}
+	why := "the call timed out or its connection was lost"
+	if ctx.Err() != nil {
+		why = "the caller cancelled"
+	}
+	say := func() { x.s.post(cancelled(x.id, why)) }
+	if x.s.u.base.Err() != nil { // Close ends the session next, so now is the time
+		say()
+		return
+	}
+	x.s.u.spawn(say)
+}

@@ -1,0 +1,345 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// This file is the dialect of 2026-07-28: every request tells all about itself, and a
+// server that wants input answers with what it asks.
+
+// Values of resultType, 2026-07-28 basic/index#resulttype.
+const (
+	resultComplete      = "complete"
+	resultInputRequired = "input_required"
+)
+
+// statelessConn returns the connection to a stateless server: over HTTP none that
+// matters, over stdio the one process.
+func (u *Upstream) statelessConn(ctx context.Context, e *era) (conn Conn, release func(), err error) {
+	s, err := u.pool.acquire(ctx, poolKey{}, capabilities{raw: "{}"}, e, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.conn, func() { u.pool.release(s) }, nil
+}
+
+func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	if len(c.Refused) > 0 {
+		// Nothing in this dialect says that the client refused to answer.
+		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
+			"The client refused the input that upstream %s needs for this call", u.cfg.Name)
+	}
+	conn, release, err := u.statelessConn(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	declared := declare(c.Caps, e.rev)
+	result, release, err := u.roundTrip(ctx, conn, e, c, declared)
+	if refused, ok := errors.AsType[*mcp.Error](err); ok {
+		result, err = u.repair(ctx, conn, e, c, declared, refused)
+	}
+	if err != nil {
+		return nil, err
+	}
+	reply, err := u.statelessReply(c, declared, result)
+	if err == nil && reply.Result != nil {
+		reply.Release = release
+	}
+	return reply, err
+}
+
+// repair does what can be done about an error that is about our hop, and makes the
+// request once more: it was refused, so it did not run. Such errors are not passed on.
+func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities, refused *mcp.Error) (mcp.Raw, error) {
+	switch refused.Code {
+	case mcp.CodeHeaderMismatch:
+		if err := u.relist(ctx, conn, e); err != nil {
+			return nil, err
+		}
+	case mcp.CodeUnsupportedVersion:
+		supported, _ := refused.Data.Member("supported")
+		rev := newestStateless(supported)
+		if rev == nil {
+			return nil, errWrongEra
+		}
+		better := &era{rev: rev}
+		u.learnEra(e, better)
+		e = better
+	case mcp.CodeMissingCapability:
+		if u.wasDeclared(declared, refused) {
+			return nil, u.hopError(refused)
+		}
+		return nil, refused
+	default:
+		return nil, refused
+	}
+	result, _, err := u.roundTrip(ctx, conn, e, c, declared)
+	if again, ok := errors.AsType[*mcp.Error](err); ok && again.Code == refused.Code {
+		return nil, u.hopError(again)
+	}
+	return result, err
+}
+
+// wasDeclared reports whether the server asks for capabilities that it was told of.
+func (u *Upstream) wasDeclared(declared capabilities, refused *mcp.Error) bool {
+	required, _ := refused.Data.Member("requiredCapabilities")
+	all := true
+	required.Each(func(name string, _ mcp.Raw) bool {
+		_, all = mcp.Raw(declared.raw).Member(name)
+		return all
+	})
+	return all && required.IsObject()
+}
+
+// hopError is for errors that describe the hop between gateway and server, which the
+// client can do nothing about.
+func (u *Upstream) hopError(e *mcp.Error) *mcp.Error {
+	out := mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedNo,
+		"Upstream %s does not accept the gateway's requests", u.cfg.Name)
+	out.Data = out.Data.With("reason", mcp.String(e.Message))
+	return out
+}
+
+// roundTrip sends the call and reads on to its result, whose memory release, unless it
+// is nil, gives back. Over HTTP it is exactly one POST.
+func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, release func(), err error) {
+	life, err := u.life(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	id := u.ids.Add(1)
+	out := outgoing{
+		id: id, call: c, rev: e.rev, answers: true,
+		meta: u.statelessMeta(e.rev, declared.raw, c.LogLevel),
+	}
+	stream, err := conn.Start(&Request{
+		ID: id, Method: c.Method, Life: life,
+		Body:   out.appendRequest(make([]byte, 0, out.size())),
+		Header: u.callHeader(conn, e.rev, c),
+	})
+	if err != nil {
+		return nil, nil, statelessRefusal(life.why(err))
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		if err != nil {
+			return nil, nil, life.why(err)
+		}
+		switch {
+		case answers(m, id):
+			if m.Error != nil {
+				return nil, nil, wire.ReadError(m.Error)
+			}
+			return m.Result, stream.Release(), nil
+		case m.Kind == wire.Notification && (m.Method == mcp.NoteProgress || m.Method == mcp.NoteMessage):
+			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
+		}
+		// Requests do not exist in this dialect, and other messages are none of ours.
+	}
+}
+
+// statelessRefusal sorts the statuses with which a server refuses a request. A
+// JSON-RPC error that came with it is the answer.
+func statelessRefusal(err error) error {
+	status, ok := errors.AsType[*statusError](err)
+	if !ok {
+		return err
+	}
+	switch status.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		if !status.hasError() {
+			return errWrongEra
+		}
+	case http.StatusBadRequest:
+		if !status.hasError() {
+			break
+		}
+		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
+			return errWrongEra // a server with sessions, that misses one
+		}
+	default:
+		return err
+	}
+	if status.hasError() {
+		return wire.ReadError(status.Message.Error)
+	}
+	return err
+}
+
+// statelessReply judges a result by its resultType.
+func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp.Raw) (*mcp.Reply, error) {
+	kind, ok := result.Member("resultType")
+	switch {
+	case !ok, kind.Text() == resultComplete:
+	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
+		return u.askReply(declared, result)
+	default:
+		return nil, fmt.Errorf("%w: resultType %.40q", errGarbage, kind.Text())
+	}
+	if mcp.ListMember(c.Method) == "" {
+		return &mcp.Reply{Result: result}, nil
+	}
+	list, err := readList(c.Method, result)
+	if err != nil {
+		return nil, err
+	}
+	if c.Method == mcp.MethodToolsList && u.cfg.Transport != transportStdio {
+		list = u.tools.learn(u, c.Params, list)
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// askReply makes the Ask of an InputRequiredResult: keys and state stay as they are
+// (2026-07-28 basic/patterns/mrtr).
+func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, error) {
+	ask := &mcp.Ask{}
+	var err error
+	requests, hasRequests := result.Member("inputRequests")
+	requests.Each(func(key string, request mcp.Raw) bool {
+		method, _ := request.Member("method")
+		params, _ := request.Member("params")
+		if why := declared.refuses(method.Text(), params); why != nil {
+			err = mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
+				"Upstream %s asks what it was told cannot be asked: %s", u.cfg.Name, why.Message)
+			return false
+		}
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: unescape(key), Method: method.Text(), Params: params})
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	state, hasState := result.Member("requestState")
+	ask.State = state.Text()
+	if !hasRequests && !hasState {
+		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", errGarbage)
+	}
+	return &mcp.Reply{Ask: ask}, nil
+}
+
+// unescape reads a member's name as Raw.Each gives it.
+func unescape(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
+	return mcp.Raw(`"` + name + `"`).Text()
+}
+
+func (u *Upstream) discoverStateless(ctx context.Context, e *era) (*mcp.Reply, error) {
+	result := u.takeDiscover(e)
+	if result == nil {
+		conn, release, err := u.statelessConn(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		m, err := u.exchange(ctx, conn, e.rev, methodDiscover, nil)
+		if err != nil {
+			return nil, statelessRefusal(err)
+		}
+		if m.Error != nil {
+			return nil, wire.ReadError(m.Error)
+		}
+		result = m.Result
+	}
+	meta, _ := result.Member("_meta")
+	info, _ := meta.Member(wire.MetaServerInfo)
+	u.health.meet(e.rev.Name, false, info)
+	return discovered(result, info)
+}
+
+// takeDiscover returns the result that the probe got, to the first who wants it.
+func (u *Upstream) takeDiscover(e *era) mcp.Raw {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	result := e.discover
+	e.discover = nil
+	return result
+}
+
+// discovered makes the reply to server/discover, the same for both dialects.
+func discovered(result, info mcp.Raw) (*mcp.Reply, error) {
+	caps, _ := result.Member("capabilities")
+	if !caps.IsObject() {
+		return nil, fmt.Errorf("%w: no capabilities", errGarbage)
+	}
+	out := mcp.Object("capabilities", caps)
+	if instructions, ok := result.Member("instructions"); ok && instructions.Text() != "" {
+		out = out.With("instructions", instructions)
+	}
+	if info.IsObject() {
+		out = out.With("serverInfo", info)
+	}
+	return &mcp.Reply{Result: out}, nil
+}
+
+// statelessMeta writes the members of _meta that each request has, without braces.
+func (u *Upstream) statelessMeta(rev *wire.Revision, caps, logLevel string) string {
+	var b strings.Builder
+	b.Grow(len(caps) + len(u.clientInfo) + 200)
+	b.WriteString(`"` + wire.MetaVersion + `":"`)
+	b.WriteString(rev.Name)
+	b.WriteString(`","` + wire.MetaClientInfo + `":`)
+	b.Write(u.clientInfo)
+	b.WriteString(`,"` + wire.MetaClientCaps + `":`)
+	b.WriteString(caps)
+	if wire.ValidLogLevel(logLevel) {
+		b.WriteString(`,"` + wire.MetaLogLevel + `":"`)
+		b.WriteString(logLevel)
+		b.WriteByte('"')
+	}
+	return b.String()
+}
+
+// readList takes the page of a list apart.
+func readList(method string, result mcp.Raw) (*mcp.List, error) {
+	items, ok := result.Member(mcp.ListMember(method))
+	if !ok || !items.IsArray() {
+		return nil, fmt.Errorf("%w: a list without %s", errGarbage, mcp.ListMember(method))
+	}
+	list := &mcp.List{}
+	key := mcp.ItemKey(method)
+	items.Elements(func(item mcp.Raw) bool {
+		name, _ := item.Member(key)
+		list.Items = append(list.Items, mcp.Item{Name: name.Text(), Raw: item})
+		return true
+	})
+	if next, ok := result.Member("nextCursor"); ok && !next.IsNull() {
+		cursor := next.Text()
+		list.Next = &cursor
+	}
+	if ttl, ok := result.Member("ttlMs"); ok {
+		if ms, ok := milliseconds(ttl); ok {
+			list.Expires = time.Now().Add(ms)
+		}
+	}
+	scope, _ := result.Member("cacheScope")
+	list.Private = scope.Text() == "private"
+	return list, nil
+}
+
+// milliseconds reads a duration, at most a day.
+func milliseconds(raw mcp.Raw) (time.Duration, bool) {
+	const day = 24 * time.Hour
+	n := int64(0)
+	if len(raw) == 0 || len(raw) > 15 {
+		return 0, false
+	}
+	for _, c := range raw {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return min(time.Duration(min(n, day.Milliseconds()))*time.Millisecond, day), true
+}

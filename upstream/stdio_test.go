@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// A process that does not read what is still to be written to it is asked to end like
+// any other, by SIGTERM before SIGKILL.
+func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "said good-bye")
+	const script = `trap 'echo yes >"$FILE"; exit' TERM; read line; echo '{"jsonrpc":"2.0","method":"ready"}'; sleep 300 & wait`
+	var wg sync.WaitGroup
+	transport, err := newStdio(transportDeps{
+		cfg: Config{Command: []string{"sh", "-c", script}, Env: map[string]Secret{"FILE": Secret(file)}}.withDefaults(),
+		log: slog.New(slog.DiscardHandler), health: &health{}, spawn: func(f func()) { wg.Go(f) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := transport.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wg.Wait()
+	defer conn.Close(t.Context())
+	ready := make(chan struct{})
+	conn.Deliver(func(wire.Message) { close(ready) })
+	if err := conn.Post(t.Context(), []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ready:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the process does not start")
+	}
+	if err := conn.Post(t.Context(), bytes.Repeat([]byte{' '}, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	hurry, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := conn.Close(hurry); err != nil {
+		t.Error(err)
+	}
+	if said, err := os.ReadFile(file); err != nil || string(said) != "yes\n" {
+		t.Errorf("it was killed before it could end: %q, %v", said, err)
+	}
+}

@@ -1,0 +1,43 @@
+package upstream_test
+
+import (
+	"net/http/httptest"
+	"os"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest"
+)
+
+func TestSuite(t *testing.T) {
+	for _, era := range []struct {
+		name     string
+		stateful bool
+	}{{"stateful", true}, {"stateless", false}} {
+		t.Run("streamable "+era.name, func(t *testing.T) {
+			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
+				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
+				t.Cleanup(server.Close)
+				return upstream.Config{URL: server.URL}
+			})
+		})
+		t.Run("stdio "+era.name, func(t *testing.T) {
+			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
+				return command(t, era.name)
+			})
+		})
+	}
+}
+
+// command is the configuration of this binary as a stdio server.
+func command(t *testing.T, role string) upstream.Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return upstream.Config{Name: "stdio", Command: []string{self}, Env: map[string]upstream.Secret{
+		roleEnv:  upstream.Secret(role),
+		"GORACE": "atexit_sleep_ms=0", // else each process takes a second to end
+	}}
+}

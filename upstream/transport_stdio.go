@@ -1,0 +1,211 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+const (
+	// minMaxLine is the length up to which any message is read, however small the limit
+	// for answers; a process that sends a line above both is ended.
+	minMaxLine = wire.DefaultMaxResult
+	// writeQueue is how many messages wait for a process to read them. One that reads
+	// none of so many, or none for the time of a call, is ended.
+	writeQueue = 256
+	// garbageLimit is how many lines within garbageWindow may be no messages.
+	garbageLimit  = 100
+	garbageWindow = time.Minute
+)
+
+// stdio starts a process for each connection and speaks to it in lines (2025-11-25
+// basic/transports#stdio).
+type stdio struct {
+	cfg    Config
+	log    *slog.Logger
+	health *health
+	spawn  func(func())
+}
+
+func newStdio(d transportDeps) (Transport, error) {
+	return &stdio{cfg: d.cfg, log: d.log, health: d.health, spawn: d.spawn}, nil
+}
+
+func (t *stdio) Dial(context.Context) (Conn, error) {
+	p, err := startProcess(t.cfg, t.log, t.spawn)
+	if err != nil {
+		return nil, err
+	}
+	c := &pipe{
+		t: t, process: p, mux: newMux(t.cfg.Limits.ResultBytes),
+		queue: make(chan []byte, writeQueue), closing: make(chan struct{}), written: make(chan struct{}), lost: make(chan struct{}),
+	}
+	t.spawn(c.write)
+	t.spawn(c.read)
+	return c, nil
+}
+
+// pipe is the connection to one process: a goroutine that writes, one that reads, and
+// a mux that sorts what was read.
+type pipe struct {
+	t       *stdio
+	process *process
+	mux     *mux
+	queue   chan []byte
+	written chan struct{} // closed when nothing more is written
+	lost    chan struct{} // closed when nothing more can be read
+
+	once    sync.Once
+	closing chan struct{} // closed by Close
+}
+
+func (c *pipe) Header() http.Header   { return nil }
+func (c *pipe) Lost() <-chan struct{} { return c.lost }
+func (c *pipe) Bind(*wire.Revision)   {}
+
+func (c *pipe) Deliver(deliver func(wire.Message)) { c.mux.setDeliver(deliver) }
+
+// Standing: everything comes on the one pipe.
+func (c *pipe) Standing(context.Context, string, func()) (Stream, error) {
+	return nil, errNoStanding
+}
+
+func (c *pipe) Start(req *Request) (Stream, error) {
+	s := &lineStream{c: c, id: req.ID, method: req.Method, life: req.Life, wake: make(chan struct{}, 1)}
+	if !c.mux.add(s) {
+		req.Life.end()
+		return nil, fmt.Errorf("%w: the process has ended", errBroken)
+	}
+	if err := c.Post(req.Life.ctx, req.Body); err != nil {
+		c.mux.remove(s)
+		req.Life.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Post queues a message. It does not wait: a process that does not read is ended.
+func (c *pipe) Post(_ context.Context, body []byte) error {
+	line := make([]byte, 0, len(body)+1)
+	line = append(append(line, body...), '\n')
+	if bytes.IndexByte(body, '\n') >= 0 { // white space between tokens; in strings it is escaped
+		for i, b := range line[:len(line)-1] {
+			if b == '\n' || b == '\r' {
+				line[i] = ' '
+			}
+		}
+	}
+	select {
+	case <-c.lost:
+		return fmt.Errorf("%w: the process has ended", errBroken)
+	case <-c.closing:
+		return errEnded
+	case c.queue <- line:
+		return nil
+	default:
+		c.t.log.Warn("process does not read its input, it is ended")
+		c.process.kill()
+		return fmt.Errorf("%w: the process does not read", errBroken)
+	}
+}
+
+func (c *pipe) write() {
+	defer close(c.written)
+	for {
+		select {
+		case line := <-c.queue:
+			_ = c.process.stdin.SetWriteDeadline(time.Now().Add(c.t.cfg.Timeout.Call))
+			if _, err := c.process.stdin.Write(line); err != nil {
+				select {
+				case <-c.closing: // it is being ended anyway, more gently
+				default:
+					c.process.kill() // it may have half a message now
+				}
+				return
+			}
+		case <-c.lost:
+			return
+		case <-c.closing:
+			if len(c.queue) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// read sorts the messages until the output ends.
+func (c *pipe) read() {
+	defer c.process.stdout.Close()
+	maxLine := max(minMaxLine, int(c.t.cfg.Limits.ResultBytes))
+	lines := wire.NewLineReader(c.process.stdout, maxLine)
+	garbage, since := 0, time.Now()
+	for {
+		line, err := lines.Next()
+		if err != nil {
+			if errors.Is(err, wire.ErrTooLarge) {
+				c.t.log.Warn("process sent a line that is too long, it is ended", "limit", maxLine)
+			}
+			break
+		}
+		if len(bytes.TrimSpace(line)) == 0 || c.take(line) {
+			continue
+		}
+		c.t.health.garbage.Add(1)
+		c.t.log.Debug("line skipped that is no message", "bytes", len(line))
+		if now := time.Now(); now.Sub(since) > garbageWindow {
+			garbage, since = 0, now
+		}
+		if garbage++; garbage > garbageLimit {
+			c.t.log.Warn("process sends too much that is no message, it is ended")
+			break
+		}
+	}
+	c.process.kill()
+	var wanted bool // asked before anybody hears of the end, since they may close us then
+	select {
+	case <-c.closing:
+		wanted = true
+	default:
+	}
+	close(c.lost) // first: who hears of the end below and calls again gets another process
+	c.mux.end()
+	<-c.process.exited
+	if !wanted {
+		c.t.log.Warn("process ended", "state", c.process.state, "stderr", c.process.lastWords())
+	}
+}
+
+// take sorts the messages of a line; false says that it is none.
+func (c *pipe) take(line []byte) bool {
+	if wire.IsBatch(line) { // only 2025-03-26 has them; understood from everybody
+		messages, err := scanBatch(line)
+		for _, m := range messages {
+			c.mux.route(m, len(line))
+		}
+		return err == nil
+	}
+	m, err := scan(line)
+	if err == nil {
+		c.mux.route(m, len(line))
+	}
+	return err == nil
+}
+
+// Close ends the process, and the calls that it still has.
+func (c *pipe) Close(ctx context.Context) error {
+	c.once.Do(func() { close(c.closing) })
+	select {
+	case <-c.written: // the last cancellations, say
+	case <-ctx.Done():
+	}
+	c.process.end(ctx)
+	<-c.lost
+	return nil
+}

@@ -1,0 +1,304 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// waiting is how many calls wait when Limits.Concurrent run.
+	waiting = 100
+	// goodbye bounds what is said at the end: cancellations, the end of a session.
+	goodbye = 5 * time.Second
+)
+
+// ClientInfo is what servers are told that we are.
+type ClientInfo struct {
+	Name    string
+	Version string
+}
+
+// Deps is what an Upstream is made with.
+type Deps struct {
+	// Log is required.
+	Log *slog.Logger
+	// HTTP sends the requests of upstreams on HTTP, which share it; see NewTransport.
+	// It must not follow redirects or add cookies, which no http.RoundTripper should.
+	HTTP http.RoundTripper
+	// Client is what servers are told that we are.
+	Client ClientInfo
+}
+
+// Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
+// own names. Its methods may be called concurrently.
+type Upstream struct {
+	cfg        Config // with defaults
+	log        *slog.Logger
+	clientInfo mcp.Raw
+	transport  Transport
+	base       context.Context // of what runs between calls; ends with Close
+	stop       context.CancelCauseFunc
+
+	ids    atomic.Int64  // of all requests: a process is probed and then used on one pipe
+	gate   chan struct{} // holds one for each running call
+	queued atomic.Int64
+	probe  probe
+	pool   pool
+	parks  parks
+	tools  tools
+	health health
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	running map[*deadline]bool // exchanges under way; true for those without an end
+	idle    chan struct{}      // closed when the last running call ends after closed was set
+	active  int                // goroutines that wg counts
+	waited  bool               // Close waits for the last of them
+	wg      sync.WaitGroup
+}
+
+// New makes an Upstream. It does no I/O: the server is met with the first call.
+func New(cfg Config, deps Deps) (*Upstream, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+	}
+	if deps.Log == nil {
+		return nil, fmt.Errorf("upstream %q: no log was given", cfg.Name)
+	}
+	cfg = cfg.withDefaults()
+	u := &Upstream{
+		cfg: cfg,
+		log: deps.Log.With("upstream", cfg.Name),
+		clientInfo: mcp.Object("name", mcp.String(or(deps.Client.Name, "gatehouse")),
+			"version", mcp.String(or(deps.Client.Version, "dev"))),
+		gate:    make(chan struct{}, cfg.Limits.Concurrent),
+		running: make(map[*deadline]bool),
+		idle:    make(chan struct{}),
+	}
+	u.base, u.stop = context.WithCancelCause(context.Background())
+	u.health.status = Status{State: StateConnecting, Since: time.Now()}
+	transport, err := transports[cfg.Transport](transportDeps{
+		cfg: cfg, http: deps.HTTP, log: u.log, spawn: u.spawn, health: &u.health,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
+	}
+	u.transport = transport
+	u.pool.init(u)
+	u.parks.init(u)
+	return u, nil
+}
+
+// Name returns the configured name.
+func (u *Upstream) Name() string { return u.cfg.Name }
+
+// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
+// has left.
+//
+// A retry whose context has ended already lets the parked call go that it would have
+// taken up: the server is told, and all that it holds is freed.
+//
+// A list method returns one page. subscriptions/listen reports events, the
+// acknowledgement first, until its context ends, the server ends it (an empty
+// result), or it is lost (an error: listen again).
+func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	handle := u.call
+	switch c.Method {
+	case mcp.MethodListen:
+		reply, err := u.listen(ctx, c)
+		if err != nil {
+			err = u.failure(ctx, err)
+		}
+		return reply, err
+	case mcp.MethodDiscover:
+		handle = u.discover
+	case mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList,
+		mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
+	default:
+		return nil, mcp.ErrMethod(c.Method)
+	}
+	if ctx.Err() != nil && c.State != "" {
+		u.letGo(c) // needs no turn: it must not wait for calls that may wait for it
+		return nil, context.Cause(ctx)
+	}
+	if err := u.enter(ctx); err != nil {
+		return nil, u.failure(ctx, err)
+	}
+	reply, err := handle(ctx, c)
+	<-u.gate
+	if err != nil {
+		err = u.failure(ctx, err)
+	}
+	u.note(err)
+	return reply, err
+}
+
+// call makes a call in the dialect that the server speaks.
+func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, func(e *era) error {
+		if e.rev.Stateful {
+			reply, err = u.callStateful(ctx, e, c)
+		} else {
+			reply, err = u.callStateless(ctx, e, c)
+		}
+		return err
+	})
+	return reply, err
+}
+
+func (u *Upstream) discover(ctx context.Context, _ *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, func(e *era) error {
+		if e.rev.Stateful {
+			reply, err = u.discoverStateful(ctx, e)
+		} else {
+			reply, err = u.discoverStateless(ctx, e)
+		}
+		return err
+	})
+	return reply, err
+}
+
+func (u *Upstream) listen(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, func(e *era) error {
+		if e.rev.Stateful {
+			reply, err = u.listenStateful(ctx, e, c)
+		} else {
+			reply, err = u.listenStateless(ctx, e, c)
+		}
+		return err
+	})
+	return reply, err
+}
+
+// enter waits for its turn; a nil error obliges to take one out of the gate.
+func (u *Upstream) enter(ctx context.Context) error {
+	select {
+	case u.gate <- struct{}{}:
+		return nil
+	default:
+	}
+	if u.queued.Add(1) > waiting {
+		u.queued.Add(-1)
+		return errOverloaded
+	}
+	defer u.queued.Add(-1)
+	timer := time.NewTimer(u.cfg.Timeout.Call)
+	defer timer.Stop()
+	select {
+	case u.gate <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return errOverloaded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-u.base.Done():
+		return errDraining
+	}
+}
+
+// life begins an exchange that Close ends, too: at once when it is a standing one,
+// without an end of its own, else when it is time.
+func (u *Upstream) life(ctx context.Context, standing bool) (*deadline, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return nil, errDraining
+	}
+	idle, total := u.cfg.Timeout.Call, u.cfg.Timeout.Total
+	if standing {
+		idle, total = 0, 0
+	}
+	d := newDeadline(ctx, idle, total)
+	d.ended = u.endLife
+	u.running[d] = standing
+	return d, nil
+}
+
+func (u *Upstream) endLife(d *deadline) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.running[d]; !ok {
+		return
+	}
+	delete(u.running, d)
+	if u.closed && len(u.running) == 0 {
+		close(u.idle)
+	}
+}
+
+// spawn runs f on a goroutine that Close waits for. f must end soon after u.base; what
+// comes too late for a goroutine has to see that at once.
+func (u *Upstream) spawn(f func()) {
+	u.mu.Lock()
+	if u.waited && u.active == 0 {
+		u.mu.Unlock()
+		f()
+		return
+	}
+	u.active++
+	u.wg.Add(1)
+	u.mu.Unlock()
+	go func() {
+		defer func() {
+			u.mu.Lock()
+			u.active--
+			u.mu.Unlock()
+			u.wg.Done()
+		}()
+		f()
+	}()
+}
+
+// EndSession closes what is kept for a client session: its upstream session and its
+// parked calls.
+func (u *Upstream) EndSession(session string) {
+	u.parks.endSession(session)
+	u.pool.endSession(session)
+}
+
+// Close refuses new calls, waits for the running ones until ctx ends, ends them then,
+// and closes all sessions and processes. It may be called more than once.
+func (u *Upstream) Close(ctx context.Context) error {
+	u.mu.Lock()
+	if !u.closed {
+		u.closed = true
+		if len(u.running) == 0 {
+			close(u.idle)
+		}
+	}
+	for d, standing := range u.running {
+		if standing {
+			d.cancel(errClosed)
+		}
+	}
+	u.mu.Unlock()
+	u.parks.close()
+	u.pool.endListens()
+	select {
+	case <-u.idle:
+	case <-ctx.Done():
+	}
+	u.stop(errClosed)
+	u.mu.Lock()
+	for d := range u.running {
+		d.cancel(errClosed)
+	}
+	u.mu.Unlock()
+	select { // they still tell their servers
+	case <-u.idle:
+	case <-time.After(goodbye):
+	}
+	u.pool.close()
+	u.mu.Lock()
+	u.waited = true
+	u.mu.Unlock()
+	u.wg.Wait()
+	return nil
+}

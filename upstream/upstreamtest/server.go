@@ -1,0 +1,292 @@
+package upstreamtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Server is a scripted MCP server of one era. Its tools are
+//
+//	echo     returns its argument text
+//	region   likewise; in the stateless era its argument region is mirrored into a header
+//	steps    reports three steps of progress
+//	hang     answers nothing until it is cancelled
+//	ask      asks the user for a colour and returns it
+//	big      returns so many bytes
+//	garbage  answers what is no message: over HTTP instead of, over stdio before the result
+//	die      breaks the connection, over stdio by ending the process
+//	seen     returns what the server saw so far
+//
+// and, to be dropped by stateless clients, bad with an impossible annotation.
+type Server struct {
+	// Stateful says of which era the server is.
+	Stateful bool
+
+	mu       sync.Mutex // guards the fields below
+	seen     []string
+	sessions map[string]*serverSession
+	nextID   int
+}
+
+// serverSession is what a stateful server keeps; over stdio there is one.
+type serverSession struct {
+	id      string
+	caps    map[string]any
+	waiting map[string]chan message
+	running map[string]context.CancelFunc
+}
+
+type message struct {
+	JSONRPC string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Method  string          `json:"method,omitempty"`
+	Params  json.RawMessage `json:"params,omitempty"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+type params struct {
+	Name            string                     `json:"name"`
+	URI             string                     `json:"uri"`
+	ProtocolVersion string                     `json:"protocolVersion"`
+	Capabilities    map[string]any             `json:"capabilities"`
+	RequestID       json.RawMessage            `json:"requestId"`
+	Arguments       map[string]any             `json:"arguments"`
+	Meta            map[string]json.RawMessage `json:"_meta"`
+	InputResponses  map[string]json.RawMessage `json:"inputResponses"`
+	RequestState    string                     `json:"requestState"`
+	Notifications   map[string]any             `json:"notifications"`
+}
+
+// peer is what a behaviour may do to the one who called it.
+type peer interface {
+	send(m message) // on the stream of the request
+	garbage() bool  // true: there will be no answer any more
+	die()           // does not return
+	session() *serverSession
+}
+
+func newSession(id string) *serverSession {
+	return &serverSession{id: id, waiting: make(map[string]chan message), running: make(map[string]context.CancelFunc)}
+}
+
+func (s *Server) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, fmt.Sprintf(format, args...))
+}
+
+// Seen returns what the server saw, such as "tools/call echo".
+func (s *Server) Seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.seen...)
+}
+
+// answer answers a request; ok is false when nothing is to be sent.
+func (s *Server) answer(ctx context.Context, p peer, m message) (reply message, ok bool) {
+	var in params
+	_ = json.Unmarshal(m.Params, &in) // what cannot be read is missing
+	s.note("%s", strings.TrimSpace(m.Method+" "+in.Name))
+	reply = message{JSONRPC: "2.0", ID: m.ID}
+	if !s.Stateful {
+		if reply.Error = s.checkMeta(in); reply.Error != nil {
+			return reply, true
+		}
+	}
+	result, err, ok := s.result(ctx, p, m, in)
+	if err != nil || !ok {
+		reply.Error = err
+		return reply, ok
+	}
+	if !s.Stateful {
+		if _, has := result["resultType"]; !has {
+			result["resultType"] = "complete"
+		}
+	}
+	reply.Result = result
+	return reply, ok
+}
+
+func (s *Server) checkMeta(in params) *rpcError {
+	var version string
+	_ = json.Unmarshal(in.Meta["io.modelcontextprotocol/protocolVersion"], &version)
+	if version != wire.Stateless().Name {
+		return &rpcError{Code: -32022, Message: "Unsupported protocol version",
+			Data: map[string]any{"supported": []string{wire.Stateless().Name}, "requested": version}}
+	}
+	if in.Meta["io.modelcontextprotocol/clientCapabilities"] == nil {
+		return &rpcError{Code: -32602, Message: "clientCapabilities missing"}
+	}
+	return nil
+}
+
+func (s *Server) result(ctx context.Context, p peer, m message, in params) (map[string]any, *rpcError, bool) {
+	caps := map[string]any{"tools": map[string]any{"listChanged": true}, "logging": map[string]any{},
+		"resources": map[string]any{"subscribe": true}}
+	info := map[string]any{"name": "scripted", "version": "1"}
+	switch {
+	case m.Method == "initialize" && s.Stateful:
+		p.session().caps = in.Capabilities
+		return map[string]any{"protocolVersion": wire.NewestStateful().Name, "capabilities": caps, "serverInfo": info, "instructions": "be kind"}, nil, true
+	case m.Method == "server/discover" && !s.Stateful:
+		return map[string]any{"supportedVersions": []string{wire.Stateless().Name}, "capabilities": caps, "instructions": "be kind",
+			"_meta": map[string]any{"io.modelcontextprotocol/serverInfo": info}}, nil, true
+	case m.Method == "tools/list":
+		return map[string]any{"tools": s.tools()}, nil, true
+	case m.Method == "tools/call":
+		return s.call(ctx, p, in)
+	case (m.Method == "logging/setLevel" || strings.HasSuffix(m.Method, "subscribe")) && s.Stateful:
+		return map[string]any{}, nil, true
+	}
+	return nil, &rpcError{Code: -32601, Message: "Method not found"}, true
+}
+
+func (s *Server) tools() []any {
+	var out []any
+	for _, name := range []string{"echo", "region", "steps", "hang", "ask", "big", "garbage", "die", "seen"} {
+		schema := map[string]any{"type": "object"}
+		if name == "region" {
+			schema["properties"] = map[string]any{"region": map[string]any{"type": "string", "x-mcp-header": "Region"}}
+		}
+		out = append(out, map[string]any{"name": name, "inputSchema": schema})
+	}
+	return append(out, map[string]any{"name": "bad", "inputSchema": map[string]any{"type": "object",
+		"properties": map[string]any{"x": map[string]any{"type": "number", "x-mcp-header": "X"}}}})
+}
+
+func text(s string) map[string]any {
+	return map[string]any{"content": []any{map[string]any{"type": "text", "text": s}}}
+}
+
+func (s *Server) call(ctx context.Context, p peer, in params) (map[string]any, *rpcError, bool) {
+	switch in.Name {
+	case "echo":
+		return text(fmt.Sprint(in.Arguments["text"])), nil, true
+	case "region":
+		return text(fmt.Sprint(in.Arguments["region"])), nil, true
+	case "steps":
+		for i := 1; i <= 3; i++ {
+			p.send(note("notifications/progress", map[string]any{"progressToken": in.Meta["progressToken"], "progress": i, "total": 3}))
+		}
+		return text("done"), nil, true
+	case "hang":
+		<-ctx.Done()
+		s.note("hang ended")
+		return nil, nil, false
+	case "ask":
+		return s.ask(ctx, p, in)
+	case "big":
+		n, _ := in.Arguments["bytes"].(float64)
+		return text(strings.Repeat("x", int(n))), nil, true
+	case "garbage":
+		if p.garbage() {
+			return nil, nil, false
+		}
+		return text("after garbage"), nil, true
+	case "die":
+		p.die()
+	case "seen":
+		return text(strings.Join(s.Seen(), "\n")), nil, true
+	}
+	return nil, &rpcError{Code: -32602, Message: "Unknown tool: " + in.Name}, true
+}
+
+func note(method string, params any) message {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		panic(err) // what the server says is always JSON
+	}
+	return message{JSONRPC: "2.0", Method: method, Params: raw}
+}
+
+var question = map[string]any{"mode": "form", "message": "Which colour?", "requestedSchema": map[string]any{
+	"type": "object", "properties": map[string]any{"colour": map[string]any{"type": "string"}}}}
+
+// ask asks in the way of the era.
+func (s *Server) ask(ctx context.Context, p peer, in params) (map[string]any, *rpcError, bool) {
+	type answer struct {
+		Action  string         `json:"action"`
+		Content map[string]any `json:"content"`
+	}
+	say := func(raw []byte) (map[string]any, *rpcError, bool) {
+		var a answer
+		_ = json.Unmarshal(raw, &a) // what cannot be read is no answer
+		return text(fmt.Sprint(a.Action, " ", a.Content["colour"])), nil, true
+	}
+	if !s.Stateful {
+		if raw, ok := in.InputResponses["colour?"]; ok && in.RequestState == "état 1" {
+			return say(raw)
+		}
+		return map[string]any{"resultType": "input_required", "requestState": "état 1", "inputRequests": map[string]any{
+			"colour?": map[string]any{"method": "elicitation/create", "params": question}}}, nil, true
+	}
+	session := p.session()
+	if session.caps["elicitation"] == nil {
+		return map[string]any{"isError": true, "content": []any{}}, nil, true
+	}
+	m := note("elicitation/create", question)
+	s.mu.Lock()
+	s.nextID++
+	m.ID = json.RawMessage(strconv.Quote("q" + strconv.Itoa(s.nextID)))
+	wait := make(chan message, 1)
+	session.waiting[string(m.ID)] = wait
+	s.mu.Unlock()
+	p.send(m)
+	select {
+	case got := <-wait:
+		raw, err := json.Marshal(got.Result)
+		if err != nil {
+			return nil, &rpcError{Code: -32603, Message: err.Error()}, true
+		}
+		return say(raw)
+	case <-ctx.Done():
+		s.note("ask ended")
+		return nil, nil, false
+	}
+}
+
+// take takes a notification or an answer.
+func (s *Server) take(session *serverSession, m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Method == "" {
+		if wait := session.waiting[string(m.ID)]; wait != nil {
+			delete(session.waiting, string(m.ID))
+			wait <- m
+		}
+		return
+	}
+	s.seen = append(s.seen, m.Method)
+	if m.Method == "notifications/cancelled" {
+		var in params
+		_ = json.Unmarshal(m.Params, &in) // an unreadable one cancels nothing
+		if cancel := session.running[string(in.RequestID)]; cancel != nil {
+			cancel()
+		}
+	}
+}
+
+func (s *Server) begin(session *serverSession, m message, cancel context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session.running[string(m.ID)] = cancel
+}
+
+func (s *Server) end(session *serverSession, m message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(session.running, string(m.ID))
+}

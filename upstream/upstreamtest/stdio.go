@@ -1,0 +1,73 @@
+package upstreamtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// ServeStdio serves one process until its input ends.
+func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
+	fmt.Fprintln(os.Stderr, "scripted server is ready")
+	p := &linePeer{out: out, of: newSession("")}
+	var running sync.WaitGroup
+	all, stop := context.WithCancel(context.Background())
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		var m message
+		if json.Unmarshal(line, &m) != nil {
+			continue
+		}
+		if m.ID == nil || m.Method == "" {
+			s.take(p.of, m)
+			continue
+		}
+		ctx, cancel := context.WithCancel(all)
+		s.begin(p.of, m, cancel)
+		running.Go(func() {
+			defer cancel()
+			defer s.end(p.of, m)
+			if reply, ok := s.answer(ctx, p, m); ok {
+				p.send(reply)
+			}
+		})
+	}
+	stop()
+	running.Wait()
+}
+
+type linePeer struct {
+	of *serverSession
+
+	mu  sync.Mutex // guards out
+	out io.Writer
+}
+
+func (p *linePeer) session() *serverSession { return p.of }
+
+func (p *linePeer) send(m message) {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // what the server says is always JSON
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = p.out.Write(append(raw, '\n')) // a client that left needs no answer
+}
+
+func (p *linePeer) garbage() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprint(p.out, "Listening on port 3000...\n{\"half\": \n\n")
+	return false
+}
+
+func (p *linePeer) die() { os.Exit(3) }
