@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -31,13 +32,13 @@ type Config struct {
 	Revision string `yaml:"revision"`
 	// Headers are sent with every HTTP request, such as a static Authorization. The
 	// headers of the protocol itself cannot be set. Default none.
-	Headers map[string]Secret `yaml:"headers"`
+	Headers map[string]mcp.Secret `yaml:"headers"`
 
 	// Command is the program and its arguments, started without a shell.
 	Command []string `yaml:"command"`
 	// Env is the environment of the process, on top of PATH, HOME, USER, LANG, TZ and
 	// TMPDIR of the gateway; nothing else is inherited. Default none.
-	Env map[string]Secret `yaml:"env"`
+	Env map[string]mcp.Secret `yaml:"env"`
 	// Dir is the working directory of the process. Default: the gateway's.
 	Dir string `yaml:"dir"`
 	// Shared lets all clients share one process of a stateful stdio server, which then

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -72,7 +73,7 @@ func TestValidate(t *testing.T) {
 }
 
 func TestSecretIsNotShown(t *testing.T) {
-	cfg := upstream.Config{Headers: map[string]upstream.Secret{"Authorization": "hunter2"}, Env: map[string]upstream.Secret{"K": "hunter2"}}
+	cfg := upstream.Config{Headers: map[string]mcp.Secret{"Authorization": "hunter2"}, Env: map[string]mcp.Secret{"K": "hunter2"}}
 	asJSON, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 const (
@@ -99,7 +101,7 @@ func startProcess(cfg Config, log *slog.Logger, spawn func(func())) (*process, e
 }
 
 // environment is what is inherited and what is configured, which wins.
-func environment(gateway []string, configured map[string]Secret) []string {
+func environment(gateway []string, configured map[string]mcp.Secret) []string {
 	var env []string
 	for _, entry := range gateway {
 		name, _, _ := strings.Cut(entry, "=")

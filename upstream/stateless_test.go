@@ -22,7 +22,7 @@ func statelessFake(t *testing.T, call func(w http.ResponseWriter, r *http.Reques
 		call(w, r, m)
 		return true
 	})
-	return f, start(t, upstream.Config{URL: f.URL, Headers: map[string]upstream.Secret{"Authorization": "Bearer xyz"}})
+	return f, start(t, upstream.Config{URL: f.URL, Headers: map[string]mcp.Secret{"Authorization": "Bearer xyz"}})
 }
 
 func TestStatelessRequest(t *testing.T) {

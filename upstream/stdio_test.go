@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -20,7 +21,7 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	const script = `trap 'echo yes >"$FILE"; exit' TERM; read line; echo '{"jsonrpc":"2.0","method":"ready"}'; sleep 300 & wait`
 	var wg sync.WaitGroup
 	transport, err := newStdio(transportDeps{
-		cfg: Config{Command: []string{"sh", "-c", script}, Env: map[string]Secret{"FILE": Secret(file)}}.withDefaults(),
+		cfg: Config{Command: []string{"sh", "-c", script}, Env: map[string]mcp.Secret{"FILE": mcp.Secret(file)}}.withDefaults(),
 		log: slog.New(slog.DiscardHandler), health: &health{}, spawn: func(f func()) { wg.Go(f) },
 	})
 	if err != nil {

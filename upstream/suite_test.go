@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/upstreamtest"
 )
@@ -36,8 +37,8 @@ func command(t *testing.T, role string) upstream.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return upstream.Config{Name: "stdio", Command: []string{self}, Env: map[string]upstream.Secret{
-		roleEnv:  upstream.Secret(role),
+	return upstream.Config{Name: "stdio", Command: []string{self}, Env: map[string]mcp.Secret{
+		roleEnv:  mcp.Secret(role),
 		"GORACE": "atexit_sleep_ms=0", // else each process takes a second to end
 	}}
 }

@@ -12,6 +12,13 @@ type Call struct {
 	// resource's URI; for completion/complete the name or URI that its ref has.
 	// Empty for methods without one. It wins over any name in Params.
 	Name string
+	// Target is what Name stands for, set by policy once it has decided that the caller
+	// may: the catalog hands on nothing without it. Zero above policy, and for methods
+	// without a Name.
+	Target Target
+	// Visible, set by policy for server/discover and subscriptions/listen, reports
+	// whether the caller may know of an upstream at all; nil for all of them.
+	Visible func(upstream string) bool
 	// Params is the params object as the client wrote it, _meta included; nil when
 	// the client sent none.
 	Params Raw
@@ -75,10 +82,11 @@ type Reply struct {
 }
 
 // Item is one entry of a list. Name is its routing key: a name, a URI or a URI
-// template.
+// template. Target is what it stands for, set where lists are merged.
 type Item struct {
-	Name string
-	Raw  Raw
+	Name   string
+	Raw    Raw
+	Target Target
 }
 
 // Ask is a reply that asks: its requests are to be answered by the client, and the

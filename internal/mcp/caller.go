@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"time"
 )
 
 // Caller is who makes a call, as the verified token says it. The zero Caller is
@@ -16,6 +17,13 @@ type Caller struct {
 	Scopes   []string
 	// Claims is the token's claims object, nil without a token.
 	Claims Raw
+	// Expires is when the proof stops being good, with the leeway for clocks in it:
+	// streams end then. Zero for never.
+	Expires time.Time
+	// Token is the verified access token, "" without one. It is for this gateway alone:
+	// auth puts it here, and only auth/outbound reads it, to exchange it for another one
+	// (RFC 8693). It never goes to an upstream.
+	Token Secret
 	// user caches User.
 	user string
 }

@@ -1,0 +1,25 @@
+package mcp
+
+// Kinds of what upstreams offer, as policy names them. A resource template is of the
+// kind of the resources that it makes.
+const (
+	KindTools     = "tools"
+	KindResources = "resources"
+	KindPrompts   = "prompts"
+	KindSkills    = "skills"
+)
+
+// Target is one thing that an upstream offers, under the name that it has there: what
+// policy speaks of, so that renaming never moves a permission.
+type Target struct {
+	Kind     string
+	Upstream string
+	// Name is the original name or URI; for an entry of resources/templates/list, and
+	// what completes one, the URI template.
+	Name string
+	// Template says that Name is a URI template.
+	Template bool
+}
+
+// String returns kind:upstream/name.
+func (t Target) String() string { return t.Kind + ":" + t.Upstream + "/" + t.Name }
