@@ -49,6 +49,18 @@ func (k kind) method() string {
 	return mcp.MethodResourceTemplatesList
 }
 
+// policyKind is the kind as policy names it: a template is of the kind of the resources
+// that it makes.
+func (k kind) policyKind() string {
+	switch k {
+	case tools:
+		return mcp.KindTools
+	case prompts:
+		return mcp.KindPrompts
+	}
+	return mcp.KindResources
+}
+
 func (k kind) String() string {
 	switch k {
 	case tools:

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // hashDigits is how many hex digits close a name that is not its original any more.
@@ -68,6 +70,11 @@ func (n naming) prompt(native string) (string, error) {
 		return native, nil
 	}
 	return n.closed(n.prefix+native, native, false), nil
+}
+
+// target is what policy decides on for an item of this upstream.
+func (n naming) target(k kind, native string) mcp.Target {
+	return mcp.Target{Kind: k.policyKind(), Upstream: n.upstream, Name: native, Template: k == templates}
 }
 
 // closed puts the hash of the original behind a name that was changed or has to be

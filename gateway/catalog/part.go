@@ -34,10 +34,11 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, uris []string, o
 	natives := make(map[int][]string)
 	bySource := make(map[int]*part)
 	for _, uri := range uris {
-		source, native, ok := c.findURI(ctx, uri)
-		if !ok {
+		to, k, ok := c.findURI(ctx, uri)
+		if !ok || k != resources {
 			continue
 		}
+		source, native := to.source, to.native
 		if state := &c.snap.Load().states[source]; state.heard && !state.offers.subscribe {
 			continue
 		}

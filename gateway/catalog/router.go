@@ -25,11 +25,11 @@ func (c *Catalog) callByName(ctx context.Context, call *mcp.Call) (*mcp.Reply, e
 
 // read routes resources/read by the URI.
 func (c *Catalog) read(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	to, native, ok := c.findURI(ctx, call.Name)
-	if !ok {
-		return nil, mcp.ErrUnknown(call.Method, call.Name)
+	to, err := c.lookUpURI(ctx, resources, call)
+	if err != nil {
+		return nil, err
 	}
-	return c.forward(ctx, c.sources[to], call, native)
+	return c.forward(ctx, c.sources[to.source], call, to.native)
 }
 
 // complete routes completion/complete by what its ref refers to.
@@ -37,20 +37,17 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	ref, _ := call.Params.Member("ref")
 	kind, _ := ref.Member("type")
 	var to target
+	var err error
 	switch kind.Text() {
 	case "ref/prompt":
-		var err error
-		if to, err = c.lookUp(ctx, prompts, call); err != nil {
-			return nil, err
-		}
+		to, err = c.lookUp(ctx, prompts, call)
 	case "ref/resource":
-		source, native, ok := c.findURI(ctx, call.Name)
-		if !ok {
-			return nil, mcp.ErrUnknown(call.Method, call.Name)
-		}
-		to = target{source: source, native: native}
+		to, err = c.lookUpURI(ctx, templates, call)
 	default:
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+		err = mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+	}
+	if err != nil {
+		return nil, err
 	}
 	// The client saw the merged capability, so an upstream without it has nothing to
 	// suggest.
@@ -63,58 +60,6 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 		return none, nil
 	}
 	return reply, err
-}
-
-// lookUp finds a public name. Right after the start it gives the upstream that the
-// name may belong to the time to answer that a list would.
-func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	s := c.snap.Load()
-	to, ok := s.named(k, call.Name)
-	if ok {
-		return to, nil
-	}
-	source, missing := s.missing(k, call.Name)
-	if missing {
-		if err := c.wait(ctx); err != nil {
-			return to, err
-		}
-		s = c.snap.Load()
-		if to, ok = s.named(k, call.Name); ok {
-			return to, nil
-		}
-		source, missing = s.missing(k, call.Name)
-	}
-	if !missing {
-		return to, mcp.ErrUnknown(call.Method, call.Name)
-	}
-	name := s.plan.namings[source].upstream
-	return to, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
-		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
-}
-
-func (s *snapshot) named(k kind, public string) (target, bool) {
-	table := s.tools
-	if k == prompts {
-		table = s.prompts
-	}
-	to, ok := table[public]
-	return to, ok
-}
-
-// findURI finds the upstream of a URI. One that certainly has no resources is not
-// asked for any.
-func (c *Catalog) findURI(ctx context.Context, public string) (source int, native string, ok bool) {
-	s := c.snap.Load()
-	source, native, ok = s.uris.find(public)
-	if !ok && c.wait(ctx) == nil { // it may be listed by an upstream that is still to answer
-		s = c.snap.Load()
-		source, native, ok = s.uris.find(public)
-	}
-	if !ok {
-		return 0, "", false
-	}
-	state := &s.states[source]
-	return source, native, !state.heard || state.offers.kinds.has(resources)
 }
 
 // forward sends a call to its upstream under the original name, and brings back what

@@ -112,7 +112,7 @@ func newEntry(n naming, k kind, item mcp.Item, tagged map[string]int) (entry, er
 	if err != nil {
 		return entry{}, err
 	}
-	e := entry{native: item.Name, item: mcp.Item{Name: public, Raw: item.Raw}}
+	e := entry{native: item.Name, item: mcp.Item{Name: public, Raw: item.Raw, Target: n.target(k, item.Name)}}
 	if public != item.Name {
 		e.item.Raw = item.Raw.With(key, mcp.String(public))
 	}
@@ -126,6 +126,18 @@ func newEntry(n naming, k kind, item mcp.Item, tagged map[string]int) (entry, er
 	}
 	e.params, err = mirrored(item.Raw)
 	return e, err
+}
+
+// find returns the entry of a public name. A shelf that never came has none.
+func (s *shelf) find(public string) (entry, bool) {
+	if s == nil {
+		return entry{}, false
+	}
+	i, ok := slices.BinarySearchFunc(s.entries, public, func(e entry, public string) int { return cmp.Compare(e.item.Name, public) })
+	if !ok {
+		return entry{}, false
+	}
+	return s.entries[i], true
 }
 
 func publicName(n naming, k kind, native string, tagged map[string]int) (string, error) {

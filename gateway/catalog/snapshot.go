@@ -30,6 +30,8 @@ type target struct {
 	source int
 	native string
 	params []param
+	// unlisted: the upstream has the name's prefix, and no list of it that could tell.
+	unlisted bool
 }
 
 // snapshot is all that clients can see at one moment. Immutable, but for the lists
@@ -136,9 +138,9 @@ func (s *snapshot) enter(k kind, source int, e entry) {
 	s.counts[source][k]++
 	switch k {
 	case tools:
-		s.tools[e.item.Name] = target{source, e.native, e.params}
+		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params}
 	case prompts:
-		s.prompts[e.item.Name] = target{source, e.native, nil}
+		s.prompts[e.item.Name] = target{source: source, native: e.native}
 	}
 }
 
@@ -167,10 +169,21 @@ func pagesOf(items []mcp.Item, size int) []*page {
 	return pages
 }
 
+// named finds a public name of a tool or prompt.
+func (s *snapshot) named(k kind, public string) (target, bool) {
+	table := s.tools
+	if k == prompts {
+		table = s.prompts
+	}
+	to, ok := table[public]
+	return to, ok
+}
+
 // missing returns an upstream that could have an unlisted name, because it has the
-// name's prefix and no list of this kind. The longest prefix decides.
-func (s *snapshot) missing(k kind, public string) (source int, ok bool) {
-	longest := -1
+// name's prefix and no list of this kind, and what the name may be there. The longest
+// prefix decides.
+func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
+	source, longest := 0, -1
 	for i, n := range s.plan.namings {
 		if !strings.HasPrefix(public, n.prefix) || len(n.prefix) < longest {
 			continue
@@ -180,5 +193,9 @@ func (s *snapshot) missing(k kind, public string) (source int, ok bool) {
 			source, ok, longest = i, absent, len(n.prefix)
 		}
 	}
-	return source, ok
+	if !ok {
+		return to, false
+	}
+	native := public[longest:]
+	return target{source: source, native: native, unlisted: true}, native != ""
 }

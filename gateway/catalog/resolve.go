@@ -1,0 +1,109 @@
+package catalog
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Resolve returns what a public name stands for: of tools and prompts the name, of
+// resources a URI or, as completions refer to them, a URI template as it is listed. ok
+// is false for what nobody can have. A name with the prefix of an upstream whose list
+// is not known resolves all the same, so that policy decides before anything of that
+// upstream is told. Right after the start it waits as a list would.
+func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool) {
+	var found target
+	k := tools
+	switch kind {
+	case mcp.KindTools:
+		found, ok = c.findName(ctx, k, public)
+	case mcp.KindPrompts:
+		k = prompts
+		found, ok = c.findName(ctx, k, public)
+	case mcp.KindResources:
+		found, k, ok = c.findURI(ctx, public)
+	}
+	if !ok {
+		return mcp.Target{}, false
+	}
+	return c.sources[found.source].naming.target(k, found.native), true
+}
+
+// lookUp finds the public name of a call. Nothing of an upstream is told to a call
+// that policy has not let through to just this one.
+func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
+	to, ok := c.findName(ctx, k, call.Name)
+	if err := c.check(ctx, k, to, ok, call); err != nil {
+		return to, err
+	}
+	if to.unlisted {
+		name := c.sources[to.source].naming.upstream
+		return to, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
+			"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
+	}
+	return to, nil
+}
+
+// lookUpURI finds the URI of a call. Only where k is templates may it be a template.
+func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target, error) {
+	to, found, ok := c.findURI(ctx, call.Name)
+	ok = ok && (found == resources || k == templates)
+	return to, c.check(ctx, found, to, ok, call)
+}
+
+// check refuses a call whose name was not found, or was found to be something else
+// than what policy decided on.
+func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *mcp.Call) error {
+	if ok && (call.Target == (mcp.Target{}) || call.Target == c.sources[to.source].naming.target(k, to.native)) {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return mcp.ErrUnknown(call.Method, call.Name)
+}
+
+// findName finds a public name of a tool or prompt. Right after the start it gives the
+// upstream that the name may belong to the time to answer that a list would.
+func (c *Catalog) findName(ctx context.Context, k kind, public string) (target, bool) {
+	s := c.snap.Load()
+	if to, ok := s.named(k, public); ok {
+		return to, true
+	}
+	if _, missing := s.missing(k, public); !missing || c.wait(ctx) != nil {
+		return target{}, false
+	}
+	s = c.snap.Load()
+	if to, ok := s.named(k, public); ok {
+		return to, true
+	}
+	return s.missing(k, public)
+}
+
+// findURI finds the upstream of a public URI, or of a template: what has an expression
+// in it, and is no listed resource. One that certainly has no resources is not asked
+// for any.
+func (c *Catalog) findURI(ctx context.Context, public string) (to target, k kind, ok bool) {
+	s := c.snap.Load()
+	source, native, ok := s.uris.find(public)
+	if !ok && c.wait(ctx) == nil { // it may be listed by an upstream that is still to answer
+		s = c.snap.Load()
+		source, native, ok = s.uris.find(public)
+	}
+	if !ok {
+		return to, resources, false
+	}
+	to, k = target{source: source, native: native}, resources
+	state := &s.states[source]
+	if strings.Contains(native, "{") {
+		listed := s.plan.namings[source].uri(native)
+		if _, ok := state.shelves[resources].find(listed); !ok {
+			k = templates
+			if _, ok := state.shelves[templates].find(listed); !ok && state.shelves[templates] != nil {
+				return to, k, false // nobody made it up but the client
+			}
+		}
+	}
+	return to, k, !state.heard || state.offers.kinds.has(resources)
+}
