@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,36 @@ func TestP9_097_AfterAStreamBegan(t *testing.T) {
 	m, err := x.Response() // either way it is one whole answer
 	if err != nil || x.Stream == (m.Error != nil) {
 		t.Errorf("stream %t: %s %v", x.Stream, m.Text, err)
+	}
+}
+
+// What an error says depends on whether a stream has begun, which may be at any moment
+// up to the answer itself.
+func TestP9_097_WhileAStreamBegins(t *testing.T) {
+	b := newBench(t, Config{})
+	for name, end := range map[string]func(*exchange){
+		"an error": func(x *exchange) { x.fail(missingCapability(mcp.Raw(`{"roots":{}}`))) },
+		"a panic":  func(x *exchange) { x.refuse(refuseInternal("")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2000 {
+				w := httptest.NewRecorder()
+				x := &exchange{f: b.front, w: w, rc: http.NewResponseController(w), rev: wire.Stateless(), id: mcp.Raw("1"), accept: accept{json: true, stream: true}}
+				x.call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t"}
+				begun := make(chan bool, 1)
+				go func() {
+					x.mu.Lock()
+					defer x.mu.Unlock()
+					begun <- x.needStream() != nil
+				}()
+				end(x)
+				stream, text := <-begun, w.Body.String()
+				if stream && (w.Code != http.StatusOK || !strings.HasPrefix(text, "data: ") || strings.Contains(text, "-32021")) ||
+					!stream && (w.Code == http.StatusOK || !strings.HasPrefix(text, "{")) {
+					t.Fatalf("stream %t: %d %s", stream, w.Code, text)
+				}
+			}
+		})
 	}
 }
 

@@ -104,22 +104,26 @@ func (x *exchange) needStream() *stream {
 	if x.over || !x.accept.stream {
 		return nil
 	}
-	if x.stream != nil {
-		return x.stream
+	if x.stream == nil {
+		x.begin()
 	}
+	return x.stream
+}
+
+// begin is called with mu held, once: it makes the answer a stream.
+func (x *exchange) begin() {
 	if x.switcher != nil {
 		x.switcher.Stop()
 	}
 	if x.live == nil {
 		x.stream = x.f.newStream(x.w, x.rc, nil)
-		return x.stream
+		return
 	}
 	x.stream = x.f.newStream(x.w, x.rc, x.touch)
 	x.logged = callStream + x.call.ID
 	if x.rev.Priming {
 		x.send(nil)
 	}
-	return x.stream
 }
 
 // send is called with mu held, on a stream. With the event log it is kept there too,
@@ -194,40 +198,37 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 // fail ends the exchange with an error.
 func (x *exchange) fail(err error) {
 	e := x.f.readable(x.rev, x.call.Method, x.call.ID, err)
-	if e.Code == mcp.CodeMissingCapability && x.started() {
+	if !x.close() {
+		return
+	}
+	if e.Code == mcp.CodeMissingCapability && x.stream != nil {
 		// Its status cannot be sent any more, and without it the code means less.
 		if x.call.Method == mcp.MethodToolsCall {
 			m, _ := x.render(&mcp.Reply{Result: isErrorResult(e.Message)})
-			x.finish(http.StatusOK, m)
+			x.write(http.StatusOK, m)
 			return
 		}
 		e = &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
 	}
-	x.finish(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
-}
-
-func (x *exchange) started() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.stream != nil
+	x.write(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
 }
 
 // refuse ends the exchange by a status, or, once it is a stream, by the stream's end.
 func (x *exchange) refuse(r *refusal) {
-	if x.started() {
-		var last message
-		if r.id == ownID {
-			last.head = wire.AppendError(nil, x.id, r.err)
-		}
-		x.finish(http.StatusOK, last)
-		return
-	}
-	if x.close() {
+	switch {
+	case !x.close():
+	case x.stream == nil:
 		x.f.refuse(x.w, x.id, r)
+	case r.id == ownID:
+		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.err)})
+	default:
+		x.write(http.StatusOK, message{})
 	}
 }
 
-// close stops all but the answer; false when that was written before.
+// close stops all but the answer; false when that was written before. Only after it
+// does it hold still whether the answer is a stream: until then a timer or a
+// notification may make it one.
 func (x *exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -239,15 +240,19 @@ func (x *exchange) close() bool {
 	return first
 }
 
-// finish writes the response, or, if it is empty, ends without one.
+// finish ends the exchange with a response, or, if it is empty, without one.
 func (x *exchange) finish(status int, m message) {
-	x.mu.Lock()
-	if x.stream == nil && !x.accept.json && m.size() > 0 && status == http.StatusOK {
-		x.needStream() // the one form that this client takes
+	if x.close() {
+		x.write(status, m)
 	}
-	x.mu.Unlock()
-	if !x.close() {
-		return
+}
+
+// write is called by the one whom close let, and writes the end of the answer.
+func (x *exchange) write(status int, m message) {
+	if x.stream == nil && x.accept.stream && !x.accept.json && m.size() > 0 && status == http.StatusOK {
+		x.mu.Lock()
+		x.begin() // the one form that this client takes
+		x.mu.Unlock()
 	}
 	switch {
 	case x.stream != nil:
