@@ -1,0 +1,225 @@
+package safehttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Defaults of Options.
+const (
+	DefaultTimeout  = 5 * time.Second
+	DefaultMaxBytes = 1 << 20
+)
+
+const (
+	maxHeaderBytes = 64 << 10
+	maxIdlePerHost = 8
+	idleTimeout    = 60 * time.Second
+)
+
+// What callers may want to tell apart. Errors of Do never hold more of a URL than its
+// host.
+var (
+	// ErrForbidden: the URL or the address that it leads to is not allowed.
+	ErrForbidden = errors.New("not allowed")
+	// ErrRedirect: the answer is a redirect, which is never followed.
+	ErrRedirect = errors.New("redirects are not followed")
+	// ErrTooLarge: the body has more than Options.MaxBytes.
+	ErrTooLarge = errors.New("answer too large")
+)
+
+// Options is what a Client is made with.
+type Options struct {
+	// Trust are URLs that the operator wrote. Their origins (scheme, host and port,
+	// compared exactly) may be at any address; http only at a loopback address. An
+	// origin is trusted for whatever is asked of this Client, so there should be one
+	// Client for each authority.
+	Trust []string
+	// Timeout bounds a whole exchange, from dialling to the last byte of the body.
+	// Default DefaultTimeout.
+	Timeout time.Duration
+	// MaxBytes bounds the body after decompression. Default DefaultMaxBytes.
+	MaxBytes int64
+	// RootCAs are who may sign the certificates of servers. Nil for the system's.
+	RootCAs *x509.CertPool
+}
+
+// Response is an answer whose status is not 3xx, read to its end.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Client makes requests. It is safe for concurrent use.
+type Client struct {
+	timeout  time.Duration
+	maxBytes int64
+	trusted  map[string]bool // by origin
+
+	// What may be dialled belongs to a pool of connections, so that none is used for
+	// what it was not dialled for.
+	operator  *http.Transport // https, any address
+	plaintext *http.Transport // http, loopback addresses
+	public    *http.Transport // https, public addresses
+}
+
+// New makes a Client.
+func New(opts Options) (*Client, error) {
+	c := &Client{timeout: opts.Timeout, maxBytes: opts.MaxBytes, trusted: make(map[string]bool)}
+	if c.timeout <= 0 {
+		c.timeout = DefaultTimeout
+	}
+	if c.maxBytes <= 0 {
+		c.maxBytes = DefaultMaxBytes
+	}
+	for _, raw := range opts.Trust {
+		u, err := url.Parse(raw)
+		if err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return nil, errors.New("safehttp: a trusted URL is not an absolute http or https URL") // it may hold credentials
+		}
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			return nil, fmt.Errorf("safehttp: http to %s: only loopback addresses may be reached without TLS", u.Host)
+		}
+		c.trusted[origin(u)] = true
+	}
+	c.operator = newTransport(opts.RootCAs, func(netip.Addr) bool { return true })
+	c.plaintext = newTransport(opts.RootCAs, netip.Addr.IsLoopback)
+	c.public = newTransport(opts.RootCAs, Public)
+	return c, nil
+}
+
+// Close gives up idle connections. The Client can still be used.
+func (c *Client) Close() {
+	for _, t := range []*http.Transport{c.operator, c.plaintext, c.public} {
+		t.CloseIdleConnections()
+	}
+}
+
+// Do makes a request and reads the whole answer. The request's context is honoured;
+// the Client's timeout is another bound. Redirects are errors; other statuses are for
+// the caller to judge.
+func (c *Client) Do(req *http.Request) (*Response, error) {
+	transport, err := c.choose(req.URL)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), c.timeout)
+	defer cancel()
+	out := req.Clone(ctx)
+	out.Host = ""
+	if out.Header == nil {
+		out.Header = make(http.Header)
+	}
+	if out.Header.Get("User-Agent") == "" {
+		out.Header.Set("User-Agent", "gatehouse")
+	}
+	// Not an http.Client: a RoundTripper follows nothing and keeps no cookies.
+	resp, err := transport.RoundTrip(out)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", req.URL.Host, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 == 3 {
+		return nil, fmt.Errorf("%s: HTTP %d: %w", req.URL.Host, resp.StatusCode, ErrRedirect)
+	}
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return nil, fmt.Errorf("%s: content encoding %.20q was not asked for", req.URL.Host, encoding)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBytes+1))
+	if err == nil {
+		err = context.Cause(ctx) // a server may end its answer because we are leaving
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: reading the answer: %w", req.URL.Host, err)
+	}
+	if int64(len(body)) > c.maxBytes {
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", req.URL.Host, ErrTooLarge, c.maxBytes)
+	}
+	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// choose returns the pool for a URL.
+func (c *Client) choose(u *url.URL) (*http.Transport, error) {
+	switch {
+	case u == nil || u.Hostname() == "":
+		return nil, fmt.Errorf("%w: the URL has no host", ErrForbidden)
+	case u.User != nil:
+		return nil, fmt.Errorf("%s: %w: the URL has credentials in it", u.Host, ErrForbidden)
+	case u.Scheme == "http" && c.trusted[origin(u)]:
+		return c.plaintext, nil
+	case u.Scheme != "https":
+		return nil, fmt.Errorf("%s: %w: scheme %.20q: want https", u.Host, ErrForbidden, u.Scheme)
+	case c.trusted[origin(u)]:
+		return c.operator, nil
+	}
+	return c.public, nil
+}
+
+// newTransport makes a pool of connections to addresses that allowed lets pass. There
+// is no proxy: behind one the address that counts would be dialled by somebody else.
+func newTransport(roots *x509.CertPool, allowed func(netip.Addr) bool) *http.Transport {
+	return &http.Transport{
+		DialContext:            newDialer(allowed).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		TLSHandshakeTimeout:    DefaultTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+}
+
+// newDialer makes a dialer that asks allowed for each address that it tries, which is
+// after the name was resolved and before anything is sent.
+func newDialer(allowed func(netip.Addr) bool) *net.Dialer {
+	return &net.Dialer{
+		Timeout: DefaultTimeout,
+		Control: func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil || !allowed(to.Addr().Unmap()) {
+				return fmt.Errorf("%w: the address is not one that may be dialled", ErrForbidden)
+			}
+			return nil
+		},
+	}
+}
+
+// origin writes scheme, host and port so that equal ones are equal strings.
+func origin(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
