@@ -1,48 +1,173 @@
 package auth
 
 import (
-	"fmt"
+	"cmp"
 	"net"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// ModeNone is the mode without authentication: all requests come from one user.
-const ModeNone = "none"
+// The modes.
+const (
+	// ModeNone is the mode without authentication: all requests come from one user.
+	ModeNone = "none"
+	// ModeOAuth is the mode in which every request needs an access token (OAuth 2.1).
+	ModeOAuth = "oauth"
+)
 
-// Config is the section "auth". Its zero value means mode none.
+// Defaults of Config.
+const (
+	DefaultLeeway      = 30 * time.Second
+	DefaultMaxStale    = 24 * time.Hour
+	DefaultUserClaim   = "sub"
+	DefaultGroupsClaim = "groups"
+)
+
+// Config is the section "auth". Its zero value means mode none. All of it is read at
+// start.
 type Config struct {
-	// Mode is how callers prove who they are: "none", the default and the only one
-	// there is. It needs a loopback listener. Read at start.
+	// Mode is how callers prove who they are: "none", the default, which needs a
+	// loopback listener, or "oauth", which needs issuers.
 	Mode string `yaml:"mode"`
+	// Issuers are the authorization servers whose tokens are accepted, in the order in
+	// which clients are told of them.
+	Issuers []Issuer `yaml:"issuers"`
+	// RequiredScopes are the scopes that every token must have. Default none.
+	RequiredScopes []string `yaml:"required_scopes"`
+	// ScopesSupported is what clients are told to ask for, in challenges and metadata.
+	// Default: RequiredScopes. Needed where tokens name scopes otherwise than requests
+	// do, as with Entra ID: api://<client id>/mcp is asked for, mcp is in the token.
+	ScopesSupported []string `yaml:"scopes_supported"`
+	// ImpliedScopes are, by a broad scope, the narrower ones that it includes.
+	ImpliedScopes map[string][]string `yaml:"implied_scopes"`
+	// Leeway is the difference of clocks that is tolerated on exp, nbf and iat, at most
+	// 5m. Default 30s.
+	Leeway time.Duration `yaml:"leeway"`
+	// MaxStale is how long keys of an issuer that cannot be reached keep working after
+	// they were last fetched. Default 24h.
+	MaxStale time.Duration `yaml:"max_stale"`
 }
 
-// Validate reports what is wrong.
-func (c Config) Validate() error {
-	if c.Mode != "" && c.Mode != ModeNone {
-		return fmt.Errorf("mode: %q does not exist: the only mode is none, for a listener on a loopback address; write none or leave it out", c.Mode)
-	}
-	return nil
+// Issuer is an authorization server whose tokens are accepted.
+type Issuer struct {
+	// URL is the issuer identifier, exactly as tokens have it in iss: https, or http on
+	// a loopback address.
+	URL string `yaml:"url"`
+	// Audiences are what aud may be, compared byte for byte; one of them is enough.
+	// Default: the gateway's public_url.
+	Audiences []string `yaml:"audiences"`
+	// Claims says which claims are read.
+	Claims Claims `yaml:"claims"`
+	// JWKSURL is where the keys are. Default: what the issuer's metadata say, which may
+	// only name the issuer's own origin or a public https one.
+	JWKSURL string `yaml:"jwks_url"`
+	// Algorithms are the signature algorithms that are accepted, out of RS256, RS384,
+	// RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA. Default all of them.
+	Algorithms []string `yaml:"algorithms"`
+	// RequireTyp is what the header typ must be, such as [at+jwt] (RFC 9068), without
+	// regard to case and a leading "application/". Default: at+jwt, JWT or none.
+	RequireTyp []string `yaml:"require_typ"`
+	// AllowNonce accepts tokens with the claim nonce, which marks ID tokens, but which
+	// some issuers put into access tokens too (Keycloak before 25).
+	AllowNonce bool `yaml:"allow_nonce"`
+	// AllowedClients are the clients whose tokens are accepted, by client_id or azp.
+	// Default: every client.
+	AllowedClients []string `yaml:"allowed_clients"`
+	// RequireSoleAudience refuses tokens that are good for others too.
+	RequireSoleAudience bool `yaml:"require_sole_audience"`
+	// MaxTokenLifetime refuses tokens that are good for longer than this, from iat (or
+	// from now, without one) to exp. Default: no bound.
+	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime"`
+	// Introspection asks the issuer about tokens that are not JWTs. Only one issuer can
+	// have it: such a token does not say whose it is, and must not be shown to others.
+	Introspection *Introspection `yaml:"introspection"`
 }
 
-// CheckListener refuses an address (host:port) on which the endpoint must not listen
-// with this configuration: without authentication, any that another machine might
-// reach. A name other than localhost is refused too: what it resolves to may change.
-func (c Config) CheckListener(listen string) error {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:8080", listen)
+// Claims says which claims of a token are read. Each is the name of a claim or, when
+// it begins with "/", a JSON Pointer (RFC 6901), such as /realm_access/roles.
+type Claims struct {
+	// User is the claim that tells users of the issuer apart. Default sub. It should
+	// never change and never be given to somebody else; email is neither.
+	User string `yaml:"user"`
+	// Groups is the claim with the user's groups, a list or a single name. Default
+	// groups.
+	Groups string `yaml:"groups"`
+}
+
+// Introspection is how opaque tokens are checked (RFC 7662), with HTTP Basic as client
+// authentication.
+type Introspection struct {
+	// URL is the endpoint. Default: what the issuer's metadata say.
+	URL string `yaml:"url"`
+	// ClientID and ClientSecret are the gateway's own at the issuer.
+	ClientID     string     `yaml:"client_id"`
+	ClientSecret mcp.Secret `yaml:"client_secret"`
+}
+
+// WithDefaults fills in what was left out. publicURL is the endpoint as clients write
+// it, the default audience.
+func (c Config) WithDefaults(publicURL string) Config {
+	c.Mode = cmp.Or(c.Mode, ModeNone)
+	c.Leeway = cmp.Or(c.Leeway, DefaultLeeway)
+	c.MaxStale = cmp.Or(c.MaxStale, DefaultMaxStale)
+	if len(c.ScopesSupported) == 0 {
+		c.ScopesSupported = c.RequiredScopes
 	}
+	c.Issuers = slices.Clone(c.Issuers)
+	for i := range c.Issuers {
+		iss := &c.Issuers[i]
+		iss.Claims.User = cmp.Or(iss.Claims.User, DefaultUserClaim)
+		iss.Claims.Groups = cmp.Or(iss.Claims.Groups, DefaultGroupsClaim)
+		if len(iss.Audiences) == 0 {
+			iss.Audiences = []string{publicURL}
+		}
+		if len(iss.Algorithms) == 0 {
+			iss.Algorithms = algorithms()
+		}
+	}
+	return c
+}
+
+// Accepted is what an issuer's tokens must say to be accepted.
+type Accepted struct {
+	Issuer    string
+	Audiences []string // one of them, byte for byte
+}
+
+// Accepted tells the audiences of each issuer, for people. It is empty in mode none.
+func (c Config) Accepted(publicURL string) []Accepted {
+	var accepted []Accepted
+	for _, iss := range c.WithDefaults(publicURL).Issuers {
+		accepted = append(accepted, Accepted{Issuer: iss.URL, Audiences: iss.Audiences})
+	}
+	return accepted
+}
+
+// algorithms are those that may be allowed: all are asymmetric, so that whoever can
+// verify a token cannot make one.
+func algorithms() []string {
+	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+}
+
+// isLoopback reports whether a host is a loopback address, or localhost. Another name
+// is not: what it resolves to may change.
+func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
-		return nil
+		return true
 	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.Unmap().IsLoopback() {
-		return nil
-	}
-	where := listen
-	if host == "" {
-		where = listen + " (all interfaces)"
-	}
-	return fmt.Errorf("without authentication anyone who reaches %s could use every upstream; listen on %s or on another loopback address",
-		where, net.JoinHostPort("127.0.0.1", port))
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
 }
+
+// secure reports whether what is sent to a URL stays between us and its host.
+func secure(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
+}
+
+// loopbackOf is the loopback address with the port of another.
+func loopbackOf(port string) string { return net.JoinHostPort("127.0.0.1", port) }
