@@ -96,7 +96,7 @@ func (c Config) Validate() error {
 // doubts tells what is allowed and probably not meant.
 func (c Config) doubts() error {
 	u, err := url.Parse(c.PublicURL)
-	if err != nil || c.PublicURL == "" || isLoopback(u.Hostname()) {
+	if err != nil || c.PublicURL == "" || isLoopback(u.Hostname()) || c.Auth.Mode == auth.ModeOAuth {
 		return nil
 	}
 	return fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ type Summary struct {
 	Listen    string // host:port
 	Endpoint  string // URL
 	Auth      string // mode
+	Accepted  []auth.Accepted
 	Hosts     []string
 	Origins   []string
 	Upstreams []UpstreamSummary
@@ -34,12 +36,10 @@ func (c Config) Summary() Summary {
 	s := Summary{
 		Listen:   c.Listen,
 		Endpoint: c.PublicURL,
-		Auth:     c.Auth.Mode,
+		Auth:     cmp.Or(c.Auth.Mode, auth.ModeNone),
+		Accepted: c.Auth.Accepted(c.PublicURL),
 		Hosts:    slices.Concat(alwaysHosts, c.hosts()),
 		Origins:  append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
-	}
-	if s.Auth == "" {
-		s.Auth = auth.ModeNone
 	}
 	for _, u := range c.Upstreams {
 		s.Upstreams = append(s.Upstreams, UpstreamSummary{

@@ -56,6 +56,9 @@ func printSummary(w io.Writer, s gateway.Summary) {
 	row("endpoint", s.Endpoint)
 	row("listens on", s.Listen)
 	row("authentication", s.Auth)
+	for _, a := range s.Accepted {
+		row("issuer "+a.Issuer, "audience "+strings.Join(a.Audiences, " or "))
+	}
 	row("hosts", strings.Join(s.Hosts, ", "))
 	row("origins", strings.Join(s.Origins, ", "))
 	for _, u := range s.Upstreams {
