@@ -79,8 +79,10 @@ func (c Config) Validate() error {
 		add("listen", c.Auth.CheckListener(c.Listen))
 	}
 	add("auth", c.Auth.Validate())
-	if given.PublicURL != "" {
-		add("public_url", checkPublicURL(c.PublicURL))
+	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
+		add("public_url", err)
+	} else {
+		add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
 	add("sessions", c.Sessions.Validate())
 	add("naming", c.Naming.Validate())
