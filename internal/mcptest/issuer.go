@@ -1,0 +1,325 @@
+package mcptest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Endpoint is one of the things that an Issuer serves; its text is the path under the
+// issuer's URL, but for EndpointMetadata, whose is inserted before the issuer's own.
+type Endpoint string
+
+// The endpoints of an Issuer.
+const (
+	EndpointOpenID     Endpoint = "/.well-known/openid-configuration"       // OpenID Connect Discovery 1.0
+	EndpointMetadata   Endpoint = "/.well-known/oauth-authorization-server" // RFC 8414
+	EndpointJWKS       Endpoint = "/jwks"                                   // RFC 7517
+	EndpointIntrospect Endpoint = "/introspect"                             // RFC 7662
+)
+
+// IssuerOptions is what an Issuer can be made with. The zero value is a good one.
+type IssuerOptions struct {
+	// Path is the path of the issuer's URL, such as "/tenant"; default none.
+	Path string
+	// URL makes an issuer that does not listen: it has this URL and is reached by
+	// handing requests to ServeHTTP, which works in a bubble of testing/synctest too.
+	URL string
+	// Audience is the default of the claim aud. Default "https://gateway.example/mcp".
+	Audience string
+	// Alg is the algorithm of the first key. Default ES256.
+	Alg string
+}
+
+// Issuer is a scripted authorization server with real keys. It serves metadata, keys
+// and introspection, issues whatever token the test describes, and fails the way the
+// test says. It starts with one published key. Close ends it.
+type Issuer struct {
+	// URL is the issuer identifier: what tokens have as iss.
+	URL string
+	// Audience is the default of the claim aud.
+	Audience string
+	// ClientID and ClientSecret are who may introspect.
+	ClientID, ClientSecret string
+
+	path string
+	http *httptest.Server // nil when the issuer does not listen
+	done chan struct{}    // closed by Close: ends what hangs
+	once sync.Once
+
+	mu           sync.Mutex // guards the fields below
+	keys         []*Key     // published, the newest last
+	made         int        // keys and opaque tokens, for their names
+	metadata     map[string]any
+	jwks         []byte // instead of keys
+	cacheControl string
+	faults       map[Endpoint]http.HandlerFunc
+	extra        map[string]http.HandlerFunc
+	count        map[Endpoint]int
+	more         chan struct{} // closed and replaced when count grows
+	opaque       map[string]map[string]any
+	introspected []string
+}
+
+// NewIssuer starts an issuer on a loopback address.
+func NewIssuer(opts IssuerOptions) *Issuer {
+	i := &Issuer{
+		Audience:     "https://gateway.example/mcp",
+		ClientID:     "gatehouse",
+		ClientSecret: "introspection: 100% secret+",
+		path:         strings.TrimSuffix(opts.Path, "/"),
+		done:         make(chan struct{}),
+		metadata:     map[string]any{},
+		faults:       map[Endpoint]http.HandlerFunc{},
+		extra:        map[string]http.HandlerFunc{},
+		count:        map[Endpoint]int{},
+		more:         make(chan struct{}),
+		opaque:       map[string]map[string]any{},
+	}
+	if opts.Audience != "" {
+		i.Audience = opts.Audience
+	}
+	if i.URL = opts.URL; i.URL == "" {
+		i.http = httptest.NewServer(i)
+		i.URL = i.http.URL + opts.Path
+	} else if _, path, ok := strings.Cut(strings.TrimPrefix(i.URL, "https://"), "/"); ok && path != "" {
+		i.path = "/" + strings.TrimSuffix(path, "/")
+	}
+	alg := opts.Alg
+	if alg == "" {
+		alg = "ES256"
+	}
+	i.AddKey(alg)
+	return i
+}
+
+// Close ends the issuer and every request that hangs. It may be called twice.
+func (i *Issuer) Close() {
+	i.once.Do(func() { close(i.done) })
+	if i.http != nil {
+		i.http.Close()
+	}
+}
+
+// URLOf is where an endpoint is.
+func (i *Issuer) URLOf(e Endpoint) string {
+	if e == EndpointMetadata {
+		return strings.TrimSuffix(strings.TrimSuffix(i.URL, "/"), i.path) + string(e) + i.path
+	}
+	return strings.TrimSuffix(i.URL, "/") + string(e)
+}
+
+// SetMetadata sets a member of the metadata document to a value that json.Marshal
+// takes; nil takes it out. Setting "issuer" makes an issuer that claims to be another.
+func (i *Issuer) SetMetadata(name string, value any) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.metadata[name] = value
+}
+
+// SetJWKS serves this text in place of the published keys; nil ends that.
+func (i *Issuer) SetJWKS(text []byte) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.jwks = text
+}
+
+// SetCacheControl sets the Cache-Control header of metadata and keys.
+func (i *Issuer) SetCacheControl(value string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cacheControl = value
+}
+
+// Break makes an endpoint answer with fault (see Hang, Status, Body, HTML, Redirect, Huge, Bomb)
+// until Mend.
+func (i *Issuer) Break(e Endpoint, fault http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.faults[e] = fault
+}
+
+// BreakAll breaks every endpoint.
+func (i *Issuer) BreakAll(fault http.HandlerFunc) {
+	for _, e := range []Endpoint{EndpointOpenID, EndpointMetadata, EndpointJWKS, EndpointIntrospect} {
+		i.Break(e, fault)
+	}
+}
+
+// Mend ends every fault.
+func (i *Issuer) Mend() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	clear(i.faults)
+}
+
+// Handle serves another path under the issuer's URL, such as "/token"; a metadata
+// member that names it is the test's to set.
+func (i *Issuer) Handle(path string, h http.HandlerFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.extra[path] = h
+}
+
+// Fetches is how often an endpoint was asked, faults included.
+func (i *Issuer) Fetches(e Endpoint) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.count[e]
+}
+
+// WaitFetches returns when an endpoint was asked n times, or with ctx's error.
+func (i *Issuer) WaitFetches(ctx context.Context, e Endpoint, n int) error {
+	for {
+		i.mu.Lock()
+		got, more := i.count[e], i.more
+		i.mu.Unlock()
+		if got >= n {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("%s was asked %d times, not %d: %w", e, got, n, ctx.Err())
+		}
+	}
+}
+
+// ServeHTTP answers one request.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := Endpoint(strings.TrimPrefix(r.URL.Path, i.path))
+	if r.URL.Path == string(EndpointMetadata)+i.path {
+		e = EndpointMetadata
+	}
+	i.mu.Lock()
+	fault, extra := i.faults[e], i.extra[string(e)]
+	i.count[e]++
+	close(i.more)
+	i.more = make(chan struct{})
+	cache := i.cacheControl
+	i.mu.Unlock()
+	if cache != "" {
+		w.Header().Set("Cache-Control", cache)
+	}
+	switch {
+	case fault != nil:
+		i.fail(w, r, fault)
+	case extra != nil:
+		extra(w, r)
+	case e == EndpointOpenID || e == EndpointMetadata:
+		writeJSON(w, i.document())
+	case e == EndpointJWKS:
+		w.Header().Set("Content-Type", "application/jwk-set+json")
+		w.Write(i.JWKS())
+	case e == EndpointIntrospect:
+		i.introspect(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// document is the metadata of RFC 8414, which OpenID Connect's include.
+func (i *Issuer) document() map[string]any {
+	doc := map[string]any{
+		"issuer":                                i.URL,
+		"jwks_uri":                              i.URLOf(EndpointJWKS),
+		"introspection_endpoint":                i.URLOf(EndpointIntrospect),
+		"authorization_endpoint":                i.URL + "/authorize",
+		"token_endpoint":                        i.URL + "/token",
+		"response_types_supported":              []string{"code"},
+		"code_challenge_methods_supported":      []string{"S256"},
+		"subject_types_supported":               []string{"public"},
+		"id_token_signing_alg_values_supported": []string{"RS256"},
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for name, value := range i.metadata {
+		doc[name] = value
+		if value == nil {
+			delete(doc, name)
+		}
+	}
+	return doc
+}
+
+// JWKS is the key set as it is served now.
+func (i *Issuer) JWKS() []byte {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.jwks != nil {
+		return i.jwks
+	}
+	keys := []map[string]any{}
+	for _, k := range i.keys {
+		keys = append(keys, k.jwk())
+	}
+	text, err := json.Marshal(map[string]any{"keys": keys})
+	if err != nil {
+		panic(err) // only strings and lists of them
+	}
+	return text
+}
+
+// introspect answers about opaque tokens, to registered clients (RFC 7662 §2).
+func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
+	id, secret, ok := r.BasicAuth()
+	if !ok || id != url.QueryEscape(i.ClientID) || secret != url.QueryEscape(i.ClientSecret) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	token := r.PostFormValue("token")
+	i.mu.Lock()
+	claims, known := i.opaque[token]
+	i.introspected = append(i.introspected, token)
+	i.mu.Unlock()
+	if !known {
+		claims = map[string]any{"active": false}
+	}
+	writeJSON(w, claims)
+}
+
+// Introspected are the tokens that the introspection endpoint was asked about.
+func (i *Issuer) Introspected() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.introspected)
+}
+
+// Opaque issues a token that only introspection tells something about: the claims of
+// Token, with active: true.
+func (i *Issuer) Opaque(claims map[string]any) string {
+	all := map[string]any{"active": true}
+	maps.Copy(all, i.claims(claims))
+	for name, value := range all {
+		if value == nil {
+			delete(all, name)
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.made++
+	token := fmt.Sprintf("opaque-%d", i.made)
+	i.opaque[token] = all
+	return token
+}
+
+// Revoke makes an opaque token inactive.
+func (i *Issuer) Revoke(token string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.opaque, token)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		panic(err)
+	}
+}

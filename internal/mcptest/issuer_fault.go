@@ -1,0 +1,93 @@
+package mcptest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// Hang is a fault: no answer until the client gives up or the issuer is closed.
+func Hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// Status is a fault: an answer of this status with an empty object as its body.
+func Status(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, "{}")
+	}
+}
+
+// Body is a fault: 200 with this body.
+func Body(contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		io.WriteString(w, body)
+	}
+}
+
+// HTML is a fault: the page of a proxy or of a sign-in.
+func HTML(w http.ResponseWriter, r *http.Request) {
+	Body("text/html", "<!doctype html><title>Sign in</title>")(w, r)
+}
+
+// Redirect is a fault: 302 to another URL.
+func Redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
+}
+
+// Huge is a fault: JSON that begins well and has n bytes.
+func Huge(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"keys":[],"padding":"`)
+		padding := bytes.Repeat([]byte{'x'}, 64<<10)
+		for ; n > 0; n -= len(padding) {
+			if _, err := w.Write(padding[:min(n, len(padding))]); err != nil {
+				return // the client has had enough
+			}
+		}
+		io.WriteString(w, `"}`)
+	}
+}
+
+// Bomb is a fault: n zeros in JSON, compressed whether the client asked for it or not.
+func Bomb(n int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		io.WriteString(z, `{"keys":[`)
+		io.CopyN(z, zeros{}, n) // an error means that the client has had enough
+		io.WriteString(z, `]}`)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	return len(b), nil
+}
+
+// fail runs a fault so that it ends with the issuer.
+func (i *Issuer) fail(w http.ResponseWriter, r *http.Request, fault http.HandlerFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-i.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	defer watching.Wait()
+	defer cancel()
+	fault(w, r.WithContext(ctx))
+}
