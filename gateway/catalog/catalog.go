@@ -144,7 +144,7 @@ func (c *Catalog) WaitFirst(ctx context.Context) {
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if k, ok := kindNeeded(call.Method); ok && !c.snap.Load().offers.kinds.has(k) {
+	if k, ok := kindNeeded(call.Method); ok && !c.snap.Load().whole.offers.kinds.has(k) {
 		return nil, mcp.ErrMethod(call.Method)
 	}
 	switch call.Method {
@@ -160,7 +160,8 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err := c.wait(ctx); err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: c.snap.Load().discover}, nil
+		s := c.snap.Load()
+		return &mcp.Reply{Result: s.faceFor(s.plan.sightOf(call)).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		if err := c.wait(ctx); err != nil {
@@ -210,11 +211,7 @@ func (c *Catalog) publish(s *source, state known) {
 	c.mu.Unlock()
 
 	c.logWithheld(old, next)
-	var changed kindSet
-	for k := range kinds {
-		if old.lists[k].generation != next.lists[k].generation {
-			changed |= setOf(k)
-		}
+	for i, kinds := range next.changed(old) {
+		c.hub.announce(i, kinds)
 	}
-	c.hub.announce(changed)
 }

@@ -128,10 +128,10 @@ func (s *server) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 			return true
 		})
 	}
-	call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", filter)})
 	s.mu.Lock()
 	s.streams[st] = struct{}{}
 	s.mu.Unlock()
+	call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", filter)})
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -56,34 +56,43 @@ func (c *changes) forget() { c.kinds.Store(0) }
 // hub tells listeners which lists have changed. The zero hub is ready.
 type hub struct {
 	mu        sync.Mutex // guards listeners
-	listeners map[*changes]struct{}
+	listeners map[*listener]struct{}
+}
+
+// listener hears of the upstreams that it may know of.
+type listener struct {
+	*changes
+	sees sight
 }
 
 // join returns a new listener, to be given to leave when it listens no more.
-func (h *hub) join() *changes {
-	l := newChanges()
+func (h *hub) join(sees sight) *listener {
+	l := &listener{changes: newChanges(), sees: sees}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
-		h.listeners = make(map[*changes]struct{})
+		h.listeners = make(map[*listener]struct{})
 	}
 	h.listeners[l] = struct{}{}
 	return l
 }
 
-func (h *hub) leave(l *changes) {
+func (h *hub) leave(l *listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.listeners, l)
 }
 
-func (h *hub) announce(kinds kindSet) {
+// announce says that lists of an upstream have changed.
+func (h *hub) announce(source int, kinds kindSet) {
 	if kinds == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		l.add(kinds)
+		if l.sees.has(source) {
+			l.add(kinds)
+		}
 	}
 }

@@ -14,11 +14,78 @@ const (
 	maxUpstreamInstructions = 2 << 10
 )
 
+// maxFaces bounds for how many sets of visible upstreams it is kept what is told.
+const maxFaces = 64
+
+// face is what the gateway tells of itself to those who see the same upstreams.
+type face struct {
+	offers offers
+	result mcp.Raw // of server/discover
+}
+
+// sight is a set of upstreams by index; nil for all of them.
+type sight []bool
+
+func (v sight) has(i int) bool { return v == nil || v[i] }
+
+// sightOf returns what the caller of a call may know of.
+func (p *plan) sightOf(call *mcp.Call) sight {
+	if call.Visible == nil {
+		return nil
+	}
+	v, all := make(sight, len(p.namings)), true
+	for i, n := range p.namings {
+		v[i] = call.Visible(n.upstream)
+		all = all && v[i]
+	}
+	if all {
+		return nil
+	}
+	return v
+}
+
+// faceFor returns what is told to a caller. It is made once for each set of visible
+// upstreams.
+func (s *snapshot) faceFor(v sight) *face {
+	if v == nil {
+		return s.whole
+	}
+	key := make([]byte, len(v))
+	for i, visible := range v {
+		if visible {
+			key[i] = 1
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.faces[string(key)]
+	if f == nil {
+		f = newFace(s.plan, s.states, v)
+		if s.faces == nil || len(s.faces) >= maxFaces {
+			s.faces = make(map[string]*face)
+		}
+		s.faces[string(key)] = f
+	}
+	return f
+}
+
+func newFace(p *plan, states []known, v sight) *face {
+	f := &face{offers: merge(states, v)}
+	f.result = mcp.Object("capabilities", f.offers.capabilities())
+	if text := p.instructions(states, v); text != "" {
+		f.result = f.result.With("instructions", mcp.String(text))
+	}
+	return f
+}
+
 // merge returns what clients are told that the gateway can do: what any upstream
-// can. One that was never heard of may have every list, and a client that was told
-// of none would not look again.
-func merge(states []known) (all offers) {
-	for _, s := range states {
+// can that they may know of. One that was never heard of may have every list, and a
+// client that was told of none would not look again.
+func merge(states []known, v sight) (all offers) {
+	for i, s := range states {
+		if !v.has(i) {
+			continue
+		}
 		if !s.heard {
 			all.kinds |= setOf(tools, prompts, resources, templates)
 			continue
@@ -88,12 +155,12 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 
 // instructions joins the operator's text and those of the upstreams, each in a
 // section of its own.
-func (p *plan) instructions(states []known) string {
+func (p *plan) instructions(states []known, v sight) string {
 	var sections strings.Builder
 	prefixed := ""
 	for i, s := range states {
 		text := strings.TrimSpace(s.instructions)
-		if text == "" {
+		if text == "" || !v.has(i) {
 			continue
 		}
 		n := p.namings[i]

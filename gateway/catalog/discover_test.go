@@ -31,7 +31,7 @@ func TestP9_183_Capabilities(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := string(merge(tt.states).capabilities()); got != tt.want {
+			if got := string(merge(tt.states, nil).capabilities()); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
@@ -49,12 +49,12 @@ func TestInstructions(t *testing.T) {
 		return states
 	}
 	t.Run("the operator's text alone", func(t *testing.T) {
-		if got := p.instructions(said("", " ")); got != "Ask for crm first." {
+		if got := p.instructions(said("", " "), nil); got != "Ask for crm first." {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("sections", func(t *testing.T) {
-		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."))
+		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."), nil)
 		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,", "\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in %q", want, got)
@@ -70,17 +70,17 @@ func TestInstructions(t *testing.T) {
 		for i := range 9 {
 			many.namings = append(many.namings, namingFor(string(rune('a'+i)), nil))
 		}
-		got := many.instructions(said(long, long, long, long, long, long, long, long, "last"))
+		got := many.instructions(said(long, long, long, long, long, long, long, long, "last"), nil)
 		if len(got) > maxInstructions || !utf8.ValidString(got) {
 			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
 		}
-		if one := many.instructions(said(long, "last", "", "", "", "", "", "", "")); len(one) > maxUpstreamInstructions+500 || !strings.HasSuffix(one, "## b\n\nlast") {
+		if one := many.instructions(said(long, "last", "", "", "", "", "", "", ""), nil); len(one) > maxUpstreamInstructions+500 || !strings.HasSuffix(one, "## b\n\nlast") {
 			t.Errorf("one upstream takes it all: %d bytes", len(one))
 		}
 	})
 	t.Run("P9/176 one upstream without prefix: its own text", func(t *testing.T) {
 		single := &plan{namings: []naming{namingFor("doc", &none)}}
-		if got := single.instructions(said("# Title\nText")); got != "# Title\nText" {
+		if got := single.instructions(said("# Title\nText"), nil); got != "# Title\nText" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -36,12 +36,14 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	listener := c.hub.join()
+	s := c.snap.Load()
+	sees := s.plan.sightOf(call)
+	listener := c.hub.join(sees)
 	defer c.hub.leave(listener)
 
-	want.kinds &= c.snap.Load().offers.kinds
+	want.kinds &= s.faceFor(sees).offers.kinds
 	open := make(chan struct{}) // closed when the client was told what it gets
-	parts := c.newParts(ctx, call, want.uris, open)
+	parts := c.newParts(ctx, call, sees, want.uris, open)
 	for _, p := range parts {
 		ctx, cancel := context.WithCancel(ctx)
 		p.cancel = cancel

@@ -25,12 +25,16 @@ type client struct {
 	events []string
 }
 
-// listen starts a listen call with this filter; it ends with the test.
-func listen(t *testing.T, c *Catalog, filter string) *client {
+// listen starts a listen call with this filter, of a caller who may know of these
+// upstreams, or, without any, of all; it ends with the test.
+func listen(t *testing.T, c *Catalog, filter string, visible ...string) *client {
 	ctx, cancel := context.WithCancel(context.Background())
 	cl := &client{cancel: cancel, ended: make(chan struct{})}
 	in := call(mcp.MethodListen, "", `{"_meta":{"k":1},"notifications":`+filter+`}`)
 	in.Session, in.Ephemeral, in.Caps = "ann:1", true, mcp.Raw(`{"roots":{}}`)
+	if len(visible) > 0 {
+		seeing(in, visible...)
+	}
 	in.Notify = func(e mcp.Event) {
 		cl.mu.Lock()
 		defer cl.mu.Unlock()
@@ -135,10 +139,10 @@ func TestP9_92_ListChanges(t *testing.T) {
 	})
 	bubble(t, "a listener that is slow takes no more room", func(t *testing.T) {
 		var h hub
-		l := h.join()
+		l := h.join(nil)
 		for range 10000 {
-			h.announce(setOf(tools))
-			h.announce(setOf(prompts))
+			h.announce(0, setOf(tools))
+			h.announce(0, setOf(prompts))
 		}
 		<-l.some()
 		if got := l.take(t.Context()); got != setOf(tools, prompts) {

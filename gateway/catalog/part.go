@@ -28,14 +28,15 @@ type part struct {
 }
 
 // newParts divides the URIs among the upstreams that may honour them. What belongs to
-// nobody is left out, and so missing in the acknowledgement.
-func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, uris []string, open <-chan struct{}) []*part {
+// nobody, or to an upstream that the caller may not know of, is left out, and so
+// missing in the acknowledgement.
+func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, uris []string, open <-chan struct{}) []*part {
 	var parts []*part
 	natives := make(map[int][]string)
 	bySource := make(map[int]*part)
 	for _, uri := range uris {
 		to, k, ok := c.findURI(ctx, uri)
-		if !ok || k != resources {
+		if !ok || k != resources || !sees.has(to.source) {
 			continue
 		}
 		source, native := to.source, to.native

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -8,6 +9,7 @@ import (
 	"hash"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -34,24 +36,27 @@ type target struct {
 	unlisted bool
 }
 
-// snapshot is all that clients can see at one moment. Immutable, but for the lists
-// that pages keep for single users.
+// snapshot is all that clients can see at one moment. Immutable, but for what is kept
+// for single users: the lists of pages, and faces.
 type snapshot struct {
 	plan     *plan
 	states   []known
-	offers   offers
-	discover mcp.Raw
+	whole    *face // for those who see all upstreams
 	lists    [kinds]*listing
 	tools    map[string]target
 	prompts  map[string]target
 	uris     uriIndex
 	counts   [][kinds]int // of listed items, by upstream
 	withheld [][]Withheld // by upstream
+
+	mu    sync.Mutex       // guards faces
+	faces map[string]*face // by what is visible, a byte for each upstream
 }
 
 // listing is one merged list.
 type listing struct {
-	generation string // a hash of the content, equal on every replica
+	generation string   // a hash of the content, equal on every replica
+	parts      [][]byte // hashes of what each upstream has in it; nil for nothing
 	expires    time.Time
 	private    bool
 	pages      []*page
@@ -62,13 +67,9 @@ type listing struct {
 // rendered of them stays.
 func build(p *plan, states []known, previous *snapshot) *snapshot {
 	s := &snapshot{
-		plan: p, states: states, offers: merge(states),
+		plan: p, states: states, whole: newFace(p, states, nil),
 		tools: make(map[string]target), prompts: make(map[string]target),
 		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
-	}
-	s.discover = mcp.Object("capabilities", s.offers.capabilities())
-	if text := p.instructions(states); text != "" {
-		s.discover = s.discover.With("instructions", mcp.String(text))
 	}
 	s.uris = newURIIndex(p, states)
 	for k := range kinds {
@@ -94,8 +95,8 @@ func (s *snapshot) merge(k kind) *listing {
 			}
 		}
 	}
-	l := &listing{}
-	sum := sha256.New()
+	l := &listing{parts: make([][]byte, len(s.states))}
+	whole := sha256.New()
 	var items []mcp.Item
 	unknown := false // until when some part is fresh
 	for i, state := range s.states {
@@ -113,6 +114,7 @@ func (s *snapshot) merge(k kind) *listing {
 		if l.expires.IsZero() || shelf.expires.Before(l.expires) {
 			l.expires = shelf.expires
 		}
+		sum := sha256.New()
 		for _, e := range shelf.entries {
 			if owners[e.item.Name] == met {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
@@ -122,11 +124,15 @@ func (s *snapshot) merge(k kind) *listing {
 			hashItem(sum, e.item)
 			s.enter(k, i, e)
 		}
+		if s.counts[i][k] > 0 {
+			l.parts[i] = sum.Sum(nil)
+			whole.Write(l.parts[i])
+		}
 	}
 	if unknown {
 		l.expires = time.Time{}
 	}
-	l.generation = hex.EncodeToString(sum.Sum(nil)[:16])
+	l.generation = hex.EncodeToString(whole.Sum(nil)[:16])
 	l.pages = pagesOf(items, s.plan.pageSize)
 	return l
 }
@@ -151,6 +157,20 @@ func hashItem(sum hash.Hash, item mcp.Item) {
 	sum.Write(sizes[:])
 	sum.Write([]byte(item.Name))
 	sum.Write(item.Raw)
+}
+
+// changed returns which lists of each upstream are others than in an older snapshot of
+// the same upstreams.
+func (s *snapshot) changed(old *snapshot) []kindSet {
+	all := make([]kindSet, len(s.states))
+	for i := range all {
+		for k := range kinds {
+			if !bytes.Equal(s.lists[k].parts[i], old.lists[k].parts[i]) {
+				all[i] |= setOf(k)
+			}
+		}
+	}
+	return all
 }
 
 // same reports whether the other listing would be answered with the same bytes.

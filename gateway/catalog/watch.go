@@ -135,7 +135,7 @@ func (w *watch) follow(ctx context.Context) error {
 		err = w.fetch(ctx, now)
 		// The upstream may mean more than the list shows: its word goes on to listeners
 		// even where nothing looks different.
-		w.c.hub.announce(told)
+		w.c.hub.announce(w.s.index, told)
 		timer.Reset(w.untilDue())
 	}
 	return err
