@@ -1,0 +1,286 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What is decided where no rule applies.
+const (
+	DefaultDeny  = "deny"
+	DefaultAllow = "allow"
+)
+
+// Bounds of a configuration.
+const (
+	maxRules    = 10_000
+	maxPatterns = 1_000 // of a rule
+	// maxApproval is the longest time that an approval may hold.
+	maxApproval = 24 * time.Hour
+)
+
+// Config is the section "policy". Its zero value denies everything: a gateway that is
+// to go without policy is given none (see IsZero).
+type Config struct {
+	// Default is what holds where no rule applies: "deny", the default, or "allow".
+	Default string `yaml:"default"`
+	// Rules in any order: deny beats ask, ask beats allow, allow beats Default.
+	Rules []Rule `yaml:"rules"`
+}
+
+// Rule says what some callers may do. Deny, Ask and Allow hold patterns
+// kind:upstream/name: the kind is tools, resources, prompts, skills or * for all of
+// them, the name is the upstream's own, a URI for resources. Only * is special: any run
+// of characters, / and . included; it stays within the upstream's name before the
+// first slash. "tools:*" is short for "tools:*/*".
+type Rule struct {
+	// Name says what the rule is for, in explanations. Needed, and no other rule's.
+	Name string `yaml:"name"`
+	// Who is whom the rule is about. Default: every caller.
+	Who Who `yaml:"who"`
+	// Allow is what they may use.
+	Allow []string `yaml:"allow"`
+	// Deny is what they may not use, whatever other rules say.
+	Deny []string `yaml:"deny"`
+	// Ask is what they may use when the user approves of the very call.
+	Ask []string `yaml:"ask"`
+	// When is a condition on the call, in CEL, with the result true or false. It knows
+	// args (the arguments), caller.user, caller.issuer, caller.groups, caller.scopes,
+	// caller.client, caller.email (only a verified one), caller.claims, target.kind,
+	// target.upstream and target.name. Where it cannot be evaluated, say because an
+	// argument is missing, Allow does not apply, and what Deny or Ask name is denied.
+	When string `yaml:"when"`
+	// ApproveFor is how long an approval holds for exactly the same call of the same
+	// user, at most 24h. Default: for one call.
+	ApproveFor time.Duration `yaml:"approve_for"`
+}
+
+// Who is a set of callers. A caller belongs to it who fits every key that is given; of
+// the values of one key, one is enough. All are compared exactly: there are no patterns
+// here. The zero Who is every caller.
+type Who struct {
+	// Users are subjects of tokens: what the claim that tells users apart says. With an
+	// issuer and a space in front it is that issuer's user only:
+	// "https://login.example.com alice".
+	Users []string `yaml:"users"`
+	// Groups are groups of users, with an issuer in front as with Users.
+	Groups []string `yaml:"groups"`
+	// Emails are addresses that the issuer has verified.
+	Emails []string `yaml:"emails"`
+	// Issuers are the issuers of tokens, as in auth.
+	Issuers []string `yaml:"issuers"`
+	// Scopes are scopes of tokens.
+	Scopes []string `yaml:"scopes"`
+	// Clients are the ids of OAuth clients.
+	Clients []string `yaml:"clients"`
+	// Claims are other claims of tokens by their names, each with the values of which
+	// one is needed. Of a claim that is a list, one element has to be such a value.
+	// Numbers and booleans are compared as JSON writes them.
+	Claims map[string][]string `yaml:"claims"`
+}
+
+// Limit bounds how often something is used. A call that several limits apply to has to
+// fit all of them.
+type Limit struct {
+	// Name tells limits apart, in errors too. Needed, and no other limit's.
+	Name string `yaml:"name"`
+	// Who is whom the limit is about. Default: every caller.
+	Who Who `yaml:"who"`
+	// What are patterns as in rules. Default: every tool, resource, prompt and skill.
+	What []string `yaml:"what"`
+	// Per says who shares one allowance: "user", the default: the calls of one user;
+	// "client": those of one OAuth client; "tool": those to one tool, resource or
+	// prompt, whoever makes them.
+	Per string `yaml:"per"`
+	// Rate is how often, such as 10/s, 60/m, 500/h or 1000/d. Needed.
+	Rate Rate `yaml:"rate"`
+	// Burst is how many calls may come at once, after a pause. Default: the number in
+	// Rate.
+	Burst int `yaml:"burst"`
+}
+
+// What an allowance may be for.
+const (
+	PerUser   = "user"
+	PerClient = "client"
+	PerTool   = "tool"
+)
+
+// Limits is the section "limits".
+type Limits []Limit
+
+// IsZero reports whether there is no section "policy" at all. An empty rule list or a
+// default alone is one.
+func (c Config) IsZero() bool { return c.Default == "" && c.Rules == nil }
+
+// Validate reports everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Default != "" && c.Default != DefaultDeny && c.Default != DefaultAllow {
+		errs = append(errs, fmt.Errorf("default: %q: want deny or allow", c.Default))
+	}
+	if len(c.Rules) > maxRules {
+		return errors.Join(append(errs, fmt.Errorf("rules: %d are more than %d", len(c.Rules), maxRules))...)
+	}
+	names := make(map[string]int)
+	for i, r := range c.Rules {
+		path := elementPath("rules", i, r.Name)
+		if err := checkName(r.Name, i, names); err != nil {
+			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
+		}
+		if err := r.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r Rule) validate() error {
+	var errs []error
+	if err := r.Who.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("who: %w", err))
+	}
+	if r.Allow == nil && r.Deny == nil && r.Ask == nil {
+		errs = append(errs, errors.New("decides nothing: want allow, deny or ask with patterns such as tools:github/get_*"))
+	}
+	for _, list := range []struct {
+		key      string
+		patterns []string
+	}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
+		errs = append(errs, checkPatterns(list.key, list.patterns)...)
+	}
+	switch {
+	case r.ApproveFor < 0:
+		errs = append(errs, fmt.Errorf("approve_for: %s is negative", r.ApproveFor))
+	case r.ApproveFor > maxApproval:
+		errs = append(errs, fmt.Errorf("approve_for: %s is longer than %s", r.ApproveFor, maxApproval))
+	case r.ApproveFor > 0 && r.Ask == nil:
+		errs = append(errs, errors.New("approve_for: says how long an approval holds, but the rule does not ask"))
+	}
+	return errors.Join(errs...)
+}
+
+// Validate reports everything that is wrong with the configuration.
+func (all Limits) Validate() error {
+	var errs []error
+	if len(all) > maxRules {
+		return fmt.Errorf("%d limits are more than %d", len(all), maxRules)
+	}
+	names := make(map[string]int)
+	for i, l := range all {
+		path := elementPath("", i, l.Name)
+		if err := checkName(l.Name, i, names); err != nil {
+			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
+		}
+		if err := l.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (l Limit) validate() error {
+	var errs []error
+	if err := l.Who.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("who: %w", err))
+	}
+	errs = append(errs, checkPatterns("what", l.What)...)
+	switch l.Per {
+	case "", PerUser, PerClient, PerTool:
+	default:
+		errs = append(errs, fmt.Errorf("per: %q: want user, client or tool", l.Per))
+	}
+	if l.Rate == (Rate{}) {
+		errs = append(errs, errors.New("rate: is needed, such as 60/m"))
+	}
+	if l.Burst < 0 || l.Burst > maxRate {
+		errs = append(errs, fmt.Errorf("burst: %d: want 1 to %d", l.Burst, maxRate))
+	}
+	return errors.Join(errs...)
+}
+
+// elementPath is the key path of a list's element, as the loader reads it.
+func elementPath(list string, i int, name string) string {
+	if name == "" || strings.ContainsAny(name, "():") { // which would end the path
+		return fmt.Sprintf("%s[%d]", list, i)
+	}
+	return fmt.Sprintf("%s[%d] (%s)", list, i, name)
+}
+
+func checkName(name string, i int, names map[string]int) error {
+	const longest = 100
+	if name == "" {
+		return errors.New("is needed: explanations refer to it")
+	}
+	if len(name) > longest || !printable(name) {
+		return fmt.Errorf("%q: want at most %d printable characters", name, longest)
+	}
+	if first, taken := names[name]; taken {
+		return fmt.Errorf("%q is the name of [%d] already", name, first)
+	}
+	names[name] = i
+	return nil
+}
+
+func checkPatterns(key string, patterns []string) (errs []error) {
+	switch {
+	case patterns != nil && len(patterns) == 0:
+		return []error{fmt.Errorf("%s: is empty: name something or take the key out", key)}
+	case len(patterns) > maxPatterns:
+		return []error{fmt.Errorf("%s: %d patterns are more than %d", key, len(patterns), maxPatterns)}
+	}
+	for i, text := range patterns {
+		if _, err := parsePattern(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", key, i, err))
+		}
+	}
+	return errs
+}
+
+func (w Who) validate() error {
+	var errs []error
+	for _, list := range []struct {
+		key    string
+		values []string
+	}{{"users", w.Users}, {"groups", w.Groups}, {"emails", w.Emails}, {"issuers", w.Issuers}, {"scopes", w.Scopes}, {"clients", w.Clients}} {
+		errs = append(errs, checkValues(list.key, list.values)...)
+	}
+	if w.Claims != nil && len(w.Claims) == 0 {
+		errs = append(errs, errors.New("claims: is empty: name a claim or take the key out"))
+	}
+	for name, values := range w.Claims {
+		if len(values) == 0 {
+			errs = append(errs, fmt.Errorf("claims[%s]: is empty: name its values or take the key out", name))
+		}
+		errs = append(errs, checkValues("claims["+name+"]", values)...)
+	}
+	for i, email := range w.Emails {
+		if strings.Count(email, "@") != 1 {
+			errs = append(errs, fmt.Errorf("emails[%d]: %q: want an address with one @", i, email))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // maps have no order
+	return errors.Join(errs...)
+}
+
+// checkValues refuses what can never fit and would silently make a rule about nobody,
+// and the empty list, which would make it one about everybody.
+func checkValues(key string, values []string) (errs []error) {
+	if values != nil && len(values) == 0 {
+		return []error{fmt.Errorf("%s: is empty: name somebody or take the key out", key)}
+	}
+	for i, v := range values {
+		switch {
+		case v == "":
+			errs = append(errs, fmt.Errorf("%s[%d]: is empty", key, i))
+		case strings.Contains(v, "*"):
+			errs = append(errs, fmt.Errorf("%s[%d]: %q: there are no patterns here: name each, or write a condition under when", key, i, v))
+		case strings.TrimSpace(v) != v:
+			errs = append(errs, fmt.Errorf("%s[%d]: %q: take the space around it away", key, i, v))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// CheckIssuers compares the issuers that rules name with those whose tokens are
+// accepted, of which there are none without authentication. One that is not accepted
+// is a rule about nobody. With several, a rule that gives something has to say whose
+// users and groups it means: the name alone can be had at each of them.
+func (c Config) CheckIssuers(accepted []string) error {
+	var errs []error
+	for i, r := range c.Rules {
+		if err := r.Who.checkIssuers(accepted, r.Allow != nil || r.Ask != nil); err != nil {
+			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("rules", i, r.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// CheckIssuers compares the issuers that limits name with those whose tokens are
+// accepted.
+func (all Limits) CheckIssuers(accepted []string) error {
+	var errs []error
+	for i, l := range all {
+		if err := l.Who.checkIssuers(accepted, false); err != nil {
+			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("", i, l.Name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (w Who) checkIssuers(accepted []string, gives bool) error {
+	var errs []error
+	known := func(path, issuer string) {
+		if !slices.Contains(accepted, issuer) {
+			errs = append(errs, fmt.Errorf("%s: %q is not one of auth.issuers, so this fits nobody", path, issuer))
+		}
+	}
+	for i, issuer := range w.Issuers {
+		known(fmt.Sprintf("issuers[%d]", i), issuer)
+	}
+	open := len(w.Scopes) > 0 || len(w.Clients) > 0 || len(w.Emails) > 0 || len(w.Claims) > 0
+	for _, list := range []struct {
+		key    string
+		values []string
+	}{{"users", w.Users}, {"groups", w.Groups}} {
+		for i, value := range list.values {
+			if issuer, _ := splitIssuer(value); issuer != "" {
+				known(fmt.Sprintf("%s[%d]", list.key, i), issuer)
+			} else {
+				open = true
+			}
+		}
+	}
+	if gives && open && len(w.Issuers) == 0 && len(accepted) > 1 {
+		errs = append(errs, errors.New("there are several issuers, and each has users, groups, scopes and clients of its own: say under issuers which one is meant"))
+	}
+	return errors.Join(errs...)
+}
+
+// splitIssuer reads a user or group that may have an issuer and a space in front;
+// issuer is "" where it has none.
+func splitIssuer(value string) (issuer, name string) {
+	issuer, name, found := strings.Cut(value, " ")
+	if found && (strings.HasPrefix(issuer, "https://") || strings.HasPrefix(issuer, "http://")) {
+		return issuer, name
+	}
+	return "", value
+}
