@@ -265,17 +265,77 @@ func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
 }
 
 func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
-	f, u, say, finish := standingFake(t)
-	close(finish)
-	handle := f.handle
-	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
-		if m.Method == mcp.NoteInitialized {
-			go func() { say <- `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}` }()
+	const question = `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`
+	wantRoots := func(t *testing.T, f *fake) {
+		t.Helper()
+		if roots := f.awaitAnswer(t, "roots"); roots != `{"roots":[]}` {
+			t.Errorf("the server was answered %s", roots)
 		}
-		return handle(f, w, r, m)
 	}
-	wantOK(t, u, asked("a"))
-	f.awaitAnswer(t, "roots")
+	t.Run("before any call", func(t *testing.T) {
+		f, u, say, finish := standingFake(t)
+		close(finish)
+		ctx, stop := context.WithCancel(t.Context())
+		listens := make(chan struct{})
+		go func() { // opens the session, as no call that can be asked
+			defer close(listens)
+			c := asked("")
+			c.Method, c.Params = mcp.MethodListen, mcp.Raw(`{"notifications":{}}`)
+			_, _ = u.Handle(ctx, c)
+		}()
+		f.await(t, mcp.NoteInitialized, 1)
+		say <- question
+		wantRoots(t, f)
+		wantOK(t, u, asked("a"))
+		stop()
+		<-listens
+	})
+	// The question is taken for the one call that is under way, which it has nothing
+	// to do with: it must not get lost when that ends.
+	t.Run("as a call ends", func(t *testing.T) {
+		f, u, say, finish := standingFake(t)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			wantOKUnanswered(t, u, asked("a"))
+		}()
+		f.await(t, mcp.MethodToolsCall, 1)
+		say <- question
+		close(finish)
+		<-done
+		wantRoots(t, f)
+	})
+}
+
+// wantOKUnanswered wants a call to end well whose server does not wait for answers.
+// Where it is slow to end, it comes back with the questions.
+func wantOKUnanswered(t *testing.T, u *upstream.Upstream, c *mcp.Call) {
+	reply, err := u.Handle(t.Context(), c)
+	for err == nil && reply.Ask != nil {
+		again := c.Clone()
+		again.State = reply.Ask.State
+		reply, err = u.Handle(t.Context(), again)
+	}
+	if err != nil || string(reply.Result) != okResult {
+		t.Errorf("reply %+v, error %v", reply, err)
+	}
+}
+
+// A server that answers a call without waiting for its own question is answered too.
+func TestQuestionsLeftOpenByTheirCall(t *testing.T) {
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		events(w, `data: {"jsonrpc":"2.0","id":"e",`+elicit+"}\n\n"+
+			`data: {"jsonrpc":"2.0","id":"r","method":"roots/list"}`+"\n\n"+event(m, "", okResult))
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	wantOKUnanswered(t, u, asked("a"))
+	if e, r := f.awaitAnswer(t, "e"), f.awaitAnswer(t, "r"); !strings.Contains(e, "-32602") || r != `{"roots":[]}` {
+		t.Errorf("the server was answered %s and %s", e, r)
+	}
 }
 
 // A gate that is full of calls does not keep a parked one from being let go.

@@ -238,18 +238,24 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	why := s.declared.refuses(m.Method, m.Params)
 	switch {
 	case why != nil:
-	case x == nil && m.Method == mcp.MethodRootsList:
-		// Outside of a call the client cannot be asked.
-		s.post(wire.AppendResult(nil, m.ID, mcp.Raw(`{"roots":[]}`)))
+	case x == nil || x.over():
+		s.post(unrelated(m.Method, m.ID))
 		return
-	case x == nil:
-		why = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
 	default:
 		why = x.ask(m)
 	}
 	if why != nil {
 		s.post(wire.AppendError(nil, m.ID, why))
 	}
+}
+
+// unrelated answers a request of the server for which no call is left: outside of a
+// call the client cannot be asked.
+func unrelated(method string, id mcp.Raw) []byte {
+	if method == mcp.MethodRootsList {
+		return wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`))
+	}
+	return wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way"))
 }
 
 // post sends what has no answer, with its own limit of time: it is sent for the sake

@@ -306,8 +306,16 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	x.mu.Lock()
 	result, err := x.result, x.err
-	x.notify = nil
+	open := x.open
+	x.notify, x.open = nil, nil
 	x.mu.Unlock()
+	if len(open) > 0 { // the server did not wait for the answers, but is owed them
+		x.s.u.spawn(func() {
+			for _, q := range open {
+				x.s.post(unrelated(q.request.Method, q.id))
+			}
+		})
+	}
 	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered {
 		x.sayCancelled(ctx)
 	}
