@@ -20,15 +20,16 @@ func TestInterop(t *testing.T) {
 	gateway := l.startGateway(t, upstreams)
 
 	for _, c := range []client{
-		{"TypeScript SDK v1", "v1", "legacy", stateful},
-		{"TypeScript SDK v2 legacy", "v2", "legacy", stateful},
-		{"TypeScript SDK v2 auto", "v2", "auto", stateless},
-		{"TypeScript SDK v2 pinned", "v2", stateless, stateless},
+		{name: "TypeScript SDK v1", sdk: "v1", mode: "legacy", version: stateful},
+		{name: "TypeScript SDK v2 legacy", sdk: "v2", mode: "legacy", version: stateful},
+		{name: "TypeScript SDK v2 auto", sdk: "v2", mode: "auto", version: stateless},
+		{name: "TypeScript SDK v2 pinned", sdk: "v2", mode: stateless, version: stateless},
 	} {
 		t.Run(c.name, func(t *testing.T) { l.tryClient(t, c, gateway, upstreams) })
 	}
 	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, gateway, upstreams) })
 	t.Run("definitions pass unchanged", func(t *testing.T) { l.tryDefinitions(t, gateway, upstreams) })
+	t.Run("sign-in", func(t *testing.T) { l.trySignIn(t, upstreams) })
 }
 
 // startGateway starts the gateway and waits until the lists of all upstreams came.

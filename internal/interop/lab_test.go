@@ -59,7 +59,7 @@ func newLab(t *testing.T) *lab {
 		})
 	}
 	install("npm packages", func() (err error) {
-		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"))
+		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"), here("issuer"))
 		return err
 	})
 	install("mcp 1.x", func() (err error) {
@@ -113,6 +113,7 @@ func (l *lab) own(t *testing.T, name string, p *rig.Process) {
 type client struct {
 	name, sdk, mode string
 	version         string // revision that has to come out of it
+	user            string // who signs in; "" where nobody has to
 }
 
 // step is one thing that a client does.
@@ -129,6 +130,16 @@ type report struct {
 	Capabilities map[string]json.RawMessage
 	Instructions string
 	Outcomes     []outcome
+	Trace        []exchange // where a user signed in: what the SDK sent, in order
+}
+
+// exchange is an HTTP request and what came back.
+type exchange struct {
+	Method, URL, Session string
+	Authorized           bool // with an access token
+	Grant, Resource      string
+	Status               int
+	Challenge            string
 }
 
 // outcome is what came of one step.
@@ -165,7 +176,11 @@ func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, l.node.Binary, "client.mjs", c.sdk, c.mode, url)
+	args := []string{"client.mjs", c.sdk, c.mode, url}
+	if c.user != "" {
+		args = append(args, c.user)
+	}
+	cmd := exec.CommandContext(ctx, l.node.Binary, args...)
 	cmd.Dir = l.node.Dir
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer

@@ -1,11 +1,14 @@
-// client.mjs SDK MODE URL: connects, takes the steps that stand on standard input as
-// a JSON array, one after the other, and writes what came of each as one JSON object.
+// client.mjs SDK MODE URL [USER]: connects, as a user who signs in if one is named,
+// takes the steps that stand on standard input as a JSON array, one after the other,
+// and writes what came of each as one JSON object.
 import { text } from 'node:stream/consumers';
+import { Account } from './account.mjs';
 
-const [sdk, mode, url] = process.argv.slice(2);
+const [sdk, mode, url, user] = process.argv.slice(2);
 const { connect } = await import(`./sdk-${sdk}.mjs`);
 const steps = JSON.parse(await text(process.stdin));
 
+const account = user && new Account(user);
 const logs = [];
 const peer = await connect(
   url,
@@ -18,6 +21,7 @@ const peer = await connect(
     roots: async () => ({ roots: [{ uri: 'file:///srv', name: 'srv' }] }),
     log: async (note) => void logs.push(note.params),
   },
+  account,
 );
 const { client } = peer;
 
@@ -54,6 +58,8 @@ const operations = {
   'completion/complete': (step) => client.complete(step.params),
   'logging/setLevel': (step) => client.setLoggingLevel(step.params.level),
   ping: () => client.ping(),
+  // Not of MCP: the access token becomes an old one.
+  'account/age': (step) => account.age(step.params.seconds),
 };
 
 const outcomes = [];
@@ -73,6 +79,7 @@ const report = {
   instructions: client.getInstructions(),
   logs,
   outcomes,
+  trace: account?.trace,
 };
 await peer.close();
 process.stdout.write(JSON.stringify(report));

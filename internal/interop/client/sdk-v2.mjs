@@ -1,7 +1,7 @@
 // @modelcontextprotocol/client, the TypeScript SDK of both eras.
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
 
-export async function connect(url, mode, info, capabilities, handlers) {
+export async function connect(url, mode, info, capabilities, handlers, account) {
   const client = new Client(info, {
     capabilities,
     versionNegotiation: { mode: mode === 'legacy' || mode === 'auto' ? mode : { pin: mode } },
@@ -10,8 +10,16 @@ export async function connect(url, mode, info, capabilities, handlers) {
   client.setRequestHandler('sampling/createMessage', handlers.sample);
   client.setRequestHandler('roots/list', handlers.roots);
   client.setNotificationHandler('notifications/message', handlers.log);
-  const transport = new StreamableHTTPClientTransport(new URL(url));
-  await client.connect(transport);
+  const dial = () => new StreamableHTTPClientTransport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+  let transport = dial();
+  try {
+    await client.connect(transport);
+  } catch (error) {
+    if (!(error instanceof UnauthorizedError) || !account) throw error;
+    await transport.finishAuth(await account.signIn());
+    transport = dial();
+    await client.connect(transport);
+  }
   return {
     client,
     version: client.getNegotiatedProtocolVersion(),

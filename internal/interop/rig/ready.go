@@ -48,6 +48,9 @@ func (g Gateway) tools(ctx context.Context) (map[string]bool, error) {
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	req.Header.Set(wire.HeaderVersion, wire.Stateless().Name)
 	req.Header.Set(wire.HeaderMethod, mcp.MethodToolsList)
+	if g.token != "" {
+		req.Header.Set("Authorization", "Bearer "+g.token)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, err
