@@ -1,0 +1,250 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Values of Config.Type.
+const (
+	TypeNone              = "none"
+	TypeHeader            = "header"
+	TypeBearer            = "bearer"
+	TypeClientCredentials = "client_credentials"
+	TypeTokenExchange     = "token_exchange"
+)
+
+// Values of Config.ClientAuth, as in the registry of RFC 7591.
+const (
+	authBasic = "client_secret_basic"
+	authPost  = "client_secret_post"
+	authJWT   = "private_key_jwt"
+)
+
+// The last part of a token type of RFC 8693 §3.
+const (
+	typeAccessToken = "access_token"
+	typeJWT         = "jwt"
+)
+
+// Config is how the gateway authenticates at one upstream. Its zero value is none.
+// Secrets are best kept outside of the file; they are read when it is loaded.
+type Config struct {
+	// Type is none, header, bearer, client_credentials or token_exchange. Default none.
+	//
+	// header and bearer send Token. client_credentials gets a token of the gateway's own
+	// (RFC 6749 §4.4). token_exchange gets one for each user in exchange for the one that
+	// the user came with (RFC 8693); it needs a gateway that authenticates its users.
+	Type string `yaml:"type"`
+
+	// Header is the header that Token is sent in. Required for header.
+	Header string `yaml:"header"`
+	// Token is the whole value of that header; for bearer, the token. Required for both.
+	Token mcp.Secret `yaml:"token"`
+
+	// TokenURL is the token endpoint: https, or http on a loopback address. Required for
+	// client_credentials and token_exchange.
+	TokenURL string `yaml:"token_url"`
+	// Issuer is the issuer of the users' tokens, exactly as in auth.issuers: only tokens
+	// of its own are sent to TokenURL. Required for token_exchange.
+	Issuer string `yaml:"issuer"`
+	// ClientID is what the gateway is registered as there. Required with TokenURL.
+	ClientID string `yaml:"client_id"`
+	// ClientSecret proves that it is. Either it or PrivateKey is required with TokenURL.
+	ClientSecret mcp.Secret `yaml:"client_secret"`
+	// ClientAuth is how ClientSecret is sent: client_secret_basic or client_secret_post;
+	// with a PrivateKey it is private_key_jwt. Default client_secret_basic.
+	ClientAuth string `yaml:"client_auth"`
+	// PrivateKey, in PEM and not encrypted, signs assertions instead (RFC 7523): RSA with
+	// 2048 bits or more, EC on P-256, P-384 or P-521, or Ed25519.
+	PrivateKey mcp.Secret `yaml:"private_key"`
+	// KeyID is the kid of the assertions. Default none.
+	KeyID string `yaml:"key_id"`
+	// Algorithm signs the assertions. Default RS256, ES256, ES384, ES512 or EdDSA, as the
+	// key is; RSA also has RS384, RS512, PS256, PS384 and PS512.
+	Algorithm string `yaml:"algorithm"`
+	// AssertionAudience is the aud of the assertions. Default TokenURL; some want their
+	// issuer identifier.
+	AssertionAudience string `yaml:"assertion_audience"`
+
+	// Resource is the absolute URI that the token is wanted for (RFC 8707). Default: the
+	// upstream's URL. "" leaves it out, for issuers that do not know it.
+	Resource *string `yaml:"resource"`
+	// Audience is the same for issuers that want another name (RFC 8693 §2.1). Default
+	// none.
+	Audience string `yaml:"audience"`
+	// Scopes are asked for. Default none, which leaves them to the issuer.
+	Scopes []string `yaml:"scopes"`
+	// SubjectTokenType is what a user's token is called in the exchange: access_token or
+	// jwt. Default access_token.
+	SubjectTokenType string `yaml:"subject_token_type"`
+}
+
+var (
+	headerPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+	tokenPattern  = regexp.MustCompile(`^[\x21-\x7e]+$`)
+	// scopePattern is scope-token of RFC 6749 §3.3.
+	scopePattern = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]+$`)
+)
+
+// use says for which types a key is.
+type use struct {
+	key   string
+	given bool
+	types []string
+}
+
+func (c Config) uses() []use {
+	fixed := []string{TypeHeader, TypeBearer}
+	oauth := []string{TypeClientCredentials, TypeTokenExchange}
+	return []use{
+		{"header", c.Header != "", fixed[:1]},
+		{"token", c.Token != "", fixed},
+		{"token_url", c.TokenURL != "", oauth},
+		{"issuer", c.Issuer != "", oauth[1:]},
+		{"client_id", c.ClientID != "", oauth},
+		{"client_secret", c.ClientSecret != "", oauth},
+		{"client_auth", c.ClientAuth != "", oauth},
+		{"private_key", c.PrivateKey != "", oauth},
+		{"key_id", c.KeyID != "", oauth},
+		{"algorithm", c.Algorithm != "", oauth},
+		{"assertion_audience", c.AssertionAudience != "", oauth},
+		{"resource", c.Resource != nil, oauth},
+		{"audience", c.Audience != "", oauth},
+		{"scopes", len(c.Scopes) > 0, oauth},
+		{"subject_token_type", c.SubjectTokenType != "", oauth[1:]},
+	}
+}
+
+// HeaderName is the canonical name of the header that requests get, "" for none.
+func (c Config) HeaderName() string {
+	switch c.Type {
+	case "", TypeNone:
+		return ""
+	case TypeHeader:
+		return http.CanonicalHeaderKey(c.Header)
+	}
+	return "Authorization"
+}
+
+// PerUser reports whether each user has a credential of its own.
+func (c Config) PerUser() bool { return c.Type == TypeTokenExchange }
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	switch c.Type {
+	case "", TypeNone:
+	case TypeHeader:
+		switch {
+		case c.Header == "":
+			add("header: is needed for type header, such as X-Api-Key")
+		case !headerPattern.MatchString(c.Header):
+			add("header: %q is not a header name", c.Header)
+		}
+		if c.Token == "" || strings.ContainsFunc(string(c.Token), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			add("token: is needed for type header, without control characters")
+		}
+	case TypeBearer:
+		if !tokenPattern.MatchString(string(c.Token)) {
+			add("token: is needed for type bearer: the token alone, in visible ASCII without spaces")
+		}
+	case TypeClientCredentials, TypeTokenExchange:
+		errs = append(errs, c.validateOAuth()...)
+	default:
+		add("type: %q: want none, header, bearer, client_credentials or token_exchange", c.Type)
+		return errors.Join(errs...) // nothing can be said about the other keys
+	}
+	for _, u := range c.uses() {
+		if u.given && !slices.Contains(u.types, c.Type) {
+			add("%s: is for type %s", u.key, strings.Join(u.types, " and "))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) validateOAuth() (errs []error) {
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if err := checkURL(c.TokenURL); err != nil {
+		add("token_url: %w", err)
+	}
+	if c.ClientID == "" {
+		add("client_id: is needed for type %s", c.Type)
+	}
+	switch {
+	case c.ClientSecret == "" && c.PrivateKey == "":
+		add("client_secret: it or private_key is needed for type %s", c.Type)
+	case c.ClientSecret != "" && c.PrivateKey != "":
+		add("client_secret: only one of it and private_key can be given")
+	case c.PrivateKey != "":
+		if c.ClientAuth != "" && c.ClientAuth != authJWT {
+			add("client_auth: %q: with a private_key it can only be %s", c.ClientAuth, authJWT)
+		}
+		if _, err := newSigner(c); err != nil {
+			errs = append(errs, err)
+		}
+	case c.ClientAuth != "" && c.ClientAuth != authBasic && c.ClientAuth != authPost:
+		add("client_auth: %q: want %s or %s, or a private_key", c.ClientAuth, authBasic, authPost)
+	}
+	if c.PrivateKey == "" && (c.KeyID != "" || c.Algorithm != "" || c.AssertionAudience != "") {
+		add("private_key: is needed with key_id, algorithm and assertion_audience")
+	}
+	if c.Resource != nil && *c.Resource != "" {
+		if u, err := url.Parse(*c.Resource); err != nil || !u.IsAbs() || strings.Contains(*c.Resource, "#") {
+			add("resource: is not an absolute URI without a fragment (RFC 8707)")
+		}
+	}
+	for i, scope := range c.Scopes {
+		if !scopePattern.MatchString(scope) {
+			add("scopes[%d]: %q is not one scope", i, scope)
+		}
+	}
+	if c.Type != TypeTokenExchange {
+		return errs
+	}
+	if c.Issuer == "" {
+		add("issuer: is needed for type token_exchange: only tokens of this issuer are sent to token_url")
+	}
+	if c.Resource != nil && *c.Resource == "" && c.Audience == "" {
+		add("audience: it or resource is needed for type token_exchange: the token has to be for this upstream alone")
+	}
+	if t := c.SubjectTokenType; t != "" && t != typeAccessToken && t != typeJWT {
+		add("subject_token_type: %q: want %s or %s", t, typeAccessToken, typeJWT)
+	}
+	return errs
+}
+
+// checkURL does not repeat the URL in its errors: it may hold credentials.
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case raw == "":
+		return errors.New("is needed")
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("is not an absolute URL, such as https://login.example.com/token")
+	case u.User != nil:
+		return errors.New("user and password do not belong in the URL; use client_id and client_secret")
+	case u.Fragment != "":
+		return errors.New("has a fragment")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		return errors.New("http is only for loopback addresses; use https")
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
