@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -41,6 +42,11 @@ type Config struct {
 	Auth auth.Config `yaml:"auth"`
 	// Sessions is what is kept for stateful clients.
 	Sessions session.Config `yaml:"sessions"`
+	// Policy is what callers may do. Needed in auth.mode oauth; without authentication
+	// and without this section everything is allowed.
+	Policy policy.Config `yaml:"policy"`
+	// Limits bound how often something is used. Default none.
+	Limits policy.Limits `yaml:"limits"`
 	// Upstreams are the MCP servers, in the order in which lists show them. At least
 	// one is needed.
 	Upstreams []upstream.Config `yaml:"upstreams"`
@@ -85,6 +91,7 @@ func (c Config) Validate() error {
 		add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
 	add("sessions", c.Sessions.Validate())
+	errs = append(errs, c.checkPolicy()...)
 	add("naming", c.Naming.Validate())
 	add("http", c.HTTP.Validate())
 	add("telemetry.log", c.Telemetry.Log.Validate())
@@ -102,6 +109,26 @@ func (c Config) doubts() error {
 		return nil
 	}
 	return fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())
+}
+
+func (c Config) checkPolicy() (errs []error) {
+	add := func(path string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+	var issuers []string
+	for _, iss := range c.Auth.Issuers {
+		issuers = append(issuers, iss.URL)
+	}
+	if c.Policy.IsZero() && c.Auth.Mode == auth.ModeOAuth {
+		add("policy", errors.New("auth.mode oauth needs it; if everyone with a token may use everything, write policy: {default: allow}"))
+	}
+	add("policy", c.Policy.Validate())
+	add("policy", c.Policy.CheckIssuers(issuers))
+	add("limits", c.Limits.Validate())
+	add("limits", c.Limits.CheckIssuers(issuers))
+	return errs
 }
 
 func (c Config) checkUpstreams() (errs []error) {
