@@ -36,6 +36,7 @@ const (
 	CodeDraining               = 50301
 	CodeOverloaded             = 50302
 	CodeStoreUnavailable       = 50303
+	CodeIssuerUnavailable      = 50304
 	CodeUpstreamTimeout        = 50401
 )
 
