@@ -1,16 +1,165 @@
 package auth
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Require puts the caller of each request into its context, where mcp.CallerFrom
-// finds it. In mode none that is the same one, the zero mcp.Caller, for all.
-func Require(next http.Handler) http.Handler {
-	caller := mcp.NewCaller(mcp.Caller{})
+const (
+	maxVerified = 10_000 // tokens that are remembered
+	verifiedFor = time.Minute
+)
+
+// Deps is what an Auth needs from its owner.
+type Deps struct {
+	// PublicURL is the endpoint as clients write it: the resource identifier and the
+	// default audience. Needed in mode oauth.
+	PublicURL string
+	// Log takes what the operator should know. Nil for none.
+	Log *slog.Logger
+	// NewClient makes the client for the requests to one issuer; trust are the URLs that
+	// the configuration has of it. Nil for one of safehttp.
+	NewClient func(trust []string) (Client, error)
+}
+
+// Auth tells who makes a request.
+type Auth struct {
+	cfg       Config
+	log       *slog.Logger
+	oauth     bool
+	nobody    mcp.Caller // everybody in mode none
+	list      []*issuer  // in the order of the configuration
+	issuers   map[string]*issuer
+	opaque    *introspector // nil without introspection
+	exact     []string      // claims whose names must not be written in other case
+	cache     *lru.Cache[digest, *verified]
+	challenge challenge
+	document  metadataDocument
+}
+
+// New makes an Auth. It connects to nothing; Run does.
+func New(cfg Config, deps Deps) (*Auth, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("auth: %w", err)
+	}
+	if err := cfg.CheckPublicURL(deps.PublicURL); err != nil {
+		return nil, fmt.Errorf("public_url: %w", err)
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.NewClient == nil {
+		deps.NewClient = newClient
+	}
+	cfg = cfg.WithDefaults(deps.PublicURL)
+	a := &Auth{
+		cfg:     cfg,
+		log:     deps.Log,
+		oauth:   cfg.Mode == ModeOAuth,
+		nobody:  mcp.NewCaller(mcp.Caller{}),
+		issuers: make(map[string]*issuer),
+	}
+	if !a.oauth {
+		return a, nil
+	}
+	var err error
+	if a.cache, err = lru.New[digest, *verified](maxVerified); err != nil {
+		return nil, err
+	}
+	for i, c := range cfg.Issuers {
+		iss, err := newIssuer(cfg, c, deps)
+		if err != nil {
+			return nil, fmt.Errorf("auth: issuers[%d]: %w", i, err)
+		}
+		a.list = append(a.list, iss)
+		a.issuers[c.URL] = iss
+		for _, name := range iss.exact {
+			if !slices.Contains(a.exact, name) {
+				a.exact = append(a.exact, name)
+			}
+		}
+		if c.Introspection == nil {
+			continue
+		}
+		if a.opaque, err = newIntrospector(iss, deps.Log); err != nil {
+			return nil, err
+		}
+	}
+	a.document = newMetadata(cfg, deps.PublicURL)
+	a.challenge = newChallenge(cfg, a.document.url)
+	return a, nil
+}
+
+// Require lets requests through whose caller it knows, with the mcp.Caller in their
+// context and without their token: what stands below cannot pass it on. The others it
+// answers. A browser's preflight, which never has a token, gets through without a
+// caller: next must serve nothing to it but the preflight's answer.
+func (a *Auth) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
+		if !a.oauth {
+			next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), a.nobody)))
+			return
+		}
+		if isPreflight(r) {
+			next.ServeHTTP(w, stripped(r, r.Context()))
+			return
+		}
+		caller, ref := a.authenticate(r)
+		if ref != nil {
+			a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
+			a.challenge.refuse(w, r, ref)
+			return
+		}
+		next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), caller)))
 	})
+}
+
+// Run keeps the issuers' keys fresh until ctx ends, and waits for what it started. It
+// has to run while requests are served. An issuer that does not answer ends nothing.
+func (a *Auth) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, iss := range a.list {
+		all.Go(func() { iss.keys.run(ctx) })
+	}
+	<-ctx.Done()
+	all.Wait()
+	for _, iss := range a.list {
+		iss.client.Close()
+	}
+	return nil
+}
+
+// Require is Auth.Require of mode none.
+func Require(next http.Handler) http.Handler {
+	return (&Auth{nobody: mcp.NewCaller(mcp.Caller{})}).Require(next)
+}
+
+// stripped is the request with another context and without credentials that are for us.
+func stripped(r *http.Request, ctx context.Context) *http.Request {
+	out := r.WithContext(ctx)
+	if _, has := r.Header["Authorization"]; !has {
+		return out
+	}
+	out.Header = make(http.Header, len(r.Header))
+	for name, values := range r.Header {
+		if name != "Authorization" {
+			out.Header[name] = values
+		}
+	}
+	return out
+}
+
+// isPreflight reports whether a browser asks whether a page may make a request
+// (https://fetch.spec.whatwg.org/#cors-preflight-request).
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -142,6 +142,9 @@ func (iss Issuer) check() (errs []error) {
 				add("introspection: url: %w", err)
 			}
 		}
+		if in.URL == "" && iss.JWKSURL != "" {
+			add("introspection: url: needed with jwks_url, since the issuer's metadata are not read then")
+		}
 		if in.ClientID == "" || in.ClientSecret == "" {
 			add("introspection: client_id and client_secret are needed: issuers answer registered clients only")
 		}

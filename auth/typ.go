@@ -1,6 +1,14 @@
 package auth
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// typAccessToken is the type of a JWT access token (RFC 9068 §2.1).
+const typAccessToken = "at+jwt"
 
 // normalTyp is a header's typ without regard to case and the "application/" that may be
 // left out (RFC 7515 §4.1.9).
@@ -17,4 +25,37 @@ func neverTyp(typ string) bool {
 		return true
 	}
 	return false
+}
+
+// checkTyp refuses JWTs that are meant for something else. Many issuers say JWT or
+// nothing, for all that they sign.
+func (r *rules) checkTyp(j jws) *refusal {
+	typ := normalTyp(j.typ)
+	good := typ == "" || typ == "jwt" || typ == typAccessToken
+	if len(r.RequireTyp) > 0 {
+		good = slices.ContainsFunc(r.RequireTyp, func(want string) bool { return normalTyp(want) == typ })
+	}
+	if !good || neverTyp(typ) {
+		return badToken("the token is not an access token", nil)
+	}
+	return r.checkKind(j.claims, typ == typAccessToken)
+}
+
+// checkKind refuses tokens whose claims show that they are no access tokens; sure says
+// that something else did show that they are.
+func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
+	// A logout token, or another security event (RFC 8417).
+	_, event := claims.Member("events")
+	// Keycloak writes into the claims what a token is.
+	kind, _ := claims.Member("typ")
+	if event || slices.Contains([]string{"id", "refresh", "offline", "logout"}, strings.ToLower(kind.Text())) {
+		return badToken("the token is not an access token", nil)
+	}
+	_, nonce := claims.Member("nonce")
+	_, atHash := claims.Member("at_hash")
+	_, codeHash := claims.Member("c_hash")
+	if !sure && (nonce && !r.AllowNonce || atHash || codeHash) {
+		return badToken("the token looks like an ID token: send the access token", nil)
+	}
+	return nil
 }

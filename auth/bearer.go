@@ -1,0 +1,141 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// digest is SHA-256 of a token: what is remembered of it.
+type digest [sha256.Size]byte
+
+func digestOf(token string) digest {
+	var buf [2048]byte // keeps most tokens off the heap
+	return sha256.Sum256(append(buf[:0], token...))
+}
+
+// bearer returns the token of a request. Only the Authorization header counts: a token
+// in the query or the body is none (2026-07-28 basic/authorization#token-requirements),
+// and beside one in the header the request is refused, since the token has been where
+// logs are written (RFC 6750 §2: one method at a time).
+func bearer(r *http.Request) (string, *refusal) {
+	const want = "an access token is needed: send it as Authorization: Bearer"
+	lines := r.Header["Authorization"]
+	if len(lines) == 0 {
+		return "", noToken(want)
+	}
+	if len(lines) > 1 {
+		return "", badRequest("there is more than one Authorization header")
+	}
+	scheme, token, _ := strings.Cut(lines[0], " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return "", noToken(want)
+	}
+	switch {
+	case token == "":
+		return "", noToken(want)
+	case token[0] == ' ' || token[0] == '\t' || token[len(token)-1] == ' ' || token[len(token)-1] == '\t':
+		return "", badRequest("there is one space between Bearer and the token, and none after it")
+	case r.URL.RawQuery != "" && r.URL.Query().Has("access_token"):
+		return "", badRequest("there is a token in the query too: send it in the Authorization header only")
+	}
+	return token, nil
+}
+
+// authenticate says who makes a request.
+func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
+	token, ref := bearer(r)
+	if ref != nil {
+		return mcp.Caller{}, ref
+	}
+	if len(token) > maxTokenBytes {
+		return mcp.Caller{}, badToken("the token is too long", nil)
+	}
+	d := digestOf(token)
+	caller, ok := a.recall(d, time.Now())
+	if !ok {
+		if caller, ref = a.verify(r.Context(), token, d); ref != nil {
+			return mcp.Caller{}, ref
+		}
+	}
+	caller.Token = mcp.Secret(token)
+	return caller, nil
+}
+
+// verify says who calls with a token that is not remembered.
+func (a *Auth) verify(ctx context.Context, token string, d digest) (mcp.Caller, *refusal) {
+	var iss *issuer
+	var id identity
+	var generation uint64
+	var ref *refusal
+	switch formOf(token) {
+	case formJWT:
+		var j jws
+		if j, ref = splitJWT(token, a.exact); ref != nil {
+			return mcp.Caller{}, ref
+		}
+		name, _ := member(j.claims, "iss")
+		if iss = a.issuers[name]; iss == nil {
+			return mcp.Caller{}, badToken("the token is from an issuer that is not accepted", nil)
+		}
+		id, generation, ref = iss.verify(ctx, token, j, time.Now())
+	case formOpaque:
+		if a.opaque == nil {
+			return mcp.Caller{}, badToken("the token is not a JWT", nil)
+		}
+		iss = a.opaque.issuer
+		generation = iss.keys.generation.Load()
+		id, ref = a.opaque.verify(ctx, token, d)
+	default:
+		return mcp.Caller{}, badToken("the token is not a compact JWT", nil)
+	}
+	switch {
+	case ref != nil:
+		return mcp.Caller{}, ref
+	case id.forbidden != nil:
+		return mcp.Caller{}, a.forbid(id)
+	}
+	a.remember(d, id.caller, iss.keys, generation)
+	return id.caller, nil
+}
+
+// forbid completes why a caller gets nowhere: a missing scope is answered with all that
+// are needed at once and, since clients of 2025-11-25 replace what they had by what they
+// are told, with those that were granted.
+func (a *Auth) forbid(id identity) *refusal {
+	ref := *id.forbidden
+	ref.status = http.StatusForbidden
+	if ref.code == codeInsufficientScope {
+		ref.text = "the token lacks a scope that every call needs: " + strings.Join(a.cfg.RequiredScopes, " ")
+		ref.scope = a.wanted(id.granted)
+	}
+	return &ref
+}
+
+// verified is a token that was found good.
+type verified struct {
+	caller     mcp.Caller // without the token
+	until      time.Time
+	keys       *keys
+	generation uint64 // of keys: with others it has to be verified again
+}
+
+func (a *Auth) recall(d digest, now time.Time) (mcp.Caller, bool) {
+	v, ok := a.cache.Get(d)
+	if !ok || !now.Before(v.until) || v.generation != v.keys.generation.Load() {
+		return mcp.Caller{}, false
+	}
+	return v.caller, true
+}
+
+func (a *Auth) remember(d digest, caller mcp.Caller, k *keys, generation uint64) {
+	until := time.Now().Add(verifiedFor)
+	if caller.Expires.Before(until) {
+		until = caller.Expires
+	}
+	a.cache.Add(d, &verified{caller: caller, until: until, keys: k, generation: generation})
+}

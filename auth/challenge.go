@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// challenge writes what clients are answered that do not get in. Era and revision of a
+// client are not known yet, so all are told in the newest form; older ones ignore what
+// they do not know.
+type challenge struct {
+	metadata string // the parameter resource_metadata (RFC 9728 §5.1)
+	scope    []string
+}
+
+func newChallenge(cfg Config, metadataURL string) challenge {
+	return challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported}
+}
+
+// wanted are the scopes to ask for in place of those that were granted. Where a request
+// names scopes otherwise than a token, what was granted cannot be asked for again.
+func (a *Auth) wanted(granted []string) []string {
+	scopes := slices.Clone(a.cfg.ScopesSupported)
+	if !slices.Equal(scopes, a.cfg.RequiredScopes) {
+		return scopes
+	}
+	for _, scope := range granted {
+		if scope != offlineAccess && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// header is the value of WWW-Authenticate (RFC 6750 §3).
+func (c challenge) header(ref *refusal) string {
+	params := make([]string, 0, 4)
+	if ref.code != "" {
+		params = append(params, "error="+quoted(ref.code), "error_description="+quoted(ref.text))
+	}
+	params = append(params, c.metadata)
+	scope := c.scope
+	if ref.scope != nil {
+		scope = ref.scope
+	}
+	if len(scope) > 0 {
+		params = append(params, "scope="+quoted(strings.Join(scope, " ")))
+	}
+	return "Bearer " + strings.Join(params, ", ")
+}
+
+// refuse answers a request. The body of a POST is not read before its caller is known,
+// so the answer has no id; it still is a JSON-RPC error, without which official clients
+// take the connection for dead.
+func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) {
+	h := w.Header()
+	e := mcp.Errorf(mcp.CodeInvalidRequest, "%s", ref.text)
+	if ref.status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", strconv.Itoa(int((ref.retry+time.Second-1)/time.Second)))
+		e.Code = mcp.CodeIssuerUnavailable
+		e.Data = mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
+	} else {
+		h.Set("WWW-Authenticate", c.header(ref))
+	}
+	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
+		// net/http drops a length beside a chunked body, and what a proxy in front took
+		// for the body's rest would be read as another request.
+		h.Set("Connection", "close")
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(ref.status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	detail := mcp.Object("code", mcp.Int(int64(e.Code)), "message", mcp.String(e.Message))
+	if e.Data != nil {
+		detail = detail.With("data", e.Data)
+	}
+	w.Write(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("null"), "error", detail))
+}
+
+// quoted is a quoted-string (RFC 9110 §5.6.4) of printable ASCII; other characters are
+// left out.
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range []byte(s) {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c >= ' ' && c <= '~':
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

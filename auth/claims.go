@@ -1,0 +1,280 @@
+package auth
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	maxNameBytes = 255 // of a subject (OpenID Connect Core §2) and a client id
+	maxGroups    = 500
+	maxScopes    = 500
+	// maxDate is the end of the year 9999, beyond which dates cannot be written.
+	maxDate = 253402300799
+)
+
+// identity is what a token says, before its signature was looked at.
+type identity struct {
+	caller  mcp.Caller
+	granted []string // scopes as the token has them, without implied ones
+	// forbidden is why a caller with this token, should it be genuine, gets nowhere.
+	forbidden *refusal
+}
+
+// rules are what the claims of an issuer's tokens are held against.
+type rules struct {
+	Issuer
+	leeway   time.Duration
+	required []string
+	implied  map[string][]string
+	exact    []string // claims whose names must not be written in other case
+}
+
+func newRules(cfg Config, iss Issuer) rules {
+	r := rules{Issuer: iss, leeway: cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
+		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
+	for _, where := range []string{iss.Claims.User, iss.Claims.Groups} {
+		if name, _, _ := strings.Cut(strings.TrimPrefix(where, "/"), "/"); !slices.Contains(r.exact, name) {
+			r.exact = append(r.exact, name)
+		}
+	}
+	return r
+}
+
+// judge reads claims and refuses those that no token of this issuer for us would have.
+func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
+	if iss, ok := member(claims, "iss"); !ok || iss != r.URL {
+		return identity{}, badToken("the token is from an issuer that is not accepted", nil)
+	}
+	if ref := r.checkAudience(claims); ref != nil {
+		return identity{}, ref
+	}
+	expires, ref := r.checkTimes(claims, now)
+	if ref != nil {
+		return identity{}, ref
+	}
+	subject, ref := r.subject(claims)
+	if ref != nil {
+		return identity{}, ref
+	}
+	client, ref := r.client(claims)
+	if ref != nil {
+		return identity{}, ref
+	}
+	if _, bound := claims.Member("cnf"); bound {
+		return identity{}, badToken("the token is bound to a key of its client, which this gateway cannot check", nil)
+	}
+	granted, ok := scopesOf(claims)
+	if !ok {
+		return identity{}, badToken("the token's scopes cannot be read", nil)
+	}
+	groups, forbidden, ref := r.groups(claims)
+	if ref != nil {
+		return identity{}, ref
+	}
+	id := identity{granted: granted, forbidden: forbidden, caller: mcp.NewCaller(mcp.Caller{
+		Issuer:   r.URL,
+		Subject:  subject,
+		ClientID: client,
+		Groups:   groups,
+		Scopes:   withImplied(granted, r.implied),
+		Claims:   claims,
+		Expires:  expires,
+	})}
+	for _, scope := range r.required {
+		if forbidden == nil && !slices.Contains(id.caller.Scopes, scope) {
+			id.forbidden = &refusal{code: codeInsufficientScope}
+		}
+	}
+	return id, nil
+}
+
+func (r *rules) checkAudience(claims mcp.Raw) *refusal {
+	value, _ := claims.Member("aud")
+	audiences, ok := textList(value)
+	if !ok {
+		return badToken("the token does not say whom it is for", nil)
+	}
+	ours := func(aud string) bool { return slices.Contains(r.Audiences, aud) }
+	if !slices.ContainsFunc(audiences, ours) {
+		return badToken("the token is for another audience", nil)
+	}
+	if r.RequireSoleAudience && slices.ContainsFunc(audiences, func(aud string) bool { return !ours(aud) }) {
+		return badToken("the token is for others too", nil)
+	}
+	return nil
+}
+
+// checkTimes returns when the token stops being good, with the leeway.
+func (r *rules) checkTimes(claims mcp.Raw, now time.Time) (time.Time, *refusal) {
+	exp, has, ok := date(claims, "exp")
+	if !has || !ok {
+		return time.Time{}, badToken("the token does not say when it expires", nil)
+	}
+	expires := exp.Add(r.leeway)
+	if !now.Before(expires) {
+		return time.Time{}, badToken("the token has expired", nil)
+	}
+	nbf, has, ok := date(claims, "nbf")
+	if !ok || has && nbf.After(now.Add(r.leeway)) {
+		return time.Time{}, badToken("the token is not good yet", nil)
+	}
+	issued, has, ok := date(claims, "iat")
+	if !ok || has && issued.After(now.Add(r.leeway)) {
+		return time.Time{}, badToken("the token was issued in the future", nil)
+	}
+	if !has {
+		issued = now
+	}
+	if r.MaxTokenLifetime > 0 && exp.Sub(issued) > r.MaxTokenLifetime {
+		return time.Time{}, badToken("the token is good for too long", nil)
+	}
+	return expires, nil
+}
+
+// subject returns what tells the user apart. sub has to be there in any case: all
+// tokens that say who their user is have it.
+func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
+	for _, where := range []string{DefaultUserClaim, r.Claims.User} {
+		value, _ := claimAt(claims, where)
+		if s, ok := plainText(value); !ok || !isName(s) {
+			return "", badToken("the token does not say who its user is", nil)
+		}
+	}
+	value, _ := claimAt(claims, r.Claims.User)
+	user := value.Text()
+	if r.Claims.User == "email" {
+		// Whoever may write an address of their own choice could be anybody.
+		if verified, _ := claims.Member("email_verified"); !verified.IsTrue() || strings.Count(user, "@") != 1 {
+			return "", badToken("the token does not say that its user's email address was verified", nil)
+		}
+	}
+	return user, nil
+}
+
+// client returns the client's id, "" when the token has none: client_id (RFC 9068),
+// azp (OpenID Connect), or what Entra ID and Okta call it.
+func (r *rules) client(claims mcp.Raw) (string, *refusal) {
+	found := ""
+	for _, name := range []string{"client_id", "azp", "appid", "cid"} {
+		value, has := claims.Member(name)
+		if !has {
+			continue
+		}
+		id, ok := plainText(value)
+		if !ok || !isName(id) {
+			return "", badToken("the token's client id cannot be read", nil)
+		}
+		if len(r.AllowedClients) > 0 && !slices.Contains(r.AllowedClients, id) {
+			return "", badToken("the token is of a client that is not accepted", nil)
+		}
+		if found == "" {
+			found = id
+		}
+	}
+	if found == "" && len(r.AllowedClients) > 0 {
+		return "", badToken("the token does not say which client it is of", nil)
+	}
+	return found, nil
+}
+
+// groups returns the user's groups. A token that leaves them out because there are too
+// many names a place to fetch them from: that place is not asked, and to go on without
+// them could give more than with them.
+func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal) {
+	where := r.Claims.Groups
+	if names, ok := claims.Member("_claim_names"); ok {
+		if _, elsewhere := names.Member(where); elsewhere {
+			return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"), nil
+		}
+	}
+	if over, ok := claims.Member("hasgroups"); ok && over.IsTrue() {
+		return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"), nil
+	}
+	value, _ := claimAt(claims, where)
+	if value.IsNull() {
+		return nil, nil, nil
+	}
+	groups, ok := textList(value)
+	if !ok {
+		return nil, nil, badToken("the token's groups cannot be read", nil)
+	}
+	if len(groups) > maxGroups {
+		return nil, unfit("the token has more than " + strconv.Itoa(maxGroups) + " groups: have the issuer put fewer into it"), nil
+	}
+	return groups, nil, nil
+}
+
+// scopesOf returns the scopes of a token: scope (RFC 8693 §4.2), or scp of Okta and
+// Entra ID, each a list or words in one text.
+func scopesOf(claims mcp.Raw) (scopes []string, ok bool) {
+	for _, name := range []string{"scope", "scp"} {
+		value, has := claims.Member(name)
+		if !has || value.IsNull() {
+			continue
+		}
+		list, ok := textList(value)
+		if !ok {
+			return nil, false
+		}
+		for _, words := range list {
+			for scope := range strings.SplitSeq(words, " ") {
+				if !isScope(scope) || slices.Contains(scopes, scope) {
+					continue
+				}
+				if scopes = append(scopes, scope); len(scopes) > maxScopes {
+					return nil, false
+				}
+			}
+		}
+	}
+	return scopes, true
+}
+
+// withImplied adds the narrower scopes that broader ones include, and those that these
+// include.
+func withImplied(granted []string, implied map[string][]string) []string {
+	if len(implied) == 0 {
+		return granted
+	}
+	all := slices.Clone(granted)
+	for i := 0; i < len(all); i++ {
+		for _, narrower := range implied[all[i]] {
+			if !slices.Contains(all, narrower) {
+				all = append(all, narrower)
+			}
+		}
+	}
+	return all
+}
+
+func member(claims mcp.Raw, name string) (string, bool) {
+	value, _ := claims.Member(name)
+	return plainText(value)
+}
+
+// date reads a NumericDate (RFC 7519 §2).
+func date(claims mcp.Raw, name string) (at time.Time, has, ok bool) {
+	value, has := claims.Member(name)
+	if !has {
+		return time.Time{}, false, true
+	}
+	seconds, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || !(seconds >= 0 && seconds <= maxDate) {
+		return time.Time{}, true, false
+	}
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9)), true, true
+}
+
+// isName reports whether a text can tell users or clients apart.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxNameBytes && !strings.ContainsFunc(s, unicode.IsControl)
+}

@@ -1,0 +1,131 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+)
+
+// Client makes HTTP requests to one issuer, as safehttp.Client does.
+type Client interface {
+	Do(*http.Request) (*safehttp.Response, error)
+	Close()
+}
+
+// metadata is what an issuer says about itself.
+type metadata struct {
+	jwks       string
+	introspect string
+}
+
+// statusError is an answer with another status than 200.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return "HTTP " + strconv.Itoa(e.status) }
+
+// discover reads the metadata of an issuer. They are where OpenID Connect Discovery 1.0
+// §4 has them, or where RFC 8414 §3 has.
+func discover(ctx context.Context, client Client, issuer string) (metadata, error) {
+	var errs []error
+	for _, at := range metadataURLs(issuer) {
+		body, _, err := get(ctx, client, at)
+		var wrong *statusError
+		if errors.As(err, &wrong) && wrong.status/100 == 4 {
+			errs = append(errs, err)
+			continue // it has none here
+		}
+		if err != nil {
+			return metadata{}, fmt.Errorf("metadata: %w", err)
+		}
+		return parseMetadata(body, issuer)
+	}
+	return metadata{}, fmt.Errorf("metadata: %w", errs[0])
+}
+
+func metadataURLs(issuer string) []string {
+	base := strings.TrimSuffix(issuer, "/")
+	urls := []string{base + "/.well-known/openid-configuration"}
+	if u, err := url.Parse(base); err == nil {
+		origin := u.Scheme + "://" + u.Host
+		urls = append(urls, origin+"/.well-known/oauth-authorization-server"+strings.TrimPrefix(base, origin))
+	}
+	return urls
+}
+
+// parseMetadata refuses a document that is about another issuer (RFC 8414 §3.3): keys
+// of one would then verify tokens of another.
+func parseMetadata(body []byte, issuer string) (metadata, error) {
+	doc, err := parseObject(body, "issuer", "jwks_uri", "introspection_endpoint")
+	if err != nil {
+		return metadata{}, fmt.Errorf("the metadata cannot be read: %w", err)
+	}
+	if name, _ := member(doc, "issuer"); name != issuer {
+		return metadata{}, fmt.Errorf("the metadata are of another issuer: %.100q", name)
+	}
+	var m metadata
+	if m.jwks, err = endpoint(doc, "jwks_uri"); err != nil {
+		return metadata{}, err
+	}
+	if m.introspect, err = endpoint(doc, "introspection_endpoint"); err != nil {
+		return metadata{}, err
+	}
+	return m, nil
+}
+
+// endpoint returns a member that is a URL, "" when there is none. Where it leads is
+// looked at when it is dialled.
+func endpoint(doc mcp.Raw, name string) (string, error) {
+	value, has := doc.Member(name)
+	if !has || value.IsNull() {
+		return "", nil
+	}
+	at, ok := plainText(value)
+	if !ok || checkURL(at) != nil {
+		return "", fmt.Errorf("the metadata's %s is not a URL that may be asked", name)
+	}
+	return at, nil
+}
+
+// get fetches JSON, and tells how long it may be kept: 0 when it does not say.
+func get(ctx context.Context, client Client, at string) (body []byte, keep time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, 0, errors.New("not a URL")
+	}
+	req.Header.Set("Accept", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	if resp.Status != http.StatusOK {
+		return nil, 0, &statusError{resp.Status}
+	}
+	return resp.Body, maxAge(resp.Header), nil
+}
+
+// maxAge is max-age of Cache-Control, 0 without one; an answer that is not to be kept
+// has the least age that there is.
+func maxAge(h http.Header) time.Duration {
+	for _, line := range h.Values("Cache-Control") {
+		for directive := range strings.SplitSeq(line, ",") {
+			name, value, _ := strings.Cut(strings.TrimSpace(directive), "=")
+			switch strings.ToLower(name) {
+			case "no-store", "no-cache":
+				return 1
+			case "max-age":
+				if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+					return max(1, time.Duration(seconds)*time.Second)
+				}
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,149 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	maxIntrospection = 64 << 10 // bytes of an answer
+	maxAsking        = 32       // introspections at a time
+	maxInactive      = 10_000   // tokens that are known to be inactive
+	inactiveFor      = 5 * time.Second
+)
+
+// introspector asks an issuer about opaque tokens (RFC 7662). What it finds good is kept
+// where verified JWTs are; only what is not is kept here.
+type introspector struct {
+	*issuer
+	log      *slog.Logger
+	slots    chan struct{}
+	flights  singleflight.Group
+	inactive *lru.Cache[digest, time.Time] // until when
+	failing  atomic.Bool
+}
+
+func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
+	inactive, err := lru.New[digest, time.Time](maxInactive)
+	if err != nil {
+		return nil, err
+	}
+	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking), inactive: inactive}, nil
+}
+
+// finding is what came of an introspection.
+type finding struct {
+	identity
+	refused *refusal
+}
+
+// verify says who calls with a token. One token is asked about once at a time.
+func (in *introspector) verify(ctx context.Context, token string, d digest) (identity, *refusal) {
+	if until, ok := in.inactive.Get(d); ok && time.Now().Before(until) {
+		return identity{}, inactiveToken()
+	}
+	// Others may wait for the same answer, so it does not end with this client. It has
+	// bounds of its own: fetchTime for a slot and fetchTime for the exchange.
+	found, _, _ := in.flights.Do(string(d[:]), func() (any, error) {
+		return in.ask(context.WithoutCancel(ctx), token, d), nil
+	})
+	f := found.(finding)
+	return f.identity, f.refused
+}
+
+func (in *introspector) ask(ctx context.Context, token string, d digest) finding {
+	ctx, cancel := context.WithTimeout(ctx, 2*fetchTime)
+	defer cancel()
+	claims, err := in.exchange(ctx, token)
+	if err != nil {
+		if !in.failing.Swap(true) {
+			in.log.Warn("tokens cannot be introspected", "error", err)
+		}
+		return finding{refused: unavailable(err)}
+	}
+	if in.failing.Swap(false) {
+		in.log.Info("tokens are introspected again")
+	}
+	id, ref := in.judge(claims)
+	if ref != nil {
+		in.inactive.Add(d, time.Now().Add(inactiveFor))
+	}
+	return finding{identity: id, refused: ref}
+}
+
+// exchange returns the issuer's answer.
+func (in *introspector) exchange(ctx context.Context, token string) (mcp.Raw, error) {
+	select {
+	case in.slots <- struct{}{}:
+		defer func() { <-in.slots }()
+	case <-ctx.Done():
+		return nil, &staleError{retryMin, errors.New("too many introspections at a time")}
+	}
+	at := in.Introspection.URL
+	if at == "" {
+		var err error
+		if at, err = in.keys.introspection(ctx); err != nil {
+			return nil, err
+		}
+	}
+	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, errors.New("the introspection endpoint is not a URL")
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	// RFC 6749 §2.3.1: both are form-encoded before they go into Basic.
+	req.SetBasicAuth(url.QueryEscape(in.Introspection.ClientID), url.QueryEscape(string(in.Introspection.ClientSecret)))
+	resp, err := in.client.Do(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.Status == http.StatusUnauthorized || resp.Status == http.StatusForbidden:
+		return nil, fmt.Errorf("the issuer does not accept our client_id and client_secret: %w", &statusError{resp.Status})
+	case resp.Status != http.StatusOK:
+		return nil, &statusError{resp.Status}
+	case len(resp.Body) > maxIntrospection:
+		return nil, fmt.Errorf("the answer has more than %d bytes", maxIntrospection)
+	}
+	claims, err := parseObject(resp.Body, in.exact...)
+	if err != nil {
+		return nil, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	if active, _ := claims.Member("active"); string(active) != "true" && string(active) != "false" {
+		return nil, errors.New("the answer does not say whether the token is active")
+	}
+	return claims, nil
+}
+
+// judge holds an answer against the rules for tokens. All claims that a JWT must have
+// are wanted, but for iss: we know whom we asked.
+func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
+	if active, _ := claims.Member("active"); !active.IsTrue() {
+		return identity{}, inactiveToken()
+	}
+	if kind, has := claims.Member("token_type"); has && !strings.EqualFold(kind.Text(), "bearer") {
+		return identity{}, badToken("the token is not a bearer token", nil)
+	}
+	if ref := in.checkKind(claims, true); ref != nil {
+		return identity{}, ref
+	}
+	if _, has := claims.Member("iss"); !has {
+		claims = claims.With("iss", mcp.String(in.URL))
+	}
+	return in.issuer.judge(claims, time.Now())
+}
+
+func inactiveToken() *refusal { return badToken("the token is not active", nil) }

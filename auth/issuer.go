@@ -1,0 +1,112 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+)
+
+// issuer is one whose tokens are accepted.
+type issuer struct {
+	rules
+	client Client
+	keys   *keys
+}
+
+func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
+	trust := []string{iss.URL}
+	if iss.JWKSURL != "" {
+		trust = append(trust, iss.JWKSURL)
+	}
+	if iss.Introspection != nil && iss.Introspection.URL != "" {
+		trust = append(trust, iss.Introspection.URL)
+	}
+	client, err := deps.NewClient(trust)
+	if err != nil {
+		return nil, err
+	}
+	k, err := newKeys(cfg, iss, client, deps.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &issuer{rules: newRules(cfg, iss), client: client, keys: k}, nil
+}
+
+// newClient is the default of Deps.NewClient.
+func newClient(trust []string) (Client, error) {
+	return safehttp.New(safehttp.Options{Trust: trust, Timeout: fetchTime})
+}
+
+// verify says who calls with a token, and with which generation of keys it was verified.
+// What is wrong with the token whoever signed it is found first: no key is asked for
+// then.
+func (iss *issuer) verify(ctx context.Context, token string, j jws, now time.Time) (identity, uint64, *refusal) {
+	if !slices.Contains(iss.Algorithms, j.alg) {
+		return identity{}, 0, badToken("the token's algorithm is not accepted", nil)
+	}
+	if ref := iss.checkTyp(j); ref != nil {
+		return identity{}, 0, ref
+	}
+	id, ref := iss.judge(j.claims, now)
+	if ref != nil {
+		return identity{}, 0, ref
+	}
+	found, generation, err := iss.keys.lookup(ctx, j)
+	if err != nil {
+		return identity{}, 0, lookupRefusal(err)
+	}
+	verifier := oidc.NewVerifier(iss.URL, signedBy{found, j.alg}, &oidc.Config{
+		SupportedSigningAlgs: []string{j.alg},
+		SkipClientIDCheck:    true, // there may be several audiences: see rules
+		SkipExpiryCheck:      true, // without leeway, and with too much for nbf: see rules
+	})
+	if _, err := verifier.Verify(ctx, token); err != nil {
+		return identity{}, 0, badToken("the token's signature cannot be verified", err)
+	}
+	return id, generation, nil
+}
+
+// lookupRefusal tells a token without a key from a gateway without keys.
+func lookupRefusal(err error) *refusal {
+	if errors.Is(err, errUnknownKey) {
+		return badToken("the token's signature cannot be verified", err)
+	}
+	return unavailable(err)
+}
+
+// unavailable is the answer when the issuer cannot be asked.
+func unavailable(err error) *refusal {
+	retry := retryMin
+	if stale, ok := errors.AsType[*staleError](err); ok {
+		retry = stale.retry
+	}
+	return noJudgement("access tokens cannot be verified now, since their issuer does not answer: try again", retry, err)
+}
+
+// signedBy is the oidc.KeySet of the keys that may have signed one token.
+type signedBy struct {
+	keys []key
+	alg  string
+}
+
+// VerifySignature returns the payload of a compact JWS that one of the keys has signed.
+func (s signedBy) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(s.alg)})
+	if err != nil {
+		return nil, err
+	}
+	err = errors.New("there is no key for the algorithm")
+	for _, k := range s.keys {
+		var payload []byte
+		if payload, err = parsed.Verify(k.public); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, err
+}

@@ -1,0 +1,135 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// What a lookup can end with besides keys.
+var (
+	errUnknownKey   = errors.New("the issuer has no such key")
+	errWaiting      = errors.New("too many requests wait for keys")
+	errTooOld       = errors.New("keys were not fetched for too long")
+	errNoFetch      = errors.New("keys are not fetched any more")
+	errNoIntrospect = errors.New("the metadata do not say where tokens are introspected")
+)
+
+// staleError says that there is nothing to judge by.
+type staleError struct {
+	retry time.Duration
+	cause error
+}
+
+func (e *staleError) Error() string { return "nothing to judge by: " + e.cause.Error() }
+func (e *staleError) Unwrap() error { return e.cause }
+
+// lookup returns the keys that a token's header names, none if it names one that is not
+// for its algorithm, and the generation that they are of. Its errors are errUnknownKey,
+// which is the token's fault, and others, which are not.
+func (k *keys) lookup(ctx context.Context, j jws) ([]key, uint64, error) {
+	for attempt := 0; ; attempt++ {
+		found, generation, wait, err := k.look(j, attempt)
+		if wait == nil {
+			return found, generation, err
+		}
+		err = k.wait(ctx, wait)
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// look is one look at the set; where it does not tell, wait is closed after a fetch
+// that will.
+func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait chan struct{}, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	usable := k.usable(now)
+	if usable && (!j.hasKid || k.set.known(j.kid)) {
+		return k.set.candidates(j), k.generation.Load(), nil, nil
+	}
+	if usable && attempt == 0 {
+		k.count.UnknownKeys++
+	}
+	if until, ok := k.unknown.Get(j.kid); usable && ok && now.Before(until) {
+		return nil, 0, nil, errUnknownKey
+	}
+	switch {
+	case k.ended:
+		return nil, 0, nil, &staleError{retryMin, errNoFetch}
+	case k.fetching != nil && attempt < maxAttempts:
+		return nil, 0, k.fetching, nil
+	case !usable:
+		return nil, 0, nil, &staleError{max(time.Second, k.next.Sub(now)), k.trouble()}
+	case now.Sub(k.lastDemand) >= demandEvery && attempt < maxAttempts:
+		k.lastDemand = now
+		k.fetching = make(chan struct{})
+		select {
+		case k.demand <- struct{}{}:
+		default: // wished for already
+		}
+		return nil, 0, k.fetching, nil
+	case k.failure != nil:
+		return nil, 0, nil, &staleError{max(time.Second, k.lastDemand.Add(demandEvery).Sub(now)), k.failure}
+	}
+	k.unknown.Add(j.kid, now.Add(unknownFor))
+	return nil, 0, nil, errUnknownKey
+}
+
+// trouble is why there are no usable keys. mu is held.
+func (k *keys) trouble() error {
+	if k.failure != nil {
+		return k.failure
+	}
+	return errTooOld
+}
+
+// wait returns when a fetch has ended. It has a bound for the case that nobody runs.
+func (k *keys) wait(ctx context.Context, fetched chan struct{}) error {
+	k.mu.Lock()
+	if k.waiting >= maxWaiting {
+		k.mu.Unlock()
+		return &staleError{retryMin, errWaiting}
+	}
+	k.waiting++
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		k.waiting--
+		k.mu.Unlock()
+	}()
+	timer := time.NewTimer(2 * fetchTime)
+	defer timer.Stop()
+	select {
+	case <-fetched:
+		return nil
+	case <-timer.C:
+		return &staleError{retryMin, context.DeadlineExceeded}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// introspection returns where opaque tokens are introspected.
+func (k *keys) introspection(ctx context.Context) (string, error) {
+	for attempt := 0; ; attempt++ {
+		k.mu.Lock()
+		at, wait, failure := k.meta.introspect, k.fetching, k.failure
+		retry := max(retryMin, time.Until(k.next))
+		k.mu.Unlock()
+		switch {
+		case at != "":
+			return at, nil
+		case wait == nil || attempt > 0:
+			if failure == nil {
+				failure = errNoIntrospect
+			}
+			return "", &staleError{retry, failure}
+		}
+		if err := k.wait(ctx, wait); err != nil {
+			return "", err
+		}
+	}
+}

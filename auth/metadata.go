@@ -1,0 +1,98 @@
+package auth
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// metadataPath is where the metadata of a resource are whose URL has no path; the path
+// of any other is appended (RFC 9728 §3.1).
+const metadataPath = "/.well-known/oauth-protected-resource"
+
+// metadataDocument is the protected resource metadata (RFC 9728 §2).
+type metadataDocument struct {
+	url   string // as clients are told
+	paths []string
+	body  mcp.Raw
+}
+
+func newMetadata(cfg Config, publicURL string) metadataDocument {
+	origin, path := publicURL, ""
+	if u, err := url.Parse(publicURL); err == nil {
+		origin = u.Scheme + "://" + u.Host
+		path = strings.TrimPrefix(publicURL, origin)
+	}
+	if path == "/" {
+		path = ""
+	}
+	doc := mcp.Object("resource", mcp.String(publicURL),
+		"authorization_servers", issuerURLs(cfg),
+		"bearer_methods_supported", texts([]string{"header"}))
+	if len(cfg.ScopesSupported) > 0 {
+		doc = doc.With("scopes_supported", texts(cfg.ScopesSupported))
+	}
+	return metadataDocument{
+		url:   origin + metadataPath + path,
+		paths: slices.Compact([]string{metadataPath, metadataPath + path}),
+		body:  doc,
+	}
+}
+
+// MetadataPaths are the paths at which Metadata is to be served: where clients are sent
+// by challenges, and the root, where some look by themselves (2025-11-25
+// basic/authorization#protected-resource-metadata-discovery-requirements). None in mode
+// none.
+func (a *Auth) MetadataPaths() []string { return slices.Clone(a.document.paths) }
+
+// Metadata serves the protected resource metadata, to everybody and every web page. They
+// are made of the configuration alone, never of what a request says (its Host least of
+// all). In mode none there are none.
+func (a *Auth) Metadata() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.oauth {
+			http.NotFound(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "*")
+		switch r.Method {
+		case http.MethodGet, http.MethodHead:
+			h.Set("Content-Type", "application/json")
+			h.Set("Cache-Control", "public, max-age=300")
+			w.Write(a.document.body) // net/http leaves it out for HEAD
+		case http.MethodOptions:
+			// MCP clients in browsers send headers of their own with every request.
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+			h.Set("Access-Control-Allow-Headers", "*")
+			h.Set("Access-Control-Max-Age", "86400")
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			h.Set("Allow", "GET, HEAD, OPTIONS")
+			http.Error(w, "use GET", http.StatusMethodNotAllowed)
+		}
+	})
+}
+
+func issuerURLs(cfg Config) mcp.Raw {
+	var urls []string
+	for _, iss := range cfg.Issuers {
+		urls = append(urls, iss.URL)
+	}
+	return texts(urls)
+}
+
+// texts is a list of strings in JSON.
+func texts(list []string) mcp.Raw {
+	out := mcp.Raw{'['}
+	for i, s := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = mcp.AppendString(out, s)
+	}
+	return append(out, ']')
+}

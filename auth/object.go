@@ -1,0 +1,101 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// maxDepth bounds the nesting of what decides about access.
+const maxDepth = 32
+
+// Why a text is not an object that may decide about access.
+var (
+	errNotObject = errors.New("not a JSON object")
+	errDeep      = errors.New("nested too deeply")
+	errTwice     = errors.New("a member stands there twice, or a second time in other case")
+	errEscaped   = errors.New("a member's name has escapes")
+)
+
+// parseObject reads an object that decides about access. Such a text must mean the same
+// to everybody who reads it, so what readers disagree about is refused: members that
+// stand there twice, names that are escaped, text that is not UTF-8, and names that
+// differ from one of exact only by case (encoding/json would take one for the other).
+func parseObject(text []byte, exact ...string) (mcp.Raw, error) {
+	text = bytes.Trim(text, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' || !utf8.Valid(text) || !json.Valid(text) {
+		return nil, errNotObject
+	}
+	object := mcp.Raw(text)
+	if err := checkMembers(object, 1); err != nil {
+		return nil, err
+	}
+	var err error
+	object.Members(func(name []byte, _ mcp.Raw) bool {
+		n := string(name)
+		for _, e := range exact {
+			if n != e && strings.EqualFold(n, e) {
+				err = errTwice
+			}
+		}
+		return err == nil
+	})
+	return object, err
+}
+
+func checkMembers(value mcp.Raw, depth int) (err error) {
+	if depth > maxDepth {
+		return errDeep
+	}
+	if value.IsArray() {
+		value.Elements(func(element mcp.Raw) bool {
+			if element.IsArray() || element.IsObject() {
+				err = checkMembers(element, depth+1)
+			}
+			return err == nil
+		})
+		return err
+	}
+	seen := make(map[string]bool)
+	value.Members(func(name []byte, member mcp.Raw) bool {
+		switch {
+		case bytes.IndexByte(name, '\\') >= 0:
+			err = errEscaped
+		case seen[string(name)]:
+			err = errTwice
+		case member.IsArray() || member.IsObject():
+			err = checkMembers(member, depth+1)
+		}
+		seen[string(name)] = true
+		return err == nil
+	})
+	return err
+}
+
+// plainText returns what a JSON string says, if it is one that means the same to
+// everybody: a lone surrogate does not.
+func plainText(value mcp.Raw) (string, bool) {
+	s, ok := value.StringValue()
+	return s, ok && !strings.ContainsRune(s, utf8.RuneError)
+}
+
+// textList returns the strings of a list, or the only one where there is no list.
+func textList(value mcp.Raw) ([]string, bool) {
+	if !value.IsArray() {
+		s, ok := plainText(value)
+		return []string{s}, ok
+	}
+	list := []string{}
+	good := true
+	value.Elements(func(element mcp.Raw) bool {
+		s, ok := plainText(element)
+		list = append(list, s)
+		good = good && ok
+		return good
+	})
+	return list, good
+}

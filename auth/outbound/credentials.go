@@ -1,0 +1,205 @@
+package outbound
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+)
+
+const (
+	// maxUsers is how many exchanged tokens are kept.
+	maxUsers = 4096
+	// betweenSaid is how often a refusal of the upstream is logged.
+	betweenSaid = time.Minute
+)
+
+// Deps is what a Credentials is made with.
+type Deps struct {
+	// Log is required.
+	Log *slog.Logger
+	// Upstream is the upstream's name, URL its endpoint.
+	Upstream string
+	URL      string
+	// RootCAs are who may sign the certificate of the token endpoint. Nil for the
+	// system's.
+	RootCAs *x509.CertPool
+}
+
+// Credentials authenticates the requests to one upstream. Its methods may be called
+// concurrently.
+type Credentials struct {
+	cfg      Config
+	log      *slog.Logger
+	resource string
+	header   string // the canonical name, "" for type none
+	fixed    string // its value, when it does not change
+	client   *safehttp.Client
+	endpoint *endpoint // nil when there is no token to get
+	machine  *source   // nil without a token of the gateway's own
+	stamps   atomic.Uint64
+
+	base context.Context // of what is fetched; ends with Close
+	stop context.CancelFunc
+
+	mu     sync.Mutex // guards the fields below
+	users  *lru.Cache[userKey, *source]
+	said   time.Time
+	closed bool
+	wg     sync.WaitGroup // one for each fetch; Close waits
+}
+
+// New makes a Credentials. It does no I/O.
+func New(cfg Config, deps Deps) (*Credentials, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("auth of upstream %q: %w", deps.Upstream, err)
+	}
+	if deps.Log == nil {
+		return nil, fmt.Errorf("auth of upstream %q: no log was given", deps.Upstream)
+	}
+	c := &Credentials{cfg: cfg, log: deps.Log.With("upstream", deps.Upstream), header: cfg.HeaderName(), resource: deps.URL}
+	if cfg.Resource != nil {
+		c.resource = *cfg.Resource
+	}
+	c.base, c.stop = context.WithCancel(context.Background())
+	switch cfg.Type {
+	case "", TypeNone:
+		return c, nil
+	case TypeHeader:
+		c.fixed = string(cfg.Token)
+		return c, nil
+	case TypeBearer:
+		c.fixed = scheme + string(cfg.Token)
+		return c, nil
+	}
+	var err error
+	c.client, err = safehttp.New(safehttp.Options{Trust: []string{cfg.TokenURL}, Timeout: askTimeout, MaxBytes: maxAnswer, RootCAs: deps.RootCAs})
+	if err != nil {
+		return nil, err
+	}
+	if c.endpoint, err = newEndpoint(cfg, c.client.Do); err != nil {
+		return nil, err
+	}
+	if cfg.Type == TypeTokenExchange {
+		c.users, err = lru.New[userKey, *source](maxUsers)
+		return c, err
+	}
+	c.machine = &source{owner: c, ask: func(ctx context.Context) (answer, error) { return c.ask(ctx, c.machineForm()) }}
+	return c, nil
+}
+
+// PerUser reports whether each user has a credential of its own.
+func (c *Credentials) PerUser() bool { return c.cfg.PerUser() }
+
+// Authorize sets the header that authenticates a request made for this caller. The
+// stamp is for Refused. Errors are an *Error.
+func (c *Credentials) Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error) {
+	if c.endpoint == nil {
+		if c.header != "" {
+			h[c.header] = []string{c.fixed}
+		}
+		return 0, nil
+	}
+	src, err := c.sourceFor(caller)
+	if err != nil {
+		return 0, err
+	}
+	tok, err := src.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	h[c.header] = []string{tok.value}
+	return tok.stamp, nil
+}
+
+// Refused takes note that the upstream answered 401 or 403, with this challenge
+// (WWW-Authenticate), to a request that Authorize gave the stamp for. It reports
+// whether the request should be made once more: there is another credential.
+func (c *Credentials) Refused(caller mcp.Caller, stamp uint64, status int, challenge string) bool {
+	if c.endpoint == nil {
+		c.say(status, printable(challenge, strings.TrimPrefix(c.fixed, scheme)))
+		return false
+	}
+	src, err := c.sourceFor(caller)
+	if err != nil {
+		return false
+	}
+	c.say(status, printable(challenge, src.current()))
+	return (status == http.StatusUnauthorized || strings.Contains(challenge, "invalid_token")) && src.refused(stamp)
+}
+
+// say logs a refusal, now and then: what the upstream wants is for the operator, and
+// for nobody else.
+func (c *Credentials) say(status int, challenge string) {
+	c.mu.Lock()
+	now := time.Now()
+	say := c.said.IsZero() || now.Sub(c.said) >= betweenSaid
+	if say {
+		c.said = now
+	}
+	c.mu.Unlock()
+	if say {
+		c.log.Warn("upstream refuses our credential", "status", status, "challenge", challenge)
+	}
+}
+
+// Close ends what is being fetched. It may be called twice.
+func (c *Credentials) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	c.wg.Wait()
+	if c.client != nil {
+		c.client.Close()
+	}
+}
+
+// spawn runs f on a goroutine that Close waits for; false when it is too late.
+func (c *Credentials) spawn(f func(context.Context)) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.wg.Go(func() { f(c.base) })
+	}
+	return !c.closed
+}
+
+// machineForm asks for a token of the gateway's own (RFC 6749 §4.4.2).
+func (c *Credentials) machineForm() url.Values {
+	return c.target(url.Values{"grant_type": {"client_credentials"}})
+}
+
+// target adds what the token is for (RFC 8707 §2, RFC 8693 §2.1).
+func (c *Credentials) target(form url.Values) url.Values {
+	set := func(name, value string) {
+		if value != "" {
+			form.Set(name, value)
+		}
+	}
+	set("resource", c.resource)
+	set("audience", c.cfg.Audience)
+	set("scope", strings.Join(c.cfg.Scopes, " "))
+	return form
+}
+
+// ask asks the endpoint, and logs what the callers are not told.
+func (c *Credentials) ask(ctx context.Context, form url.Values) (answer, error) {
+	a, err := c.endpoint.ask(ctx, form)
+	if failure, ok := errors.AsType[*Error](err); ok && c.base.Err() == nil {
+		c.log.Warn("no token for upstream", "reason", failure.Why, "cause", failure.cause)
+	}
+	return a, err
+}

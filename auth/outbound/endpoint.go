@@ -1,0 +1,246 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
+)
+
+const (
+	// askTimeout bounds a request to a token endpoint.
+	askTimeout = 10 * time.Second
+	maxAnswer  = 256 << 10
+	maxToken   = 16 << 10
+	// atOnce is how many requests run at a time.
+	atOnce = 8
+
+	typeForm            = "application/x-www-form-urlencoded"
+	clientAssertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+)
+
+// endpoint is the token endpoint (RFC 6749 §3.2).
+type endpoint struct {
+	url      string
+	clientID string
+	secret   string
+	auth     string
+	signer   jose.Signer // for private_key_jwt
+	audience string      // of its assertions
+	send     func(*http.Request) (*safehttp.Response, error)
+	turns    chan struct{} // holds one for each request under way
+
+	mu    sync.Mutex // guards pause
+	pause pause      // after what would fail for everybody
+}
+
+// answer is a successful one.
+type answer struct {
+	token    string
+	lifetime time.Duration // 0 when it did not say
+	kind     string        // issued_token_type
+}
+
+func newEndpoint(c Config, send func(*http.Request) (*safehttp.Response, error)) (*endpoint, error) {
+	e := &endpoint{
+		url: c.TokenURL, clientID: c.ClientID, secret: string(c.ClientSecret), auth: c.ClientAuth,
+		audience: c.AssertionAudience, send: send, turns: make(chan struct{}, atOnce),
+	}
+	if e.audience == "" {
+		e.audience = c.TokenURL
+	}
+	if c.PrivateKey != "" {
+		signer, err := newSigner(c)
+		if err != nil {
+			return nil, err
+		}
+		e.auth, e.signer = authJWT, signer
+	}
+	return e, nil
+}
+
+// paused returns the error of a failure that was not long ago.
+func (e *endpoint) paused(now time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.pause.over(now) {
+		return nil
+	}
+	return e.pause.err
+}
+
+// ask asks for a token. Errors are an *Error.
+func (e *endpoint) ask(ctx context.Context, form url.Values) (answer, error) {
+	select {
+	case e.turns <- struct{}{}:
+		defer func() { <-e.turns }()
+	case <-ctx.Done():
+		return answer{}, silent(context.Cause(ctx))
+	}
+	if err := e.paused(time.Now()); err != nil { // failed for others meanwhile
+		return answer{}, err
+	}
+	a, err := e.try(ctx, form)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if failure, ok := errors.AsType[*Error](err); ok && failure.shared {
+		e.pause.failed(time.Now(), err, failure.after)
+	} else {
+		e.pause.reset()
+	}
+	return a, err
+}
+
+func silent(err error) *Error {
+	return &Error{Why: "the token endpoint does not answer; try again later", cause: err, shared: true}
+}
+
+func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
+	req, secrets, err := e.request(ctx, form)
+	if err != nil {
+		return answer{}, &Error{Why: "the gateway could not make a request for a token; its operator has to look at the log", cause: err, shared: true}
+	}
+	resp, err := e.send(req)
+	switch {
+	case errors.Is(err, safehttp.ErrRedirect), errors.Is(err, safehttp.ErrTooLarge), errors.Is(err, safehttp.ErrForbidden):
+		return answer{}, unusable(err)
+	case err != nil:
+		return answer{}, silent(err)
+	case resp.Status != http.StatusOK:
+		return answer{}, refusal(resp, secrets)
+	}
+	return readAnswer(resp.Body)
+}
+
+// request makes the request with the client's proof (RFC 6749 §2.3, RFC 7523 §2.2), and
+// returns what in it is secret.
+func (e *endpoint) request(ctx context.Context, form url.Values) (*http.Request, []string, error) {
+	body := make(url.Values, len(form)+3)
+	for name, values := range form {
+		body[name] = values
+	}
+	basic := ""
+	secrets := []string{form.Get("subject_token"), e.secret}
+	switch e.auth {
+	case authJWT:
+		signed, err := assertion(e.signer, e.clientID, e.audience, time.Now())
+		if err != nil {
+			return nil, nil, err
+		}
+		body.Set("client_id", e.clientID)
+		body.Set("client_assertion_type", clientAssertionType)
+		body.Set("client_assertion", signed)
+		secrets = append(secrets, signed)
+	case authPost:
+		body.Set("client_id", e.clientID)
+		body.Set("client_secret", e.secret)
+	default:
+		basic = base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(e.clientID) + ":" + url.QueryEscape(e.secret)))
+		secrets = append(secrets, basic)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, strings.NewReader(body.Encode()))
+	if err != nil {
+		return nil, nil, errors.New("token_url cannot be parsed")
+	}
+	req.Header.Set("Content-Type", typeForm)
+	req.Header.Set("Accept", "application/json")
+	if basic != "" {
+		req.Header.Set("Authorization", "Basic "+basic)
+	}
+	return req, secrets, nil
+}
+
+// refusal is the error for a status that is not 200 (RFC 6749 §5.2).
+func refusal(resp *safehttp.Response, secrets []string) *Error {
+	code, description := "", ""
+	if body := object(resp.Body); body != nil {
+		member, _ := body.Member("error")
+		if code = member.Text(); !codePattern.MatchString(code) {
+			code = ""
+		}
+		member, _ = body.Member("error_description")
+		description = printable(member.Text(), secrets...)
+	}
+	what := code
+	if what == "" {
+		what = fmt.Sprintf("HTTP %d", resp.Status)
+	}
+	e := &Error{code: code, cause: fmt.Errorf("HTTP %d %s: %s", resp.Status, code, description)}
+	switch {
+	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" || resp.Status == http.StatusUnauthorized:
+		e.Why, e.shared = "the token endpoint refused the gateway itself ("+what+"); the operator of the gateway has to correct its credentials", true
+	case resp.Status == http.StatusTooManyRequests, resp.Status/100 == 5:
+		e.Why, e.shared = fmt.Sprintf("the token endpoint has a problem (HTTP %d); try again later", resp.Status), true
+		if seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31); err == nil {
+			e.after = min(time.Duration(seconds)*time.Second, mostPause)
+		}
+	default:
+		e.Why = "the token endpoint refused to issue a token (" + what + "); the operator of the gateway can see why in its log"
+	}
+	return e
+}
+
+func unusable(err error) *Error {
+	return &Error{Why: "the token endpoint answered something that is not a usable token; the operator of the gateway has to look at its settings", cause: err}
+}
+
+// readAnswer reads a successful answer (RFC 6749 §5.1).
+func readAnswer(text []byte) (answer, error) {
+	body := object(text)
+	if body == nil {
+		return answer{}, unusable(errors.New("the answer is not a JSON object"))
+	}
+	member, _ := body.Member("token_type")
+	if kind := member.Text(); !strings.EqualFold(kind, "Bearer") {
+		return answer{}, unusable(fmt.Errorf("token_type %s: want Bearer", printable(kind)))
+	}
+	var a answer
+	member, _ = body.Member("access_token")
+	if a.token = member.Text(); len(a.token) > maxToken || !tokenPattern.MatchString(a.token) {
+		return answer{}, unusable(fmt.Errorf("access_token: want visible ASCII of at most %d bytes", maxToken))
+	}
+	member, _ = body.Member("issued_token_type")
+	a.kind = member.Text()
+	member, _ = body.Member("expires_in")
+	a.lifetime = readLifetime(member)
+	return a, nil
+}
+
+// readLifetime reads expires_in; some write it as a string. 0 is for none, and for
+// what makes no sense.
+func readLifetime(raw mcp.Raw) time.Duration {
+	text, isString := raw.StringValue()
+	if !isString {
+		text = string(raw)
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange), !(seconds >= 1):
+		return 0
+	case seconds > longestLife.Seconds():
+		return longestLife
+	}
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// object returns text as a JSON object, nil if it is none.
+func object(text []byte) mcp.Raw {
+	text = bytes.TrimSpace(text)
+	if !json.Valid(text) || !mcp.Raw(text).IsObject() {
+		return nil
+	}
+	return text
+}

@@ -1,0 +1,68 @@
+package auth
+
+import (
+	"strings"
+	"time"
+)
+
+// The states of an issuer.
+const (
+	StateReady    = "ready"    // its keys are there, and the last fetch was good
+	StateDegraded = "degraded" // its keys are there, but something fails
+	StateDown     = "down"     // there are no keys: its tokens are answered with 503
+)
+
+// Status is how it stands with one issuer.
+type Status struct {
+	Issuer  string // URL
+	State   string // StateReady, StateDegraded or StateDown
+	Reason  string // of a state other than ready, for people
+	Keys    int    // that can verify tokens
+	Refused []string
+	Fetched time.Time // when the keys were last fetched with success; zero for never
+	Counts
+}
+
+// Status tells of every issuer, in the order of the configuration.
+func (a *Auth) Status() []Status {
+	var all []Status
+	for _, iss := range a.list {
+		s := iss.keys.status()
+		if a.opaque != nil && a.opaque.issuer == iss && a.opaque.failing.Load() && s.State == StateReady {
+			s.State, s.Reason = StateDegraded, "tokens cannot be introspected"
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Ready reports whether tokens of some issuer can be verified, and why not, or not of
+// all. In mode none it always is.
+func (a *Auth) Ready() (ok bool, reason string) {
+	var reasons []string
+	for _, s := range a.Status() {
+		ok = ok || s.State != StateDown
+		if s.Reason != "" {
+			reasons = append(reasons, "issuer "+s.Issuer+": "+s.Reason)
+		}
+	}
+	return ok || !a.oauth, strings.Join(reasons, "; ")
+}
+
+func (k *keys) status() Status {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := Status{Issuer: k.issuer, State: StateReady, Fetched: k.fetched, Counts: k.count}
+	if k.set != nil {
+		s.Keys, s.Refused = len(k.set.keys), k.set.refused
+	}
+	switch {
+	case !k.usable(time.Now()):
+		s.State, s.Reason = StateDown, k.trouble().Error()
+	case k.failure != nil:
+		s.State, s.Reason = StateDegraded, k.failure.Error()
+	case s.Keys == 0 && !k.keyless:
+		s.State, s.Reason = StateDegraded, "it has no key that can verify a token"
+	}
+	return s
+}
