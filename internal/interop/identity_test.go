@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"iter"
 	"os"
 	"regexp"
 	"slices"
@@ -12,61 +13,61 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// TestIdentityProviders loads the YAML of docs/identity-providers.md: its first block
-// is a whole configuration, each other one is a section auth that can stand in it.
+// TestIdentityProviders loads the YAML of docs/identity-providers.md.
 func TestIdentityProviders(t *testing.T) {
-	checkout, err := rig.FindCheckout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(checkout.Path("docs", "identity-providers.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var whole string
 	var titles []string
-	for section := range strings.SplitSeq(string(page), "\n## ") {
-		title, _, _ := strings.Cut(section, "\n")
-		for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(section, -1) {
-			text := block[1]
-			if whole == "" {
-				whole = text
-			} else {
-				text = regexp.MustCompile(`(?ms)^auth:\n.*?^\n`).ReplaceAllLiteralString(whole, text+"\n")
+	for title, text := range pageConfigs(t) {
+		titles = append(titles, title)
+		t.Run(title, func(t *testing.T) {
+			cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
+			if err != nil || len(warnings) > 0 {
+				t.Fatalf("%v\n%v\n%s", err, warnings, text)
 			}
-			titles = append(titles, title)
-			t.Run(title, func(t *testing.T) {
-				cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
-				if err != nil || len(warnings) > 0 {
-					t.Fatalf("%v\n%v\n%s", err, warnings, text)
-				}
-				if !strings.Contains(text, block[1]) || cfg.Auth.Mode != auth.ModeOAuth || len(cfg.Auth.Issuers) != 1 {
-					t.Errorf("this is not what the page shows:\n%s", text)
-				}
-			})
-		}
+			if cfg.Auth.Mode != auth.ModeOAuth || len(cfg.Auth.Issuers) != 1 {
+				t.Errorf("this is not what the page shows:\n%s", text)
+			}
+		})
 	}
 	if want := []string{"The same for all", "Keycloak", "Microsoft Entra ID", "Okta", "Auth0"}; !slices.Equal(titles, want) {
 		t.Errorf("there is YAML under %q, want %q", titles, want)
 	}
 }
 
+// pageConfigs are the configurations of docs/identity-providers.md by the titles they
+// stand under: its first block is a whole one, each other one is a section auth that
+// takes the place of the one in the first.
+func pageConfigs(t *testing.T) iter.Seq2[string, string] {
+	t.Helper()
+	return func(yield func(title, text string) bool) {
+		whole := ""
+		for section := range strings.SplitSeq(readPage(t, "docs", "identity-providers.md"), "\n## ") {
+			title, _, _ := strings.Cut(section, "\n")
+			for _, block := range yamlBlocks(section) {
+				text := block
+				if whole == "" {
+					whole = block
+				} else {
+					text = regexp.MustCompile(`(?ms)^auth:\n.*?^\n`).ReplaceAllLiteralString(whole, block+"\n")
+					if !strings.Contains(text, block) {
+						t.Fatalf("the first block has no section auth with an empty line after it:\n%s", whole)
+					}
+				}
+				if !yield(title, text) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // TestPutItOnANetwork loads the lines that the README puts in front of its upstreams.
 func TestPutItOnANetwork(t *testing.T) {
-	checkout, err := rig.FindCheckout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(checkout.Path("README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	blocks := yamlBlocks(readPage(t, "README.md"))
 	if len(blocks) != 2 {
 		t.Fatalf("the README has %d blocks of YAML, want its upstreams and the lines for a network", len(blocks))
 	}
-	_, upstreams, _ := strings.Cut(blocks[0][1], "\nupstreams:")
-	text := blocks[1][1] + "upstreams:" + upstreams
+	_, upstreams, _ := strings.Cut(blocks[0], "\nupstreams:")
+	text := blocks[1] + "upstreams:" + upstreams
 	cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v\n%v\n%s", err, warnings, text)
@@ -74,4 +75,25 @@ func TestPutItOnANetwork(t *testing.T) {
 	if cfg.Auth.Mode != auth.ModeOAuth || len(cfg.Upstreams) == 0 {
 		t.Errorf("this is not what the README shows:\n%s", text)
 	}
+}
+
+func readPage(t *testing.T, elem ...string) string {
+	t.Helper()
+	checkout, err := rig.FindCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(checkout.Path(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// yamlBlocks are the blocks of YAML that begin at the left margin.
+func yamlBlocks(page string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
 }
