@@ -101,7 +101,7 @@ func TestClientCredentials(t *testing.T) {
 // returns its claims.
 func verifyAssertion(t *testing.T, text string, public crypto.PublicKey, alg jose.SignatureAlgorithm) map[string]any {
 	t.Helper()
-	signed, err := jose.ParseSigned(text, []jose.SignatureAlgorithm{alg})
+	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{alg})
 	if err != nil {
 		t.Fatal(err)
 	}

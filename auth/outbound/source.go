@@ -130,7 +130,7 @@ func (s *source) run(ctx context.Context, f *fetching) {
 	if failure, ok := errors.AsType[*Error](err); err != nil {
 		f.err = err
 		if ok && !failure.shared { // what is shared the endpoint remembers
-			
+			s.pause.failed(time.Now(), err, 0)
 		}
 	} else {
 		renew, dead := life(start, a.lifetime, s.end)

@@ -311,3 +311,20 @@ func TestAtOnce(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// Who waited while the endpoint failed for others does not ask as well.
+func TestFailureOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{delay: time.Second}
+		s.status.Store(http.StatusServiceUnavailable)
+		c := scriptedCredentials(t, TypeTokenExchange, s)
+		var all sync.WaitGroup
+		for i := range 3 * atOnce {
+			all.Go(func() { why(t, c, caller(fmt.Sprint(i), fmt.Sprint("tok", i))) })
+		}
+		all.Wait()
+		if got := s.asked.Load(); got != atOnce {
+			t.Errorf("got %d requests, want %d", got, atOnce)
+		}
+	})
+}
