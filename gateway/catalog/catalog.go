@@ -31,6 +31,9 @@ type Source struct {
 	// Prefix is put in front of the names of tools and prompts; nil for the
 	// upstream's name and Config.Separator. With "" names and URIs stay as they are.
 	Prefix *string
+	// PerUser says that the upstream's credential is the user's: it is asked for its
+	// lists on behalf of each user, when they call, and never by the gateway itself.
+	PerUser bool
 }
 
 // Deps are what a Catalog works with; all are needed.
@@ -47,6 +50,7 @@ type Catalog struct {
 	log     *slog.Logger
 	seal    *seal.Key
 	hub     hub
+	people  *people // nil without per-user sources
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
@@ -58,12 +62,27 @@ type Catalog struct {
 	done    chan struct{} // closed when Run ends: standing calls end with it
 }
 
-// source is one upstream. Its watch is run by one goroutine.
+// source is one upstream. Its watch, unless it is per user, is run by one goroutine.
 type source struct {
 	index    int
 	upstream Upstream
 	naming   naming
+	people   *people  // keeps what it tells each user; nil unless it is per user
 	changes  *changes // what the upstream says has changed, for the watch
+}
+
+// callID is in place of the id of a client's request in the calls of a watch.
+func (s *source) callID() string { return "catalog:" + s.naming.upstream }
+
+// told takes what the upstream says has changed, in a call of a caller.
+func (s *source) told(caller mcp.Caller, kinds kindSet) {
+	switch {
+	case kinds == 0:
+	case s.people != nil:
+		s.people.told(s, caller, kinds)
+	default:
+		s.changes.add(kinds)
+	}
 }
 
 // New makes a Catalog of the sources in the order in which lists show them. It does
@@ -98,18 +117,31 @@ func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 			c.plan.tagged[name] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		c.sources = append(c.sources, &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges()})
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges()}
+		if s.PerUser {
+			if c.people == nil {
+				c.plan.private, c.people = true, newPeople(c)
+			}
+			one.people, c.people.sources = c.people, append(c.people.sources, one)
+		}
+		c.sources = append(c.sources, one)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	states := make([]known, len(c.sources))
-	for i := range states {
+	shared := 0
+	for i, s := range c.sources {
+		if s.people != nil {
+			states[i] = elsewhere()
+			continue
+		}
+		shared++
 		states[i] = known{state: StateConnecting, since: time.Now()}
 	}
 	c.snap.Store(build(c.plan, states, nil))
-	c.pending.Store(int64(len(states)))
-	if len(states) == 0 {
+	c.pending.Store(int64(shared))
+	if shared == 0 {
 		close(c.first)
 		c.stopWaiting()
 	}
@@ -122,7 +154,12 @@ func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 func (c *Catalog) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
-		wg.Go(func() { newWatch(c, s).run(ctx) })
+		if s.people == nil {
+			wg.Go(func() { newWatch(c, s).run(ctx) })
+		}
+	}
+	if c.people != nil {
+		wg.Go(func() { c.people.run(ctx) })
 	}
 	timer := time.AfterFunc(warmUp, c.stopWaiting)
 	<-ctx.Done()
@@ -144,7 +181,7 @@ func (c *Catalog) WaitFirst(ctx context.Context) {
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if k, ok := kindNeeded(call.Method); ok && !c.snap.Load().whole.offers.kinds.has(k) {
+	if k, ok := kindNeeded(call.Method); ok && !c.view(&call.Caller).whole.offers.kinds.has(k) {
 		return nil, mcp.ErrMethod(call.Method)
 	}
 	switch call.Method {
@@ -157,19 +194,43 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	case mcp.MethodListen:
 		return c.listen(ctx, call)
 	case mcp.MethodDiscover:
-		if err := c.wait(ctx); err != nil {
+		s, sees, err := c.look(ctx, call)
+		if err != nil {
 			return nil, err
 		}
-		s := c.snap.Load()
-		return &mcp.Reply{Result: s.faceFor(s.plan.sightOf(call)).result}, nil
+		return &mcp.Reply{Result: s.faceFor(sees).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
-		if err := c.wait(ctx); err != nil {
+		s, _, err := c.look(ctx, call)
+		if err != nil {
 			return nil, err
 		}
-		return c.list(c.snap.Load(), k, call)
+		return c.list(s, k, call)
 	}
 	return nil, mcp.ErrMethod(call.Method)
+}
+
+// look returns what there is for the caller of a call, and what of it they may know
+// of. It waits a little for upstreams that have not answered yet: right after the
+// start, and for those that are asked on the caller's behalf.
+func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, sight, error) {
+	if err := c.wait(ctx); err != nil {
+		return nil, nil, err
+	}
+	sees := c.plan.sightOf(call)
+	if c.people == nil {
+		return c.snap.Load(), sees, nil
+	}
+	s, err := c.people.look(ctx, call.Caller, sees)
+	return s, sees, err
+}
+
+// view returns what is known for a caller, without asking anybody.
+func (c *Catalog) view(caller *mcp.Caller) *snapshot {
+	if c.people == nil {
+		return c.snap.Load()
+	}
+	return c.people.view(*caller)
 }
 
 // wait gives slow upstreams a short time after the start; later it costs nothing.
@@ -212,6 +273,6 @@ func (c *Catalog) publish(s *source, state known) {
 
 	c.logWithheld(old, next)
 	for i, kinds := range next.changed(old) {
-		c.hub.announce(i, kinds)
+		c.hub.announce(i, kinds, everyone)
 	}
 }

@@ -36,6 +36,7 @@ type server struct {
 // stream is one subscriptions/listen call at a server.
 type stream struct {
 	notify func(mcp.Event)
+	user   string // the subject of whoever listens
 	uris   []string
 	end    chan error // nil ends it in good order
 }
@@ -121,7 +122,7 @@ func (s *server) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 
 func (s *server) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	filter, _ := call.Params.Member("notifications")
-	st := &stream{notify: call.Notify, end: make(chan error)}
+	st := &stream{notify: call.Notify, user: call.Caller.Subject, end: make(chan error)}
 	if uris, ok := filter.Member("resourceSubscriptions"); ok {
 		uris.Elements(func(uri mcp.Raw) bool {
 			st.uris = append(st.uris, uri.Text())

@@ -59,15 +59,20 @@ type hub struct {
 	listeners map[*listener]struct{}
 }
 
-// listener hears of the upstreams that it may know of.
+// listener hears of the upstreams that it may know of, and of what changed for its
+// user.
 type listener struct {
 	*changes
 	sees sight
+	user string // mcp.Caller.User
 }
 
+// everyone is, in place of a user, all of them.
+const everyone = ""
+
 // join returns a new listener, to be given to leave when it listens no more.
-func (h *hub) join(sees sight) *listener {
-	l := &listener{changes: newChanges(), sees: sees}
+func (h *hub) join(sees sight, user string) *listener {
+	l := &listener{changes: newChanges(), sees: sees, user: user}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
@@ -83,15 +88,15 @@ func (h *hub) leave(l *listener) {
 	delete(h.listeners, l)
 }
 
-// announce says that lists of an upstream have changed.
-func (h *hub) announce(source int, kinds kindSet) {
+// announce says that lists of an upstream have changed, for a user or for everyone.
+func (h *hub) announce(source int, kinds kindSet, user string) {
 	if kinds == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		if l.sees.has(source) {
+		if l.sees.has(source) && (user == everyone || user == l.user) {
 			l.add(kinds)
 		}
 	}

@@ -12,4 +12,11 @@
 // one goroutine for each upstream, which keeps what that upstream last said up to
 // date, and one more while it listens to it; a subscriptions/listen call starts one
 // for each upstream that it subscribes at. Each is waited for by who started it.
+//
+// Upstreams that see the user's own credential are asked on behalf of each user, when
+// they call, by a goroutine that may outlive the call and that Run waits for; what
+// they say is merged into a snapshot of that user's own.
+//
+// Nothing goes around policy: a call is handed on only to the target that policy has
+// decided on and that the catalog finds for its name by itself.
 package catalog

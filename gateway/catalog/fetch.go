@@ -9,11 +9,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// ask makes a call on the gateway's own behalf.
+// ask makes a call on behalf of whom the watch is for.
 func (w *watch) ask(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, guard)
 	defer cancel()
-	reply, err := w.s.upstream.Handle(ctx, w.call(method, params, func(e mcp.Event) { w.s.changes.add(changedBy(e.Method)) }))
+	reply, err := w.s.upstream.Handle(ctx, w.call(method, params, w.hear))
 	if err == nil && reply == nil {
 		err = fmt.Errorf("upstream %s: no reply to %s", w.s.naming.upstream, method)
 	}
@@ -21,7 +21,16 @@ func (w *watch) ask(ctx context.Context, method string, params mcp.Raw) (*mcp.Re
 }
 
 func (w *watch) call(method string, params mcp.Raw, notify func(mcp.Event)) *mcp.Call {
-	return &mcp.Call{ID: "catalog:" + w.s.naming.upstream, Method: method, Params: params, Notify: notify}
+	call := w.as
+	call.Method, call.Params, call.Notify = method, params, notify
+	return &call
+}
+
+// hear takes an event of a call of the watch.
+func (w *watch) hear(e mcp.Event) {
+	if kinds := changedBy(e.Method); kinds != 0 {
+		w.told(kinds)
+	}
 }
 
 // listen listens to the upstream until that ends, which is always an error.
@@ -40,7 +49,7 @@ func (w *watch) listen(ctx context.Context, to kindSet, acked func()) error {
 			acked()
 			return
 		}
-		w.s.changes.add(changedBy(e.Method))
+		w.hear(e)
 	})
 	if _, err := w.s.upstream.Handle(ctx, call); err != nil {
 		return err

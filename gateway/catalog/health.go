@@ -103,9 +103,12 @@ func (w *watch) publish() {
 		if w.state.failure != "" {
 			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", w.state.failure))
 		}
+		if w.s.people != nil { // which is no more than one user's trouble
+			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))
+		}
 		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)
 	}
-	w.c.publish(w.s, w.state)
+	w.show(w.state)
 }
 
 func (w *watch) tellFirst() {

@@ -22,6 +22,9 @@ const (
 	StateFailing State = "failing"
 	// StateDown: it fails, and there is nothing to serve.
 	StateDown State = "down"
+	// StatePerUser: each user is shown what it tells them alone, so that there is
+	// nothing to say of it as a whole.
+	StatePerUser State = "per user"
 )
 
 // known is what one upstream last said. A known that was published is not changed.
@@ -33,6 +36,24 @@ type known struct {
 	shelves      [kinds]*shelf // nil: never came, or dropped
 	failure      string        // the last error, "" when all is well
 	since        time.Time     // of state
+}
+
+// announces returns the lists whose changes the upstream may announce.
+func (k known) announces() kindSet {
+	if !k.heard {
+		return setOf(tools, prompts, resources, templates)
+	}
+	return k.offers.announces
+}
+
+// elsewhere is what the shared snapshot knows of a per-user upstream: that it offers
+// nothing to everyone.
+func elsewhere() known {
+	k := known{state: StatePerUser, heard: true, since: time.Now()}
+	for i := range k.shelves {
+		k.shelves[i] = &shelf{}
+	}
+	return k
 }
 
 // offers are the capabilities of an upstream, as far as they decide what we do.

@@ -29,16 +29,15 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	if err != nil {
 		return nil, err
 	}
-	if err := c.wait(ctx); err != nil {
+	s, sees, err := c.look(ctx, call)
+	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	s := c.snap.Load()
-	sees := s.plan.sightOf(call)
-	listener := c.hub.join(sees)
+	listener := c.hub.join(sees, call.Caller.User())
 	defer c.hub.leave(listener)
 
 	want.kinds &= s.faceFor(sees).offers.kinds
@@ -51,6 +50,13 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 			defer cancel()
 			p.run(ctx)
 		})
+	}
+	if c.people != nil {
+		for _, own := range c.people.sources {
+			if kinds := want.kinds & s.states[own.index].announces(); kinds != 0 && sees.has(own.index) {
+				wg.Go(func() { own.people.follow(ctx, call, own, kinds) })
+			}
+		}
 	}
 	awaitParts(ctx, parts)
 	if ctx.Err() != nil {

@@ -28,13 +28,17 @@ type client struct {
 // listen starts a listen call with this filter, of a caller who may know of these
 // upstreams, or, without any, of all; it ends with the test.
 func listen(t *testing.T, c *Catalog, filter string, visible ...string) *client {
-	ctx, cancel := context.WithCancel(context.Background())
-	cl := &client{cancel: cancel, ended: make(chan struct{})}
 	in := call(mcp.MethodListen, "", `{"_meta":{"k":1},"notifications":`+filter+`}`)
 	in.Session, in.Ephemeral, in.Caps = "ann:1", true, mcp.Raw(`{"roots":{}}`)
 	if len(visible) > 0 {
 		seeing(in, visible...)
 	}
+	return listenBy(t, c, in)
+}
+
+func listenBy(t *testing.T, c *Catalog, in *mcp.Call) *client {
+	ctx, cancel := context.WithCancel(context.Background())
+	cl := &client{cancel: cancel, ended: make(chan struct{})}
 	in.Notify = func(e mcp.Event) {
 		cl.mu.Lock()
 		defer cl.mu.Unlock()
@@ -139,10 +143,11 @@ func TestP9_92_ListChanges(t *testing.T) {
 	})
 	bubble(t, "a listener that is slow takes no more room", func(t *testing.T) {
 		var h hub
-		l := h.join(nil)
+		l := h.join(nil, "ann")
 		for range 10000 {
-			h.announce(0, setOf(tools))
-			h.announce(0, setOf(prompts))
+			h.announce(0, setOf(tools), everyone)
+			h.announce(0, setOf(prompts), "ann")
+			h.announce(0, setOf(resources), "bob")
 		}
 		<-l.some()
 		if got := l.take(t.Context()); got != setOf(tools, prompts) {

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -85,6 +86,13 @@ func (n naming) closed(public, native string, changed bool) string {
 	}
 	sum := sha256.Sum256([]byte(n.upstream + "\x00" + native))
 	return public[:min(len(public), n.max-1-hashDigits)] + "_" + hex.EncodeToString(sum[:])[:hashDigits]
+}
+
+// mayBeClosed reports whether a public name may be one that closed made, so that the
+// original cannot be read off it.
+func mayBeClosed(public string) bool {
+	i := len(public) - hashDigits - 1
+	return i >= 0 && public[i] == '_' && strings.Trim(public[i+1:], "0123456789abcdef") == ""
 }
 
 // printable reports whether a name is printable ASCII without spaces: what else

@@ -35,12 +35,12 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, uris
 	natives := make(map[int][]string)
 	bySource := make(map[int]*part)
 	for _, uri := range uris {
-		to, k, ok := c.findURI(ctx, uri)
+		to, k, ok := c.findURI(ctx, &call.Caller, uri)
 		if !ok || k != resources || !sees.has(to.source) {
 			continue
 		}
 		source, native := to.source, to.native
-		if state := &c.snap.Load().states[source]; state.heard && !state.offers.subscribe {
+		if state := &c.view(&call.Caller).states[source]; state.heard && !state.offers.subscribe {
 			continue
 		}
 		p := bySource[source]
@@ -111,7 +111,7 @@ func (p *part) attempt(ctx context.Context) error {
 		case mcp.NoteResourceUpdated:
 			p.updated(ctx, e.Params)
 		default:
-			p.s.changes.add(changedBy(e.Method))
+			p.s.told(p.call.Caller, changedBy(e.Method))
 		}
 	}
 	if _, err := p.s.upstream.Handle(ctx, call); err != nil {

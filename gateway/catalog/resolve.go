@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -11,18 +12,20 @@ import (
 // resources a URI or, as completions refer to them, a URI template as it is listed. ok
 // is false for what nobody can have. A name with the prefix of an upstream whose list
 // is not known resolves all the same, so that policy decides before anything of that
-// upstream is told. Right after the start it waits as a list would.
+// upstream is told. Right after the start it waits as a list would. Whose call it is
+// stands in ctx.
 func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool) {
+	caller, _ := mcp.CallerFrom(ctx)
 	var found target
 	k := tools
 	switch kind {
 	case mcp.KindTools:
-		found, ok = c.findName(ctx, k, public)
+		found, ok = c.findName(ctx, &caller, k, public)
 	case mcp.KindPrompts:
 		k = prompts
-		found, ok = c.findName(ctx, k, public)
+		found, ok = c.findName(ctx, &caller, k, public)
 	case mcp.KindResources:
-		found, k, ok = c.findURI(ctx, public)
+		found, k, ok = c.findURI(ctx, &caller, public)
 	}
 	if !ok {
 		return mcp.Target{}, false
@@ -33,21 +36,37 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 // lookUp finds the public name of a call. Nothing of an upstream is told to a call
 // that policy has not let through to just this one.
 func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	to, ok := c.findName(ctx, k, call.Name)
-	if err := c.check(ctx, k, to, ok, call); err != nil {
+	to, ok := c.findName(ctx, &call.Caller, k, call.Name)
+	if err := c.check(ctx, k, to, ok, call); err != nil || !to.unlisted {
 		return to, err
 	}
-	if to.unlisted {
-		name := c.sources[to.source].naming.upstream
-		return to, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
-			"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
+	s := c.sources[to.source]
+	if s.people == nil {
+		return to, unavailable(s, k)
 	}
-	return to, nil
+	own, why := s.people.fetch(ctx, call.Caller, s)
+	if to, ok = own.named(k, call.Name); ok {
+		return to, c.check(ctx, k, to, ok, call)
+	}
+	if _, missing := own.missing(k, call.Name); !missing || ctx.Err() != nil {
+		return to, c.check(ctx, k, to, false, call)
+	}
+	if e, ok := errors.AsType[*mcp.Error](why); ok {
+		return to, e
+	}
+	return to, unavailable(s, k)
+}
+
+// unavailable is the answer for what may be on a list that did not come.
+func unavailable(s *source, k kind) error {
+	name := s.naming.upstream
+	return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
+		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
 }
 
 // lookUpURI finds the URI of a call. Only where k is templates may it be a template.
 func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	to, found, ok := c.findURI(ctx, call.Name)
+	to, found, ok := c.findURI(ctx, &call.Caller, call.Name)
 	ok = ok && (found == resources || k == templates)
 	return to, c.check(ctx, found, to, ok, call)
 }
@@ -65,16 +84,29 @@ func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *m
 }
 
 // findName finds a public name of a tool or prompt. Right after the start it gives the
-// upstream that the name may belong to the time to answer that a list would.
-func (c *Catalog) findName(ctx context.Context, k kind, public string) (target, bool) {
-	s := c.snap.Load()
+// upstream that the name may belong to the time to answer that a list would. A per-user
+// upstream is asked only if the name does not tell what it stands for: policy comes
+// before anything is done there.
+func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, public string) (target, bool) {
+	s := c.view(caller)
 	if to, ok := s.named(k, public); ok {
 		return to, true
 	}
-	if _, missing := s.missing(k, public); !missing || c.wait(ctx) != nil {
+	to, missing := s.missing(k, public)
+	if !missing {
 		return target{}, false
 	}
-	s = c.snap.Load()
+	switch from := c.sources[to.source]; {
+	case from.people == nil:
+		if c.wait(ctx) != nil {
+			return target{}, false
+		}
+		s = c.view(caller)
+	case mayBeClosed(public):
+		s, _ = from.people.fetch(ctx, *caller, from)
+	default:
+		return to, true
+	}
 	if to, ok := s.named(k, public); ok {
 		return to, true
 	}
@@ -84,11 +116,11 @@ func (c *Catalog) findName(ctx context.Context, k kind, public string) (target, 
 // findURI finds the upstream of a public URI, or of a template: what has an expression
 // in it, and is no listed resource. One that certainly has no resources is not asked
 // for any.
-func (c *Catalog) findURI(ctx context.Context, public string) (to target, k kind, ok bool) {
-	s := c.snap.Load()
+func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string) (to target, k kind, ok bool) {
+	s := c.view(caller)
 	source, native, ok := s.uris.find(public)
 	if !ok && c.wait(ctx) == nil { // it may be listed by an upstream that is still to answer
-		s = c.snap.Load()
+		s = c.view(caller)
 		source, native, ok = s.uris.find(public)
 	}
 	if !ok {

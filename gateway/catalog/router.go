@@ -52,7 +52,7 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	// The client saw the merged capability, so an upstream without it has nothing to
 	// suggest.
 	none := &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}
-	if state := c.snap.Load().states[to.source]; state.heard && !state.offers.completions {
+	if state := c.view(&call.Caller).states[to.source]; state.heard && !state.offers.completions {
 		return none, nil
 	}
 	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)
@@ -67,14 +67,13 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 func (c *Catalog) forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	inner := call.Clone()
 	inner.Name = native
-	notify := call.Notify
 	inner.Notify = func(e mcp.Event) {
 		// That a list changed is for our own watch; clients hear of it where they listen.
 		if kinds := changedBy(e.Method); kinds != 0 {
-			s.changes.add(kinds)
+			s.told(call.Caller, kinds)
 			return
 		}
-		notify(s.naming.event(e))
+		call.Notify(s.naming.event(e))
 	}
 	reply, err := s.upstream.Handle(ctx, inner)
 	if err != nil {

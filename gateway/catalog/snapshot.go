@@ -24,6 +24,7 @@ type plan struct {
 	cfg      Config
 	namings  []naming
 	tagged   map[string]int // upstreams whose name stands in their URIs
+	private  bool           // some upstream differs by user, and so does every list
 	pageSize int
 }
 
@@ -95,7 +96,7 @@ func (s *snapshot) merge(k kind) *listing {
 			}
 		}
 	}
-	l := &listing{parts: make([][]byte, len(s.states))}
+	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
 	whole := sha256.New()
 	var items []mcp.Item
 	unknown := false // until when some part is fresh

@@ -43,6 +43,9 @@ func (l *lostWatch) Error() string { return fmt.Sprintf("listening ended: %v", l
 type watch struct {
 	c       *Catalog
 	s       *source
+	as      mcp.Call      // on whose behalf it asks: whose each of its calls is
+	show    func(known)   // takes what is known whenever that changes
+	told    func(kindSet) // takes at any time what the upstream says has changed
 	state   known
 	counted bool // the first answer or failure was told
 
@@ -57,8 +60,14 @@ type breakdown struct {
 	since time.Time
 }
 
+// newWatch makes the watch of the gateway's own, for all callers.
 func newWatch(c *Catalog, s *source) *watch {
-	return &watch{c: c, s: s, state: known{state: StateConnecting, since: time.Now()}}
+	return &watch{
+		c: c, s: s, as: mcp.Call{ID: s.callID()},
+		show:  func(state known) { c.publish(s, state) },
+		told:  s.changes.add,
+		state: known{state: StateConnecting, since: time.Now()},
+	}
 }
 
 // newPause makes the pauses between attempts: half a second at first, a minute in
@@ -135,7 +144,7 @@ func (w *watch) follow(ctx context.Context) error {
 		err = w.fetch(ctx, now)
 		// The upstream may mean more than the list shows: its word goes on to listeners
 		// even where nothing looks different.
-		w.c.hub.announce(w.s.index, told)
+		w.c.hub.announce(w.s.index, told, everyone)
 		timer.Reset(w.untilDue())
 	}
 	return err
