@@ -125,20 +125,24 @@ func (c Config) Validate() error {
 	if len(c.Rules) > maxRules {
 		return errors.Join(append(errs, fmt.Errorf("rules: %d are more than %d", len(c.Rules), maxRules))...)
 	}
+	language, err := newLanguage()
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
 	names := make(map[string]int)
 	for i, r := range c.Rules {
 		path := elementPath("rules", i, r.Name)
 		if err := checkName(r.Name, i, names); err != nil {
 			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
 		}
-		if err := r.validate(); err != nil {
+		if err := r.validate(language); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r Rule) validate() error {
+func (r Rule) validate(l *language) error {
 	var errs []error
 	if err := r.Who.validate(); err != nil {
 		errs = append(errs, fmt.Errorf("who: %w", err))
@@ -151,6 +155,11 @@ func (r Rule) validate() error {
 		patterns []string
 	}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
 		errs = append(errs, checkPatterns(list.key, list.patterns)...)
+	}
+	if r.When != "" {
+		if _, err := l.compile(r.When); err != nil {
+			errs = append(errs, fmt.Errorf("when: %w", err))
+		}
 	}
 	switch {
 	case r.ApproveFor < 0:

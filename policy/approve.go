@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// approvalKey is the key of our question, and approveMember the member of the form
+	// that has to be true.
+	approvalKey   = "gatehouse-approval"
+	approveMember = "approve"
+	heldKey       = "held"
+)
+
+// approve lets a call through that the user has approved of, and asks about any other.
+// An approval is for the digest of one user's one call, and used up by it, unless the
+// rule lets it hold for a time.
+func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
+	round, err := openState(c.State)
+	if err != nil {
+		return nil, err
+	}
+	digest := digestOf(c, target)
+	switch round.kind {
+	case approved:
+		ok, err := g.recall(ctx, c, round, digest)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, expired()
+		}
+		return g.pass(ctx, c, next, target, round, digest)
+	case relayed: // it began when the rules let it pass without being asked
+		return nil, expired()
+	}
+	if d.ApproveFor > 0 {
+		held, err := g.approvals.Has(ctx, c.Caller.User(), heldKey+digest)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		if held {
+			return g.pass(ctx, c, next, target, round, digest)
+		}
+	}
+	if round.kind != asked {
+		return g.ask(ctx, c, target, d, digest)
+	}
+	ok, err := g.recall(ctx, c, round, digest)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return g.ask(ctx, c, target, d, digest)
+	}
+	switch answerOf(c) {
+	case accepted:
+		if d.ApproveFor > 0 {
+			if err := g.approvals.Put(ctx, c.Caller.User(), heldKey+digest, digest, d.ApproveFor); err != nil {
+				return nil, unavailable(err)
+			}
+		}
+		return g.pass(ctx, c, next, target, round, digest)
+	case declined:
+		return refuse(c, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
+	}
+	return g.ask(ctx, c, target, d, digest)
+}
+
+// ask asks the user, if the client can be asked.
+func (g *Guard) ask(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
+	if !canAsk(c.Caps) {
+		return cannotAsk(c)
+	}
+	state, err := g.remember(ctx, c, asked, digest, "")
+	if err != nil {
+		return nil, err
+	}
+	params := mcp.Object(
+		"message", mcp.String(question(target, c, d.ApproveFor)),
+		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","description":"Only yes lets it run."}},"required":["`+approveMember+`"]}`))
+	return &mcp.Reply{Ask: &mcp.Ask{
+		Requests: []mcp.InputRequest{{Key: approvalKey, Method: mcp.MethodElicit, Params: params}},
+		State:    state,
+	}}, nil
+}
+
+// canAsk reports whether a client declared forms. Elicitation without modes means forms
+// (2025-11-25 client/elicitation).
+func canAsk(caps mcp.Raw) bool {
+	elicitation, _ := caps.Member("elicitation")
+	if !elicitation.IsObject() {
+		return false
+	}
+	_, form := elicitation.Member("form")
+	_, url := elicitation.Member("url")
+	return form || !url
+}
+
+// cannotAsk refuses a call for which nobody can be asked. A stateless client is told by
+// the code that is there for it, which also says what it would have to declare.
+func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
+	const why = "This call needs the user's approval, and this client cannot ask for it: it does not declare elicitation with forms. " +
+		"It did not run. Use a client that supports elicitation, or have the operator of the gateway change the rule."
+	if c.Ephemeral {
+		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: why,
+			Data: mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"form":{}}}`))}
+	}
+	return refuse(c, why, "cannot_ask")
+}
+
+// refuse ends a call that was not approved of: of a tool by a result that a model can
+// read, of anything else by an error.
+func refuse(c *mcp.Call, why, reason string) (*mcp.Reply, error) {
+	if c.Method == mcp.MethodToolsCall {
+		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(why))
+		return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
+	}
+	return nil, &mcp.Error{Code: mcp.CodeInternal, Message: why,
+		Data: mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+}
+
+type answer uint8
+
+const (
+	unanswered answer = iota // or not in a way that can be read
+	accepted
+	declined
+)
+
+// answerOf reads the answer to our question. Only a clear yes is one.
+func answerOf(c *mcp.Call) answer {
+	if c.Refused[approvalKey] != nil {
+		return declined
+	}
+	result := c.Answers[approvalKey]
+	action, _ := result.Member("action")
+	switch action.Text() {
+	case "decline", "cancel":
+		return declined
+	case "accept":
+	default:
+		return unanswered
+	}
+	content, _ := result.Member("content")
+	values, _, err := readObject(content)
+	if err != nil {
+		return unanswered
+	}
+	if values[approveMember] == true {
+		return accepted
+	}
+	return declined
+}
+
+// digestOf is a digest of a call: who makes it through which client, of what, with which
+// params. White space between them and the order of the outermost do not count; _meta
+// and what a retry brings are left out.
+func digestOf(c *mcp.Call, target mcp.Target) string {
+	var members []string
+	c.Params.Members(func(name []byte, value mcp.Raw) bool {
+		switch string(name) {
+		case "_meta", "inputResponses", "requestState":
+			return true
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, value); err != nil {
+			compact.Write(value) // no JSON, which the front does not let in
+		}
+		members = append(members, string(name)+":"+compact.String())
+		return true
+	})
+	slices.Sort(members)
+	h := sha256.New()
+	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Method, target.Kind, target.Upstream, target.Name}
+	for _, part := range append(parts, members...) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+		h.Write(size[:])
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// unavailable is the error of a store that cannot be asked.
+func unavailable(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &mcp.Error{Code: mcp.CodeStoreUnavailable, Message: "Approvals are not available now: try again in a minute",
+		Data: mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+}

@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bucket is an allowance: one call for each Interval, of which up to Burst may come at
+// once.
+type Bucket struct {
+	Key      string
+	Interval time.Duration
+	Burst    int
+}
+
+// Buckets keep allowances.
+type Buckets interface {
+	// Take takes a call from all of the buckets, or from none where one is empty; then
+	// wait is how long until that one has a call again, and which is its index.
+	Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error)
+}
+
+const (
+	// maxBuckets bounds how many allowances are kept.
+	maxBuckets = 100_000
+	// looks is how many are looked at for one to give up.
+	looks = 16
+)
+
+// MemoryBuckets are Buckets in this process, by the generic cell rate algorithm: of each
+// it is known only when it will be full again. One that is full is as good as absent.
+// Where there are too many, one of those that will be full soonest goes.
+type MemoryBuckets struct {
+	mu    sync.Mutex // guards full
+	full  map[string]time.Duration
+	start time.Time // the times are since then: a clock that jumps changes nothing
+}
+
+// NewMemoryBuckets returns MemoryBuckets that are all full.
+func NewMemoryBuckets() *MemoryBuckets {
+	return &MemoryBuckets{full: make(map[string]time.Duration), start: time.Now()}
+}
+
+// Take takes a call from all of the buckets, or from none. It never fails.
+func (m *MemoryBuckets) Take(_ context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Since(m.start)
+	for i, b := range buckets {
+		// It holds a call if one more makes it at most empty.
+		empty := now + time.Duration(b.Burst)*b.Interval
+		if short := max(m.full[b.Key], now) + b.Interval - empty; short > wait {
+			wait, which = short, i
+		}
+	}
+	if wait > 0 {
+		return wait, which, nil
+	}
+	for _, b := range buckets {
+		at, known := m.full[b.Key]
+		if !known && len(m.full) >= maxBuckets {
+			m.dropOne()
+		}
+		m.full[b.Key] = max(at, now) + b.Interval
+	}
+	return 0, 0, nil
+}
+
+// dropOne forgets the bucket that will be full soonest, of a few.
+func (m *MemoryBuckets) dropOne() {
+	soonest, left := "", looks
+	for key, at := range m.full {
+		if soonest == "" || at < m.full[soonest] {
+			soonest = key
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	delete(m.full, soonest)
+}

@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of
+// the mcp.Kind words. ok is false for what nobody can have.
+type Resolver interface {
+	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
+}
+
+// GuardDeps are what a Guard works with.
+type GuardDeps struct {
+	// Resolver is needed.
+	Resolver Resolver
+	// Approvals remember what users were asked and what they approved of; nil for this
+	// process's own memory.
+	Approvals Approvals
+}
+
+// Guard stands directly above the catalog: nothing gets to an upstream past it. It sets
+// Call.Target for what may pass, filters lists by the same decision, and asks the user
+// where a rule wants it.
+type Guard struct {
+	policy    *Policy
+	resolver  Resolver
+	approvals Approvals
+	views     *views
+}
+
+// NewGuard makes a Guard of a policy.
+func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
+	if p == nil || deps.Resolver == nil {
+		return nil, errors.New("policy: a guard needs a policy and a resolver")
+	}
+	if deps.Approvals == nil {
+		deps.Approvals = NewMemory()
+	}
+	views, err := newViews(p)
+	if err != nil {
+		return nil, err
+	}
+	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, views: views}, nil
+}
+
+// Middleware puts the guard in front of the catalog. A method that is not known here
+// does not exist: it could name something that nobody decided on.
+func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		switch c.Method {
+		case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+			return g.use(ctx, c, next)
+		case mcp.MethodComplete:
+			return g.complete(ctx, c, next)
+		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+			return g.list(ctx, c, next)
+		case mcp.MethodDiscover:
+			inner := bare(c)
+			inner.Visible = g.policy.upstreams(&c.Caller)
+			return next.Handle(ctx, inner)
+		case mcp.MethodListen:
+			return g.listen(ctx, c, next)
+		}
+		return nil, mcp.ErrMethod(c.Method)
+	})
+}
+
+// bare is a copy of a call without what only the guard may say.
+func bare(c *mcp.Call) *mcp.Call {
+	inner := c.Clone()
+	inner.Target, inner.Visible = mcp.Target{}, nil
+	return inner
+}
+
+// kindOf returns the kind of what a call names, "" for none.
+func kindOf(c *mcp.Call) string {
+	switch c.Method {
+	case mcp.MethodToolsCall:
+		return mcp.KindTools
+	case mcp.MethodPromptsGet:
+		return mcp.KindPrompts
+	case mcp.MethodResourcesRead:
+		return mcp.KindResources
+	case mcp.MethodComplete:
+		ref, _ := c.Params.Member("ref")
+		switch kind, _ := ref.Member("type"); kind.Text() {
+		case "ref/prompt":
+			return mcp.KindPrompts
+		case "ref/resource":
+			return mcp.KindResources
+		}
+	}
+	return ""
+}
+
+// argumentsOf returns the arguments that conditions judge. The front has refused params
+// in which they stand twice; this is for calls that do not come from there.
+func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
+	if c.Method != mcp.MethodToolsCall && c.Method != mcp.MethodPromptsGet {
+		return nil, nil
+	}
+	count := 0
+	c.Params.Members(func(name []byte, value mcp.Raw) bool {
+		switch {
+		case bytes.IndexByte(name, '\\') >= 0:
+			count = 2
+		case bytes.EqualFold(name, []byte("arguments")):
+			arguments = value
+			count++
+		}
+		return count < 2
+	})
+	if count > 1 {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: it is not clear which are the arguments")
+	}
+	return arguments, nil
+}
+
+// use decides on a call of a tool, prompt or resource. What is denied answers as what
+// does not exist.
+func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	arguments, err := argumentsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	target, ok := g.resolver.Resolve(ctx, kindOf(c), c.Name)
+	if !ok {
+		return g.unknown(ctx, c, next)
+	}
+	if target.Template {
+		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	}
+	decision := g.policy.Decide(ctx, &c.Caller, target, arguments)
+	if err := ctx.Err(); err != nil {
+		return nil, err // conditions that it cut off are not judged
+	}
+	switch decision.Effect {
+	case Allow:
+		round, err := openState(c.State)
+		if err != nil {
+			return nil, err
+		}
+		return g.pass(ctx, c, next, target, round, "")
+	case Ask:
+		return g.approve(ctx, c, next, target, decision)
+	}
+	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+// complete lets completion through for what the caller can see: it runs nothing.
+func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	kind := kindOf(c)
+	if kind == "" {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+	}
+	target, ok := g.resolver.Resolve(ctx, kind, c.Name)
+	if !ok {
+		return g.unknown(ctx, c, next)
+	}
+	if !g.policy.Visible(&c.Caller, target) {
+		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	}
+	inner := bare(c)
+	inner.Target = target
+	return next.Handle(ctx, inner)
+}
+
+// unknown has the catalog answer for a name that it does not know, with a target that is
+// none of its own: should the name have come up in the meantime, it stays unknown.
+func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	inner := bare(c)
+	inner.Target = mcp.Target{Kind: kindOf(c)}
+	return next.Handle(ctx, inner)
+}

@@ -1,0 +1,186 @@
+package policy
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// LimiterDeps are what a Limiter works with.
+type LimiterDeps struct {
+	// Policy and Resolver are needed.
+	Policy   *Policy
+	Resolver Resolver
+	// Buckets keep the allowances; nil for this process's own memory.
+	Buckets Buckets
+}
+
+// Limiter refuses calls that come more often than they may. It stands above the guard.
+// What the caller cannot see is not counted: a limit must not tell that it exists.
+type Limiter struct {
+	limits   []limit
+	policy   *Policy
+	resolver Resolver
+	buckets  Buckets
+	rounds   *Memory // calls that were counted and wait for answers
+}
+
+type limit struct {
+	Limit
+	who  *crowd
+	what []pattern
+}
+
+// NewLimiter makes a Limiter of the section "limits".
+func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	if deps.Policy == nil || deps.Resolver == nil {
+		return nil, errors.New("limits: a policy and a resolver are needed")
+	}
+	if deps.Buckets == nil {
+		deps.Buckets = NewMemoryBuckets()
+	}
+	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: NewMemory()}
+	for _, c := range cfg {
+		if c.Per == "" {
+			c.Per = PerUser
+		}
+		if c.Burst == 0 {
+			c.Burst = c.Rate.Count
+		}
+		if c.What == nil {
+			c.What = []string{"*:*"}
+		}
+		patterns, err := newPatterns(c.What)
+		if err != nil {
+			return nil, fmt.Errorf("limits: %w", err)
+		}
+		l.limits = append(l.limits, limit{Limit: c, who: newCrowd(c.Who), what: patterns})
+	}
+	return l, nil
+}
+
+// countedState is in front of the State of a call that was counted, with a nonce behind
+// it: who comes back with it, once, is not counted again.
+const countedState = "p1l"
+
+// Middleware puts the limiter in front of the guard.
+func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
+	if len(l.limits) == 0 {
+		return next
+	}
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		kind := kindOf(c)
+		if kind == "" {
+			return next.Handle(ctx, c)
+		}
+		inner, counted, err := l.comeBack(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if !counted {
+			if err := l.count(ctx, c, kind); err != nil {
+				return nil, err
+			}
+		}
+		reply, err := next.Handle(ctx, inner)
+		if err != nil || reply == nil || reply.Ask == nil || reply.Ask.State == "" {
+			return reply, err
+		}
+		ask := *reply.Ask
+		nonce := rand.Text()
+		_ = l.rounds.Put(ctx, c.Caller.User(), nonce, "", roundLife) // a Memory has no errors
+		ask.State = countedState + nonce + ":" + ask.State
+		return &mcp.Reply{Ask: &ask, Release: reply.Release}, nil
+	})
+}
+
+// comeBack takes our part of the State away and reports whether the call is a round of
+// one that was counted.
+func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, counted bool, err error) {
+	if c.State == "" {
+		return c, false, nil
+	}
+	rest, ours := strings.CutPrefix(c.State, countedState)
+	nonce, state, found := strings.Cut(rest, ":")
+	if !ours || !found {
+		return nil, false, expired()
+	}
+	_, counted, err = l.rounds.Take(ctx, c.Caller.User(), nonce)
+	inner = c.Clone()
+	inner.State = state
+	return inner, counted, err
+}
+
+// count takes the call from the allowances of all limits that apply, or from none.
+func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
+	target, ok := l.resolver.Resolve(ctx, kind, c.Name)
+	if !ok || !l.policy.Visible(&c.Caller, target) {
+		return nil
+	}
+	person, reading := l.policy.personOf(&c.Caller), readTarget(target)
+	var apply []*limit
+	var buckets []Bucket
+	for i := range l.limits {
+		limit := &l.limits[i]
+		if person.unclear == nil && !limit.who.has(person) || !reading.fits(limit.what, Deny) {
+			continue
+		}
+		apply = append(apply, limit)
+		buckets = append(buckets, Bucket{
+			Key:      bucketKey(limit.Name + "\x00" + limit.key(c, target)),
+			Interval: limit.Rate.Per / time.Duration(limit.Rate.Count),
+			Burst:    limit.Burst,
+		})
+	}
+	if len(buckets) == 0 {
+		return nil
+	}
+	wait, which, err := l.buckets.Take(ctx, buckets)
+	if err != nil {
+		return fmt.Errorf("limits: %w", err)
+	}
+	if wait <= 0 {
+		return nil
+	}
+	return tooMany(apply[which], wait)
+}
+
+// key says whose allowance it is.
+func (l *limit) key(c *mcp.Call, t mcp.Target) string {
+	switch l.Per {
+	case PerClient:
+		return c.Caller.Issuer + "\x00" + c.Caller.ClientID
+	case PerTool:
+		return t.String()
+	}
+	return c.Caller.User()
+}
+
+// bucketKey is a key of bounded length: a URI can be of any.
+func bucketKey(key string) string {
+	if len(key) <= 2*sha256.Size {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "\x00" + hex.EncodeToString(sum[:])
+}
+
+// tooMany is the error of a call that has to wait. The member retry_after of its data
+// is in whole seconds, for a Retry-After header too.
+func tooMany(l *limit, wait time.Duration) error {
+	seconds := int64((wait + time.Second - 1) / time.Second)
+	e := mcp.Errorf(mcp.CodeRateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name, l.Rate, l.Per, seconds)
+	e.Data = mcp.Object("limit", mcp.String(l.Name), "retry_after", mcp.Int(seconds), "retry_after_ms", mcp.Int(wait.Milliseconds()+1),
+		"retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
+	return e
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// maxWatched bounds the resources of one subscriptions/listen call that are looked at;
+// the catalog has a limit of its own, which it tells the client.
+const maxWatched = 1000
+
+// listen lets a caller hear of resources that they may read, and of upstreams that they
+// may know of. What they may not read is left out, and so missing in the
+// acknowledgement, as what does not exist is. Resources that are read only with the
+// user's approval are left out too: nobody is asked about what may happen later.
+func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	inner := bare(c)
+	inner.Visible = g.policy.upstreams(&c.Caller)
+	if g.policy.open() {
+		return next.Handle(ctx, inner)
+	}
+	notifications, _ := c.Params.Member("notifications")
+	uris, _ := notifications.Member("resourceSubscriptions")
+	if uris.IsArray() {
+		allowed := mcp.Raw{'['}
+		seen := 0
+		uris.Elements(func(uri mcp.Raw) bool {
+			seen++
+			if text, ok := uri.StringValue(); ok && seen <= maxWatched && !g.mayRead(ctx, c, text) {
+				return true
+			}
+			if len(allowed) > 1 {
+				allowed = append(allowed, ',')
+			}
+			allowed = append(allowed, uri...)
+			return true
+		})
+		if seen > maxWatched {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d resourceSubscriptions", maxWatched)
+		}
+		inner.Params = c.Params.With("notifications", notifications.With("resourceSubscriptions", append(allowed, ']')))
+	}
+	inner.Notify = func(e mcp.Event) {
+		// An upstream may tell of a part of what was subscribed to, by its own URI.
+		if uri, ok := e.Params.Member("uri"); e.Method == mcp.NoteResourceUpdated && (!ok || !g.mayRead(ctx, c, uri.Text())) {
+			return
+		}
+		c.Notify(e)
+	}
+	return next.Handle(ctx, inner)
+}
+
+// mayRead reports whether the caller may read a resource without being asked.
+func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
+	target, ok := g.resolver.Resolve(ctx, mcp.KindResources, uri)
+	return ok && !target.Template && g.policy.Decide(ctx, &c.Caller, target, nil).Effect == Allow
+}
+
+// upstreams returns which upstreams the caller may know of: those of which rules allow
+// something and do not deny all. Nil for all of them.
+func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
+	if p.open() {
+		return nil
+	}
+	who := p.personOf(caller)
+	return func(upstream string) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool { return p.offers(who.class, mcp.Target{Kind: kind, Upstream: upstream}) })
+	}
+}
+
+// offers reports whether something of a kind and upstream could be allowed to a class.
+func (p *Policy) offers(c *class, of mcp.Target) bool {
+	allowed := p.fallback == Allow
+	for _, s := range c.rules {
+		about := func(effect Effect, whole bool) bool {
+			return slices.ContainsFunc(s.patterns[effect], func(p pattern) bool { return p.of(of) && (!whole || p.name.all()) })
+		}
+		if about(Deny, true) && !s.open || s.broken && about(Ask, true) {
+			return false
+		}
+		allowed = allowed || !s.broken && (about(Allow, false) || about(Ask, false))
+	}
+	return allowed
+}

@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// outlook is what is known of an item for a class of callers before it is called.
+// Immutable.
+type outlook struct {
+	// fixed is what the rules say that need no more to be known, and decision what they
+	// come to: final where open is empty.
+	fixed    tally
+	decision Decision
+	// visible says that some call could be allowed or approved.
+	visible bool
+	// open are the rules whose conditions decide with each call.
+	open []openRule
+}
+
+type openRule struct {
+	*rule
+	effect Effect
+}
+
+type outlookKey struct {
+	class  [16]byte
+	target mcp.Target
+}
+
+// outlookOn returns the outlook of a target, from memory if it is there.
+func (p *Policy) outlookOn(who *person, t mcp.Target) *outlook {
+	key := outlookKey{who.class.id, t}
+	if o, ok := p.outlooks.Get(key); ok {
+		return o
+	}
+	o := p.newOutlook(who.class, t)
+	if len(t.Name) <= maxNameKept {
+		p.outlooks.Add(key, o)
+	}
+	return o
+}
+
+func (p *Policy) newOutlook(c *class, t mcp.Target) *outlook {
+	o := &outlook{fixed: tally{fallback: p.fallback}}
+	reading := readTarget(t)
+	if t.Upstream == "" || reading.refused && !p.open() {
+		o.fixed.fallback = Deny
+		return o
+	}
+	for _, s := range c.rules {
+		for effect := Deny; effect <= Allow; effect++ {
+			if !reading.fits(s.patterns[effect], effect) {
+				continue
+			}
+			result := isTrue
+			switch {
+			case s.broken:
+				result = failed
+			case s.open:
+				result, _ = s.when.eval(context.Background(), facts{target: &t})
+			}
+			if result == isOpen {
+				o.open = append(o.open, openRule{s.rule, effect})
+			}
+			o.fixed.add(s.rule, effect, result)
+		}
+	}
+	if o.fixed.first[Deny] != nil {
+		o.open = nil
+	}
+	o.decision = o.fixed.decision()
+	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect != Deny })
+	return o
+}
+
+// settle evaluates the open conditions for a call.
+func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args mcp.Raw) Decision {
+	f := facts{person: who, target: &target, args: &arguments{text: args}}
+	t := o.fixed
+	for _, r := range o.open {
+		result, _ := r.when.eval(ctx, f)
+		t.add(r.rule, r.effect, result)
+	}
+	return t.decision()
+}
+
+// tally gathers what rules say, in any order: of those that lead to the decision, the
+// first in the configuration is named.
+type tally struct {
+	fallback Effect
+	first    [3]*rule // by Effect
+	shortest time.Duration
+}
+
+// add takes a rule into account. Where its condition failed it does not allow, and what
+// it would deny or have the user asked for is denied.
+func (t *tally) add(r *rule, effect Effect, result outcome) {
+	switch {
+	case result == failed && effect != Allow:
+		effect = Deny
+	case result != isTrue:
+		return
+	}
+	if effect == Ask && (t.first[Ask] == nil || r.approveFor < t.shortest) {
+		t.shortest = r.approveFor
+	}
+	if t.first[effect] == nil || r.index < t.first[effect].index {
+		t.first[effect] = r
+	}
+}
+
+// decision is what the rules come to: deny beats ask, ask beats allow, allow beats the
+// fallback.
+func (t *tally) decision() Decision {
+	for effect := Deny; effect <= Allow; effect++ {
+		if r := t.first[effect]; r != nil {
+			d := Decision{Effect: effect, Rule: r.name}
+			if effect == Ask {
+				d.ApproveFor = t.shortest
+			}
+			return d
+		}
+	}
+	return Decision{Effect: t.fallback}
+}

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash/maphash"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// class is what the rules make of a caller: callers of one class get the same decision
+// wherever no condition is left to evaluate. Immutable.
+type class struct {
+	// id is a digest of the standing of every rule, so equal classes have equal ids.
+	id    [16]byte
+	rules []standing
+}
+
+// standing is a rule that is about the caller.
+type standing struct {
+	*rule
+	// open says that its condition depends on the call, broken that it fails whatever
+	// the call; else the rule holds, or it would not be here.
+	open, broken bool
+}
+
+// hasher hashes what rules may look at of a caller. It only finds candidates.
+type hasher struct{ seed maphash.Seed }
+
+func newHasher() hasher { return hasher{maphash.MakeSeed()} }
+
+func (h hasher) of(c *mcp.Caller) uint64 {
+	if c.Claims != nil {
+		return maphash.Bytes(h.seed, c.Claims) // all the rest is from there
+	}
+	const mix = 0x9e3779b97f4a7c15
+	sum := uint64(0)
+	add := func(s string) { sum = (sum ^ maphash.String(h.seed, s)) * mix }
+	add(c.Issuer)
+	add(c.Subject)
+	add(c.ClientID)
+	for _, g := range c.Groups {
+		add(g)
+	}
+	sum *= mix
+	for _, s := range c.Scopes {
+		add(s)
+	}
+	return sum
+}
+
+// personOf returns what is known of the caller. Everything that a rule may look at is
+// compared, since a new token may bring other groups.
+func (p *Policy) personOf(c *mcp.Caller) *person {
+	key := p.hash.of(c)
+	if known, ok := p.people.Get(key); ok && known.is(c) {
+		return known
+	}
+	fresh := newPerson(*c)
+	fresh.class = p.classOf(fresh)
+	p.people.Add(key, fresh)
+	return fresh
+}
+
+func (p *person) is(c *mcp.Caller) bool {
+	known := &p.caller
+	return known.Issuer == c.Issuer && known.Subject == c.Subject && known.ClientID == c.ClientID &&
+		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
+}
+
+// classOf finds the rules that are about a caller and evaluates their conditions as far
+// as they depend on the caller alone.
+func (p *Policy) classOf(who *person) *class {
+	c := &class{}
+	states := make([]byte, len(p.rules))
+	for i, r := range p.rules {
+		s, holds := r.standing(who)
+		if !holds {
+			continue
+		}
+		states[i] = 1
+		switch {
+		case s.open:
+			states[i] = 2
+		case s.broken:
+			states[i] = 3
+		}
+		c.rules = append(c.rules, s)
+	}
+	sum := sha256.Sum256(states)
+	c.id = [16]byte(sum[:])
+	return c
+}
+
+// standing returns how the rule stands to the caller; ok is false where it is not
+// about them.
+func (r *rule) standing(who *person) (s standing, ok bool) {
+	s = standing{rule: r}
+	if who.unclear != nil {
+		s.broken = true
+		return s, true
+	}
+	if !r.who.has(who) {
+		return s, false
+	}
+	if r.when == nil {
+		return s, true
+	}
+	result, _ := r.when.eval(context.Background(), facts{person: who})
+	s.open, s.broken = result == isOpen, result == failed
+	return s, result != isFalse
+}

@@ -1,0 +1,152 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of what is remembered, in entries. What is forgotten is computed again.
+const (
+	maxPeople   = 4096
+	maxOutlooks = 65_536
+	// maxNameKept is the length of the longest name whose outlook is remembered: clients
+	// choose URIs as long as they like.
+	maxNameKept = 512
+)
+
+// Effect is what a decision is.
+type Effect uint8
+
+// Effects, the strictest first. The zero Effect denies.
+const (
+	Deny Effect = iota
+	Ask
+	Allow
+)
+
+func (e Effect) String() string {
+	switch e {
+	case Allow:
+		return "allow"
+	case Ask:
+		return "ask"
+	}
+	return "deny"
+}
+
+// Decision says whether a caller may make a call.
+type Decision struct {
+	Effect Effect
+	// Rule is the name of the rule that decided, the first in the order of the
+	// configuration; "" for the default.
+	Rule string
+	// ApproveFor is, for Ask, how long an approval holds: the shortest time of the rules
+	// that ask, 0 for this call only.
+	ApproveFor time.Duration
+}
+
+// Policy is a configuration that is ready to decide. It is immutable but for what it
+// remembers, and safe for concurrent use.
+type Policy struct {
+	rules    []*rule
+	fallback Effect
+	// people are callers by a hash of all that rules may look at; each is compared in
+	// full before it is used.
+	people *lru.Cache[uint64, *person]
+	hash   hasher
+	// outlooks are what is known of an item before it is called.
+	outlooks *lru.Cache[outlookKey, *outlook]
+}
+
+// rule is a Rule that is ready to be applied.
+type rule struct {
+	index      int
+	name       string
+	who        *crowd
+	patterns   [3][]pattern // by Effect
+	when       *condition   // nil without one
+	approveFor time.Duration
+}
+
+// New makes a Policy. It decides as Config says, so that of the zero Config denies
+// everything, and Config{Default: DefaultAllow} allows it.
+func New(cfg Config) (*Policy, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p := &Policy{hash: newHasher()}
+	if cfg.Default == DefaultAllow {
+		p.fallback = Allow
+	}
+	var errs [2]error
+	p.people, errs[0] = lru.New[uint64, *person](maxPeople)
+	p.outlooks, errs[1] = lru.New[outlookKey, *outlook](maxOutlooks)
+	language, err := newLanguage()
+	if err = errors.Join(errs[0], errs[1], err); err != nil {
+		return nil, err
+	}
+	for i, r := range cfg.Rules {
+		compiled, err := newRule(language, i, r)
+		if err != nil {
+			return nil, fmt.Errorf("policy: %s: %w", elementPath("rules", i, r.Name), err)
+		}
+		p.rules = append(p.rules, compiled)
+	}
+	return p, nil
+}
+
+func newRule(l *language, index int, r Rule) (*rule, error) {
+	compiled := &rule{index: index, name: r.Name, who: newCrowd(r.Who), approveFor: r.ApproveFor}
+	for effect, texts := range [...][]string{Deny: r.Deny, Ask: r.Ask, Allow: r.Allow} {
+		patterns, err := newPatterns(texts)
+		if err != nil {
+			return nil, err
+		}
+		compiled.patterns[effect] = patterns
+	}
+	if r.When == "" {
+		return compiled, nil
+	}
+	var err error
+	compiled.when, err = l.compile(r.When)
+	return compiled, err
+}
+
+func newPatterns(texts []string) ([]pattern, error) {
+	var patterns []pattern
+	for _, text := range texts {
+		p, err := parsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		patterns = append(patterns, p)
+	}
+	return patterns, nil
+}
+
+// open reports whether everything is allowed to everybody.
+func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
+
+// Decide says whether the caller may use the target with these arguments: those of a
+// tool or prompt as the client wrote them, nil for none. It is the one decision, for
+// every method. The caller is not changed.
+func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
+	person := p.personOf(caller)
+	outlook := p.outlookOn(person, target)
+	if len(outlook.open) == 0 {
+		return outlook.decision
+	}
+	return outlook.settle(ctx, person, target, args)
+}
+
+// Visible reports whether some call of the target could be allowed, or approved, for
+// the caller: whether lists show it.
+func (p *Policy) Visible(caller *mcp.Caller, target mcp.Target) bool {
+	return p.outlookOn(p.personOf(caller), target).visible
+}

@@ -1,0 +1,73 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// reading is how patterns are compared with a target.
+type reading struct {
+	target mcp.Target
+	// refused says that nobody may have it, whatever the rules.
+	refused bool
+	// names are what the target's name may be read as, the name itself first.
+	names []string
+	// template is what a URI template makes; nil for what is none.
+	template *glob
+}
+
+func readTarget(t mcp.Target) reading {
+	r := reading{target: t, names: []string{t.Name}}
+	switch {
+	case t.Upstream == "" || t.Name == "":
+		r.refused = true
+	case t.Template:
+		g := templateGlob(t.Name)
+		r.template = &g
+	case t.Kind == mcp.KindResources:
+		r.names, r.refused = spellings(t.Name)
+	}
+	return r
+}
+
+// fits reports whether the patterns are about the target. Where that is not certain, it
+// is what leads to the stricter decision: what denies or asks has to fit one of the
+// names, what allows all of them; a template is denied only where all that it makes is,
+// and shown where some of it may be allowed.
+func (r *reading) fits(patterns []pattern, effect Effect) bool {
+	about := func(fits func(p *pattern) bool) bool {
+		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(r.target) && fits(&p) })
+	}
+	if r.template != nil {
+		if effect == Deny {
+			return about(func(p *pattern) bool { return p.name.covers(r.template) })
+		}
+		return about(func(p *pattern) bool { return p.name.meets(r.template) })
+	}
+	matches := 0
+	for _, name := range r.names {
+		if about(func(p *pattern) bool { return p.name.match(name) }) {
+			matches++
+		}
+	}
+	return matches > 0 && (effect != Allow || matches == len(r.names))
+}
+
+// templateGlob is what a URI template (RFC 6570) makes: any run of bytes for each
+// expression.
+func templateGlob(template string) glob {
+	var out strings.Builder
+	for {
+		literal, rest, found := strings.Cut(template, "{")
+		out.WriteString(literal)
+		if !found {
+			return newGlob(out.String())
+		}
+		out.WriteByte('*')
+		if _, template, found = strings.Cut(rest, "}"); !found {
+			return newGlob(out.String())
+		}
+	}
+}

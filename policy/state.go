@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// The front seals Ask.State, so what comes back was made inside; but an upstream could
+// have made it, with any text. So the state of an upstream always goes up behind a
+// head of ours, and what has no such head never went through here. An upstream that
+// gave none has none invented.
+
+// round is what the State of a call says.
+type round struct {
+	kind  string
+	nonce string // what it is remembered by, where we remember something
+	inner string // the upstream's state
+}
+
+// Kinds of rounds; "" is the first one.
+const (
+	relayed  = "p1r" // an upstream asks
+	asked    = "p1q" // we ask
+	approved = "p1a" // an upstream asks within a call that the user approved of
+)
+
+// roundLife is how long a question, and an approved call in its rounds, is remembered.
+// The front has shorter limits of its own.
+const roundLife = time.Hour
+
+func (r round) String() string { return r.kind + r.nonce + ":" + r.inner }
+
+// openState reads a State.
+func openState(state string) (round, error) {
+	if state == "" {
+		return round{}, nil
+	}
+	head, inner, found := strings.Cut(state, ":")
+	for _, kind := range []string{relayed, asked, approved} {
+		if nonce, ok := strings.CutPrefix(head, kind); ok && found && (nonce == "") == (kind == relayed) {
+			return round{kind, nonce, inner}, nil
+		}
+	}
+	return round{}, expired()
+}
+
+func expired() error {
+	return &mcp.Error{
+		Code:    mcp.CodeInvalidParams,
+		Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
+		Data:    mcp.Object("reason", mcp.String("expired")),
+	}
+}
+
+// remember makes the state of a round that can be come back to once, by the same call.
+func (g *Guard) remember(ctx context.Context, c *mcp.Call, kind, digest, inner string) (string, error) {
+	r := round{kind, rand.Text(), inner}
+	if err := g.approvals.Put(ctx, c.Caller.User(), kind+r.nonce, digest, roundLife); err != nil {
+		return "", unavailable(err)
+	}
+	return r.String(), nil
+}
+
+// recall reports whether the round is one of this call that nobody came back to yet.
+func (g *Guard) recall(ctx context.Context, c *mcp.Call, r round, digest string) (bool, error) {
+	known, ok, err := g.approvals.Take(ctx, c.Caller.User(), r.kind+r.nonce)
+	if err != nil {
+		return false, unavailable(err)
+	}
+	return ok && known == digest, nil
+}
+
+// pass hands a call on to the catalog. The digest is that of a call that the user
+// approved of, "" for others: its later rounds need no new approval.
+func (g *Guard) pass(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, r round, digest string) (*mcp.Reply, error) {
+	inner := bare(c)
+	inner.Target, inner.State = target, r.inner
+	if r.kind == asked {
+		inner.Answers, inner.Refused = nil, nil // they were for us
+	}
+	reply, err := next.Handle(ctx, inner)
+	if err != nil || reply == nil || reply.Ask == nil {
+		return reply, err
+	}
+	ask := *reply.Ask
+	switch {
+	case digest != "":
+		if ask.State, err = g.remember(context.WithoutCancel(ctx), c, approved, digest, ask.State); err != nil {
+			return nil, err
+		}
+	case ask.State != "":
+		ask.State = round{kind: relayed, inner: ask.State}.String()
+	}
+	return &mcp.Reply{Ask: &ask, Release: reply.Release}, nil
+}

@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of what is shown of a call, in bytes before they are escaped, and in members.
+const (
+	maxShownName  = 200
+	maxShownValue = 400
+	maxShownLines = 24
+)
+
+// question is what the user reads before they approve: which server, what, and every
+// argument. It is written as an indented block, which clients that read Markdown show
+// as it is, and those that do not, too. Whatever a reader does not see as it is, such
+// as control characters, invisible ones and those that turn the direction of text, is
+// written as an escape. What does not fit is said to be missing.
+func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
+	var b strings.Builder
+	b.WriteString("A program asks to make this call in your name. Let it run only if you want what it does.\n\n")
+	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
+	line("server: %s", shown(target.Upstream, maxShownName))
+	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource"}[target.Kind], shown(target.Name, maxShownName))
+	lines, cut := 0, len(target.Name) > maxShownName
+	add := func(name, value string) {
+		if lines++; lines > maxShownLines {
+			cut = true
+			return
+		}
+		cut = cut || len(name) > maxShownName || len(value) > maxShownValue
+		line("%s: %s", shown(name, maxShownName), shown(value, maxShownValue))
+	}
+	arguments, _ := c.Params.Member("arguments")
+	switch {
+	case arguments.IsObject():
+		arguments.Each(func(name string, value mcp.Raw) bool {
+			add("argument "+string(readable(mcp.Raw(`"`+name+`"`))), string(readable(value)))
+			return true
+		})
+	case !arguments.IsNull():
+		add("arguments", string(readable(arguments)))
+	}
+	if lines == 0 {
+		line("without arguments")
+	}
+	if cut {
+		line("")
+		line("NOT ALL OF IT IS SHOWN: parts are too long (%d bytes of arguments in all).", len(arguments))
+	}
+	if holds > 0 {
+		fmt.Fprintf(&b, "\nYour approval is good for exactly this call, as often as it is made in the next %s.", holds)
+	} else {
+		b.WriteString("\nYour approval is good for this call, once.")
+	}
+	return b.String()
+}
+
+// readable is a JSON text without white space between its parts, in whose strings
+// nothing is escaped that need not be: an escape can hide a word.
+func readable(text mcp.Raw) mcp.Raw {
+	if len(text) > 0 && text[0] == '"' {
+		if said, ok := text.StringValue(); ok {
+			return mcp.String(said)
+		}
+		return text
+	}
+	out := make(mcp.Raw, 0, min(len(text), 2*maxShownValue))
+	for i := 0; i < len(text) && len(out) <= maxShownValue; i++ {
+		switch text[i] {
+		case ' ', '\t', '\n', '\r':
+		case '"':
+			end := i + 1
+			for end < len(text) && text[end] != '"' {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(text))
+			out = append(out, readable(text[i:end])...)
+			i = end - 1
+		default:
+			out = append(out, text[i])
+		}
+	}
+	return out
+}
+
+// shown is a text of at most max bytes, with escapes for what would not be seen for what
+// it is.
+func shown(text string, max int) string {
+	var b strings.Builder
+	for i, r := range text {
+		if i >= max {
+			b.WriteString(" ...")
+			break
+		}
+		if r == '`' || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

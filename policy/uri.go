@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// Policy compares URIs byte by byte, which is worth something only as far as a resource
+// has one spelling. So what nobody means is refused: control characters and dot
+// segments, however written. And of other spellings, each is judged: what a rule denies
+// it denies in all of them, and what it allows it has to allow in all of them.
+
+// maxDecodings is how often a URI may be percent-encoded over itself.
+const maxDecodings = 3
+
+// spellings returns the URI and what servers may read it as; refused says that it must
+// not be used at all.
+func spellings(uri string) (forms []string, refused bool) {
+	for range maxDecodings {
+		if uri == "" || hasControl(uri) || hasDotSegment(uri) {
+			return nil, true
+		}
+		for _, form := range []string{uri, usual(uri)} {
+			if !slices.Contains(forms, form) {
+				forms = append(forms, form)
+			}
+		}
+		decoded, changed := decode(uri)
+		if !changed {
+			return forms, false
+		}
+		uri = decoded
+	}
+	return nil, true
+}
+
+// usual is the spelling without what may be left out or written otherwise: backslashes
+// for slashes, empty segments, a fragment, upper case in the scheme; where hosts are
+// what the world knows as such, also user info, upper case in the host and a port that
+// goes without saying.
+func usual(uri string) string {
+	uri = strings.ReplaceAll(uri, `\`, "/")
+	uri, _, _ = strings.Cut(uri, "#")
+	scheme, rest, found := strings.Cut(uri, ":")
+	if !found || strings.ContainsAny(scheme, "/?") {
+		return single(uri)
+	}
+	scheme = strings.ToLower(scheme)
+	after, hasAuthority := strings.CutPrefix(rest, "//")
+	if !hasAuthority {
+		return scheme + ":" + single(rest)
+	}
+	end := strings.IndexAny(after, "/?")
+	if end < 0 {
+		end = len(after)
+	}
+	authority, path := after[:end], after[end:]
+	switch scheme {
+	case "http", "https", "ws", "wss", "ftp", "file":
+		authority = strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
+		for _, port := range []string{":", ":80", ":443", ":21"} {
+			authority = strings.TrimSuffix(authority, port)
+		}
+		authority = strings.TrimSuffix(authority, ".")
+		if scheme == "file" && authority == "localhost" {
+			authority = ""
+		}
+		if path == "" {
+			path = "/"
+		}
+	}
+	return scheme + "://" + authority + single(path)
+}
+
+// single makes one slash of several in a row, before the query.
+func single(path string) string {
+	if !strings.Contains(path, "//") {
+		return path
+	}
+	query := strings.IndexByte(path, '?')
+	if query < 0 {
+		query = len(path)
+	}
+	var out strings.Builder
+	for i := range query {
+		if path[i] != '/' || i == 0 || path[i-1] != '/' {
+			out.WriteByte(path[i])
+		}
+	}
+	return out.String() + path[query:]
+}
+
+// decode undoes percent-encoding once. What is no escape stays.
+func decode(uri string) (decoded string, changed bool) {
+	if strings.IndexByte(uri, '%') < 0 {
+		return uri, false
+	}
+	var out strings.Builder
+	for i := 0; i < len(uri); i++ {
+		c := uri[i]
+		if c == '%' && i+2 < len(uri) && hexDigit(uri[i+1]) >= 0 && hexDigit(uri[i+2]) >= 0 {
+			c = byte(hexDigit(uri[i+1])<<4 | hexDigit(uri[i+2]))
+			i += 2
+			changed = true
+		}
+		out.WriteByte(c)
+	}
+	return out.String(), changed
+}
+
+// hasDotSegment reports whether . or .. stands alone between two of the characters that
+// servers divide paths at.
+func hasDotSegment(uri string) bool {
+	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune(`/\?#;:&=`, r) }) {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+func hasControl(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return int(c|0x20-'a') + 10
+	}
+	return -1
+}

@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"context"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of the filtered lists that are kept, in number and in bytes of their items and
+// of the lists that they were made of.
+const (
+	maxViews     = 1024
+	maxViewBytes = 64 << 20
+)
+
+// views are lists as classes of callers see them. What was made of a list is kept with
+// it: callers who see the same items of it share one List, and so what was rendered.
+type views struct {
+	policy *Policy
+
+	mu    sync.Mutex // guards the fields below
+	shown *simplelru.LRU[viewKey, *view]
+	sets  map[setKey]*view // the views in shown, by what they hold
+	bytes int
+}
+
+type viewKey struct {
+	class [16]byte
+	list  *mcp.List
+}
+
+// setKey is a list and which of its items are shown, a bit each.
+type setKey struct {
+	list  *mcp.List
+	items string
+}
+
+type view struct {
+	key   setKey
+	list  *mcp.List
+	uses  int // in shown
+	bytes int
+}
+
+func newViews(p *Policy) (*views, error) {
+	v := &views{policy: p, sets: make(map[setKey]*view)}
+	var err error
+	v.shown, err = simplelru.NewLRU(maxViews, func(_ viewKey, gone *view) { v.forget(gone) })
+	return v, err
+}
+
+// list filters what a list method answers.
+func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	reply, err := next.Handle(ctx, bare(c))
+	if err != nil || reply == nil || reply.List == nil || g.policy.open() {
+		return reply, err
+	}
+	return &mcp.Reply{List: g.views.of(g.policy.personOf(&c.Caller), reply.List)}, nil
+}
+
+// of returns the list as a caller sees it. It is private: another caller may see
+// another one, even where this one sees all.
+func (v *views) of(who *person, list *mcp.List) *mcp.List {
+	key := viewKey{who.class.id, list}
+	v.mu.Lock()
+	known, ok := v.shown.Get(key)
+	v.mu.Unlock()
+	if ok {
+		return known.list
+	}
+	visible := make([]bool, len(list.Items))
+	all := true
+	for i, item := range list.Items {
+		visible[i] = v.policy.outlookOn(who, item.Target).visible
+		all = all && visible[i]
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	set := setKey{list, bits(visible)}
+	shown := v.sets[set]
+	if shown == nil {
+		shown = newView(set, list, visible, all)
+		if shown.bytes > maxViewBytes/4 {
+			return shown.list
+		}
+		v.sets[set] = shown
+		v.bytes += shown.bytes
+	}
+	if !v.shown.Contains(key) {
+		shown.uses++
+		v.shown.Add(key, shown)
+	}
+	for v.bytes > maxViewBytes && v.shown.Len() > 0 {
+		v.shown.RemoveOldest()
+	}
+	return shown.list
+}
+
+// forget is called with mu held when a class's view goes.
+func (v *views) forget(gone *view) {
+	if gone.uses--; gone.uses == 0 {
+		delete(v.sets, gone.key)
+		v.bytes -= gone.bytes
+	}
+}
+
+func newView(key setKey, list *mcp.List, visible []bool, all bool) *view {
+	if all && list.Private {
+		return &view{key: key, list: list}
+	}
+	filtered := &mcp.List{Items: []mcp.Item{}, Next: list.Next, Expires: list.Expires, Private: true}
+	const overhead = 128 // of an item, beside its text
+	bytes := 0
+	for i, item := range list.Items {
+		bytes += len(item.Raw) + overhead
+		if visible[i] {
+			filtered.Items = append(filtered.Items, item)
+			bytes += len(item.Raw) + overhead // rendered
+		}
+	}
+	return &view{key: key, list: filtered, bytes: bytes}
+}
+
+func bits(set []bool) string {
+	out := make([]byte, (len(set)+7)/8)
+	for i, in := range set {
+		if in {
+			out[i/8] |= 1 << (i % 8)
+		}
+	}
+	return string(out)
+}

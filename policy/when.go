@@ -1,0 +1,278 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"cel.dev/cel-go/cel"
+	celast "cel.dev/cel-go/common/ast"
+	celenv "cel.dev/cel-go/common/env"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of conditions.
+const (
+	maxCondition = 4096 // characters of its text
+	// maxCost bounds an evaluation in the units of CEL, and so its time: a unit takes up
+	// to a microsecond. Usual conditions cost ten to a hundred.
+	maxCost = 100_000
+	// maxMemory bounds what an evaluation makes, in elements.
+	maxMemory = 10 * maxValues
+	// maxExpression bounds a regular expression that is not constant.
+	maxExpression = 1000
+	// checkEvery is after how many iterations an evaluation looks whether it is over.
+	checkEvery = 100
+)
+
+// The variables of conditions. Those of the caller are known before the call, those of
+// the target before its arguments.
+const varArgs = "args"
+
+var (
+	callerVariables = []string{"caller.user", "caller.issuer", "caller.groups", "caller.scopes", "caller.client", "caller.email", "caller.claims"}
+	targetVariables = []string{"target.kind", "target.upstream", "target.name"}
+)
+
+// language is what conditions are written in: CEL with our variables, and without the
+// functions that read the system's time zones. It knows no time of day and no I/O.
+type language struct{ env *cel.Env }
+
+func newLanguage() (*language, error) {
+	stdlib := celenv.NewLibrarySubset()
+	for _, name := range []string{"getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours",
+		"getMilliseconds", "getMinutes", "getMonth", "getSeconds"} {
+		stdlib.ExcludeFunctions = append(stdlib.ExcludeFunctions, celenv.NewFunction(name))
+	}
+	object := cel.MapType(cel.StringType, cel.DynType)
+	texts := cel.ListType(cel.StringType)
+	env, err := cel.NewCustomEnv(
+		cel.StdLib(cel.StdLibSubset(stdlib)),
+		cel.ParserExpressionSizeLimit(maxCondition),
+		cel.RegexProgramSizeLimit(maxExpression),
+		cel.EnableErrorOnBadPresenceTest(true),
+		cel.CrossTypeNumericComparisons(true),
+		cel.Variable(varArgs, object),
+		cel.Variable("caller.user", cel.StringType),
+		cel.Variable("caller.issuer", cel.StringType),
+		cel.Variable("caller.groups", texts),
+		cel.Variable("caller.scopes", texts),
+		cel.Variable("caller.client", cel.StringType),
+		cel.Variable("caller.email", cel.StringType),
+		cel.Variable("caller.claims", object),
+		cel.Variable("target.kind", cel.StringType),
+		cel.Variable("target.upstream", cel.StringType),
+		cel.Variable("target.name", cel.StringType),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("policy: the language of conditions: %w", err)
+	}
+	return &language{env}, nil
+}
+
+// condition is a compiled when. It is safe for concurrent use.
+type condition struct {
+	program cel.Program
+	args    bool     // it looks at arguments
+	names   []string // of members that it names
+}
+
+// outcome is what became of a condition.
+type outcome uint8
+
+const (
+	isFalse outcome = iota
+	isTrue
+	isOpen // it depends on what is not known yet
+	failed // it cannot be evaluated
+)
+
+// compile reads a condition; the error says where it is wrong.
+func (l *language) compile(text string) (*condition, error) {
+	if len(text) > maxCondition {
+		return nil, fmt.Errorf("%d characters are more than %d", len(text), maxCondition)
+	}
+	checked, issues := l.env.Compile(text)
+	if err := issues.Err(); err != nil {
+		first := issues.Errors()[0]
+		return nil, fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
+	}
+	if checked.OutputType() != types.BoolType {
+		return nil, fmt.Errorf("is a %s: want true or false, by a comparison such as args.force == true", checked.OutputType())
+	}
+	program, err := l.env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval),
+		cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(checkEvery))
+	if err != nil {
+		return nil, err
+	}
+	c := &condition{program: program}
+	celast.PreOrderVisit(checked.NativeRep().Expr(), celast.NewExprVisitor(c.visit))
+	slices.Sort(c.names)
+	c.names = slices.Compact(c.names)
+	return c, nil
+}
+
+// visit notes what the condition looks at. Every text in it may be the name of a member
+// too, as in args["owner"].
+func (c *condition) visit(e celast.Expr) {
+	switch e.Kind() {
+	case celast.IdentKind:
+		c.args = c.args || e.AsIdent() == varArgs
+	case celast.SelectKind:
+		c.names = append(c.names, e.AsSelect().FieldName())
+	case celast.LiteralKind:
+		if text, ok := e.AsLiteral().(types.String); ok {
+			c.names = append(c.names, string(text))
+		}
+	}
+}
+
+// facts are what a condition is evaluated on. What is nil is not known yet.
+type facts struct {
+	person *person
+	target *mcp.Target
+	args   *arguments
+}
+
+// arguments are those of a call, read when a condition first wants them.
+type arguments struct {
+	text   mcp.Raw
+	read   bool
+	values map[string]any
+	names  names
+	err    error
+}
+
+// object returns the arguments; without any, and for null, an empty object.
+func (a *arguments) object() (map[string]any, error) {
+	if !a.read {
+		a.read = true
+		if a.text.IsNull() {
+			a.values = map[string]any{}
+		} else if a.values, a.names, a.err = readObject(a.text); a.err != nil {
+			a.err = fmt.Errorf("the arguments: %w", a.err)
+		}
+	}
+	return a.values, a.err
+}
+
+// eval evaluates the condition. The error tells why it failed.
+func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
+	if f.person != nil && f.person.unclear != nil {
+		return failed, f.person.unclear
+	}
+	if c.args && f.args != nil {
+		if _, err := f.args.object(); err != nil {
+			return failed, err
+		}
+		for _, name := range c.names {
+			if f.args.names.twin(name) {
+				return failed, fmt.Errorf("the arguments have %q in another case", name)
+			}
+		}
+	}
+	var input any = f
+	if unknown := f.unknown(); unknown != nil {
+		partial, err := cel.PartialVars(f, unknown...)
+		if err != nil {
+			return failed, err
+		}
+		input = partial
+	}
+	value, _, err := c.program.ContextEval(ctx, input)
+	switch {
+	case err != nil:
+		return failed, shorten(err)
+	case types.IsUnknown(value):
+		return isOpen, nil
+	case value == types.True:
+		return isTrue, nil
+	case value == types.False:
+		return isFalse, nil
+	}
+	return failed, errors.New("the result is neither true nor false")
+}
+
+// unknown are the variables that are not known yet.
+func (f facts) unknown() (patterns []*cel.AttributePatternType) {
+	add := func(variables ...string) {
+		for _, v := range variables {
+			patterns = append(patterns, cel.AttributePattern(v))
+		}
+	}
+	if f.person == nil {
+		add(callerVariables...)
+	}
+	if f.target == nil {
+		add(targetVariables...)
+	}
+	if f.args == nil {
+		add(varArgs)
+	}
+	return patterns
+}
+
+// ResolveName returns the value of a variable, for CEL.
+func (f facts) ResolveName(name string) (any, bool) {
+	switch {
+	case name == varArgs && f.args != nil:
+		values, err := f.args.object()
+		return values, err == nil
+	case strings.HasPrefix(name, "target.") && f.target != nil:
+		switch name {
+		case "target.kind":
+			return f.target.Kind, true
+		case "target.upstream":
+			return f.target.Upstream, true
+		case "target.name":
+			return f.target.Name, true
+		}
+	case strings.HasPrefix(name, "caller.") && f.person != nil:
+		return f.person.variable(name)
+	}
+	return nil, false
+}
+
+// Parent is nil: there are no other variables.
+func (f facts) Parent() cel.Activation { return nil }
+
+func (p *person) variable(name string) (any, bool) {
+	switch name {
+	case "caller.user":
+		return p.caller.Subject, true
+	case "caller.issuer":
+		return p.caller.Issuer, true
+	case "caller.groups":
+		return nonNil(p.caller.Groups), true
+	case "caller.scopes":
+		return nonNil(p.caller.Scopes), true
+	case "caller.client":
+		return p.caller.ClientID, true
+	case "caller.email":
+		return p.email, true
+	case "caller.claims":
+		if p.claims == nil {
+			return map[string]any{}, true
+		}
+		return p.claims, true
+	}
+	return nil, false
+}
+
+func nonNil(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
+// shorten keeps an error of CEL to one line without values of arguments in it.
+func shorten(err error) error {
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(text)
+}

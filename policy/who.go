@@ -1,0 +1,161 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// crowd is a Who made ready for looking up.
+type crowd struct {
+	users, groups                    map[named]bool
+	emails, issuers, scopes, clients map[string]bool
+	claims                           []claim
+}
+
+// named is a user or group, of one issuer or, with "", of any.
+type named struct{ issuer, name string }
+
+type claim struct {
+	name   string
+	values map[string]bool
+}
+
+func newCrowd(w Who) *crowd {
+	c := &crowd{
+		users: namedSet(w.Users), groups: namedSet(w.Groups),
+		emails: set(w.Emails), issuers: set(w.Issuers), scopes: set(w.Scopes), clients: set(w.Clients),
+	}
+	for name, values := range w.Claims {
+		c.claims = append(c.claims, claim{name, set(values)})
+	}
+	slices.SortFunc(c.claims, func(a, b claim) int { return strings.Compare(a.name, b.name) })
+	return c
+}
+
+func set(values []string) map[string]bool {
+	if values == nil {
+		return nil
+	}
+	s := make(map[string]bool, len(values))
+	for _, v := range values {
+		s[v] = true
+	}
+	return s
+}
+
+func namedSet(values []string) map[named]bool {
+	if values == nil {
+		return nil
+	}
+	s := make(map[named]bool, len(values))
+	for _, v := range values {
+		issuer, name := splitIssuer(v)
+		s[named{issuer, name}] = true
+	}
+	return s
+}
+
+// has reports whether the caller belongs to the crowd.
+func (w *crowd) has(p *person) bool { return w.lacks(p) == "" }
+
+// lacks returns the first key that the caller does not fit, "" for one who belongs to
+// the crowd.
+func (w *crowd) lacks(p *person) string {
+	any := func(allowed map[string]bool, values ...string) bool {
+		return allowed == nil || slices.ContainsFunc(values, func(v string) bool { return v != "" && allowed[v] })
+	}
+	anyNamed := func(allowed map[named]bool, values ...string) bool {
+		return allowed == nil || slices.ContainsFunc(values, func(v string) bool {
+			return v != "" && (allowed[named{"", v}] || allowed[named{p.caller.Issuer, v}])
+		})
+	}
+	switch c := &p.caller; {
+	case !any(w.issuers, c.Issuer):
+		return "issuers"
+	case !anyNamed(w.users, c.Subject):
+		return "users"
+	case !anyNamed(w.groups, c.Groups...):
+		return "groups"
+	case !any(w.emails, p.email):
+		return "emails"
+	case !any(w.clients, c.ClientID):
+		return "clients"
+	case !any(w.scopes, c.Scopes...):
+		return "scopes"
+	}
+	for _, claim := range w.claims {
+		if !claim.fits(p.claims[claim.name]) {
+			return "claims[" + claim.name + "]"
+		}
+	}
+	return ""
+}
+
+// fits reports whether the claim's value, or an element of it, is one of those wanted.
+func (c *claim) fits(value any) bool {
+	if list, ok := value.([]any); ok {
+		return slices.ContainsFunc(list, func(element any) bool {
+			text, ok := plainText(element)
+			return ok && c.values[text]
+		})
+	}
+	text, ok := plainText(value)
+	return ok && c.values[text]
+}
+
+// plainText is a value as the configuration writes it; ok is false for objects, lists
+// and null.
+func plainText(value any) (text string, ok bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case uint64:
+		return strconv.FormatUint(v, 10), true
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64), true
+	}
+	return "", false
+}
+
+// person is a caller as rules look at them. Immutable.
+type person struct {
+	caller mcp.Caller
+	// claims are those of the token, without an email that is not verified.
+	claims map[string]any
+	// email is the verified address, "" without one.
+	email string
+	// unclear says that the claims can be read in two ways: nothing is decided on them.
+	unclear error
+	// class is what the rules make of this person.
+	class *class
+}
+
+// newPerson reads the claims. The token does not stay here.
+func newPerson(c mcp.Caller) *person {
+	c.Token = ""
+	p := &person{caller: c}
+	if c.Claims == nil {
+		return p
+	}
+	claims, _, err := readObject(c.Claims)
+	if err != nil {
+		p.unclear = fmt.Errorf("the token's claims: %w", err)
+		return p
+	}
+	p.claims = claims
+	address, _ := claims["email"].(string)
+	if verified, _ := claims["email_verified"].(bool); verified && strings.Count(address, "@") == 1 {
+		p.email = address
+	} else {
+		delete(claims, "email")
+	}
+	return p
+}
