@@ -22,6 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// tooLong bounds each wait for what must come. It is long, for a machine that is busy
+// with other things.
+const tooLong = time.Minute
+
 // script is the handler below the front: what it does is told by the name of the
 // tool that is called.
 type script struct {
@@ -264,7 +268,7 @@ func (s *script) emit(method, params string) {
 // waitListening waits until exactly n listen calls run.
 func (s *script) waitListening(t testing.TB, n int) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(tooLong)
 	for {
 		s.mu.Lock()
 		now, changed := len(s.listening), s.changed
@@ -333,8 +337,13 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
+// newBench makes a bench. An answer becomes a stream when something needs one, or when
+// cfg says how soon: not because the machine is slow.
 func newBench(t testing.TB, cfg Config) *bench {
 	t.Helper()
+	if cfg.StreamAfter == 0 {
+		cfg.StreamAfter = tooLong
+	}
 	b := &bench{t: t, script: newScript(), log: &logged{}}
 	var err error
 	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) { b.front.EndSession(key) }})
@@ -355,9 +364,12 @@ func newBench(t testing.TB, cfg Config) *bench {
 	server := httptest.NewServer(b)
 	b.url = server.URL
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = b.front.Close(now) // ends what runs; that it does so soon is no matter
+		soon, cancel := context.WithTimeout(context.Background(), tooLong)
 		defer cancel()
-		if err := b.front.Close(ctx); err != nil {
+		if err := b.front.Close(soon); err != nil {
 			t.Errorf("closing: %v", err)
 		}
 		transport.CloseIdleConnections()

@@ -116,7 +116,7 @@ func TestP9_066_AStreamLastsUntilItsResponse(t *testing.T) {
 					http.Header{wire.HeaderSession: {record.ID}})
 				defer cancel()
 				<-s.started
-				time.Sleep(24 * time.Hour)
+				time.Sleep(time.Hour)
 				synctest.Wait()
 				select {
 				case <-done:

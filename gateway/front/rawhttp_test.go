@@ -23,7 +23,7 @@ func exchangeRaw(t *testing.T, b *bench, write func(net.Conn)) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(tooLong))
 	write(conn)
 	text, _ := io.ReadAll(conn)
 	return string(text)
@@ -118,32 +118,33 @@ func TestRawHTTP(t *testing.T) {
 }
 
 func TestBodyThatDoesNotCome(t *testing.T) {
-	b := newBench(t, Config{})
-	b.front.bodyTime = 50 * time.Millisecond
+	b, hasty := newBench(t, Config{}), newBench(t, Config{})
+	hasty.front.bodyTime = 50 * time.Millisecond
 	const head = rawHead + "Content-Length: 100\r\n\r\n"
 	for _, c := range []struct {
 		name  string
+		b     *bench
 		write func(net.Conn)
 		want  string
 	}{
-		{"H/73 H/116 it stops", func(c net.Conn) { fmt.Fprint(c, head+"{") }, " 408 "},
-		{"H/116 it never begins", func(c net.Conn) { fmt.Fprint(c, head) }, " 408 "},
-		{"H/116 of a request that accepts nothing", func(c net.Conn) { fmt.Fprint(c, rawHead+"Accept: image/png\r\n"+head[len(rawHead):]) }, " 406 "},
-		{"H/116 of a GET", func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "GET", 1)) }, " 400 "},
-		{"H/116 of a DELETE", func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "DELETE", 1)) }, " 400 "},
-		{"H/116 of another type", func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "json", "xml", 1)) }, " 415 "},
-		{"H/73 its client has finished", func(c net.Conn) {
+		{"H/73 H/116 it stops", hasty, func(c net.Conn) { fmt.Fprint(c, head+"{") }, " 408 "},
+		{"H/116 it never begins", hasty, func(c net.Conn) { fmt.Fprint(c, head) }, " 408 "},
+		{"H/116 of a request that accepts nothing", hasty, func(c net.Conn) { fmt.Fprint(c, rawHead+"Accept: image/png\r\n"+head[len(rawHead):]) }, " 406 "},
+		{"H/116 of a GET", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "GET", 1)) }, " 400 "},
+		{"H/116 of a DELETE", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "POST", "DELETE", 1)) }, " 400 "},
+		{"H/116 of another type", hasty, func(c net.Conn) { fmt.Fprint(c, strings.Replace(head, "json", "xml", 1)) }, " 415 "},
+		{"H/73 its client has finished", b, func(c net.Conn) {
 			fmt.Fprint(c, head+"{")
 			c.(*net.TCPConn).CloseWrite()
 		}, " 400 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if text := exchangeRaw(t, b, c.write); !strings.Contains(text, c.want) || !strings.Contains(text, "Connection: close") {
+			if text := exchangeRaw(t, c.b, c.write); !strings.Contains(text, c.want) || !strings.Contains(text, "Connection: close") {
 				t.Errorf("got %s, want%s", text, c.want)
 			}
 		})
 	}
-	if n := len(b.script.calls); n != 0 {
+	if n := len(b.script.calls) + len(hasty.script.calls); n != 0 {
 		t.Errorf("%d calls were made of it", n)
 	}
 }
@@ -155,12 +156,12 @@ func TestSlowReader(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(tooLong))
 		return conn
 	}
 	t.Run("H/117 answers that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writeTime = 50 * time.Millisecond
+		b.front.writeTime = time.Second // plenty for those who read
 		conn := connect(t, b)
 		// Answers of 1 MiB each, until the connection is given up.
 		request := []byte(strings.Replace(rawCall(echoHead+"Mcp-Name: large\r\n", call("1", "large")), last, "", 1))
@@ -183,7 +184,7 @@ func TestSlowReader(t *testing.T) {
 	})
 	t.Run("H/117 a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writeTime = 50 * time.Millisecond
+		b.front.writeTime = time.Second // plenty for those who read
 		slow, other := b.client(v2511), b.client(v2511)
 		conn := connect(t, b)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n", slow.Session)

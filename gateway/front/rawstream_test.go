@@ -70,7 +70,7 @@ func rawStream(t *testing.T, b *bench, c *mcptest.Client, body string) *raw {
 // line returns the next line that begins so, and what follows.
 func (r *raw) line(t *testing.T, prefix string) string {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(tooLong)
 	for {
 		select {
 		case line, ok := <-r.lines:
@@ -96,7 +96,7 @@ func (r *raw) id(t *testing.T) string {
 func (r *raw) end(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(tooLong)
 	for {
 		select {
 		case line, ok := <-r.lines:

@@ -36,7 +36,7 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(10 * time.Second):
+	case <-time.After(tooLong):
 		t.Fatalf("%s did not come", what)
 	}
 	panic("unreachable")

@@ -189,7 +189,7 @@ func TestP9_082_to_086_Listen(t *testing.T) {
 	}
 	two.close()
 	b.script.waitListening(t, 1) // P9/87
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 	defer cancel()
 	if err := b.front.Close(ctx); err != nil {
 		t.Fatal(err)
@@ -281,9 +281,9 @@ func TestBacklog(t *testing.T) {
 // The times that a server has for reading a request and for answering it end neither
 // a stream nor a call.
 func TestTimeoutsOfTheServer(t *testing.T) {
-	b := newBench(t, Config{KeepAlive: 50 * time.Millisecond})
+	b := newBench(t, Config{KeepAlive: 500 * time.Millisecond})
 	server := httptest.NewUnstartedServer(b)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 20*time.Millisecond, 20*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
 	server.Start()
 	defer server.Close()
 	c := b.client(v2511)

@@ -53,7 +53,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 	<-begun
 	closed := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 		defer cancel()
 		closed <- b.front.Close(ctx)
 	}()
