@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -35,6 +36,7 @@ type Gateway struct {
 	cfg      Config
 	log      *slog.Logger
 	undo     *lifecycle
+	auth     *auth.Auth
 	graph    *graph
 	front    *front.Front
 	listener net.Listener
@@ -97,6 +99,9 @@ func (g *Gateway) openLog(log *slog.Logger) error {
 func (g *Gateway) build(opts Options) error {
 	var err error
 	version := cmp.Or(opts.Version, "dev")
+	if g.auth, err = auth.New(g.cfg.Auth, auth.Deps{PublicURL: g.cfg.PublicURL, Log: g.log}); err != nil {
+		return err
+	}
 	if g.graph, err = newGraph(g.cfg, version, g.log); err != nil {
 		return err
 	}
@@ -148,9 +153,10 @@ func (g *Gateway) endSession(key string) {
 // Start begins to serve and to connect to the upstreams, and returns at once.
 func (g *Gateway) Start() {
 	g.undo.onStop("catalog", g.graph.watch())
+	g.undo.onStop("auth", run(g.auth.Run))
 
 	base, cancel := context.WithCancel(context.Background())
-	g.server = newServer(routes(g.cfg.path(), g.front, g.log), g.log)
+	g.server = newServer(routes(g.cfg.path(), g.front, g.auth, g.log), g.log)
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
 	go func() {

@@ -54,23 +54,7 @@ func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
 }
 
 // watch runs the catalog's watches and returns what ends them and waits.
-func (g *graph) watch() (stop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- g.catalog.Run(ctx) }()
-	return func(ctx context.Context) error {
-		cancel()
-		select {
-		case err := <-done:
-			if errors.Is(err, context.Canceled) {
-				return nil
-			}
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
+func (g *graph) watch() (stop func(context.Context) error) { return run(g.catalog.Run) }
 
 // close ends all upstreams at the same time, their processes too.
 func (g *graph) close(ctx context.Context) error {

@@ -69,3 +69,22 @@ func (l *lifecycle) pop() (step, bool) {
 	l.steps = l.steps[:len(l.steps)-1]
 	return last, true
 }
+
+// run starts what works until its context ends, and returns what ends it and waits.
+func run(work func(context.Context) error) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	return func(ctx context.Context) error {
+		cancel()
+		select {
+		case err := <-done:
+			if errors.Is(err, context.Canceled) {
+				return nil
+			}
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

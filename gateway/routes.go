@@ -14,10 +14,10 @@ import (
 )
 
 // routes is everything that is served: the endpoint at exactly its path, with every
-// HTTP method, and nothing else. Paths are not cleaned: another spelling of the
-// path is another path.
-func routes(path string, front http.Handler, log *slog.Logger) http.Handler {
-	endpoint := auth.Require(front)
+// HTTP method, what tells clients where to get a token for it, and nothing else. Paths
+// are not cleaned: another spelling of the path is another path.
+func routes(path string, front http.Handler, who *auth.Auth, log *slog.Logger) http.Handler {
+	endpoint := who.Require(front)
 	nothing := func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is nothing here: the MCP endpoint is "+path, http.StatusNotFound)
 	}
@@ -33,6 +33,9 @@ func routes(path string, front http.Handler, log *slog.Logger) http.Handler {
 		endpoint.ServeHTTP(w, req)
 	})
 	r.Handle(path, endpoint)
+	for _, metadata := range who.MetadataPaths() {
+		r.Handle(metadata, who.Metadata())
+	}
 	return r
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -19,7 +20,7 @@ func TestRoutes(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusTeapot)
 	})
-	server := httptest.NewServer(routes("/mcp", front, slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(routes("/mcp", front, anybody(t), slog.New(slog.DiscardHandler)))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -87,7 +88,7 @@ func TestH139_Panic(t *testing.T) {
 				}
 				panic("secret detail")
 			})
-			server := httptest.NewServer(routes("/mcp", front, slog.New(slog.NewTextHandler(&log, nil))))
+			server := httptest.NewServer(routes("/mcp", front, anybody(t), slog.New(slog.NewTextHandler(&log, nil))))
 			res, err := http.Post(server.URL+"/mcp", "application/json", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -106,4 +107,14 @@ func TestH139_Panic(t *testing.T) {
 			}
 		})
 	}
+}
+
+// anybody is an Auth of mode none.
+func anybody(t *testing.T) *auth.Auth {
+	t.Helper()
+	who, err := auth.New(auth.Config{}, auth.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who
 }
