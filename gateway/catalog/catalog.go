@@ -201,7 +201,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		return &mcp.Reply{Result: s.faceFor(sees).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
-		s, _, err := c.look(ctx, call)
+		s, err := c.lookAtLists(ctx, call)
 		if err != nil {
 			return nil, err
 		}
@@ -223,6 +223,19 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, sight, e
 	}
 	s, err := c.people.look(ctx, call.Caller, sees)
 	return s, sees, err
+}
+
+// lookAtLists is look for a list, which policy filters: what the caller may know of
+// only says whom to ask.
+func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, error) {
+	if c.people == nil {
+		if err := c.wait(ctx); err != nil {
+			return nil, err
+		}
+		return c.snap.Load(), nil
+	}
+	s, _, err := c.look(ctx, call)
+	return s, err
 }
 
 // view returns what is known for a caller, without asking anybody.
