@@ -1,6 +1,7 @@
 package issuer
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/url"
 	"strings"
@@ -68,6 +69,7 @@ func TestRefusedOnThePage(t *testing.T) {
 		{"a client with a secret", query("script"), "no such client"},
 		{"a client id that is not base64", query(registeredPrefix + "!"), "no such client"},
 		{"a client id that is not JSON", query(registeredPrefix + "eA"), "no such client"},
+		{"a second id for the same client", query(registeredPrefix + base64.RawURLEncoding.EncodeToString([]byte(`{"n":"Test", "r":["`+callback+`"]}`))), "no such client"},
 		{"a made-up client that could not register", query(clientID(t, "http://evil.example/")), "no such client"},
 		{"a metadata document, which is not offered", query("https://app.example/client"), "let it register"},
 		{"two clients", twice("client_id", good), "more than once"},
