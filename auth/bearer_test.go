@@ -1,0 +1,158 @@
+package auth_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// H/1 to H/4: what a request says its token is. P9/212: error only if a token came.
+func TestBearer(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, func(c *auth.Config) { c.ScopesSupported = []string{"mcp:read", "mcp:write"} }, issuer)
+	token := issuer.Token(nil)
+	const invalidRequest = `error="invalid_request"`
+	tests := []struct {
+		name          string
+		authorization []string
+		status        int
+		code          string // of the challenge, "" for none
+	}{
+		{"H/1 no Authorization", nil, 401, ""},
+		{"good", []string{"Bearer " + token}, 200, ""},
+		{"H/2 Basic", []string{"Basic dXNlcjpwYXNz"}, 401, ""},
+		{"H/2 lower case", []string{"bearer " + token}, 200, ""},
+		{"H/2 other case", []string{"bEARER " + token}, 200, ""},
+		{"H/2 two spaces", []string{"Bearer  " + token}, 400, invalidRequest},
+		{"H/2 a tab", []string{"Bearer \t" + token}, 400, invalidRequest},
+		{"H/2 a trailing space", []string{"Bearer " + token + " "}, 400, invalidRequest},
+		{"a tab in place of the space", []string{"Bearer\t" + token}, 401, ""},
+		{"no space", []string{"Bearer" + token}, 401, ""},
+		{"no token", []string{"Bearer"}, 401, ""},
+		{"an empty token", []string{"Bearer "}, 401, ""},
+		{"an empty header", []string{""}, 401, ""},
+		{"only a token", []string{token}, 401, ""},
+		{"another scheme that begins so", []string{"BearerX " + token}, 401, ""},
+		{"H/3 two headers", []string{"Bearer " + token, "Bearer " + token}, 400, invalidRequest},
+		{"H/3 two headers of two schemes", []string{"Basic dXNlcjpwYXNz", "Bearer " + token}, 400, invalidRequest},
+		{"two tokens", []string{"Bearer " + token + ", Bearer " + token}, 401, invalidToken},
+		{"P9/212 not a token", []string{"Bearer x"}, 401, invalidToken},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := g.call(tt.authorization...)
+			if tt.status == 200 {
+				a.expect(t, 200)
+				return
+			}
+			a.expect(t, tt.status, tt.code, `scope="mcp:read mcp:write"`)
+			if challenge := a.Header().Get("WWW-Authenticate"); tt.code == "" && strings.Contains(challenge, "error") {
+				t.Errorf("no token was presented, but the challenge has an error: %s", challenge)
+			}
+		})
+	}
+}
+
+// H/4, P9/216: a token in the query or in the body is none, and one beside a good token
+// is refused: it has been where logs are written.
+func TestQueryToken(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	token := issuer.Token(nil)
+	r := httptest.NewRequest(http.MethodPost, publicURL+"?access_token="+token, untouchable{})
+	g.do(r).expect(t, 401)
+	r = httptest.NewRequest(http.MethodPost, publicURL+"?access_token="+token, untouchable{})
+	r.Header.Set("Authorization", "Bearer "+token)
+	g.do(r).expect(t, 400, `error="invalid_request"`)
+	r = httptest.NewRequest(http.MethodPost, publicURL, untouchable{}) // not even looked at
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	g.do(r).expect(t, 401)
+	r = httptest.NewRequest(http.MethodGet, publicURL+"?cursor=1", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	g.do(r).expect(t, 200)
+}
+
+// P9/223: below the gate the token is in the caller alone, and the inbound request is
+// not changed.
+func TestTokenStops(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	token := issuer.Token(map[string]any{"sub": "alice"})
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		r := httptest.NewRequest(method, publicURL, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Mcp-Session-Id", "s")
+		a := g.do(r)
+		a.expect(t, 200)
+		if _, has := a.passed.Header["Authorization"]; has || a.passed.Header.Get("Mcp-Session-Id") != "s" {
+			t.Errorf("%s: below the gate the header is %v", method, a.passed.Header)
+		}
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("%s: the inbound request was changed", method)
+		}
+		if string(a.caller.Token) != token || a.caller.Token.String() == token {
+			t.Errorf("%s: the caller has the token %s", method, a.caller.Token)
+		}
+	}
+}
+
+// A preflight never has a token: it gets through, and nobody is behind it.
+func TestPreflight(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	preflight := func(change func(*http.Request)) answer {
+		r := httptest.NewRequest(http.MethodOptions, publicURL, nil)
+		r.Header.Set("Origin", "https://page.example")
+		r.Header.Set("Access-Control-Request-Method", "POST")
+		change(r)
+		return g.do(r)
+	}
+	for _, credentials := range []string{"", "Bearer x", "Bearer " + issuer.Token(nil)} {
+		a := preflight(func(r *http.Request) { r.Header.Set("Authorization", credentials) })
+		a.expect(t, 200)
+		if _, ok := mcp.CallerFrom(a.passed.Context()); ok || a.passed.Header["Authorization"] != nil {
+			t.Error("a preflight has a caller, or its credentials")
+		}
+	}
+	preflight(func(r *http.Request) { r.Header.Del("Origin") }).expect(t, 401)
+	preflight(func(r *http.Request) { r.Header.Del("Access-Control-Request-Method") }).expect(t, 401)
+	preflight(func(r *http.Request) { r.Method = http.MethodPost }).expect(t, 401)
+}
+
+// A refused request with a chunked body ends its connection: what follows may be
+// smuggled.
+func TestRefusalEndsChunked(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
+	r.TransferEncoding = []string{"chunked"}
+	a := g.do(r)
+	a.expect(t, 401)
+	if a.Header().Get("Connection") != "close" {
+		t.Error("the connection is kept")
+	}
+	if g.call().Header().Get("Connection") != "" {
+		t.Error("the connection of a request without a chunked body is closed")
+	}
+}
+
+// What the configuration says gets into a challenge as a quoted-string.
+func TestChallengeQuotes(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	cfg := auth.Config{Mode: auth.ModeOAuth, Issuers: []auth.Issuer{{URL: issuer.URL}}}
+	a, err := auth.New(cfg, auth.Deps{PublicURL: `https://gateway.example/m"c\p, x="é` + "y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	a.Require(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, publicURL, nil))
+	want := `Bearer resource_metadata="https://gateway.example/.well-known/oauth-protected-resource/m\"c\\p, x=\"y"`
+	if got := w.Header()["Www-Authenticate"]; len(got) != 1 || got[0] != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
