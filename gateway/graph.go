@@ -49,7 +49,9 @@ func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.handler = pipeline(g.catalog, log)
+	if g.handler, err = pipeline(cfg, g.catalog, log); err != nil {
+		return nil, err
+	}
 	return g, nil
 }
 
