@@ -107,11 +107,11 @@ func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
 	count := 0
 	c.Params.Members(func(name []byte, value mcp.Raw) bool {
 		switch {
-		case bytes.IndexByte(name, '\\') >= 0:
-			count = 2
-		case bytes.EqualFold(name, []byte("arguments")):
+		case string(name) == "arguments":
 			arguments = value
 			count++
+		case bytes.IndexByte(name, '\\') >= 0, bytes.EqualFold(name, []byte("arguments")):
+			count = 2
 		}
 		return count < 2
 	})
@@ -135,6 +135,9 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if target.Template {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
+	if ctx.Err() != nil {
+		return g.letGo(ctx, c, next, target)
+	}
 	decision := g.policy.Decide(ctx, &c.Caller, target, arguments)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
@@ -150,6 +153,18 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 		return g.approve(ctx, c, next, target, decision)
 	}
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+// letGo hands on a retry whose caller has left: it runs nothing, and frees what the
+// upstream has put aside for the call, whatever policy says by now.
+func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target) (*mcp.Reply, error) {
+	round, err := openState(c.State)
+	if err != nil || round.inner == "" {
+		return nil, context.Cause(ctx)
+	}
+	inner := bare(c)
+	inner.Target, inner.State = target, round.inner
+	return next.Handle(ctx, inner)
 }
 
 // complete lets completion through for what the caller can see: it runs nothing.

@@ -87,7 +87,7 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if !counted {
+		if !counted && ctx.Err() == nil { // whose caller has left runs nothing
 			if err := l.count(ctx, c, kind); err != nil {
 				return nil, err
 			}
