@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -131,6 +132,15 @@ func (c Config) checkPolicy() (errs []error) {
 	return errs
 }
 
+// checkExchange wants tokens to be exchanged only if users come with them.
+func (c Config) checkExchange(u upstream.Config) error {
+	accepted := func(issuer auth.Issuer) bool { return issuer.URL == u.Auth.Issuer }
+	if u.Auth.Type != outbound.TypeTokenExchange || u.Auth.Issuer == "" || slices.ContainsFunc(c.Auth.Issuers, accepted) {
+		return nil
+	}
+	return fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer)
+}
+
 func (c Config) checkUpstreams() (errs []error) {
 	if len(c.Upstreams) == 0 {
 		return []error{errors.New("upstreams: at least one is needed")}
@@ -143,6 +153,7 @@ func (c Config) checkUpstreams() (errs []error) {
 			}
 		}
 		add(u.Validate())
+		add(c.checkExchange(u))
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
 			add(fmt.Errorf("name: upstreams[%d] is called %q already; names differ in more than case", first, c.Upstreams[first].Name))
 			continue // their prefixes are equal for the same reason

@@ -1,6 +1,11 @@
 package gateway
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,6 +52,14 @@ func TestConfigProblems(t *testing.T) {
 		{"a prefix with other characters", "upstreams:\n- {name: a, url: https://a.example, prefix: a.}\n",
 			[]string{`c.yaml:2: upstreams[0] (a): prefix: "a.": want A-Z a-z 0-9 _ -`}},
 		{"a prefix that is not in use", "upstreams:\n- {name: a, url: https://a.example, prefix: b__, enabled: false}\n- {name: b, url: https://b.example}\n", nil},
+		{"token exchange without users", "upstreams:\n- name: a\n  url: https://a.example\n  auth:\n    type: token_exchange\n    token_url: https://i.example/token\n    issuer: https://i.example\n    client_id: gatehouse\n    client_secret: x\n",
+			[]string{`c.yaml:7: upstreams[0] (a): auth.issuer: "https://i.example" is none of auth.issuers, so nobody comes with a token of it`}},
+		{"a fixed header twice", "upstreams:\n- name: a\n  url: https://a.example\n  headers: {authorization: x}\n  auth: {type: bearer, token: y}\n",
+			[]string{`c.yaml:4: upstreams[0] (a): headers.authorization: auth sets it already; leave one of the two out`}},
+		{"credentials of a command", "upstreams:\n- name: a\n  command: [x]\n  auth: {type: bearer, token: y}\n",
+			[]string{`c.yaml:4: upstreams[0] (a): auth: is for a url; a command gets its credentials by env`}},
+		{"problems of credentials", "upstreams:\n- name: a\n  url: https://a.example\n  auth:\n    type: client_credentials\n    token_url: http://i.example/token\n    scopes: [a b]\n    client_id: g\n    client_secret: x\n",
+			[]string{`c.yaml:6: upstreams[0] (a): auth.token_url: http is only for loopback addresses; use https`, `c.yaml:7: upstreams[0] (a): auth.scopes[0]: "a b" is not one scope`}},
 		{"several of one upstream", "upstreams:\n- name: crm\n  url: http://crm.example.com/mcp\n  timeout:\n    call: -1s\n    conect: 1s\n",
 			[]string{
 				`c.yaml:3: upstreams[0] (crm): url: http is only for loopback addresses; use https, or set allow_plaintext: true`,
@@ -150,11 +163,27 @@ func TestRelativePaths(t *testing.T) {
 }
 
 func TestExampleIsValid(t *testing.T) {
-	t.Setenv("INTROSPECTION_SECRET", "s3cret")
+	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY"} {
+		t.Setenv(name, "s3cret")
+	}
+	t.Setenv("SEARCH_KEY", privateKey(t))
 	_, warnings, err := LoadConfig(exampleFile)
 	if err != nil || len(warnings) > 0 {
 		t.Errorf("problems:\n%v\nwarnings: %v", err, warnings)
 	}
+}
+
+func privateKey(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // TestExampleExplainsEveryKey: each key that exists stands in the example, with a

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -21,6 +22,8 @@ type graph struct {
 	catalog   *catalog.Catalog
 	handler   mcp.Handler
 	transport *http.Transport
+
+	credentials []*outbound.Credentials // of the upstreams
 }
 
 func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
@@ -30,10 +33,16 @@ func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
 		if !enabled(c) {
 			continue
 		}
+		credentials, err := outbound.New(c.Auth, outbound.Deps{Log: log, Upstream: c.Name, URL: c.URL})
+		if err != nil {
+			return nil, err
+		}
+		g.credentials = append(g.credentials, credentials)
 		u, err := upstream.New(c, upstream.Deps{
-			Log:    log,
-			HTTP:   g.transport,
-			Client: upstream.ClientInfo{Name: "gatehouse", Version: version},
+			Log:         log,
+			HTTP:        g.transport,
+			Credentials: credentials,
+			Client:      upstream.ClientInfo{Name: "gatehouse", Version: version},
 		})
 		if err != nil {
 			return nil, err
@@ -70,6 +79,9 @@ func (g *graph) close(ctx context.Context) error {
 		})
 	}
 	all.Wait()
+	for _, c := range g.credentials {
+		c.Close()
+	}
 	g.transport.CloseIdleConnections()
 	return errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -30,9 +31,13 @@ type Config struct {
 	// Revision pins the protocol revision, such as a date of the specification; the
 	// server is then not probed. Default "": probe.
 	Revision string `yaml:"revision"`
-	// Headers are sent with every HTTP request, such as a static Authorization. The
-	// headers of the protocol itself cannot be set. Default none.
+	// Headers are sent with every HTTP request. The headers of the protocol itself
+	// cannot be set, nor the one that auth sets. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
+
+	// Auth is how the gateway authenticates at a server on HTTP. It never sends what its
+	// own clients authenticate with. Default none.
+	Auth outbound.Config `yaml:"auth"`
 
 	// Command is the program and its arguments, started without a shell.
 	Command []string `yaml:"command"`
@@ -135,6 +140,7 @@ func (c Config) Validate() error {
 			add("headers: %s: has control characters", name)
 		}
 	}
+	errs = append(errs, c.validateAuth()...)
 	for name, value := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00") {
 			add("env: %q cannot be an environment variable", name)
@@ -198,6 +204,28 @@ func (c Config) validateTransport() (errs []error) {
 	}
 	if c.Transport == transportStreamable && len(c.Command) > 0 {
 		add("transport: streamable needs a url, not a command")
+	}
+	return errs
+}
+
+func (c Config) validateAuth() (errs []error) {
+	if err := c.Auth.Validate(); err != nil {
+		return []error{fmt.Errorf("auth: %w", err)}
+	}
+	name := c.Auth.HeaderName()
+	if name == "" {
+		return nil
+	}
+	if len(c.Command) > 0 {
+		return []error{errors.New("auth: is for a url; a command gets its credentials by env")}
+	}
+	if ownHeader(name) {
+		errs = append(errs, fmt.Errorf("auth: header: %s is set by the gateway itself", name))
+	}
+	for other := range c.Headers {
+		if strings.EqualFold(other, name) {
+			errs = append(errs, fmt.Errorf("headers[%s]: auth sets it already; leave one of the two out", other))
+		}
 	}
 	return errs
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -47,6 +48,10 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 	executed := mcp.ExecutedUnknown
 	if errors.Is(err, errNotStarted) || errors.Is(err, errNotSent) {
 		executed = mcp.ExecutedNo
+	}
+	if none, ok := errors.AsType[*outbound.Error](err); ok {
+		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+			"Upstream %s cannot be used: %s", name, none.Why)
 	}
 	if status, ok := errors.AsType[*statusError](err); ok && !errors.Is(err, errSessionGone) {
 		return u.statusFailure(status, executed)
@@ -89,6 +94,9 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Error {
 	name := u.cfg.Name
 	switch {
+	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.perUser():
+		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+			"Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", name, e.Status)
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
 		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
 			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)

@@ -15,6 +15,7 @@ type State string
 // States of an upstream.
 const (
 	StateConnecting State = "connecting" // not reached yet
+	StateWaiting    State = "waiting"    // for the first call of a user, whose credential it takes
 	StateReady      State = "ready"
 	StateDown       State = "down"
 )
@@ -101,6 +102,8 @@ func (u *Upstream) note(err error) {
 		if !u.health.ready.Load() && u.health.set(StateReady, "") {
 			u.log.Debug("upstream answers") // the catalog tells what that means for lists
 		}
+	case ok && e.Code == mcp.CodeUpstreamAuthFailed && u.perUser():
+		// One user's credential says nothing about the server.
 	case ok && unreachable(e):
 		if u.health.set(StateDown, e.Message) {
 			u.log.Debug("upstream does not answer", "error", e.Message)

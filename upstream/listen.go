@@ -304,7 +304,7 @@ func (s *session) unsubscribe(l *listening) {
 
 // listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).
 func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	conn, release, err := u.statelessConn(ctx, e)
+	conn, release, err := u.statelessConn(ctx, e, c)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +316,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	id := u.ids.Add(1)
 	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, "{}", "")}
 	stream, err := conn.Start(&Request{
-		ID: id, Method: c.Method, Life: life,
+		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
 	})
 	if err != nil {

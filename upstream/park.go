@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -159,6 +160,9 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 				u.pool.lose(x.s)
 				err = mcp.UpstreamError(mcp.CodeUpstreamSessionLost, u.cfg.Name, mcp.ExecutedUnknown,
 					"Upstream %s lost the session while the call waited for an answer; make the call anew", u.cfg.Name)
+			} else {
+				// Whatever became of the answer, the call itself was sent.
+				err = fmt.Errorf("%w: the answer of the user was not taken: %v", errBroken, err)
 			}
 			x.end(nil, x.life.why(err))
 			x.life.cancel(nil) // ends the pump's reading

@@ -21,7 +21,7 @@ type slowProgram struct {
 	started int
 }
 
-func (p *slowProgram) Dial(context.Context) (Conn, error) {
+func (p *slowProgram) Dial(context.Context, *identity) (Conn, error) {
 	p.started++
 	return &slowConn{ready: time.Now().Add(p.startup)}, nil
 }

@@ -6,17 +6,21 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
 // comes back is not run over by all the sessions that it forgot.
 const opensAtOnce = 20
 
-// poolKey says whose session it is. The zero key is the gateway's own: neutral, with
-// nothing declared. Two client sessions never share one.
+// poolKey says whose session it is. Without a session it is neutral, with nothing
+// declared: the gateway's own or, where each user has a credential, one of the user.
+// Two client sessions never share one.
 type poolKey struct {
 	session string
 	caps    string // what is declared, for clients whose capabilities change by request
+	user    string // "" where no user has a credential of its own
 }
 
 // pool keeps one session for each key.
@@ -33,6 +37,7 @@ type pool struct {
 // slot is the place of one session, which may end and be opened again.
 type slot struct {
 	key      poolKey
+	owner    *identity
 	declared capabilities
 	sweeps   bool  // it ends by idle time
 	keep     *keep // what is restored in a new session
@@ -58,9 +63,9 @@ func (p *pool) init(u *Upstream) {
 	p.slots = make(map[poolKey]*slot)
 }
 
-// acquire returns the session of the key, and opens it if need be. It must be
-// released.
-func (p *pool) acquire(ctx context.Context, key poolKey, declared capabilities, e *era, sweeps bool) (*session, error) {
+// acquire returns the session of the key for this caller, and opens it if need be. It
+// must be released.
+func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared capabilities, e *era, sweeps bool) (*session, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -76,8 +81,11 @@ func (p *pool) acquire(ctx context.Context, key poolKey, declared capabilities, 
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
-		sl = &slot{key: key, declared: declared, sweeps: sweeps, keep: newKeep()}
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep()}
 		p.slots[key] = sl
+	}
+	if key.user != "" {
+		sl.owner.meet(caller)
 	}
 	sl.busy++
 	if s := sl.current; s != nil && !s.over() {

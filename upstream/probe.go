@@ -39,16 +39,18 @@ type probe struct {
 
 // probing is one probe that several callers wait for.
 type probing struct {
-	done chan struct{}
-	era  *era
-	err  error
+	done  chan struct{}
+	owner identity // whose credential is used
+	user  string   // the owner's key
+	era   *era
+	err   error
 }
 
 // inEra runs f with the era of the server; once more with a new one, if the era that
 // was remembered proves wrong.
-func (u *Upstream) inEra(ctx context.Context, f func(*era) error) error {
+func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*era) error) error {
 	for again := false; ; again = true {
-		e, err := u.era(ctx)
+		e, err := u.era(ctx, &c.Caller)
 		if err != nil {
 			return err
 		}
@@ -62,34 +64,50 @@ func (u *Upstream) inEra(ctx context.Context, f func(*era) error) error {
 	}
 }
 
-// era returns what is known, or asks the server.
-func (u *Upstream) era(ctx context.Context) (*era, error) {
+// era returns what is known, or asks the server: where each user has a credential, with
+// that of the caller.
+func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*era, error) {
+	for {
+		known, run := u.joinProbe(caller)
+		if known != nil {
+			return known, nil
+		}
+		select {
+		case <-run.done:
+			if run.user != u.userOf(caller) && aboutCredentials(run.err) {
+				continue // another user's, which says nothing about this one
+			}
+			return run.era, run.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// joinProbe returns what is known, or else the probe that finds out.
+func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 	p := &u.probe
 	p.mu.Lock()
-	if p.known != nil {
-		defer p.mu.Unlock()
-		return p.known, nil
-	}
-	if u.cfg.Revision != "" {
+	if p.known == nil && u.cfg.Revision != "" {
 		p.known = &era{rev: wire.Lookup(u.cfg.Revision)}
+	}
+	if p.known != nil {
 		defer p.mu.Unlock()
 		return p.known, nil
 	}
 	run, first := p.running, false
 	if run == nil {
-		run, first = &probing{done: make(chan struct{})}, true
+		run, first = &probing{done: make(chan struct{}), user: u.userOf(caller)}, true
+		if run.user != "" {
+			run.owner.meet(caller)
+		}
 		p.running = run
 	}
 	p.mu.Unlock()
 	if first {
 		u.spawn(func() { u.runProbe(run) })
 	}
-	select {
-	case <-run.done:
-		return run.era, run.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return nil, run
 }
 
 // runProbe runs apart from the callers, who may leave.
@@ -97,12 +115,15 @@ func (u *Upstream) runProbe(run *probing) {
 	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
 	defer cancel()
 	var spare Conn
-	run.era, spare, run.err = u.ask(ctx)
+	run.era, spare, run.err = u.ask(ctx, &run.owner)
 	if run.err != nil {
 		run.err = fmt.Errorf("%w: %w", errNotStarted, run.err)
 	}
 	if run.err != nil && ctx.Err() != nil {
 		run.err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), run.err)
+	}
+	if run.era != nil && u.perUser() {
+		run.era.discover = nil // the next to want it may be another user
 	}
 	p := &u.probe
 	p.mu.Lock()
@@ -160,11 +181,11 @@ func (u *Upstream) takeSpare() Conn {
 }
 
 // ask sends server/discover and judges the answer.
-func (u *Upstream) ask(ctx context.Context) (*era, Conn, error) {
+func (u *Upstream) ask(ctx context.Context, owner *identity) (*era, Conn, error) {
 	if u.base.Err() != nil {
 		return nil, nil, errDraining
 	}
-	conn, err := u.transport.Dial(ctx)
+	conn, err := u.transport.Dial(ctx, owner)
 	if err != nil {
 		return nil, nil, err
 	}

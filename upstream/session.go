@@ -50,7 +50,7 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 	conn := u.takeSpare()
 	if conn == nil || lost(conn) {
 		var err error
-		if conn, err = u.transport.Dial(ctx); err != nil {
+		if conn, err = u.transport.Dial(ctx, sl.owner); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func initializeRefusal(err error) error {
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.slot.keep.state()
-	if s.slot.key == (poolKey{}) || s.declared.any() || level != "" || len(uris) > 0 {
+	if s.slot.key.session == "" || s.declared.any() || level != "" || len(uris) > 0 {
 		s.stand()
 	}
 	if level != "" {

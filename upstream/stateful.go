@@ -27,14 +27,14 @@ const (
 func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*session, error) {
 	none := capabilities{raw: "{}"}
 	if c.Session == "" || u.cfg.Shared && u.cfg.Transport == transportStdio {
-		return u.pool.acquire(ctx, poolKey{}, none, e, false)
+		return u.acquire(ctx, poolKey{}, &c.Caller, none, e, false)
 	}
 	key := poolKey{session: c.Session}
 	declared := declare(c.Caps, e.rev)
 	if c.Ephemeral {
 		key.caps = declared.raw
 	}
-	return u.pool.acquire(ctx, key, declared, e, c.Ephemeral)
+	return u.acquire(ctx, key, &c.Caller, declared, e, c.Ephemeral)
 }
 
 func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
@@ -57,8 +57,8 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 	}
 }
 
-func (u *Upstream) discoverStateful(ctx context.Context, e *era) (*mcp.Reply, error) {
-	s, err := u.pool.acquire(ctx, poolKey{}, capabilities{raw: "{}"}, e, false)
+func (u *Upstream) discoverStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{raw: "{}"}, e, false)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	s.add(x)
 	out := outgoing{id: x.id, call: c, rev: s.rev}
 	stream, err := s.conn.Start(&Request{
-		ID: x.id, Method: c.Method, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
+		ID: x.id, Method: c.Method, Caller: &c.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
 	})
 	if err != nil {
 		s.remove(x)

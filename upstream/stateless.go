@@ -23,8 +23,8 @@ const (
 
 // statelessConn returns the connection to a stateless server: over HTTP none that
 // matters, over stdio the one process.
-func (u *Upstream) statelessConn(ctx context.Context, e *era) (conn Conn, release func(), err error) {
-	s, err := u.pool.acquire(ctx, poolKey{}, capabilities{raw: "{}"}, e, false)
+func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn Conn, release func(), err error) {
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{raw: "{}"}, e, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,7 +37,7 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
 			"The client refused the input that upstream %s needs for this call", u.cfg.Name)
 	}
-	conn, release, err := u.statelessConn(ctx, e)
+	conn, release, err := u.statelessConn(ctx, e, c)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities, refused *mcp.Error) (mcp.Raw, error) {
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
-		if err := u.relist(ctx, conn, e); err != nil {
+		if err := u.relist(ctx, conn, e, c); err != nil {
 			return nil, err
 		}
 	case mcp.CodeUnsupportedVersion:
@@ -122,7 +122,7 @@ func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call
 		meta: u.statelessMeta(e.rev, declared.raw, c.LogLevel),
 	}
 	stream, err := conn.Start(&Request{
-		ID: id, Method: c.Method, Life: life,
+		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body:   out.appendRequest(make([]byte, 0, out.size())),
 		Header: u.callHeader(conn, e.rev, c),
 	})
@@ -235,10 +235,10 @@ func unescape(name string) string {
 	return mcp.Raw(`"` + name + `"`).Text()
 }
 
-func (u *Upstream) discoverStateless(ctx context.Context, e *era) (*mcp.Reply, error) {
+func (u *Upstream) discoverStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
 	result := u.takeDiscover(e)
 	if result == nil {
-		conn, release, err := u.statelessConn(ctx, e)
+		conn, release, err := u.statelessConn(ctx, e, c)
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := transport.Dial(t.Context())
+	conn, err := transport.Dial(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
 		}
 		kept = append(kept, item)
 	}
-	if page.Next == nil {
+	if page.Next == nil && !u.perUser() { // else the tools of other users are not on it
 		for name, tool := range t.known {
 			if tool.round < t.round {
 				delete(t.known, name)
@@ -84,9 +84,10 @@ func (t *tools) droppedTools() map[string]string {
 	return maps.Clone(t.dropped)
 }
 
-// relist reads the whole list of tools anew, for what their headers need.
-func (u *Upstream) relist(ctx context.Context, conn Conn, e *era) error {
-	call := &mcp.Call{Method: mcp.MethodToolsList, Notify: func(mcp.Event) {}}
+// relist reads the whole list of tools anew, as the caller of a call sees it, for what
+// their headers need.
+func (u *Upstream) relist(ctx context.Context, conn Conn, e *era, c *mcp.Call) error {
+	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
 	for range maxToolPages {
 		result, _, err := u.roundTrip(ctx, conn, e, call, capabilities{raw: "{}"})
 		if err != nil {

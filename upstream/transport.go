@@ -11,14 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // Transport reaches one server in one way. upstreamtest is the suite that each
 // implementation passes.
 type Transport interface {
-	// Dial opens a connection.
-	Dial(ctx context.Context) (Conn, error)
+	// Dial opens a connection. Transports with credentials use those of its owner.
+	Dial(ctx context.Context, owner *identity) (Conn, error)
 }
 
 // Conn is one connection: a session on streamable HTTP, a process on stdio. Its
@@ -57,6 +58,8 @@ type Request struct {
 	Method string
 	// Body is the whole message.
 	Body []byte
+	// Caller is on whose behalf it is; nil for the owner of the connection.
+	Caller *mcp.Caller
 	// Header has all HTTP headers and is not changed; nil for those of the connection.
 	// Other transports than HTTP ignore it.
 	Header http.Header
@@ -89,6 +92,8 @@ type transportDeps struct {
 	cfg  Config // with defaults
 	http http.RoundTripper
 	log  *slog.Logger
+	// credentials are nil for none
+	credentials Credentials
 	// health counts restarts and garbage
 	health *health
 	spawn  func(func()) // runs a function on a goroutine that Close waits for

@@ -38,7 +38,7 @@ func newStdio(d transportDeps) (Transport, error) {
 	return &stdio{cfg: d.cfg, log: d.log, health: d.health, spawn: d.spawn}, nil
 }
 
-func (t *stdio) Dial(context.Context) (Conn, error) {
+func (t *stdio) Dial(context.Context, *identity) (Conn, error) {
 	p, err := startProcess(t.cfg, t.log, t.spawn)
 	if err != nil {
 		return nil, err

@@ -66,6 +66,8 @@ type streamable struct {
 	template *http.Request // what all requests have in common
 	limit    int64
 	spawn    func(func())
+
+	credentials Credentials // nil for none
 }
 
 func newStreamable(d transportDeps) (Transport, error) {
@@ -91,20 +93,22 @@ func newStreamable(d transportDeps) (Transport, error) {
 			Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		},
-		limit: d.cfg.Limits.ResultBytes,
-		spawn: d.spawn,
+		limit:       d.cfg.Limits.ResultBytes,
+		spawn:       d.spawn,
+		credentials: d.credentials,
 	}, nil
 }
 
 // Dial sends nothing: connections are those of the shared pool.
-func (t *streamable) Dial(context.Context) (Conn, error) {
-	return &httpConn{t: t, header: t.template.Header}, nil
+func (t *streamable) Dial(_ context.Context, owner *identity) (Conn, error) {
+	return &httpConn{t: t, owner: owner, header: t.template.Header}, nil
 }
 
 // httpConn is a session, or, as long as the server gave no session id, merely a way
 // to send requests.
 type httpConn struct {
-	t *streamable
+	t     *streamable
+	owner *identity
 	// header and session are written before the connection is shared: by the answer to
 	// initialize, and by Bind. The map is not changed, requests share it.
 	header  http.Header
@@ -133,7 +137,7 @@ func (c *httpConn) Start(req *Request) (Stream, error) {
 	if header == nil {
 		header = c.header
 	}
-	resp, err := c.post(req.Life.ctx, header, req.Body)
+	resp, err := c.request(req.Life.ctx, req.Caller, http.MethodPost, header, req.Body)
 	if err != nil {
 		req.Life.end()
 		return nil, err
@@ -175,7 +179,7 @@ func (c *httpConn) adopt(h http.Header) error {
 }
 
 func (c *httpConn) Post(ctx context.Context, body []byte) error {
-	resp, err := c.post(ctx, c.header, body)
+	resp, err := c.request(ctx, nil, http.MethodPost, c.header, body)
 	if err != nil {
 		return err
 	}
@@ -194,12 +198,9 @@ func (c *httpConn) Standing(ctx context.Context, lastEventID string, alive func(
 	if lastEventID != "" {
 		header[wire.HeaderLastEventID] = []string{lastEventID}
 	}
-	req := c.t.template.WithContext(ctx)
-	req.Method = http.MethodGet
-	req.Header = header
-	resp, err := c.t.http.RoundTrip(req)
+	resp, err := c.request(ctx, nil, http.MethodGet, header, nil)
 	if err != nil {
-		return nil, sendError(err)
+		return nil, err
 	}
 	s := &httpStream{t: c.t, resp: resp, after: lastEventID, alive: alive}
 	switch {
@@ -221,28 +222,27 @@ func (c *httpConn) Close(ctx context.Context) error {
 	if c.session == "" {
 		return nil
 	}
-	req := c.t.template.WithContext(ctx)
-	req.Method = http.MethodDelete
-	req.Header = c.header
-	resp, err := c.t.http.RoundTrip(req)
+	resp, err := c.request(ctx, nil, http.MethodDelete, c.header, nil)
 	if err != nil {
-		return sendError(err)
+		return err
 	}
 	(&httpStream{t: c.t, resp: resp}).finish()
 	return nil
 }
 
-// post sends body in one write with its head: net/http does that for a body that it
-// knows to be in memory.
-func (c *httpConn) post(ctx context.Context, header http.Header, body []byte) (*http.Response, error) {
-	req := c.t.template.WithContext(ctx)
-	req.Header = header
-	req.Body = io.NopCloser(bytes.NewReader(body))
-	req.ContentLength = int64(len(body))
-	// A connection that turns out to be closed before anything was written is replaced;
-	// net/http repeats a POST in no other case.
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	resp, err := c.t.http.RoundTrip(req)
+// send makes one request. A body, nil for none, goes in one write with its head: net/http
+// does that for one that it knows to be in memory.
+func (t *streamable) send(ctx context.Context, verb string, header http.Header, body []byte) (*http.Response, error) {
+	req := t.template.WithContext(ctx)
+	req.Method, req.Header = verb, header
+	if body != nil {
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.ContentLength = int64(len(body))
+		// A connection that turns out to be closed before anything was written is replaced;
+		// net/http repeats a POST in no other case.
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	resp, err := t.http.RoundTrip(req)
 	if err != nil {
 		return nil, sendError(err)
 	}

@@ -32,6 +32,9 @@ type Deps struct {
 	// HTTP sends the requests of upstreams on HTTP, which share it; see NewTransport.
 	// It must not follow redirects or add cookies, which no http.RoundTripper should.
 	HTTP http.RoundTripper
+	// Credentials authenticate the requests; needed when Config.Auth is not none, and
+	// made of it. Whoever made them closes them, after the Upstream.
+	Credentials Credentials
 	// Client is what servers are told that we are.
 	Client ClientInfo
 }
@@ -43,8 +46,10 @@ type Upstream struct {
 	log        *slog.Logger
 	clientInfo mcp.Raw
 	transport  Transport
-	base       context.Context // of what runs between calls; ends with Close
-	stop       context.CancelCauseFunc
+	// credentials are nil for none
+	credentials Credentials
+	base        context.Context // of what runs between calls; ends with Close
+	stop        context.CancelCauseFunc
 
 	ids    atomic.Int64  // of all requests: a process is probed and then used on one pipe
 	gate   chan struct{} // holds one for each running call
@@ -72,20 +77,29 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	if deps.Log == nil {
 		return nil, fmt.Errorf("upstream %q: no log was given", cfg.Name)
 	}
+	if cfg.Auth.HeaderName() == "" {
+		deps.Credentials = nil
+	} else if deps.Credentials == nil {
+		return nil, fmt.Errorf("upstream %q: no credentials were given", cfg.Name)
+	}
 	cfg = cfg.withDefaults()
 	u := &Upstream{
 		cfg: cfg,
 		log: deps.Log.With("upstream", cfg.Name),
 		clientInfo: mcp.Object("name", mcp.String(or(deps.Client.Name, "gatehouse")),
 			"version", mcp.String(or(deps.Client.Version, "dev"))),
-		gate:    make(chan struct{}, cfg.Limits.Concurrent),
-		running: make(map[*deadline]bool),
-		idle:    make(chan struct{}),
+		credentials: deps.Credentials,
+		gate:        make(chan struct{}, cfg.Limits.Concurrent),
+		running:     make(map[*deadline]bool),
+		idle:        make(chan struct{}),
 	}
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
+	if u.perUser() {
+		u.health.status.State = StateWaiting
+	}
 	transport, err := transports[cfg.Transport](transportDeps{
-		cfg: cfg, http: deps.HTTP, log: u.log, spawn: u.spawn, health: &u.health,
+		cfg: cfg, http: deps.HTTP, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
@@ -142,7 +156,7 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 
 // call makes a call in the dialect that the server speaks.
 func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, func(e *era) error {
+	err = u.inEra(ctx, c, func(e *era) error {
 		if e.rev.Stateful {
 			reply, err = u.callStateful(ctx, e, c)
 		} else {
@@ -153,12 +167,12 @@ func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err
 	return reply, err
 }
 
-func (u *Upstream) discover(ctx context.Context, _ *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, func(e *era) error {
+func (u *Upstream) discover(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, c, func(e *era) error {
 		if e.rev.Stateful {
-			reply, err = u.discoverStateful(ctx, e)
+			reply, err = u.discoverStateful(ctx, e, c)
 		} else {
-			reply, err = u.discoverStateless(ctx, e)
+			reply, err = u.discoverStateless(ctx, e, c)
 		}
 		return err
 	})
@@ -166,7 +180,7 @@ func (u *Upstream) discover(ctx context.Context, _ *mcp.Call) (reply *mcp.Reply,
 }
 
 func (u *Upstream) listen(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, func(e *era) error {
+	err = u.inEra(ctx, c, func(e *era) error {
 		if e.rev.Stateful {
 			reply, err = u.listenStateful(ctx, e, c)
 		} else {
