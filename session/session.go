@@ -19,6 +19,9 @@ const MaxRecordBytes = 256 << 10
 type Record struct {
 	// User is mcp.Caller.User of the one user whose session it is.
 	User string
+	// Client is mcp.Caller.ClientID of the one client whose session it is; "" where
+	// clients are not known.
+	Client string
 	// ID is the value of Mcp-Session-Id: 26 characters of base32, 130 random bits.
 	ID string
 	// Revision is the name of the revision that was negotiated.
@@ -57,7 +60,7 @@ func splitKey(key string) (user, id string) {
 
 // size is what MaxRecordBytes bounds.
 func (r Record) size() int {
-	n := len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
+	n := len(r.Client) + len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
 	for _, uri := range r.Subscriptions {
 		n += len(uri)
 	}

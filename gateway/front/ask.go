@@ -31,9 +31,20 @@ type answer struct {
 	*question
 	result mcp.Raw
 	err    *mcp.Error
+	from   mcp.Caller
 }
 
-// rounds makes the call of a stateful client until it comes back with no question.
+// answers are what the client said to the questions of one round.
+type answers struct {
+	given   map[string]mcp.Raw
+	refused map[string]*mcp.Error
+	from    *mcp.Caller // of the last answer; nil for none
+}
+
+// rounds makes the call of a stateful client until it comes back with no question. Each
+// round is made by whom the answers came from, as their token says it: what the user
+// lost in the meantime holds at once. Without an answer it is still whoever made the
+// call, and there is no further round once their proof has expired.
 func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 	call := &x.call
 	empty := 0
@@ -45,6 +56,7 @@ func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 		asked := reply.Ask
 		next := call.Clone()
 		next.State, next.Answers, next.Refused = asked.State, nil, nil
+		var got answers
 		switch {
 		case round == maxRounds:
 			err = mcp.Errorf(mcp.CodeInternal, "the server asked %d times without an end", maxRounds)
@@ -57,7 +69,15 @@ func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 				x.letGo(ctx, asked)
 				return x.unasked(why)
 			}
-			next.Answers, next.Refused, err = x.ask(ctx, asked)
+			got, err = x.ask(ctx, asked)
+			next.Answers, next.Refused = got.given, got.refused
+		}
+		if got.from != nil {
+			next.Caller = *got.from
+			ctx = mcp.WithCaller(ctx, next.Caller)
+		}
+		if err == nil && expired(next.Caller) {
+			err = expiredError()
 		}
 		if err != nil {
 			x.letGo(ctx, asked)
@@ -134,51 +154,52 @@ func (x *exchange) unasked(why string) (*mcp.Reply, error) {
 // ask sends the requests on the call's own stream, under ids that were never used
 // before, and waits for the answers. What the client does not answer in time counts
 // as refused, so that the server can bring its call to an end.
-func (x *exchange) ask(ctx context.Context, asked *mcp.Ask) (answers map[string]mcp.Raw, refused map[string]*mcp.Error, err error) {
+func (x *exchange) ask(ctx context.Context, asked *mcp.Ask) (got answers, err error) {
 	incoming := make(chan answer, len(asked.Requests)) // each question is answered once
 	open := make(map[*question]struct{}, len(asked.Requests))
 	defer func() { x.live.withdraw(open) }()
 	for _, r := range asked.Requests {
 		q := &question{id: mcp.String("gatehouse-" + x.f.callID()), key: r.Key, method: r.Method, answers: incoming}
 		if !x.live.expect(q) {
-			return nil, nil, mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
+			return got, mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
 		}
 		open[q] = struct{}{}
 		if !x.request(q.id, r) {
-			return nil, nil, errNoReply // the exchange is over
+			return got, errNoReply // the exchange is over
 		}
 	}
 	timeout := time.NewTimer(x.f.cfg.AskTimeout)
 	defer timeout.Stop()
-	answers, refused = make(map[string]mcp.Raw), make(map[string]*mcp.Error)
+	got.given, got.refused = make(map[string]mcp.Raw), make(map[string]*mcp.Error)
 	refuse := func(q *question, e *mcp.Error) {
 		if q.method == mcp.MethodElicit && !asked.Here {
 			// A server that keeps no call open can be told no error, but this it can.
-			answers[q.key] = mcp.Raw(`{"action":"cancel"}`)
+			got.given[q.key] = mcp.Raw(`{"action":"cancel"}`)
 			return
 		}
-		refused[q.key] = e
+		got.refused[q.key] = e
 	}
 	for len(open) > 0 {
 		select {
 		case a := <-incoming:
 			delete(open, a.question)
+			got.from = &a.from
 			if a.err != nil {
 				refuse(a.question, a.err)
 			} else {
-				answers[a.key] = a.result
+				got.given[a.key] = a.result
 			}
 		case <-timeout.C:
 			for q := range open {
 				refuse(q, mcp.Errorf(mcp.CodeInternal, "the client did not answer in time"))
 				x.withdrawn(q.id)
 			}
-			return answers, refused, nil
+			return got, nil
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return got, ctx.Err()
 		}
 	}
-	return answers, refused, nil
+	return got, nil
 }
 
 // request sends a request to the client.

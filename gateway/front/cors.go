@@ -10,7 +10,7 @@ import (
 const (
 	corsHeaders = "Authorization, Content-Type, Accept, " + wire.HeaderVersion + ", " + wire.HeaderSession + ", " +
 		wire.HeaderMethod + ", " + wire.HeaderName + ", " + wire.HeaderLastEventID
-	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + wire.HeaderVersion
+	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + headerRetryAfter + ", " + wire.HeaderVersion
 	corsMaxAge  = "600"
 )
 

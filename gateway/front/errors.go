@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ var (
 	errCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
 	errEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
 	errClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
+	errExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
 // refusal is the answer to a request that did not become a call.
@@ -33,7 +35,7 @@ type refusal struct {
 	err    *mcp.Error
 	id     idRule
 	allow  string // the Allow header
-	retry  bool   // with Retry-After: the trouble is ours and should pass
+	retry  bool   // with Retry-After: the trouble should pass
 	close  bool   // ends the connection: its input cannot be trusted to be in step
 }
 
@@ -150,7 +152,7 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
 		h.Set("Allow", r.allow)
 	}
 	if r.retry {
-		h.Set("Retry-After", "1")
+		h[headerRetryAfter] = []string{retryAfter(r.err)}
 	}
 	if r.close {
 		h.Set("Connection", "close")
@@ -160,11 +162,30 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
 	f.writeJSON(w, r.status, body)
 }
 
+const headerRetryAfter = "Retry-After"
+
+// retryAfter is the value of Retry-After: the member retry_after of an error's data,
+// whole seconds, one where there is none.
+func retryAfter(e *mcp.Error) string {
+	after, _ := e.Data.Member("retry_after")
+	seconds, err := strconv.ParseUint(string(after), 10, 32)
+	if err != nil {
+		seconds = 1
+	}
+	return strconv.FormatUint(min(max(seconds, 1), maxRetryAfter), 10)
+}
+
+// maxRetryAfter bounds what clients are told to wait, in seconds.
+const maxRetryAfter = 24 * 60 * 60
+
 // status is the HTTP status of a call's error (2026-07-28
 // basic/transports/streamable-http, basic/index#error-codes). Inside a session it
-// is 200 whatever happened to the call.
+// is 200 whatever happened to the call, unless there was none, for there were too many.
 func status(rev *wire.Revision, e *mcp.Error) int {
-	if e == nil || rev.Stateful {
+	if e.Code == mcp.CodeRateLimited {
+		return http.StatusTooManyRequests
+	}
+	if rev.Stateful {
 		return http.StatusOK
 	}
 	switch e.Code {
@@ -218,6 +239,14 @@ func internalError(callID string) *mcp.Error {
 
 func closingError(executed mcp.Executed) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeDraining, Message: "the gateway is closing: try again", Data: ownData(executed == mcp.ExecutedNo, executed)}
+}
+
+// expiredError is the answer to a call that cannot go on: whoever made it is not known
+// to be who they were any more.
+func expiredError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
+	e.Data = ownData(false, mcp.ExecutedUnknown)
+	return e
 }
 
 func ownData(retryable bool, executed mcp.Executed) mcp.Raw {

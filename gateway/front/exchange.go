@@ -210,6 +210,9 @@ func (x *exchange) fail(err error) {
 		}
 		e = &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
 	}
+	if e.Code == mcp.CodeRateLimited && x.stream == nil {
+		x.w.Header()[headerRetryAfter] = []string{retryAfter(e)}
+	}
 	x.write(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
 }
 

@@ -43,7 +43,7 @@ type Deps struct {
 }
 
 // Front is the http.Handler of the endpoint. Requests must come through auth, which
-// puts the mcp.Caller into their context.
+// puts the mcp.Caller into their context: see Behind.
 type Front struct {
 	cfg      Config
 	handler  mcp.Handler
@@ -105,13 +105,42 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	return f, nil
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request whose caller is known.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.admit(w, r) {
+		f.serve(w, r)
+	}
+}
+
+// Behind returns the endpoint with authentication in its place: behind the checks that
+// stop what a web page has its user's browser send, which are for everybody, and in
+// front of all that needs a caller. A browser's preflight, which has no token, is
+// answered before it, and the answers of authenticate can be read by pages of the
+// origins that are allowed.
+func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
+	inner := authenticate(http.HandlerFunc(f.serve))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.admit(w, r) {
+			inner.ServeHTTP(w, r)
+		}
+	})
+}
+
+// admit answers what needs no caller, and reports whether there is more to do.
+func (f *Front) admit(w http.ResponseWriter, r *http.Request) bool {
 	if ref := f.check(w, r); ref != nil {
 		ref.close = r.ContentLength != 0 // nobody reads the body
 		f.refuse(w, nil, ref)
-		return
+		return false
 	}
+	if r.Method == http.MethodOptions {
+		f.options(w, r)
+		return false
+	}
+	return true
+}
+
+func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		f.post(w, r)
@@ -119,8 +148,6 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.get(w, r)
 	case http.MethodDelete:
 		f.delete(w, r)
-	default:
-		f.options(w, r)
 	}
 }
 

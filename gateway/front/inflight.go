@@ -21,9 +21,11 @@ type live struct {
 	ended   bool
 	running map[*running]struct{}
 	asked   map[string]*question // by id, as it stands on the wire
+	caller  *mcp.Caller          // as the token says that is good the longest; nil for none yet
 	streams []*standing          // open GET streams, the newest last
 	waiting backlog              // events while none is open
-	heard   *listener            // the one that listens, nil for none
+	heard   *listener            // the one that listens, or did last; nil for none
+	deaf    bool                 // the last one ended, and may have missed something
 
 	subscribing chan struct{} // holds one token: whoever changes heard takes it
 }
@@ -126,9 +128,19 @@ func (l *live) end() {
 	l.stopListening()
 }
 
+// saw keeps what the newest token says of the session's user, for what runs between two
+// requests.
+func (l *live) saw(c mcp.Caller) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.caller == nil || c.Expires.IsZero() || c.Expires.After(l.caller.Expires) && !l.caller.Expires.IsZero() {
+		l.caller = &c
+	}
+}
+
 // answered takes a response of the client. One that nobody waits for, any more or
 // at all, is dropped.
-func (l *live) answered(m wire.Message) {
+func (l *live) answered(m wire.Message, from mcp.Caller) {
 	l.mu.Lock()
 	q := l.asked[string(m.ID)]
 	delete(l.asked, string(m.ID))
@@ -136,7 +148,7 @@ func (l *live) answered(m wire.Message) {
 	if q == nil {
 		return
 	}
-	a := answer{question: q, result: m.Result}
+	a := answer{question: q, result: m.Result, from: from}
 	if m.Error != nil {
 		a.err = wire.ReadError(m.Error)
 	}

@@ -30,6 +30,7 @@ func (f *Front) initialize(p *posted) *refusal {
 	x.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return x.open(ctx, session.Record{
 			User:       c.Caller.User(),
+			Client:     c.Caller.ClientID,
 			Revision:   rev.Name,
 			ClientInfo: info,
 			Caps:       rev.ClientCaps(caps),

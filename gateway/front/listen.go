@@ -102,13 +102,15 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	// A goroutine for as long as the request lasts: it ends the stream with the front.
 	unwatch := x.f.onDrain(ctx, func() { cancel(errClosing) })
 	defer unwatch()
+	ctx, end := whileGood(ctx, x.call.Caller)
+	defer end()
 	x.call.Params = want.params()
-	x.call.Notify = func(e mcp.Event) { x.relay(e, want, cancel) }
+	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
 	_, err = x.f.handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
-	case cause == errClosing, err == nil:
+	case cause == errClosing, cause == errExpired, err == nil:
 		result := mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta",
 			x.f.metaInfo.With(wire.MetaSubscriptionID, x.id))
 		x.finish(http.StatusOK, message{head: wire.AppendResult(nil, x.id, result)})
@@ -122,8 +124,8 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 
 // relay sends an event of a subscription. A client that does not keep up is given
 // up rather than left with a gap: it listens again and reads anew.
-func (x *exchange) relay(e mcp.Event, want wanted, giveUp context.CancelCauseFunc) {
-	if e.Method != mcp.NoteAcknowledged && !want.has(e.Method) {
+func (x *exchange) relay(ctx context.Context, e mcp.Event, want wanted, giveUp context.CancelCauseFunc) {
+	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.has(e.Method) {
 		return
 	}
 	meta, _ := e.Params.Member("_meta")

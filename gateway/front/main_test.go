@@ -165,6 +165,12 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, "crm", mcp.ExecutedNo, "crm is down")
 	case "needs-roots":
 		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "roots", Data: mcp.Raw(`{"requiredCapabilities":{"roots":{}}}`)}
+	case "limited", "limited-late":
+		if c.Name == "limited-late" {
+			c.Notify(progress("1"))
+		}
+		arguments, _ := c.Params.Member("arguments")
+		return nil, &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many calls", Data: arguments}
 	case "old-code":
 		return nil, mcp.Errorf(mcp.CodeURLElicitation, "go there")
 	case "no-reply":
@@ -382,7 +388,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 
 // ServeHTTP puts the caller into the context as auth does; the test says which.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller := mcp.NewCaller(mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client")})
+	caller := mcp.NewCaller(mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]})
 	b.front.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
 }
 

@@ -34,13 +34,13 @@ func TestP9_053_WithoutASessionID(t *testing.T) {
 func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{}}`)
-	for _, client := range []string{"one", "two"} {
-		c.Header = http.Header{"Test-Client": {client}}
+	for _, group := range []string{"one", "two"} {
+		c.Header = http.Header{"Test-Group": {group}}
 		if _, _, err := c.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.script.last("tools/call").Caller.ClientID; got != client {
-			t.Errorf("the call's caller is %q, want %q", got, client)
+		if got := b.script.last("tools/call").Caller.Groups; len(got) != 1 || got[0] != group {
+			t.Errorf("the call's caller is in %q, want %q", got, group)
 		}
 	}
 	c.Header = nil

@@ -50,7 +50,10 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, nil, ref)
 		return
 	}
-	g := &getting{f: f, r: r, record: record, rev: rev, live: l}
+	l.saw(caller)
+	g := &getting{f: f, r: r, record: record, rev: rev, live: l, until: caller.Expires}
+	stop := g.limit()
+	defer stop()
 	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
 	if after.isCall() && g.follow(after) {
 		return
@@ -69,7 +72,22 @@ type getting struct {
 	rev    *wire.Revision
 	live   *live
 	stream *stream
+	until  time.Time        // when its caller's proof expires, zero for never
+	expire <-chan time.Time // tells of it once
 }
+
+// limit begins to watch the time; stop ends that.
+func (g *getting) limit() (stop func()) {
+	if g.until.IsZero() {
+		return func() {}
+	}
+	timer := time.NewTimer(time.Until(g.until))
+	g.expire = timer.C
+	return func() { timer.Stop() }
+}
+
+// expired reports whether nothing may be delivered any more.
+func (g *getting) expired() bool { return past(g.until) }
 
 // stand keeps the session's stream open until somebody ends it.
 func (g *getting) stand(after position) {
@@ -83,7 +101,11 @@ func (g *getting) stand(after position) {
 
 // wait returns when the stream is to end, or more was closed.
 func (g *getting) wait(more <-chan struct{}) (ended bool) {
+	if g.expired() {
+		return true
+	}
 	select {
+	case <-g.expire:
 	case <-more:
 		return false
 	case <-g.r.Context().Done():
@@ -94,9 +116,14 @@ func (g *getting) wait(more <-chan struct{}) (ended bool) {
 	return true
 }
 
-// end ends the connection. A client that reconnects by itself is told when.
+// end ends the connection. A client that reconnects by itself is told when; when its
+// token has expired, it needs a new one for that.
 func (g *getting) end() {
-	if g.rev.Priming {
+	expired := g.expired()
+	if expired {
+		g.stream.sendRaw(wire.AppendComment(nil, "the access token has expired"))
+	}
+	if g.rev.Priming || expired {
 		g.stream.sendRaw(wire.AppendRetry(nil, reconnect))
 	}
 	g.stream.end("", nil)

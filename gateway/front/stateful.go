@@ -29,7 +29,7 @@ func (f *Front) stateful(p *posted, header string) *refusal {
 	switch p.message.Kind {
 	case wire.Response:
 		if l := f.known(record.Key()); l != nil {
-			l.answered(p.message)
+			l.answered(p.message, p.caller)
 		}
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
@@ -39,8 +39,9 @@ func (f *Front) stateful(p *posted, header string) *refusal {
 	return f.request(p, record, rev)
 }
 
-// session finds the session that a request names. One of another user does not
-// exist.
+// session finds the session that a request names. One of another user does not exist,
+// nor does one that another client of the same user began: a client that gets hold of
+// the id gains nothing by it. A new token of the two keeps the session.
 func (f *Front) session(r *http.Request, caller mcp.Caller, header string) (session.Record, *wire.Revision, *refusal) {
 	id, ref := checkSessionHeader(r.Header)
 	if ref != nil {
@@ -54,8 +55,9 @@ func (f *Front) session(r *http.Request, caller mcp.Caller, header string) (sess
 		return record, nil, f.refuseSession(err)
 	}
 	rev := wire.Lookup(record.Revision)
-	if rev == nil {
-		return record, nil, f.refuseSession(session.ErrNotFound) // of another gateway's version
+	if rev == nil || record.Client != caller.ClientID {
+		// Of another gateway's version, or another client's.
+		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
 	if header != "" && header != rev.Name {
 		// Clients SHOULD send what was negotiated; some send the newest they know.
@@ -73,6 +75,7 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 			return f.refuseSession(err)
 		}
 		if l := f.known(record.Key()); l != nil {
+			l.saw(p.caller)
 			l.listenIfOpen(p.r.Context(), record, p.caller)
 		}
 	case mcp.NoteCancelled:
@@ -120,6 +123,7 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 	case mcp.MethodResourcesUnsubscribe:
 		x.handler = mcp.HandlerFunc(x.unsubscribe)
 	}
+	l.saw(p.caller)
 	ctx, run, ok := l.start(p.r.Context(), x.id)
 	if !ok {
 		return f.refuseSession(session.ErrNotFound)

@@ -23,6 +23,7 @@ type listener struct {
 	cancel context.CancelFunc
 	acked  chan struct{} // closed with the first acknowledgement
 	failed chan struct{} // closed when a try ends before any acknowledgement
+	ended  chan struct{} // closed when it listens no more
 
 	mu   sync.Mutex // guards the fields below
 	uris []string   // what the upstreams have agreed to
@@ -41,14 +42,14 @@ func (l *live) lockSubscriptions(ctx context.Context) error {
 
 func (l *live) unlockSubscriptions() { <-l.subscribing }
 
-// listen starts to listen unless somebody does already.
+// listen starts to listen on behalf of a caller unless somebody does already.
 func (l *live) listen(ctx context.Context, r session.Record, caller mcp.Caller) {
 	if l.lockSubscriptions(ctx) != nil {
 		return
 	}
 	defer l.unlockSubscriptions()
 	l.mu.Lock()
-	already := l.heard != nil
+	already := l.heard != nil && !closed(l.heard.ended)
 	l.mu.Unlock()
 	if !already {
 		l.replace(l.startListener(ctx, r, caller, r.Subscriptions))
@@ -119,7 +120,7 @@ func (l *live) honours(uri string) bool {
 	l.mu.Lock()
 	now := l.heard
 	l.mu.Unlock()
-	return now != nil && now.has(uri)
+	return now != nil && !closed(now.ended) && now.has(uri)
 }
 
 // startListener starts one; nil when the front is closing. Its goroutine ends with
@@ -130,7 +131,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	}
 	// It outlives the request that wanted it, until cancel.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &listener{cancel: cancel, acked: make(chan struct{}), failed: make(chan struct{})}
+	n := &listener{cancel: cancel, acked: make(chan struct{}), failed: make(chan struct{}), ended: make(chan struct{})}
 	call := &mcp.Call{
 		ID:      l.f.callID(),
 		Method:  mcp.MethodListen,
@@ -141,7 +142,9 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	}
 	call.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {
-			n.ack(e.Params)
+			if honoured, _ := e.Params.Member("notifications"); n.ack(honoured) || l.wasDeaf() {
+				l.tellAll(honoured)
+			}
 			return
 		}
 		l.event(e)
@@ -149,19 +152,30 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	go func() {
 		defer l.f.done()
 		defer cancel()
-		n.run(ctx, l.f, call)
+		n.run(ctx, l, call)
 	}()
 	return n
 }
 
-// run listens until ctx ends, and again whenever that is lost.
-func (n *listener) run(ctx context.Context, f *Front, call *mcp.Call) {
+// run listens until ctx ends, and again whenever that is lost. When the proof of the
+// caller expires, it goes on as the session's user by a newer one, if there is any.
+func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
+	defer close(n.ended)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		if expired(call.Caller) {
+			call = call.Clone()
+			if call.Caller = l.newest(); expired(call.Caller) {
+				return
+			}
+		}
 		start := time.Now()
-		err := f.handleSafely(ctx, call)
+		err := l.listenOnce(ctx, call)
 		n.lost(err)
 		if ctx.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 			return // there is nothing to listen to
+		}
+		if expired(call.Caller) {
+			continue
 		}
 		if time.Since(start) > lastRetry {
 			wait = firstRetry
@@ -171,6 +185,49 @@ func (n *listener) run(ctx context.Context, f *Front, call *mcp.Call) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// listenOnce listens as long as the caller's proof is good.
+func (l *live) listenOnce(ctx context.Context, call *mcp.Call) error {
+	ctx, end := whileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
+	defer end()
+	return l.f.handleSafely(ctx, call)
+}
+
+// newest returns what the newest token says of the session's user. There is one: what
+// wants it was begun by a request. When that is too old, whatever comes until there is a
+// newer one is missed.
+func (l *live) newest() mcp.Caller {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = expired(*l.caller)
+	return *l.caller
+}
+
+// wasDeaf reports, once, whether something may have been missed.
+func (l *live) wasDeaf() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.deaf
+	l.deaf = false
+	return was
+}
+
+// tellAll counts everything that is listened to as changed, after a time in which
+// nobody listened.
+func (l *live) tellAll(honoured mcp.Raw) {
+	w, err := readWanted(honoured)
+	if err != nil {
+		return
+	}
+	for _, note := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged} {
+		if w.has(note) {
+			l.event(mcp.Event{Method: note, Params: mcp.Raw("{}")})
+		}
+	}
+	for _, uri := range w.uris {
+		l.event(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
 	}
 }
 
@@ -207,10 +264,9 @@ func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (err error) {
 	return err
 }
 
-// ack takes what the upstreams have agreed to.
-func (n *listener) ack(params mcp.Raw) {
+// ack takes what the upstreams have agreed to, and reports whether they had before.
+func (n *listener) ack(honoured mcp.Raw) (again bool) {
 	var uris []string
-	honoured, _ := params.Member("notifications")
 	list, _ := honoured.Member("resourceSubscriptions")
 	list.Elements(func(uri mcp.Raw) bool {
 		uris = append(uris, uri.Text())
@@ -219,9 +275,11 @@ func (n *listener) ack(params mcp.Raw) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.uris = uris
-	if !closed(n.acked) {
-		close(n.acked)
+	if closed(n.acked) {
+		return true
 	}
+	close(n.acked)
+	return false
 }
 
 func (n *listener) has(uri string) bool {

@@ -77,7 +77,12 @@ func bubbleFront(t *testing.T, idle time.Duration) (f *Front, s *script, store *
 }
 
 func serve(f *Front, method, body string, header http.Header) (w *recorder, cancel context.CancelFunc, done chan struct{}) {
-	ctx, cancel := context.WithCancel(mcp.WithCaller(context.Background(), mcp.NewCaller(mcp.Caller{})))
+	return serveTo(f, mcp.Caller{}, method, body, header)
+}
+
+// serveTo serves a request of a caller.
+func serveTo(f *Front, caller mcp.Caller, method, body string, header http.Header) (w *recorder, cancel context.CancelFunc, done chan struct{}) {
+	ctx, cancel := context.WithCancel(mcp.WithCaller(context.Background(), mcp.NewCaller(caller)))
 	r := httptest.NewRequestWithContext(ctx, method, "http://localhost/", strings.NewReader(body))
 	for name, values := range header {
 		r.Header[name] = values
@@ -90,6 +95,16 @@ func serve(f *Front, method, body string, header http.Header) (w *recorder, canc
 		f.ServeHTTP(w, r)
 	}()
 	return w, cancel, done
+}
+
+// serveNow serves a POST of a caller that is answered at once.
+func serveNow(f *Front, caller mcp.Caller, body string, header http.Header) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", "http://localhost/", strings.NewReader(body))
+	r.Header = header.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), mcp.NewCaller(caller))))
+	return w
 }
 
 func TestP9_030_KeepAlive(t *testing.T) {
