@@ -37,7 +37,8 @@ func forged(issuer *mcptest.Issuer, n int) []string {
 	return tokens
 }
 
-// H/25: made-up keys make the gate ask once in 30 s, and good tokens do not feel it.
+// H/25: made-up keys make the gate ask once in 30 s, and good tokens do not feel it. In a
+// bubble of synctest.
 func TestH_025_unknownKeys(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		flood := func(tokens []string) {
@@ -80,7 +81,7 @@ func TestH_025_unknownKeys(t *testing.T) {
 }
 
 // H/25: what is remembered of unknown keys is bounded, and the flood does not keep a
-// new key away.
+// new key away. In a bubble of synctest.
 func TestH_025_floodAndRotation(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		for _, token := range forged(issuer, 1500) {
@@ -236,7 +237,7 @@ func TestH_029_badKeySets(t *testing.T) {
 }
 
 // H/30: while the issuer hangs, known keys work at once; a token that needs it waits no
-// longer than the time limit and is answered with 503.
+// longer than the time limit and is answered with 503. In a bubble of synctest.
 func TestH_030_hangs(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		good := issuer.Token(claims{"exp": time.Now().Add(time.Hour).Unix()})
@@ -319,7 +320,7 @@ func TestH_031_oneOfTwo(t *testing.T) {
 	}
 }
 
-// H/32: keys of an issuer that is gone work for max_stale.
+// H/32: keys of an issuer that is gone work for max_stale. In a bubble of synctest.
 func TestH_032_stale(t *testing.T) {
 	for _, maxStale := range []time.Duration{0, time.Hour} {
 		t.Run(maxStale.String(), func(t *testing.T) {
@@ -348,7 +349,7 @@ func TestH_032_stale(t *testing.T) {
 }
 
 // H/25: a key that is not there is the token's fault only when the issuer was asked: with
-// an issuer that fails it cannot be told.
+// an issuer that fails it cannot be told. In a bubble of synctest.
 func TestUnknownKeyOfAFailingIssuer(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
 		tokens := forged(issuer, 3)
