@@ -26,6 +26,7 @@ var layers = []layer{
 	{level: 0, dir: "internal/mcp"},
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "internal/safehttp"},
+	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/seal"},
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
