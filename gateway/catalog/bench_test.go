@@ -35,6 +35,7 @@ func TestRoutingAllocatesLittle(t *testing.T) {
 	in := call(mcp.MethodToolsCall, "upstream7__tool0042", `{"name":"upstream7__tool0042","arguments":{}}`)
 	in.ParamHeaders = map[string]string{}
 	ctx := t.Context()
+	in = decided(ctx, c, in)
 	// The copy of the call, and what puts the upstream's mark on its events.
 	if n := testing.AllocsPerRun(100, func() { do(t, c, in) }); n > 2 {
 		t.Errorf("a call costs %v allocations", n)
@@ -53,6 +54,7 @@ func BenchmarkToolsCall(b *testing.B) {
 	c := tenByFifty(b)
 	in := call(mcp.MethodToolsCall, "upstream7__tool0042", `{"name":"upstream7__tool0042","arguments":{}}`)
 	ctx := b.Context()
+	in = decided(ctx, c, in)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := c.Handle(ctx, in); err != nil {

@@ -253,9 +253,30 @@ func call(method, name string, params ...string) *mcp.Call {
 	return c
 }
 
+// decided is a call that policy has let through to what its name stands for, unless the
+// test says what it has decided.
+func decided(ctx context.Context, c *Catalog, call *mcp.Call) *mcp.Call {
+	kind := map[string]string{
+		mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources,
+		"ref/prompt": mcp.KindPrompts, "ref/resource": mcp.KindResources,
+	}
+	of := call.Method
+	if of == mcp.MethodComplete {
+		ref, _ := call.Params.Member("ref")
+		text, _ := ref.Member("type")
+		of = text.Text()
+	}
+	if kind[of] == "" || call.Target != (mcp.Target{}) {
+		return call
+	}
+	call = call.Clone()
+	call.Target, _ = c.Resolve(mcp.WithCaller(ctx, call.Caller), kind[of], call.Name)
+	return call
+}
+
 func do(t testing.TB, c *Catalog, call *mcp.Call) *mcp.Reply {
 	t.Helper()
-	reply, err := c.Handle(t.Context(), call)
+	reply, err := c.Handle(t.Context(), decided(t.Context(), c, call))
 	if err != nil {
 		t.Fatalf("%s %s: %v", call.Method, call.Name, err)
 	}
@@ -265,7 +286,7 @@ func do(t testing.TB, c *Catalog, call *mcp.Call) *mcp.Reply {
 // refused makes a call that must fail with a code, and returns the error.
 func refused(t testing.TB, c *Catalog, call *mcp.Call, code int) *mcp.Error {
 	t.Helper()
-	_, err := c.Handle(t.Context(), call)
+	_, err := c.Handle(t.Context(), decided(t.Context(), c, call))
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || e.Code != code {
 		t.Fatalf("%s %s: got %v, want code %d", call.Method, call.Name, err, code)

@@ -3,8 +3,6 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"sync"
@@ -102,7 +100,9 @@ func (who *person) ask(o *own, r *round, caller mcp.Caller) {
 	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.p.base, caller), ownTime)
 	defer cancel()
 	w := o.watch
-	w.as = mcp.Call{ID: o.s.callID(), Caller: caller, Session: ownSession(caller), Ephemeral: true}
+	// No client's session: nothing is declared in it, and it ends with none. The upstream
+	// has one for each user.
+	w.as = mcp.Call{ID: o.s.callID(), Caller: caller}
 	before := w.state.shelves
 	err := w.discover(ctx)
 	if err == nil {
@@ -159,13 +159,6 @@ func (who *person) failure(s *source) error {
 		}
 	}
 	return nil
-}
-
-// ownSession is the session of an upstream's in which a caller's lists are asked for.
-// It is no client's, so that it has nothing declared and ends with none.
-func ownSession(caller mcp.Caller) string {
-	sum := sha256.Sum256([]byte(caller.ClientID))
-	return caller.User() + ":~lists-" + hex.EncodeToString(sum[:8])
 }
 
 // differ returns the lists of which both are known and are not the same.

@@ -74,7 +74,7 @@ func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target
 // check refuses a call whose name was not found, or was found to be something else
 // than what policy decided on.
 func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *mcp.Call) error {
-	if ok && (call.Target == (mcp.Target{}) || call.Target == c.sources[to.source].naming.target(k, to.native)) {
+	if ok && call.Target == c.sources[to.source].naming.target(k, to.native) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

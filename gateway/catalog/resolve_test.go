@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"testing/synctest"
 
@@ -111,6 +112,23 @@ func TestOnlyTheTargetThatPolicyDecidedOn(t *testing.T) {
 	c := start(t, sourcesOf([]*server{s, down})...)
 	prompt, uri := `{"ref":{"type":"ref/prompt"}}`, `{"ref":{"type":"ref/resource"}}`
 	tool := mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: "a"}
+	t.Run("nothing is handed on, and nothing told, without a decision", func(t *testing.T) {
+		for _, in := range []*mcp.Call{
+			call(mcp.MethodToolsCall, "crm__a"), call(mcp.MethodPromptsGet, "crm__a"), call(mcp.MethodResourcesRead, "crm+file:///a"),
+			call(mcp.MethodComplete, "crm__a", prompt), call(mcp.MethodComplete, "crm+file:///a", uri),
+			call(mcp.MethodToolsCall, "down__a"), call(mcp.MethodResourcesRead, "down+file:///a"),
+		} {
+			_, err := c.Handle(t.Context(), in)
+			if want := mcp.ErrUnknown(in.Method, in.Name); !reflect.DeepEqual(err, error(want)) {
+				t.Errorf("%s %s: got %v, want %v", in.Method, in.Name, err, want)
+			}
+		}
+	})
+	for _, method := range []string{mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete} {
+		if n := s.called(method); n != 0 {
+			t.Errorf("%s came to the upstream", method)
+		}
+	}
 	tests := []struct {
 		name   string
 		call   *mcp.Call

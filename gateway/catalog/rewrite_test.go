@@ -135,7 +135,7 @@ func TestForwarding(t *testing.T) {
 	})
 	t.Run("P9/181 the call goes out under its original name, and else as it came", func(t *testing.T) {
 		s.on(mcp.MethodPromptsGet, nil)
-		in := call(mcp.MethodPromptsGet, "crm__p", `{"name":"crm__p","arguments":{"a":"1"}}`)
+		in := decided(t.Context(), c, call(mcp.MethodPromptsGet, "crm__p", `{"name":"crm__p","arguments":{"a":"1"}}`))
 		in.LogLevel, in.State, in.Caps = "debug", "st", mcp.Raw(`{"roots":{}}`)
 		wantResult(t, do(t, c, in), `{"from":"crm","name":"p"}`)
 		got := s.last(t, mcp.MethodPromptsGet).Clone()
