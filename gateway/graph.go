@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
@@ -21,7 +20,7 @@ type graph struct {
 	upstreams []*upstream.Upstream
 	catalog   *catalog.Catalog
 	handler   mcp.Handler
-	transport *http.Transport
+	transport *upstream.HTTPTransport
 
 	credentials []*outbound.Credentials // of the upstreams
 }
@@ -48,7 +47,7 @@ func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
 			return nil, err
 		}
 		g.upstreams = append(g.upstreams, u)
-		sources = append(sources, catalog.Source{Upstream: u, Prefix: c.Prefix})
+		sources = append(sources, catalog.Source{Upstream: u, Prefix: c.Prefix, PerUser: u.PerUser()})
 	}
 	key, err := seal.NewRandom("catalog cursor")
 	if err != nil {
