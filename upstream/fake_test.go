@@ -7,23 +7,30 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-const patience = 10 * time.Second
+// patience bounds each wait for what must come. It is long, for a machine that is busy
+// with other things.
+const patience = time.Minute
 
 // fake is a server on HTTP whose every answer a test writes. What it does not answer
 // itself (status 0 of the handler) is answered like a sound server of its era.
 type fake struct {
 	*httptest.Server
+	network  *mcptest.Network // nil for the real one
+	dialled  atomic.Int32     // connections to it
 	stateful bool
 	version  string // that initialize answers
 	caps     string
@@ -53,13 +60,43 @@ type seen struct {
 
 func newFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
 	t.Helper()
-	f := &fake{
-		stateful: stateful, version: "2025-11-25", session: "s1", handle: handle, news: make(chan struct{}),
-		caps: `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}`,
-	}
+	f := makeFake(stateful, handle)
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
+}
+
+// newBubbleFake makes a fake in a bubble of synctest, where times pass that a test
+// could not wait for, or not exactly. It is reached by its own start.
+func newBubbleFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
+	t.Helper()
+	f := makeFake(stateful, handle)
+	f.network = mcptest.NewNetwork()
+	f.Server = &httptest.Server{Listener: f.network, Config: &http.Server{Handler: f}}
+	f.Start()
+	t.Cleanup(f.Close)
+	return f
+}
+
+func makeFake(stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
+	return &fake{
+		stateful: stateful, version: "2025-11-25", session: "s1", handle: handle, news: make(chan struct{}),
+		caps: `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}}`,
+	}
+}
+
+// start makes an Upstream for the fake.
+func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
+	t.Helper()
+	cfg.URL = f.URL
+	transport := upstream.NewTransport(cfg)
+	if f.network != nil {
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			f.dialled.Add(1)
+			return f.network.DialContext(ctx, network, address)
+		}
+	}
+	return startOver(t, cfg, transport)
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -186,10 +223,14 @@ func (f *fake) until(t *testing.T, what string, holds func() bool) {
 // start makes an Upstream for the fake, or for cfg where it says how.
 func start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
+	return startOver(t, cfg, upstream.NewTransport(cfg))
+}
+
+func startOver(t *testing.T, cfg upstream.Config, transport *http.Transport) *upstream.Upstream {
+	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "fake"
 	}
-	transport := upstream.NewTransport(cfg)
 	t.Cleanup(transport.CloseIdleConnections)
 	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport})
 	if err != nil {

@@ -126,6 +126,9 @@ func (s *httpStream) Retry() time.Duration { return s.retry }
 // rest is drained, so that the connection can be used again.
 func (s *httpStream) Close() {
 	if s.over && s.events != nil {
+		if s.life != nil {
+			s.life.pause() // the caller has its answer and may go
+		}
 		s.t.spawn(s.finish)
 		return
 	}

@@ -9,4 +9,6 @@
 //
 // A Server and an Issuer run an httptest.Server; Close ends it and every handler. A
 // Client starts nothing.
+//
+// A Network connects peers within a bubble of testing/synctest.
 package mcptest
