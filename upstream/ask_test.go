@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -16,10 +17,11 @@ import (
 const elicit = `"method":"elicitation/create","params":{"message":"m","mode":"form","requestedSchema":{"type":"object"},"_meta":{"x":1},"task":{},"elicitationId":"e"}`
 
 // askingFake asks what questions say, one round each, and answers with the answers
-// that it got.
+// that it got. It belongs into a bubble of synctest: how long a round is kept open for
+// more questions is a matter of time.
 func askingFake(t *testing.T, cfg upstream.Config, rounds ...[]string) (*fake, *upstream.Upstream) {
 	answers := make(chan rpc, 20)
-	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+	f := newBubbleFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {
 		case m.Method == "" && m.ID != nil:
 			answers <- m
@@ -44,11 +46,12 @@ func askingFake(t *testing.T, cfg upstream.Config, rounds ...[]string) (*fake, *
 		events(w, event(m, "", string(mcp.Object("said", mcp.String(text)))))
 		return true
 	})
-	cfg.URL = f.URL
-	return f, start(t, cfg)
+	return f, f.start(t, cfg)
 }
 
-func TestRounds(t *testing.T) {
+func TestRounds(t *testing.T) { synctest.Test(t, testRounds) }
+
+func testRounds(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{},
 		[]string{`"id":"q1",` + elicit, `"id":2,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`},
 		[]string{`"id":"q3","method":"roots/list"`})
@@ -110,7 +113,9 @@ func wantExpired(t *testing.T, what string, err error) {
 	}
 }
 
-func TestP9_102_ForeignState(t *testing.T) {
+func TestP9_102_ForeignState(t *testing.T) { synctest.Test(t, testForeignState) }
+
+func testForeignState(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{}, []string{`"id":"q1",` + elicit})
 	c := asked("a")
 	ask := mustDo(t, u, c).Ask
@@ -134,8 +139,10 @@ func TestP9_102_ForeignState(t *testing.T) {
 	}
 }
 
-func TestP9_110_ParkedCallExpires(t *testing.T) {
-	f, u := askingFake(t, upstream.Config{Timeout: upstream.Timeout{Ask: 60 * time.Millisecond}}, []string{
+func TestP9_110_ParkedCallExpires(t *testing.T) { synctest.Test(t, testParkedCallExpires) }
+
+func testParkedCallExpires(t *testing.T) {
+	f, u := askingFake(t, upstream.Config{Timeout: upstream.Timeout{Ask: patience / 2}}, []string{
 		`"id":"e",` + elicit, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`, `"id":"r","method":"roots/list"`,
 	})
 	c := asked("a")
@@ -159,7 +166,9 @@ func TestP9_110_ParkedCallExpires(t *testing.T) {
 	}
 }
 
-func TestParkedCallsPerUser(t *testing.T) {
+func TestParkedCallsPerUser(t *testing.T) { synctest.Test(t, testParkedCallsPerUser) }
+
+func testParkedCallsPerUser(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{Limits: upstream.Limits{AsksPerUser: 1}}, []string{`"id":"e",` + elicit})
 	if mustDo(t, u, asked("a")).Ask == nil {
 		t.Fatal("no question")
@@ -168,7 +177,9 @@ func TestParkedCallsPerUser(t *testing.T) {
 	wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
 }
 
-func TestEndSessionEndsParkedCalls(t *testing.T) {
+func TestEndSessionEndsParkedCalls(t *testing.T) { synctest.Test(t, testEndSessionEndsParkedCalls) }
+
+func testEndSessionEndsParkedCalls(t *testing.T) {
 	f, u := askingFake(t, upstream.Config{}, []string{`"id":"e",` + elicit})
 	c := asked("a")
 	if mustDo(t, u, c).Ask == nil {
@@ -180,6 +191,10 @@ func TestEndSessionEndsParkedCalls(t *testing.T) {
 }
 
 func TestP9_160_UndeclaredQuestionsAreRefused(t *testing.T) {
+	synctest.Test(t, testUndeclaredQuestionsAreRefused)
+}
+
+func testUndeclaredQuestionsAreRefused(t *testing.T) {
 	_, u := askingFake(t, upstream.Config{}, []string{
 		`"id":"r","method":"roots/list"`, `"id":"s","method":"sampling/createMessage","params":{"messages":[]}`,
 		`"id":"u","method":"elicitation/create","params":{"mode":"url","url":"https://x"}`, `"id":"p","method":"ping"`, `"id":"x","method":"x/y"`,

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -13,13 +14,20 @@ import (
 )
 
 func TestEphemeralSessionsEndByIdleTime(t *testing.T) {
-	f := newFake(t, true, nil)
-	u := start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Idle: 50 * time.Millisecond}})
-	c := tool("a")
-	c.Ephemeral = true
-	wantOK(t, u, c)
-	f.await(t, http.MethodDelete, 1)
-	wantOK(t, u, c)
+	synctest.Test(t, func(t *testing.T) {
+		f := newBubbleFake(t, true, nil)
+		u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: 30 * time.Second}})
+		c := tool("a")
+		c.Ephemeral = true
+		wantOK(t, u, c)
+		time.Sleep(29 * time.Second)
+		synctest.Wait()
+		if n := len(f.requests(http.MethodDelete)); n != 0 {
+			t.Errorf("ended %d times before its time", n)
+		}
+		f.await(t, http.MethodDelete, 1)
+		wantOK(t, u, c)
+	})
 }
 
 func TestSessionLimit(t *testing.T) {

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -12,8 +13,12 @@ import (
 // A server that closes its stream at once and wants it back at once gets it back a
 // little later.
 func TestStandingStreamIsNotReopenedInALoop(t *testing.T) {
+	synctest.Test(t, testStandingStreamIsNotReopenedInALoop)
+}
+
+func testStandingStreamIsNotReopenedInALoop(t *testing.T) {
 	opened := make(chan time.Time, 3)
-	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
+	f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
 		if r.Method != http.MethodGet {
 			return false
 		}
@@ -25,7 +30,7 @@ func TestStandingStreamIsNotReopenedInALoop(t *testing.T) {
 		}
 		return true
 	})
-	u := start(t, upstream.Config{URL: f.URL})
+	u := f.start(t, upstream.Config{})
 	wantOK(t, u, asked("a"))
 	f.await(t, http.MethodGet, 3)
 	last := <-opened

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -15,14 +16,24 @@ import (
 
 // statefulFake answers tools/call as said, all else soundly.
 func statefulFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
-	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+	f := newFake(t, true, onCall(call))
+	return f, f.start(t, upstream.Config{})
+}
+
+// statefulBubbleFake is a statefulFake in a bubble of synctest.
+func statefulBubbleFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
+	f := newBubbleFake(t, true, onCall(call))
+	return f, f.start(t, upstream.Config{})
+}
+
+func onCall(call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+	return func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall || call == nil {
 			return false
 		}
 		call(f, w, r, m)
 		return true
-	})
-	return f, start(t, upstream.Config{URL: f.URL})
+	}
 }
 
 func TestP9_161_SessionAndVersionHeaders(t *testing.T) {
@@ -247,8 +258,10 @@ func TestListenStateful(t *testing.T) {
 	}
 }
 
-func TestP9_163_BrokenStreamGoesOn(t *testing.T) {
-	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
+func TestP9_163_BrokenStreamGoesOn(t *testing.T) { synctest.Test(t, testBrokenStreamGoesOn) }
+
+func testBrokenStreamGoesOn(t *testing.T) {
+	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, "id: e7\nretry: 10\ndata:\n\n") // primed, then closed by the server
 	})
 	handle := f.handle
@@ -278,8 +291,10 @@ func TestP9_163_BrokenStreamGoesOn(t *testing.T) {
 
 // A stream that goes on may end without an event of its own: the place to go on from
 // stays the same.
-func TestP9_163_PollingGoesOn(t *testing.T) {
-	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
+func TestP9_163_PollingGoesOn(t *testing.T) { synctest.Test(t, testPollingGoesOn) }
+
+func testPollingGoesOn(t *testing.T) {
+	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, "id: e7\nretry: 10\ndata:\n\n")
 	})
 	handle := f.handle
@@ -303,14 +318,16 @@ func TestP9_163_PollingGoesOn(t *testing.T) {
 }
 
 // What comes on the stream that goes on shows life as what came on the first one does.
-func TestP9_163_ResumedStreamShowsLife(t *testing.T) {
-	f := newFake(t, true, nil)
+func TestP9_163_ResumedStreamShowsLife(t *testing.T) { synctest.Test(t, testResumedStreamShowsLife) }
+
+func testResumedStreamShowsLife(t *testing.T) {
+	f := newBubbleFake(t, true, nil)
 	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {
 		case m.Method == mcp.MethodToolsCall:
 			events(w, "id: e7\nretry: 10\ndata:\n\n")
 		case r.Method == http.MethodGet:
-			tick := time.NewTicker(50 * time.Millisecond)
+			tick := time.NewTicker(50 * time.Second)
 			defer tick.Stop()
 			for range 12 { // longer in all than the call may be silent
 				<-tick.C
@@ -322,11 +339,18 @@ func TestP9_163_ResumedStreamShowsLife(t *testing.T) {
 		}
 		return true
 	}
-	wantOK(t, start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Call: 300 * time.Millisecond}}), tool("a"))
+	u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Minute, Total: time.Hour}})
+	if reply, err := u.Handle(t.Context(), tool("a")); err != nil || string(reply.Result) != okResult {
+		t.Errorf("reply %v, error %v", reply, err)
+	}
 }
 
 func TestH147_BrokenStreamIsLostInTheEnd(t *testing.T) {
-	f, u := statefulFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
+	synctest.Test(t, testBrokenStreamIsLostInTheEnd)
+}
+
+func testBrokenStreamIsLostInTheEnd(t *testing.T) {
+	f, u := statefulBubbleFake(t, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) {
 		events(w, "id: e7\nretry: 1\ndata:\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":"+string(m.ID)+",\"result\":{}}\n") // half an event
 	})
 	_, err := do(t, u, tool("a"))
@@ -383,26 +407,28 @@ func TestP9_143_CancelNotifiesAStatefulServer(t *testing.T) {
 	}
 }
 
-func TestP9_145_TimeoutCancels(t *testing.T) {
-	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+func TestP9_145_TimeoutCancels(t *testing.T) { synctest.Test(t, testTimeoutCancels) }
+
+func testTimeoutCancels(t *testing.T) {
+	f := newBubbleFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
 			return false
 		}
 		for r.Context().Err() == nil { // lively for ever: only the total ends it
 			events(w, ": still here\n\n")
 			select {
-			case <-time.After(20 * time.Millisecond):
+			case <-time.After(50 * time.Second):
 			case <-r.Context().Done():
 			}
 		}
 		return true
 	})
-	u := start(t, upstream.Config{URL: f.URL, Timeout: upstream.Timeout{Call: 100 * time.Millisecond, Total: 400 * time.Millisecond}})
+	u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Minute, Total: time.Hour}})
 	began := time.Now()
-	_, err := do(t, u, tool("a"))
+	_, err := u.Handle(t.Context(), tool("a"))
 	wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown)
-	if took := time.Since(began); took < 350*time.Millisecond {
-		t.Errorf("H/143: ended after %s, though the server was lively", took)
+	if took := time.Since(began); took != time.Hour {
+		t.Errorf("H/143: ended after %s, want the total, since the server was lively", took)
 	}
 	f.await(t, mcp.NoteCancelled, 1)
 }
