@@ -156,7 +156,7 @@ func (g *Gateway) Start() {
 	g.undo.onStop("auth", run(g.auth.Run))
 
 	base, cancel := context.WithCancel(context.Background())
-	g.server = newServer(routes(g.cfg.path(), g.front, g.auth, g.log), g.log)
+	g.server = newServer(routes(g.cfg.path(), g.front.Behind, g.auth, g.log), g.log)
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
 	go func() {

@@ -15,9 +15,10 @@ import (
 
 // routes is everything that is served: the endpoint at exactly its path, with every
 // HTTP method, what tells clients where to get a token for it, and nothing else. Paths
-// are not cleaned: another spelling of the path is another path.
-func routes(path string, front http.Handler, who *auth.Auth, log *slog.Logger) http.Handler {
-	endpoint := who.Require(front)
+// are not cleaned: another spelling of the path is another path. The endpoint puts
+// authentication where it belongs (front.Behind).
+func routes(path string, behind func(authenticate func(http.Handler) http.Handler) http.Handler, who *auth.Auth, log *slog.Logger) http.Handler {
+	endpoint := behind(who.Require)
 	nothing := func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is nothing here: the MCP endpoint is "+path, http.StatusNotFound)
 	}

@@ -13,6 +13,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
+// alone is an endpoint with nothing in front of authentication.
+func alone(endpoint http.Handler) func(authenticate func(http.Handler) http.Handler) http.Handler {
+	return func(authenticate func(http.Handler) http.Handler) http.Handler { return authenticate(endpoint) }
+}
+
 func TestRoutes(t *testing.T) {
 	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := mcp.CallerFrom(r.Context()); !ok {
@@ -20,7 +25,7 @@ func TestRoutes(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusTeapot)
 	})
-	server := httptest.NewServer(routes("/mcp", front, anybody(t), slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(routes("/mcp", alone(front), anybody(t), slog.New(slog.DiscardHandler)))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -88,7 +93,7 @@ func TestH139_Panic(t *testing.T) {
 				}
 				panic("secret detail")
 			})
-			server := httptest.NewServer(routes("/mcp", front, anybody(t), slog.New(slog.NewTextHandler(&log, nil))))
+			server := httptest.NewServer(routes("/mcp", alone(front), anybody(t), slog.New(slog.NewTextHandler(&log, nil))))
 			res, err := http.Post(server.URL+"/mcp", "application/json", nil)
 			if err != nil {
 				t.Fatal(err)
