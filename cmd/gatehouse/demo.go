@@ -3,6 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"os"
 	"syscall"
 
@@ -12,45 +15,81 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 )
 
+// demoFlags are the flags of the command.
+type demoFlags struct {
+	listen  string
+	noAuth  bool
+	offline bool
+}
+
 func newDemo() *cobra.Command {
-	var listen string
+	var flags demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run a gateway with three embedded MCP servers, and show how to use it",
-		Args:  noArguments,
-		RunE:  work(func(cmd *cobra.Command) error { return runDemo(cmd, listen) }),
+		Short: "Run a gateway with everything embedded, and show how to use it",
+		Long: "Runs a gateway in front of three embedded MCP servers, with an OAuth issuer for\n" +
+			"development whose users have different rights, and prints commands to try it with.",
+		Args: noArguments,
+		RunE: work(func(cmd *cobra.Command) error { return runDemo(cmd, flags) }),
 	}
-	cmd.Flags().StringVar(&listen, "listen", "", "`ADDRESS` of the endpoint (default 127.0.0.1:8080)")
+	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
+	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without issuer, users and policy: everyone may use everything")
+	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
 	return cmd
 }
 
-func runDemo(cmd *cobra.Command, listen string) (err error) {
+func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	ctx := untilSignal(cmd.Context())
-	servers, err := demo.Start(ctx, demo.Options{Executable: executable, Listen: listen})
-	if err != nil {
-		return err
-	}
-	defer servers.Close()
-	cfg, _, err := gateway.ParseConfig("demo", servers.Config())
-	if err != nil {
-		return err
-	}
-	g, err := gateway.New(gateway.Options{Config: cfg, Version: buildVersion()})
+	// Tokens are for one URL, so that its port has to be known before all else.
+	listener, err := net.Listen("tcp", flags.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (gatehouse demo --listen 127.0.0.1:0 takes a free port)", err)
 	}
 	if err != nil {
 		return err
 	}
+	defer listener.Close() // the gateway does; this is for when there is none
+	parts, err := demo.Start(ctx, demo.Options{
+		Executable: executable,
+		Command:    os.Args[0],
+		Bold:       isTerminal(cmd.OutOrStdout()),
+		Listen:     listener.Addr().String(),
+		SignIn:     !flags.noAuth,
+		Offline:    flags.offline,
+		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+	})
+	if err != nil {
+		return err
+	}
+	defer parts.Close()
+	file, err := parts.WriteConfig()
+	if err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Options{ConfigFile: file, Version: buildVersion(), Listener: listener})
+	if err != nil {
+		return err
+	}
 	// Said before it serves, since from then on log lines come in between.
-	if err := servers.Welcome(cmd.OutOrStdout(), g.URL()); err != nil {
+	if err := parts.Welcome(cmd.OutOrStdout(), g.URL()); err != nil {
 		return errors.Join(err, g.Stop(ctx))
 	}
 	return g.Run(ctx)
+}
+
+// isTerminal reports whether people look at w, and want it to be more than plain text
+// (https://no-color.org).
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // newDemoStdio is the command by which the demo starts its stdio server, which is

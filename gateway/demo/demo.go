@@ -7,13 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
+	"os"
 	"sync"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -27,19 +26,35 @@ type Options struct {
 	Executable string
 	// Args default to StdioCommand.
 	Args []string
+	// Command is how the texts call the program, default gatehouse.
+	Command string
+	// Bold has the welcome text use the bold type of terminals.
+	Bold bool
 	// Listen is the address that Config tells the gateway, default 127.0.0.1:8080.
 	Listen string
+	// SignIn has everyone sign in with a development issuer, and gives its users
+	// different rights. Tokens are for one URL, so that Listen then has to be a loopback
+	// IP address with its port.
+	SignIn bool
+	// Offline keeps the issuer from fetching metadata documents of clients, which then
+	// register instead.
+	Offline bool
 	// Log hears of failures of the demo servers; nil for none.
 	Log *slog.Logger
 }
 
 // Demo is the running servers. Make one with Start.
 type Demo struct {
-	opts    Options
-	http    []*http.Server
-	servers []*sdk.Server
-	offers  []offer
-	urls    map[string]string // of the HTTP servers, by name
+	opts      Options
+	listeners []net.Listener
+	http      []*http.Server
+	servers   []*sdk.Server
+	offers    []offer
+	urls      map[string]string // of the HTTP servers, by name
+	signIn    *signIn           // nil without
+	config    []byte            // of the gateway
+	dir       string            // of the files, "" without any
+	file      string            // of the configuration, "" before it is written
 
 	serving sync.WaitGroup
 	closing sync.Once
@@ -53,6 +68,9 @@ func Start(ctx context.Context, opts Options) (*Demo, error) {
 	}
 	if len(opts.Args) == 0 {
 		opts.Args = []string{StdioCommand}
+	}
+	if opts.Command == "" {
+		opts.Command = "gatehouse"
 	}
 	if opts.Listen == "" {
 		opts.Listen = "127.0.0.1:8080"
@@ -69,15 +87,25 @@ func Start(ctx context.Context, opts Options) (*Demo, error) {
 }
 
 func (d *Demo) start(ctx context.Context) error {
-	notes := newNotes(wire.Stateless().Name)
-	stateless := &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}
-	if err := d.serve("notes", notes, stateless); err != nil {
+	notesListener, err := d.listen("notes")
+	if err != nil {
 		return err
 	}
-	ops := newOps(opsRevision().Name)
-	if err := d.serve("ops", ops, &sdk.StreamableHTTPOptions{SessionTimeout: time.Hour}); err != nil {
+	opsListener, err := d.listen("ops")
+	if err != nil {
 		return err
 	}
+	protect := func(h http.Handler) http.Handler { return h }
+	if d.opts.SignIn {
+		if err := d.startSignIn(); err != nil {
+			return err
+		}
+		protect = d.signIn.protect(d.urls["ops"])
+	}
+	notes, ops := newNotes(wire.Stateless().Name), newOps(opsRevision().Name)
+	d.serve("notes", notesListener,
+		d.handler(notes, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}))
+	d.serve("ops", opsListener, protect(d.handler(ops, &sdk.StreamableHTTPOptions{SessionTimeout: time.Hour})))
 	handbook, err := newHandbook()
 	if err != nil {
 		return err
@@ -97,7 +125,8 @@ func (d *Demo) start(ctx context.Context) error {
 		o.Name, o.How = each.name, each.how
 		d.offers = append(d.offers, o)
 	}
-	return nil
+	d.config, err = d.newConfig()
+	return err
 }
 
 // opsRevision is the newest stateful revision but one: what most servers speak
@@ -112,31 +141,40 @@ func opsRevision() *wire.Revision {
 	return newest
 }
 
-func (d *Demo) serve(name string, server *sdk.Server, opts *sdk.StreamableHTTPOptions) error {
+// listen opens a free loopback port for the server with this name.
+func (d *Demo) listen(name string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	d.listeners = append(d.listeners, listener)
+	d.urls[name] = "http://" + listener.Addr().String() + "/mcp"
+	return listener, nil
+}
+
+func (d *Demo) handler(server *sdk.Server, opts *sdk.StreamableHTTPOptions) http.Handler {
+	d.servers = append(d.servers, server)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, opts))
+	return mux
+}
+
+func (d *Demo) serve(name string, listener net.Listener, handler http.Handler) {
 	s := &http.Server{
-		Handler:           mux,
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(d.opts.Log.Handler(), slog.LevelWarn),
 	}
 	d.http = append(d.http, s)
-	d.servers = append(d.servers, server)
-	d.urls[name] = "http://" + listener.Addr().String() + "/mcp"
 	d.serving.Go(func() {
 		if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			d.opts.Log.Error("demo server stopped", "server", name, "error", err)
 		}
 	})
-	return nil
 }
 
-// Close ends the servers with everything that is open on them and waits for their
-// goroutines. It may be called twice.
+// Close ends the servers with everything that is open on them, waits for their
+// goroutines and removes the files. It may be called twice.
 func (d *Demo) Close() {
 	d.closing.Do(func() {
 		for _, s := range d.servers {
@@ -147,27 +185,17 @@ func (d *Demo) Close() {
 		for _, s := range d.http {
 			s.Close()
 		}
+		for _, l := range d.listeners { // those that nobody serves yet, where the start failed
+			l.Close()
+		}
+		if d.signIn != nil {
+			d.signIn.close()
+		}
+		if d.dir != "" {
+			if err := os.RemoveAll(d.dir); err != nil {
+				d.opts.Log.Warn("demo: files stay behind", "error", err)
+			}
+		}
 	})
 	d.serving.Wait()
-}
-
-// Config is the configuration, as YAML, of a gateway in front of the three servers.
-func (d *Demo) Config() []byte {
-	command := []string{quote(d.opts.Executable)}
-	for _, arg := range d.opts.Args {
-		command = append(command, quote(arg))
-	}
-	return fmt.Appendf(nil, `listen: %s
-auth: {mode: none}
-upstreams:
-  - {name: notes, url: %s}
-  - {name: ops, url: %s}
-  - {name: handbook, command: [%s]}
-`, quote(d.opts.Listen), quote(d.urls["notes"]), quote(d.urls["ops"]), strings.Join(command, ", "))
-}
-
-// quote makes a YAML double-quoted scalar, which a JSON string is. A path may hold
-// "${", which the loader would expand.
-func quote(s string) string {
-	return string(mcp.String(strings.ReplaceAll(s, "${", "$${")))
 }

@@ -98,6 +98,7 @@ type deployOutput struct {
 	Service  service  `json:"service"`
 	Previous string   `json:"previous" jsonschema:"the version that ran before"`
 	Steps    []string `json:"steps"`
+	By       string   `json:"by,omitempty" jsonschema:"who asked for it, where that is known"`
 }
 
 func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInput) (*sdk.CallToolResult, deployOutput, error) {
@@ -138,7 +139,15 @@ func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInp
 	if err := o.server.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: now.uri()}); err != nil {
 		return nil, deployOutput{}, err
 	}
-	return nil, deployOutput{Service: now, Previous: previous, Steps: steps}, nil
+	return nil, deployOutput{Service: now, Previous: previous, Steps: steps, By: by(req)}, nil
+}
+
+// by is the user whose token the request came with, "" without one.
+func by(req *sdk.CallToolRequest) string {
+	if req.Extra == nil || req.Extra.TokenInfo == nil {
+		return ""
+	}
+	return req.Extra.TokenInfo.UserID
 }
 
 // confirm asks the user in the middle of the call.

@@ -1,7 +1,7 @@
 package demo
 
 import (
-	_ "embed" // the texts
+	"embed"
 	"fmt"
 	"io"
 	"strings"
@@ -10,56 +10,74 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-var (
-	//go:embed welcome.txt
-	welcomeText string
-	//go:embed curl_stateless.txt
-	curlStateless string
-	//go:embed curl_stateful.txt
-	curlStateful string
-)
+//go:embed text/*.txt
+var textFiles embed.FS
 
 // Welcome writes what the demo offers at the gateway's endpoint and how to try it:
 // lines to read are indented, lines to paste are not.
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
-	stateless, stateful, err := Curl(endpoint)
-	if err != nil {
-		return err
+	p := newPage(endpoint)
+	p.bold = d.opts.Bold
+	p.Offers, p.SignIn, p.Command, p.File = d.offers, d.signIn, d.opts.Command, d.file
+	if d.signIn != nil {
+		p.Hours = int(tokenLifetime.Hours())
+		for _, u := range d.signIn.Users {
+			token, err := d.Token(u.Subject)
+			if err != nil {
+				return err
+			}
+			name := strings.ToUpper(u.Subject) + "="
+			p.Tokens = append(p.Tokens, name+folded(len(name), token))
+		}
 	}
-	return fill(w, welcomeText, page{
-		URL: endpoint, Offers: d.offers,
-		Stateless: wire.Stateless().Name, Stateful: wire.NewestStateful().Name,
-		CurlStateless: stateless, CurlStateful: stateful,
-	})
+	return fill(w, "welcome.txt", p)
 }
 
-// Curl returns shell commands that call a tool of the demo, in each era.
+// Curl returns shell commands that call a tool of the demo, in each era, without
+// sign-in.
 func Curl(endpoint string) (stateless, stateful string, err error) {
-	p := page{URL: endpoint, Stateless: wire.Stateless().Name, Stateful: wire.NewestStateful().Name}
 	var one, other strings.Builder
-	if err := fill(&one, curlStateless, p); err != nil {
+	if err := fill(&one, "curl_stateless.txt", newPage(endpoint)); err != nil {
 		return "", "", err
 	}
-	if err := fill(&other, curlStateful, p); err != nil {
+	if err := fill(&other, "curl_stateful.txt", newPage(endpoint)); err != nil {
 		return "", "", err
 	}
 	return one.String(), other.String(), nil
 }
 
-// page is what the texts are filled with.
+// page is what the texts are filled with. The members from SignIn on are for a demo
+// whose users sign in.
 type page struct {
-	URL                         string
-	Offers                      []offer
-	Stateless, Stateful         string
-	CurlStateless, CurlStateful string
+	URL                 string
+	Offers              []offer
+	Stateless, Stateful string // revisions
+	Command             string // how this program is called
+	bold                bool
+
+	SignIn *signIn
+	File   string   // of the configuration
+	Tokens []string // as the shell takes them
+	Hours  int      // that they are good for
 }
 
-func fill(w io.Writer, text string, p page) error {
-	t, err := template.New("").Funcs(template.FuncMap{"names": publicNames, "uris": publicURIs}).Parse(text)
-	if err != nil {
-		return fmt.Errorf("demo: welcome text: %w", err)
+func newPage(endpoint string) page {
+	return page{URL: endpoint, Stateless: wire.Stateless().Name, Stateful: wire.NewestStateful().Name}
+}
+
+// fill writes one of the texts.
+func fill(w io.Writer, name string, data any) error {
+	bold := func(text string) string { return text }
+	if p, ok := data.(page); ok && p.bold {
+		bold = func(text string) string { return "\x1b[1m" + text + "\x1b[0m" }
 	}
-	return t.Execute(w, p)
+	t, err := template.New("").Funcs(template.FuncMap{
+		"names": publicNames, "uris": publicURIs, "quote": quote, "quoteFile": quoteFile, "bold": bold,
+	}).ParseFS(textFiles, "text/*.txt")
+	if err != nil {
+		return fmt.Errorf("demo: texts: %w", err)
+	}
+	return t.ExecuteTemplate(w, name, data)
 }
 
 // publicNames and publicURIs are the names that clients see, by the default rules
@@ -73,4 +91,17 @@ func joined(prefix string, names []string) string {
 		return "none"
 	}
 	return prefix + strings.Join(names, ", "+prefix)
+}
+
+// folded breaks a long word into lines that the shell puts together again; the first one
+// leaves room for what stands before it.
+func folded(before int, word string) string {
+	const width = 98
+	var b strings.Builder
+	room := width - before
+	for len(word) > room {
+		b.WriteString(word[:room] + "\\\n")
+		word, room = word[room:], width
+	}
+	return b.String() + word
 }

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 )
@@ -186,6 +187,16 @@ func TestTokensPassOtherPeoplesChecks(t *testing.T) {
 		if _, err := verify(next); err != nil {
 			t.Errorf("rotation %d: a new token: %v", rotation+1, err)
 		}
+	}
+	again, err := s.Token("bob", resource, "mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if who, err := s.Verify(again, resource); err != nil || who.Subject != "bob" || who.Scopes[0] != "mcp" || time.Until(who.Expires) > 5*time.Minute {
+		t.Errorf("verified: %+v, %v", who, err)
+	}
+	if _, err := s.Verify(again, upstream); err == nil {
+		t.Error("a token for somebody else was good")
 	}
 	if _, err := s.Token("mallory", resource); err != ErrNoUser {
 		t.Errorf("a token for nobody: %v", err)

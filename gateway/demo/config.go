@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Config is the configuration, as YAML, of a gateway in front of the three servers.
+func (d *Demo) Config() []byte { return bytes.Clone(d.config) }
+
+func (d *Demo) newConfig() ([]byte, error) {
+	var text bytes.Buffer
+	err := fill(&text, "gatehouse.yaml.txt", struct {
+		Listen, Notes, Ops string
+		Handbook           []string
+		SignIn             *signIn
+	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], append([]string{d.opts.Executable}, d.opts.Args...), d.signIn})
+	return text.Bytes(), err
+}
+
+// WriteConfig writes the configuration to a file, which Close removes.
+func (d *Demo) WriteConfig() (file string, err error) {
+	d.file, err = d.write("gatehouse.yaml", d.config)
+	return d.file, err
+}
+
+// write writes a file that only this user can read.
+func (d *Demo) write(name string, content []byte) (file string, err error) {
+	if d.dir == "" {
+		if d.dir, err = os.MkdirTemp("", "gatehouse-demo-"); err != nil {
+			return "", err
+		}
+	}
+	file = filepath.Join(d.dir, name)
+	return file, os.WriteFile(file, content, 0o600)
+}
+
+// quote makes a YAML double-quoted scalar, which a JSON string is. A path may hold
+// "${", which the loader would expand.
+func quote(s string) string {
+	return string(mcp.String(strings.ReplaceAll(s, "${", "$${")))
+}
+
+// quoteFile refers to the content of a file.
+func quoteFile(path string) string { return string(mcp.String("${file:" + path + "}")) }
