@@ -28,6 +28,11 @@ type Config struct {
 	// Transport is auto, streamable or stdio. Default auto: streamable for a url,
 	// stdio for a command.
 	Transport string `yaml:"transport"`
+	// HTTPClient is which client talks to a server at an http URL: own, the gateway's,
+	// or standard, that of Go's net/http, which takes more CPU and more sloppy answers.
+	// One that says standard says so for all upstreams of its host. Servers at https URLs
+	// are always talked to by the latter. Default own.
+	HTTPClient string `yaml:"http_client"`
 	// Revision pins the protocol revision, such as a date of the specification; the
 	// server is then not probed. Default "": probe.
 	Revision string `yaml:"revision"`
@@ -192,6 +197,12 @@ func (c Config) validateTransport() (errs []error) {
 	}
 	if _, ok := transports[c.Transport]; !ok && c.Transport != "" && c.Transport != transportAuto {
 		add("transport: %q: want one of %s", c.Transport, transportNames())
+	}
+	switch {
+	case c.HTTPClient != "" && c.HTTPClient != clientOwn && c.HTTPClient != clientStandard:
+		add("http_client: %q: want %s or %s", c.HTTPClient, clientOwn, clientStandard)
+	case c.HTTPClient != "" && len(c.Command) > 0:
+		add("http_client: is for a url")
 	}
 	if c.URL != "" && (len(c.Env) > 0 || c.Dir != "" || c.Shared) {
 		add("env, dir, shared: are for a command")

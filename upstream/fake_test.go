@@ -89,14 +89,17 @@ func makeFake(stateful bool, handle func(f *fake, w http.ResponseWriter, r *http
 func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
 	cfg.URL = f.URL
-	transport := upstream.NewTransport(cfg)
-	if f.network != nil {
-		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	if f.network == nil {
+		return startOver(t, cfg, upstream.NewTransport(cfg))
+	}
+	// The standard client: our own uses only connections of the system again.
+	return startOver(t, cfg, &http.Transport{
+		MaxIdleConnsPerHost: 100,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			f.dialled.Add(1)
 			return f.network.DialContext(ctx, network, address)
-		}
-	}
-	return startOver(t, cfg, transport)
+		},
+	})
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +229,10 @@ func start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	return startOver(t, cfg, upstream.NewTransport(cfg))
 }
 
-func startOver(t *testing.T, cfg upstream.Config, transport *http.Transport) *upstream.Upstream {
+func startOver(t *testing.T, cfg upstream.Config, transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}) *upstream.Upstream {
 	t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "fake"

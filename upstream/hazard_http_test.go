@@ -72,9 +72,12 @@ func TestHazardousAnswers(t *testing.T) {
 		{"H/161 reset after the request", func(http.ResponseWriter, *http.Request, rpc) { panic(http.ErrAbortHandler) }, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown},
 		{"charset in the content type", answer("application/json; charset=utf-8", good), 0, ""},
 	} {
-		for _, stateful := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s stateful=%v", tt.name, stateful), func(t *testing.T) {
-				f := newFake(t, stateful, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		for _, kind := range []struct {
+			stateful bool
+			client   string
+		}{{true, "own"}, {false, "own"}, {true, "standard"}, {false, "standard"}} {
+			t.Run(fmt.Sprintf("%s stateful=%v client=%s", tt.name, kind.stateful, kind.client), func(t *testing.T) {
+				f := newFake(t, kind.stateful, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 					if m.Method != mcp.MethodToolsCall {
 						return false
 					}
@@ -88,7 +91,7 @@ func TestHazardousAnswers(t *testing.T) {
 					tt.answer(w, r, m)
 					return true
 				})
-				u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{ResultBytes: 64 << 10}})
+				u := start(t, upstream.Config{URL: f.URL, HTTPClient: kind.client, Limits: upstream.Limits{ResultBytes: 64 << 10}})
 				reply, err := do(t, u, tool("bad"))
 				if tt.code == 0 {
 					if err != nil || string(reply.Result) != okResult {

@@ -22,6 +22,13 @@ func TestSuite(t *testing.T) {
 				return upstream.Config{URL: server.URL}
 			})
 		})
+		t.Run("streamable by the standard client "+era.name, func(t *testing.T) {
+			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
+				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
+				t.Cleanup(server.Close)
+				return upstream.Config{URL: server.URL, HTTPClient: "standard"}
+			})
+		})
 		t.Run("stdio "+era.name, func(t *testing.T) {
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				return command(t, era.name)

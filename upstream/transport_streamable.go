@@ -20,44 +20,15 @@ import (
 )
 
 const (
-	acceptBoth      = "application/json, text/event-stream"
-	typeJSON        = "application/json"
-	typeEvents      = "text/event-stream"
-	maxErrorBody    = 64 << 10
-	maxRetryAfter   = 300 * time.Second
-	drainBytes      = 64 << 10
-	drainTime       = 100 * time.Millisecond
-	maxSessionID    = 1024
-	minIdlePerHost  = 64
-	idleConnTimeout = 90 * time.Second
+	acceptBoth    = "application/json, text/event-stream"
+	typeJSON      = "application/json"
+	typeEvents    = "text/event-stream"
+	maxErrorBody  = 64 << 10
+	maxRetryAfter = 300 * time.Second
+	drainBytes    = 64 << 10
+	drainTime     = 100 * time.Millisecond
+	maxSessionID  = 1024
 )
-
-// NewTransport returns the http.Transport that all upstreams share, one pool of
-// connections per origin, sized for these upstreams. It does not decompress, follow
-// proxies of the environment or, being a RoundTripper, redirects.
-func NewTransport(cfgs ...Config) *http.Transport {
-	perHost, connect := minIdlePerHost, time.Duration(0)
-	for _, cfg := range cfgs {
-		cfg = cfg.withDefaults()
-		perHost = max(perHost, cfg.Limits.Concurrent)
-		if cfg.URL != "" {
-			connect = max(connect, cfg.Timeout.Connect)
-		}
-	}
-	connect = or(connect, defaultConnect)
-	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    connect,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true,
-		MaxIdleConns:           0, // no limit over all origins: there are as many as upstreams
-		MaxIdleConnsPerHost:    perHost,
-		IdleConnTimeout:        idleConnTimeout,
-		MaxResponseHeaderBytes: 64 << 10,
-		ExpectContinueTimeout:  time.Second,
-	}
-}
 
 // streamable is streamable HTTP: each message is a POST, answered as JSON or as an
 // event stream (2025-11-25 basic/transports, 2026-07-28 basic/transports/streamable-http).

@@ -35,7 +35,7 @@ var layers = []layer{
 	{level: 2, dir: "session", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp"}, third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "auth/outbound"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "auth/outbound"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},

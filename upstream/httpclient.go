@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+)
+
+const (
+	minIdlePerHost  = 64
+	idleConnTimeout = 90 * time.Second
+	maxResponseHead = 64 << 10
+	tcpKeepAlive    = 30 * time.Second
+
+	clientOwn      = "own"
+	clientStandard = "standard"
+)
+
+// HTTPTransport is the http.RoundTripper that all upstreams share, one pool of
+// connections per origin. It does not decompress, follow proxies of the environment
+// or, being a RoundTripper, redirects.
+//
+// Small requests over plain HTTP take a client of our own, which needs about half the
+// CPU; all others, and those of upstreams that say so (Config.HTTPClient), net/http's.
+type HTTPTransport struct {
+	own      *http1.Transport
+	general  *http.Transport
+	standard map[string]bool // hosts that are only for general
+}
+
+// NewTransport makes the HTTPTransport of these upstreams.
+func NewTransport(cfgs ...Config) *HTTPTransport {
+	perHost, connect := minIdlePerHost, time.Duration(0)
+	standard := make(map[string]bool)
+	for _, cfg := range cfgs {
+		cfg = cfg.withDefaults()
+		perHost = max(perHost, cfg.Limits.Concurrent)
+		if cfg.URL == "" {
+			continue
+		}
+		connect = max(connect, cfg.Timeout.Connect)
+		if u, err := url.Parse(cfg.URL); err == nil && cfg.HTTPClient == clientStandard {
+			standard[u.Host] = true
+		}
+	}
+	connect = or(connect, defaultConnect)
+	dial := (&net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}).DialContext
+	return &HTTPTransport{
+		own: http1.New(http1.Config{
+			Dial:        dial,
+			IdlePerHost: perHost,
+			IdleTime:    idleConnTimeout,
+			HeadBytes:   maxResponseHead,
+		}),
+		general: &http.Transport{
+			DialContext:            dial,
+			TLSHandshakeTimeout:    connect,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true,
+			MaxIdleConns:           0, // no limit over all origins: there are as many as upstreams
+			MaxIdleConnsPerHost:    perHost,
+			IdleConnTimeout:        idleConnTimeout,
+			MaxResponseHeaderBytes: maxResponseHead,
+			ExpectContinueTimeout:  time.Second,
+		},
+		standard: standard,
+	}
+}
+
+// RoundTrip sends a request.
+func (t *HTTPTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if http1.Handles(req) && !t.standard[req.URL.Host] {
+		return t.own.RoundTrip(req)
+	}
+	return t.general.RoundTrip(req)
+}
+
+// CloseIdleConnections closes what no request uses.
+func (t *HTTPTransport) CloseIdleConnections() {
+	t.own.CloseIdleConnections()
+	t.general.CloseIdleConnections()
+}
