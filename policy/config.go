@@ -213,7 +213,7 @@ func (l Limit) validate() error {
 
 // elementPath is the key path of a list's element, as the loader reads it.
 func elementPath(list string, i int, name string) string {
-	if name == "" || strings.ContainsAny(name, "():") { // which would end the path
+	if name == "" || !printable(name) || strings.ContainsAny(name, "():") { // which would end the path
 		return fmt.Sprintf("%s[%d]", list, i)
 	}
 	return fmt.Sprintf("%s[%d] (%s)", list, i, name)
@@ -261,10 +261,7 @@ func (w Who) validate() error {
 		errs = append(errs, errors.New("claims: is empty: name a claim or take the key out"))
 	}
 	for name, values := range w.Claims {
-		if len(values) == 0 {
-			errs = append(errs, fmt.Errorf("claims[%s]: is empty: name its values or take the key out", name))
-		}
-		errs = append(errs, checkValues("claims["+name+"]", values)...)
+		errs = append(errs, checkValues("claims["+name+"]", append([]string{}, values...))...)
 	}
 	for i, email := range w.Emails {
 		if strings.Count(email, "@") != 1 {
@@ -279,7 +276,7 @@ func (w Who) validate() error {
 // and the empty list, which would make it one about everybody.
 func checkValues(key string, values []string) (errs []error) {
 	if values != nil && len(values) == 0 {
-		return []error{fmt.Errorf("%s: is empty: name somebody or take the key out", key)}
+		return []error{fmt.Errorf("%s: is empty: put values in or take the key out", key)}
 	}
 	for i, v := range values {
 		switch {

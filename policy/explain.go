@@ -79,7 +79,7 @@ func (r *rule) explain(ctx context.Context, reading *reading, f facts) RuleExpla
 	case f.person.unclear != nil:
 		result, why = failed, f.person.unclear
 	case r.when != nil:
-		result, why = r.when.eval(ctx, f)
+		result, why = r.when.inTurn(ctx, f)
 	}
 	switch result {
 	case isTrue:

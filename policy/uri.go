@@ -36,8 +36,8 @@ func spellings(uri string) (forms []string, refused bool) {
 
 // usual is the spelling without what may be left out or written otherwise: backslashes
 // for slashes, empty segments, a fragment, upper case in the scheme; where hosts are
-// what the world knows as such, also user info, upper case in the host and a port that
-// goes without saying.
+// what the world knows as such, also user info, upper case in the host, a port that
+// goes without saying and the number of slashes in front.
 func usual(uri string) string {
 	uri = strings.ReplaceAll(uri, `\`, "/")
 	uri, _, _ = strings.Cut(uri, "#")
@@ -47,6 +47,16 @@ func usual(uri string) string {
 	}
 	scheme = strings.ToLower(scheme)
 	after, hasAuthority := strings.CutPrefix(rest, "//")
+	world := false
+	switch scheme {
+	case "http", "https", "ws", "wss", "ftp":
+		world, hasAuthority, after = true, true, strings.TrimLeft(rest, "/")
+	case "file":
+		world = true
+		if !hasAuthority {
+			hasAuthority, after = true, "/"+rest
+		}
+	}
 	if !hasAuthority {
 		return scheme + ":" + single(rest)
 	}
@@ -55,8 +65,7 @@ func usual(uri string) string {
 		end = len(after)
 	}
 	authority, path := after[:end], after[end:]
-	switch scheme {
-	case "http", "https", "ws", "wss", "ftp", "file":
+	if world {
 		authority = strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
 		for _, port := range []string{":", ":80", ":443", ":21"} {
 			authority = strings.TrimSuffix(authority, port)
@@ -65,8 +74,8 @@ func usual(uri string) string {
 		if scheme == "file" && authority == "localhost" {
 			authority = ""
 		}
-		if path == "" {
-			path = "/"
+		if !strings.HasPrefix(path, "/") {
+			path = "/" + path
 		}
 	}
 	return scheme + "://" + authority + single(path)

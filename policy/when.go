@@ -198,6 +198,17 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 	return failed, errors.New("the result is neither true nor false")
 }
 
+// inTurn evaluates the condition as decisions do: on the caller, else on the target, else
+// on all. What is certain early stays so, whatever the arguments.
+func (c *condition) inTurn(ctx context.Context, f facts) (outcome, error) {
+	for _, known := range []facts{{person: f.person}, {target: f.target}} {
+		if result, err := c.eval(ctx, known); result != isOpen {
+			return result, err
+		}
+	}
+	return c.eval(ctx, f)
+}
+
 // unknown are the variables that are not known yet.
 func (f facts) unknown() (patterns []*cel.AttributePatternType) {
 	add := func(variables ...string) {

@@ -1,0 +1,155 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+func TestExplain(t *testing.T) {
+	p := newForTest(t, Config{Rules: []Rule{
+		{Name: "everyone", Allow: []string{"tools:u/get_*"}},
+		{Name: "engineers", Who: Who{Groups: []string{"eng"}}, Allow: []string{"tools:u/*"}},
+		{Name: "own-repo", Allow: []string{"tools:u/create"}, When: `args.owner == "acme"`},
+		{Name: "sure", Ask: []string{"tools:u/create"}, When: `args.owner == "prod"`, ApproveFor: time.Hour},
+		{Name: "never", Deny: []string{"*:*/delete_*"}},
+		{Name: "half", Allow: []string{"tools:u/half"}, Ask: []string{"tools:u/h*"}},
+	}})
+	eng := user("bob", "eng")
+	tests := []struct {
+		name   string
+		caller mcp.Caller
+		target mcp.Target
+		args   string
+		want   string
+	}{
+		{"allowed", user("alice"), tool("u", "get_x"), "", `
+allow tools:u/get_x
+Rule "everyone" decides: deny beats ask, ask beats allow.
+
+  everyone   allow  applies
+  engineers  -      does not apply: the caller does not fit who.groups
+  own-repo   -      does not apply: no pattern fits tools:u/get_x
+  sure       -      does not apply: no pattern fits tools:u/get_x
+  never      -      does not apply: no pattern fits tools:u/get_x
+  half       -      does not apply: no pattern fits tools:u/get_x
+`},
+		{"with a condition", user("alice"), tool("u", "create"), `{"owner":"evil"}`, `
+deny tools:u/create
+No rule applies: the default is deny.
+Lists show it all the same: with other arguments it could be allowed.
+
+  everyone   -      does not apply: no pattern fits tools:u/create
+  engineers  -      does not apply: the caller does not fit who.groups
+  own-repo   -      does not apply: when is false
+  sure       -      does not apply: when is false
+  never      -      does not apply: no pattern fits tools:u/create
+  half       -      does not apply: no pattern fits tools:u/create
+`},
+		{"a condition that fails", eng, tool("u", "create"), ``, `
+deny tools:u/create
+Rule "sure" decides: deny beats ask, ask beats allow.
+Lists show it all the same: with other arguments it could be allowed.
+
+  everyone   -      does not apply: no pattern fits tools:u/create
+  engineers  allow  applies
+  own-repo   -      does not allow: when cannot be evaluated: no such key: owner
+  sure       deny   denies: when cannot be evaluated: no such key: owner
+  never      -      does not apply: no pattern fits tools:u/create
+  half       -      does not apply: no pattern fits tools:u/create
+`},
+		{"asked", eng, tool("u", "create"), `{"owner":"prod"}`, `
+ask tools:u/create
+Rule "sure" decides: deny beats ask, ask beats allow.
+The user is asked; an approval is good for 1h0m0s.
+
+  everyone   -      does not apply: no pattern fits tools:u/create
+  engineers  allow  applies
+  own-repo   -      does not apply: when is false
+  sure       ask    applies: when is true
+  never      -      does not apply: no pattern fits tools:u/create
+  half       -      does not apply: no pattern fits tools:u/create
+`},
+		{"two words of one rule", eng, tool("u", "half"), "", `
+ask tools:u/half
+Rule "half" decides: deny beats ask, ask beats allow.
+The user is asked; an approval is good for one call.
+
+  everyone   -      does not apply: no pattern fits tools:u/half
+  engineers  allow  applies
+  own-repo   -      does not apply: no pattern fits tools:u/half
+  sure       -      does not apply: no pattern fits tools:u/half
+  never      -      does not apply: no pattern fits tools:u/half
+  half       ask, allow  applies
+`},
+		{"a refused URI", eng, resource("u", "file:///a/../\x1b[2Jb"), "", `
+deny "resources:u/file:///a/../\x1b[2Jb"
+The URI has a dot segment, a control character or too many encodings: it is never let through.
+
+  everyone   -      does not apply: no pattern fits
+`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := p.Explain(t.Context(), &tt.caller, tt.target, mcp.Raw(tt.args))
+			got := "\n" + e.String()
+			if tt.name == "a refused URI" {
+				got, tt.want = strings.Split(got, "no pattern fits")[0], strings.Split(tt.want, "no pattern fits")[0]
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if decided := p.Decide(t.Context(), &tt.caller, tt.target, mcp.Raw(tt.args)); decided != e.Decision {
+				t.Errorf("decided %+v, explained %+v", decided, e.Decision)
+			}
+			if strings.ContainsRune(got, '\x1b') {
+				t.Error("a control character is written to the terminal")
+			}
+		})
+	}
+}
+
+func TestExplainUnclear(t *testing.T) {
+	p := newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Who: Who{Users: []string{"bob"}}, Deny: []string{"tools:*"}}}})
+	caller := user("alice")
+	caller.Claims = mcp.Raw(`{"a":1,"a":2}`)
+	e := p.Explain(t.Context(), &caller, tool("u", "x"), nil)
+	if e.Effect != Deny || !strings.Contains(e.String(), `the token's claims: "a" stands twice`) {
+		t.Errorf("got %s", e)
+	}
+}
+
+// TestExplainEarly: what is certain without the arguments is not unclear because of them.
+func TestExplainEarly(t *testing.T) {
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}, When: `args.x == 1 || caller.user == "alice"`}}})
+	alice, bob := user("alice"), user("bob")
+	twice := mcp.Raw(`{"x":1,"x":1}`)
+	if e := p.Explain(t.Context(), &alice, tool("u", "x"), twice); e.Effect != Allow || e.Rules[0].Says == nil {
+		t.Errorf("got %s", e)
+	}
+	if e := p.Explain(t.Context(), &bob, tool("u", "x"), twice); e.Effect != Deny || e.Rules[0].Says != nil || !strings.Contains(e.Rules[0].Reason, `the arguments: "x" stands twice`) {
+		t.Errorf("got %s", e)
+	}
+}
+
+// TestH196_Idle: patterns that are about nothing are found, with and without knowing what
+// upstreams have.
+func TestH196_Idle(t *testing.T) {
+	cfg := Config{Rules: []Rule{
+		{Name: "a", Allow: []string{"tools:crm/get_*", "tools:cmr/*", "tools:*/x.*y"}},
+		{Name: "b", Deny: []string{"resources:crm/docs://a/*", "resources:crm/docs://b/*", "*:*"}, Ask: []string{"prompts:*"}},
+	}}
+	template := resource("crm", "docs://a/{id}")
+	template.Template = true
+	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template})...),
+		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]", "rules[1] (b): ask[0]"})
+	checkProblems(t, errors.Join(cfg.Doubts([]string{"crm", "hr"})...),
+		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`})
+	limits := Limits{{Name: "l", What: []string{"tools:crm/*", "tools:x/*"}}}
+	checkProblems(t, errors.Join(limits.Doubts([]string{"crm"})...), []string{`[0] (l): what[1]: "tools:x/*" fits no upstream`})
+}

@@ -1,0 +1,307 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// shelves is a catalog with some things in it. It is asked by public names, such as
+// u__name, and answers only calls that carry the target that it has itself.
+type shelves struct {
+	targets map[string]mcp.Target // by kind and public name
+	answer  func(c *mcp.Call) (*mcp.Reply, error)
+	calls   []*mcp.Call
+}
+
+func newShelves(targets ...mcp.Target) *shelves {
+	s := &shelves{targets: make(map[string]mcp.Target)}
+	for _, t := range targets {
+		s.targets[t.Kind+" "+public(t)] = t
+	}
+	return s
+}
+
+func public(t mcp.Target) string {
+	if t.Kind == mcp.KindResources {
+		return t.Upstream + "+" + t.Name
+	}
+	return t.Upstream + "__" + t.Name
+}
+
+func (s *shelves) Resolve(_ context.Context, kind, public string) (mcp.Target, bool) {
+	t, ok := s.targets[kind+" "+public]
+	return t, ok
+}
+
+func (s *shelves) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	s.calls = append(s.calls, c)
+	if kind := kindOf(c); kind != "" {
+		if t, ok := s.targets[kind+" "+c.Name]; !ok || c.Target != t {
+			return nil, mcp.ErrUnknown(c.Method, c.Name)
+		}
+	}
+	if s.answer != nil {
+		return s.answer(c)
+	}
+	return &mcp.Reply{Result: mcp.Raw(`{"ok":true}`)}, nil
+}
+
+// reached are the calls that could have gone on to an upstream.
+func (s *shelves) reached() (names []string) {
+	for _, c := range s.calls {
+		if c.Target.Upstream != "" {
+			names = append(names, c.Target.String())
+		}
+	}
+	return names
+}
+
+func guardForTest(t testing.TB, cfg Config, s *shelves) mcp.Handler {
+	t.Helper()
+	g, err := NewGuard(newForTest(t, cfg), GuardDeps{Resolver: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Middleware(s)
+}
+
+func callOf(method, name, params string, caller mcp.Caller) *mcp.Call {
+	return &mcp.Call{ID: "1", Method: method, Name: name, Params: mcp.Raw(params), Caller: caller, Notify: func(mcp.Event) {}}
+}
+
+func TestNewGuardNeedsItsParts(t *testing.T) {
+	if _, err := NewGuard(nil, GuardDeps{Resolver: newShelves()}); err == nil {
+		t.Error("made without a policy")
+	}
+	if _, err := NewGuard(newForTest(t, Config{}), GuardDeps{}); err == nil {
+		t.Error("made without a resolver")
+	}
+}
+
+// TestGuardDeniedIsMissing: on every path, what is denied answers as what does not exist,
+// and nothing of it gets further.
+func TestGuardDeniedIsMissing(t *testing.T) {
+	template := resource("u", "secret://{id}")
+	template.Template = true
+	s := newShelves(tool("u", "secret"), tool("u", "open"), mcp.Target{Kind: mcp.KindPrompts, Upstream: "u", Name: "secret"}, resource("u", "secret://1"), template)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/open"}}}}, s)
+	tests := []struct{ name, method, known, unknown, params string }{
+		{"P9/184 a tool", mcp.MethodToolsCall, "u__secret", "u__nothing", `{"name":%q,"arguments":{}}`},
+		{"a prompt", mcp.MethodPromptsGet, "u__secret", "u__nothing", `{"name":%q}`},
+		{"a resource", mcp.MethodResourcesRead, "u+secret://1", "u+nothing://1", `{"uri":%q}`},
+		{"H/207 completion for a prompt", mcp.MethodComplete, "u__secret", "u__nothing", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
+		{"H/207 completion for a resource", mcp.MethodComplete, "u+secret://1", "u+nothing://1", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"a","value":"b"}}`},
+		{"H/207 completion for a template", mcp.MethodComplete, "u+secret://{id}", "u+nothing://{id}", `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`},
+		{"H/200 a tool by its bare name", mcp.MethodToolsCall, "secret", "nothing", `{"name":%q}`},
+		{"H/201 with an escape", mcp.MethodToolsCall, "u__secre%74", "u__nothin%67", `{"name":%q}`},
+		{"H/201 with a space", mcp.MethodToolsCall, "u__secret ", "u__nothing ", `{"name":%q}`},
+		{"H/201 with NUL", mcp.MethodToolsCall, "u__secret\x00", "u__nothing\x00", `{"name":%q}`},
+		{"H/201 with a dot", mcp.MethodToolsCall, "u__secret.", "u__nothing.", `{"name":%q}`},
+		{"H/205 a resource under another prefix", mcp.MethodResourcesRead, "v+secret://1", "v+nothing://1", `{"uri":%q}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			say := func(name string) string {
+				_, err := h.Handle(t.Context(), callOf(tt.method, name, fmt.Sprintf(tt.params, name), user("alice")))
+				e, ok := errors.AsType[*mcp.Error](err)
+				if !ok {
+					t.Fatalf("%s: got %v", name, err)
+				}
+				text, err := json.Marshal(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return strings.ReplaceAll(string(text), "nothin", "secre")
+			}
+			known, unknown := say(tt.known), strings.NewReplacer("secreg", "secret", "secre%67", "secre%74").Replace(say(tt.unknown))
+			if known != unknown {
+				t.Errorf("denied:  %s\nmissing: %s", known, unknown)
+			}
+		})
+	}
+	if got := s.reached(); got != nil {
+		t.Errorf("reached: %q", got)
+	}
+}
+
+// TestGuardLetsThrough: what is allowed goes on with its target, and nothing that the
+// call said of targets before counts.
+func TestGuardLetsThrough(t *testing.T) {
+	s := newShelves(tool("u", "open"), tool("u", "secret"), resource("u", "docs://1"))
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/open", "resources:u/*"}}}}, s)
+	c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open","arguments":{"a":1}}`, user("alice"))
+	c.Answers, c.Target = map[string]mcp.Raw{"x": mcp.Raw(`{}`)}, tool("u", "secret")
+	reply, err := h.Handle(t.Context(), c)
+	if err != nil || string(reply.Result) != `{"ok":true}` {
+		t.Fatalf("got %v, %v", reply, err)
+	}
+	if got := s.calls[0]; got.Target != tool("u", "open") || got.Answers == nil || !bytes.Equal(got.Params, c.Params) {
+		t.Errorf("got %+v", got)
+	}
+	if c.Target != tool("u", "secret") {
+		t.Error("the call itself was changed")
+	}
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://1", `{"uri":"u+docs://1"}`, user("alice"))); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1", `{"ref":{"type":"ref/resource","uri":"u+docs://1"}}`, user("alice"))); err != nil {
+		t.Error(err)
+	}
+	_, err = h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1", `{"ref":{"type":"ref/tool","name":"u__secret"}}`, user("alice")))
+	if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		t.Errorf("another kind of reference: got %v", err)
+	}
+}
+
+// TestGuardRefusesUnknownMethods: a method that is not known here could name something.
+func TestGuardRefusesUnknownMethods(t *testing.T) {
+	s := newShelves(tool("u", "open"))
+	h := guardForTest(t, Config{Default: DefaultAllow}, s)
+	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/get", "skills/get", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
+		_, err := h.Handle(t.Context(), callOf(method, "u__open", `{"name":"u__open"}`, user("alice")))
+		if !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+			t.Errorf("%q: got %v", method, err)
+		}
+	}
+	if s.calls != nil {
+		t.Errorf("%d calls got through", len(s.calls))
+	}
+}
+
+// TestH213_Arguments: on the way to an upstream.
+func TestH213_Arguments(t *testing.T) {
+	s := newShelves(tool("u", "create"))
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/create"}, When: `args.repo == "acme/x"`}}}, s)
+	tests := []struct {
+		params string
+		want   bool
+	}{
+		{`{"name":"u__create","arguments":{"repo":"acme/x"}}`, true},
+		{`{"name":"u__create","arguments":{"repo":"evil/x"}}`, false},
+		{`{"name":"u__create","arguments":{"repo":"acme/x","repo":"evil/x"}}`, false},
+		{`{"name":"u__create","arguments":{"repo":"acme/x","Repo":"evil/x"}}`, false},
+		{`{"name":"u__create","arguments":{"repo":"acme/x"},"arguments":{"repo":"evil/x"}}`, false},
+		{`{"name":"u__create","arguments":{"repo":"acme/x"},"Arguments":{"repo":"evil/x"}}`, false},
+		{`{"name":"u__create","arguments":{"repo":"acme/x"},"\u0061rguments":{"repo":"evil/x"}}`, false},
+		{`{"name":"u__create","Arguments":{"repo":"acme/x"}}`, false},
+		{`{"name":"u__create","arguments":{"x":{"repo":"acme/x"}}}`, false},
+		{`{"name":"u__create","arguments":{"repo":["acme/x"]}}`, false},
+		{`{"name":"u__create","arguments":"repo"}`, false},
+		{`{"name":"u__create","arguments":null}`, false},
+		{`{"name":"u__create"}`, false},
+	}
+	for _, tt := range tests {
+		s.calls = nil
+		_, err := h.Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__create", tt.params, user("alice")))
+		if (err == nil) != tt.want || (s.reached() != nil) != tt.want {
+			t.Errorf("%s: got %v, reached %q", tt.params, err, s.reached())
+		}
+	}
+}
+
+// TestGuardCancelled: a call that its client cancelled is not judged by conditions that
+// were cut off.
+func TestGuardCancelled(t *testing.T) {
+	s := newShelves(tool("u", "x"))
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}, When: `args.l.all(a, args.l.all(b, a+b >= 0))`}}}, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	params := `{"arguments":{"l":[` + strings.Repeat("1,", 150) + `1]}}`
+	if _, err := h.Handle(ctx, callOf(mcp.MethodToolsCall, "u__x", params, user("alice"))); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestGuardDiscover(t *testing.T) {
+	s := newShelves()
+	cfg := Config{Rules: []Rule{
+		{Name: "a", Allow: []string{"tools:crm/get_*", "resources:team-*/x://y"}},
+		{Name: "b", Who: Who{Groups: []string{"sre"}}, Ask: []string{"tools:prod/*"}},
+		{Name: "c", Allow: []string{"tools:hr/*"}, When: `caller.claims.hr == true`},
+		{Name: "d", Allow: []string{"*:closed/*"}},
+		{Name: "e", Deny: []string{"*:closed/*"}},
+		{Name: "f", Allow: []string{"tools:half/*", "prompts:half/*"}},
+		{Name: "g", Deny: []string{"tools:half/*"}},
+		{Name: "h", Allow: []string{"tools:maybe/*"}},
+		{Name: "i", Deny: []string{"*:maybe/*"}, When: `args.x == 1`},
+	}}
+	h := guardForTest(t, cfg, s)
+	seen := func(h mcp.Handler, c mcp.Caller) (names []string) {
+		for _, method := range []string{mcp.MethodDiscover, mcp.MethodListen} {
+			s.calls = nil
+			if _, err := h.Handle(t.Context(), callOf(method, "", `{"notifications":{}}`, c)); err != nil {
+				t.Fatal(err)
+			}
+			names = nil
+			for _, upstream := range []string{"crm", "team-a", "prod", "hr", "closed", "half", "maybe", "other"} {
+				if s.calls[0].Visible == nil || s.calls[0].Visible(upstream) {
+					names = append(names, upstream)
+				}
+			}
+		}
+		return names
+	}
+	hr := user("bob", "sre")
+	hr.Claims = mcp.Raw(`{"hr":true}`)
+	for _, tt := range []struct {
+		caller mcp.Caller
+		want   string
+	}{{user("alice"), "crm team-a half maybe"}, {user("alice", "sre"), "crm team-a prod half maybe"}, {hr, "crm team-a prod hr half maybe"}} {
+		if got := strings.Join(seen(h, tt.caller), " "); got != tt.want {
+			t.Errorf("%v: got %q, want %q", tt.caller.Groups, got, tt.want)
+		}
+	}
+	if got := seen(guardForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"*:hr/*"}}}}, s), user("alice")); slices.Contains(got, "hr") || len(got) != 7 {
+		t.Errorf("default allow: got %q", got)
+	}
+	if got := seen(guardForTest(t, Config{Default: DefaultAllow}, s), user("alice")); len(got) != 8 || s.calls[0].Visible != nil {
+		t.Errorf("no rules: got %q", got)
+	}
+}
+
+// TestH206_Listen: a caller hears of what they may read, and the acknowledgement has the
+// rest as missing.
+func TestH206_Listen(t *testing.T) {
+	s := newShelves(resource("u", "open://1"), resource("u", "secret://1"), resource("u", "asked://1"), resource("u", "open://1/part"))
+	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
+		for _, uri := range []string{"u+open://1", "u+open://1/part", "u+secret://1", "u+nothing://1"} {
+			c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		}
+		c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Raw(`{}`)})
+		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
+		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+	}
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/open://*"}}, {Name: "q", Ask: []string{"resources:u/asked://*"}}}}, s)
+	c := callOf(mcp.MethodListen, "", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u+secret://1","u+open://1","u+asked://1","u+nothing://1"]}}`, user("alice"))
+	var events []string
+	c.Notify = func(e mcp.Event) { events = append(events, e.Method+string(e.Params)) }
+	if _, err := h.Handle(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(s.calls[0].Params), `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u+open://1"]}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	want := []string{
+		mcp.NoteResourceUpdated + `{"uri":"u+open://1"}`, mcp.NoteResourceUpdated + `{"uri":"u+open://1/part"}`, mcp.NoteToolsListChanged + `{}`,
+	}
+	if !slices.Equal(events, want) {
+		t.Errorf("got %q", events)
+	}
+	for _, params := range []string{`{"notifications":{"resourceSubscriptions":7}}`, `{"notifications":7}`, `{}`, ``} { // the catalog tells what is wrong
+		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); err != nil {
+			t.Errorf("%s: %v", params, err)
+		}
+	}
+	many := `{"notifications":{"resourceSubscriptions":["u+open://1"` + strings.Repeat(`,"u+secret://1"`, 1000) + `]}}`
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", many, user("alice"))); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		t.Errorf("too many: got %v", err)
+	}
+}

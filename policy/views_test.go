@@ -1,0 +1,176 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+func listOf(targets ...mcp.Target) *mcp.List {
+	l := &mcp.List{Items: []mcp.Item{}}
+	for _, t := range targets {
+		l.Items = append(l.Items, mcp.Item{Name: public(t), Raw: mcp.Object("name", mcp.String(public(t))), Target: t})
+	}
+	return l
+}
+
+func namesIn(l *mcp.List) string {
+	var names []string
+	for _, item := range l.Items {
+		names = append(names, item.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestLists(t *testing.T) {
+	template := resource("u", "file:///{+path}")
+	template.Template = true
+	cursor := "next"
+	source := listOf(tool("u", "get"), tool("u", "set"), tool("v", "get"), template, mcp.Target{})
+	source.Next, source.Expires = &cursor, time.Now().Add(time.Minute)
+	s := newShelves()
+	s.answer = func(*mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{List: source}, nil }
+	h := guardForTest(t, Config{Rules: []Rule{
+		{Name: "all", Allow: []string{"tools:*/get"}},
+		{Name: "dev", Who: Who{Groups: []string{"dev"}}, Allow: []string{"tools:u/*", "resources:u/file:///docs/*"}},
+		{Name: "sre", Who: Who{Groups: []string{"sre"}}, Ask: []string{"tools:u/set"}},
+	}}, s)
+	list := func(c mcp.Caller) *mcp.List {
+		t.Helper()
+		reply, err := h.Handle(t.Context(), callOf(mcp.MethodToolsList, "", "", c))
+		if err != nil || reply.List == nil {
+			t.Fatalf("got %+v, %v", reply, err)
+		}
+		if !reply.List.Private || reply.List.Next != source.Next || !reply.List.Expires.Equal(source.Expires) {
+			t.Errorf("got %+v", reply.List)
+		}
+		return reply.List
+	}
+	plain, dev, sre := list(user("alice")), list(user("bob", "dev")), list(user("carol", "sre"))
+	for _, tt := range []struct {
+		list *mcp.List
+		want string
+	}{{plain, "u__get v__get"}, {dev, "u__get u__set v__get u+file:///{+path}"}, {sre, "u__get u__set v__get"}} {
+		if got := namesIn(tt.list); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+	// Who sees the same gets the same List, with what was rendered of it.
+	if list(user("dave")) != plain || list(user("erin", "hr")) != plain || list(user("bob", "dev")) != dev {
+		t.Error("made anew")
+	}
+	if len(source.Items) != 5 || source.Private {
+		t.Error("the source was changed")
+	}
+	// A list that changed is another list.
+	source = listOf(tool("v", "get"))
+	source.Next = &cursor
+	if got := namesIn(list(user("alice"))); got != "v__get" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestListsOfEverything: without rules lists stay as they are; with rules even a list of
+// which nothing is hidden is private, since others may see less.
+func TestListsOfEverything(t *testing.T) {
+	source := listOf(tool("u", "get"))
+	s := newShelves()
+	s.answer = func(*mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{List: source}, nil }
+	list := func(cfg Config) *mcp.List {
+		reply, err := guardForTest(t, cfg, s).Handle(t.Context(), callOf(mcp.MethodToolsList, "", "", user("alice")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.List
+	}
+	rules := Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:*"}}}}
+	if list(Config{Default: DefaultAllow}) != source {
+		t.Error("without rules the list is another one")
+	}
+	if got := list(rules); !got.Private || len(got.Items) != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if got := list(Config{}); !got.Private || got.Items == nil || len(got.Items) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	source.Private = true
+	if list(rules) != source {
+		t.Error("a private list of which nothing is hidden is another one")
+	}
+}
+
+// TestViewsAreBounded: what is kept is counted, and goes.
+func TestViewsAreBounded(t *testing.T) {
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/*"}}, {Name: "b", Who: Who{Groups: []string{"b"}}, Allow: []string{"tools:v/*"}}}})
+	v, err := newViews(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice, bob := user("alice"), user("bob", "b")
+	big := func() *mcp.List {
+		return &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, 1<<20), Target: tool("u", "x")}}}
+	}
+	for range 100 {
+		list := big()
+		v.of(p.personOf(&alice), list)
+		v.of(p.personOf(&bob), list)
+	}
+	if v.bytes > maxViewBytes || v.bytes < maxViewBytes/2 || len(v.sets) > v.shown.Len() || len(v.sets) == 0 {
+		t.Errorf("%d bytes in %d views of %d", v.bytes, len(v.sets), v.shown.Len())
+	}
+	for range 2 * maxViews {
+		v.of(p.personOf(&alice), listOf(tool("u", "y")))
+	}
+	sum := 0
+	for _, kept := range v.sets {
+		sum += kept.bytes
+	}
+	if v.shown.Len() != maxViews || sum != v.bytes {
+		t.Errorf("%d views, %d bytes counted, %d held", v.shown.Len(), v.bytes, sum)
+	}
+	huge := &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, maxViewBytes), Target: tool("u", "x")}}}
+	if got := v.of(p.personOf(&alice), huge); len(got.Items) != 1 || v.bytes != sum {
+		t.Errorf("a huge list was kept: %d bytes", v.bytes)
+	}
+}
+
+// TestViewsAtOnce: many callers at once get what is theirs.
+func TestViewsAtOnce(t *testing.T) {
+	var rules []Rule
+	for i := range 10 {
+		rules = append(rules, Rule{Name: fmt.Sprint(i), Who: Who{Groups: []string{fmt.Sprint(i)}}, Allow: []string{fmt.Sprintf("tools:u/%d", i)}})
+	}
+	var targets []mcp.Target
+	for i := range 10 {
+		targets = append(targets, tool("u", fmt.Sprint(i)))
+	}
+	source := listOf(targets...)
+	p := newForTest(t, Config{Rules: rules})
+	v, err := newViews(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			groups := []string{fmt.Sprint(i % 10), fmt.Sprint((i / 10) % 10)}
+			c := user(fmt.Sprint(i), groups...)
+			for range 50 {
+				var got []string
+				for _, item := range v.of(p.personOf(&c), source).Items {
+					got = append(got, item.Target.Name)
+				}
+				slices.Sort(groups)
+				if !slices.Equal(got, slices.Compact(slices.Clone(groups))) {
+					t.Errorf("%v: got %v", groups, got)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
