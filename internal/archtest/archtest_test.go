@@ -25,6 +25,7 @@ var rules = []struct {
 	{"skips have a reason", checkSkip},
 	{"the top level holds what it should", checkTopLevel},
 	{"no paths of a workplace", checkPaths},
+	{"a caller's token stays with auth", checkCallerToken},
 }
 
 func TestRepository(t *testing.T) {
