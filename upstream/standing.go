@@ -53,7 +53,7 @@ func (s *session) listen(open chan struct{}) {
 			s.u.pool.lose(s)
 			return
 		case err == nil:
-			if !first && lastID == "" {
+			if lastID == "" { // also the first time: it may be later than it was waited for
 				s.slot.keep.missed()
 			}
 			var pause time.Duration

@@ -43,6 +43,35 @@ func testStandingStreamIsNotReopenedInALoop(t *testing.T) {
 	}
 }
 
+// What changed before a slow server had opened its stream was told to nobody.
+func TestP9_93_StandingStreamThatOpensLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
+			if r.Method != http.MethodGet {
+				return false
+			}
+			time.Sleep(time.Second)
+			events(w, ": hello\n\n")
+			<-r.Context().Done()
+			return true
+		})
+		began := time.Now()
+		end, got := listen(t, f.start(t, upstream.Config{}), `{"toolsListChanged":true}`, "")
+		if e := <-got; e.Method != mcp.NoteAcknowledged || time.Since(began) >= time.Second {
+			t.Errorf("event %s after %s", e.Method, time.Since(began))
+		}
+		if e := <-got; e.Method != mcp.NoteToolsListChanged || time.Since(began) != time.Second {
+			t.Errorf("event %s after %s", e.Method, time.Since(began))
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("once more: %s", (<-got).Method)
+		}
+		end()
+	})
+}
+
 // What is kept must not lie in memory that is used again, nor keep a large piece of
 // it from being so.
 func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {
