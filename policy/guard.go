@@ -163,7 +163,7 @@ func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target
 		return nil, context.Cause(ctx)
 	}
 	inner := bare(c)
-	inner.Target, inner.State = target, round.inner
+	inner.Target, inner.State, inner.Answers = target, round.inner, nil
 	return next.Handle(ctx, inner)
 }
 

@@ -59,14 +59,20 @@ func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
 }
 
 // upstreams returns which upstreams the caller may know of: those of which rules allow
-// something and do not deny all. Nil for all of them.
+// something and do not deny all. Nil for all of them. The function is to be called for
+// upstreams that exist: what it says is remembered.
 func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 	if p.open() {
 		return nil
 	}
-	who := p.personOf(caller)
+	c := p.personOf(caller).class
 	return func(upstream string) bool {
-		return slices.ContainsFunc(kinds, func(kind string) bool { return p.offers(who.class, mcp.Target{Kind: kind, Upstream: upstream}) })
+		if known, ok := c.upstreams.Load(upstream); ok {
+			return known == true
+		}
+		visible := slices.ContainsFunc(kinds, func(kind string) bool { return p.offers(c, mcp.Target{Kind: kind, Upstream: upstream}) })
+		c.upstreams.Store(upstream, visible)
+		return visible
 	}
 }
 

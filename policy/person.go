@@ -6,16 +6,20 @@ import (
 	"crypto/sha256"
 	"hash/maphash"
 	"slices"
+	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // class is what the rules make of a caller: callers of one class get the same decision
-// wherever no condition is left to evaluate. Immutable.
+// wherever no condition is left to evaluate. Immutable, but for what it remembers.
 type class struct {
 	// id is a digest of the standing of every rule, so equal classes have equal ids.
 	id    [16]byte
 	rules []standing
+	// upstreams are those that the callers may know of, and those that they may not, by
+	// name: see Policy.upstreams.
+	upstreams sync.Map
 }
 
 // standing is a rule that is about the caller.

@@ -54,7 +54,9 @@ func newViews(p *Policy) (*views, error) {
 
 // list filters what a list method answers.
 func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	reply, err := next.Handle(ctx, bare(c))
+	inner := bare(c)
+	inner.Visible = g.policy.upstreams(&c.Caller) // says whom to ask on the caller's behalf
+	reply, err := next.Handle(ctx, inner)
 	if err != nil || reply == nil || reply.List == nil || g.policy.open() {
 		return reply, err
 	}
