@@ -180,49 +180,51 @@ func TestP9_223_InboundTokenStays(t *testing.T) {
 		{"client_credentials", endpoint.machine(), "Bearer machine-"},
 		{"token_exchange", endpoint.exchange(), "Bearer exchanged-alice-"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			eras(t, func(t *testing.T, stateful bool) {
-				before := len(endpoint.requests())
-				var sessions atomic.Int32
-				f := newFake(t, stateful, sessionless(&sessions))
-				u, log := startAuthorized(t, upstream.Config{URL: f.URL, Auth: tt.auth, Headers: map[string]mcp.Secret{"X-Team": "sales"}})
-				ctx := mcp.WithCaller(t.Context(), user("alice"))
-				for _, c := range []*mcp.Call{list(mcp.MethodDiscover), list(mcp.MethodToolsList), asked("a"), tool("b")} {
-					if _, err := u.Handle(ctx, of("alice", c)); err != nil {
-						t.Fatalf("%s: %v", c.Method, err)
-					}
-				}
-				if stateful {
-					f.await(t, http.MethodGet, 1)
-				}
-				shut(t, u)
-				verbs := map[string]bool{}
-				for _, s := range f.requests("") {
-					verbs[s.verb] = true
-					for name := range s.header {
-						if !slices.Contains(allowed, name) {
-							t.Errorf("%s %s has the header %s", s.verb, s.Method, name)
+		for _, client := range []string{"own", "standard"} {
+			t.Run(tt.name+" "+client, func(t *testing.T) {
+				eras(t, func(t *testing.T, stateful bool) {
+					before := len(endpoint.requests())
+					var sessions atomic.Int32
+					f := newFake(t, stateful, sessionless(&sessions))
+					u, log := startAuthorized(t, upstream.Config{URL: f.URL, Auth: tt.auth, HTTPClient: client, Headers: map[string]mcp.Secret{"X-Team": "sales"}})
+					ctx := mcp.WithCaller(t.Context(), user("alice"))
+					for _, c := range []*mcp.Call{list(mcp.MethodDiscover), list(mcp.MethodToolsList), asked("a"), tool("b")} {
+						if _, err := u.Handle(ctx, of("alice", c)); err != nil {
+							t.Fatalf("%s: %v", c.Method, err)
 						}
 					}
-					if got := authorizationOf(s); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
-						t.Errorf("%s %s: Authorization %q", s.verb, s.Method, got)
+					if stateful {
+						f.await(t, http.MethodGet, 1)
 					}
-					if all := fmt.Sprint(s.header, string(s.Params), string(s.Result)); strings.Contains(all, "inbound") {
-						t.Errorf("%s %s has the user's token: %s", s.verb, s.Method, all)
+					shut(t, u)
+					verbs := map[string]bool{}
+					for _, s := range f.requests("") {
+						verbs[s.verb] = true
+						for name := range s.header {
+							if !slices.Contains(allowed, name) {
+								t.Errorf("%s %s has the header %s", s.verb, s.Method, name)
+							}
+						}
+						if got := authorizationOf(s); !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+							t.Errorf("%s %s: Authorization %q", s.verb, s.Method, got)
+						}
+						if all := fmt.Sprint(s.header, string(s.Params), string(s.Result)); strings.Contains(all, "inbound") {
+							t.Errorf("%s %s has the user's token: %s", s.verb, s.Method, all)
+						}
 					}
-				}
-				if stateful && len(verbs) != 3 {
-					t.Errorf("got the verbs %v, want POST, GET and DELETE", verbs)
-				}
-				if strings.Contains(log.String(), "inbound") || strings.Contains(log.String(), "exchanged-") {
-					t.Errorf("a token is in the log: %s", log)
-				}
-				sent := endpoint.requests()[before:]
-				if exchanged := strings.Contains(strings.Join(sent, " "), "inbound"); exchanged != (tt.auth.Type == outbound.TypeTokenExchange) {
-					t.Errorf("the token endpoint got %q", sent)
-				}
+					if stateful && len(verbs) != 3 {
+						t.Errorf("got the verbs %v, want POST, GET and DELETE", verbs)
+					}
+					if strings.Contains(log.String(), "inbound") || strings.Contains(log.String(), "exchanged-") {
+						t.Errorf("a token is in the log: %s", log)
+					}
+					sent := endpoint.requests()[before:]
+					if exchanged := strings.Contains(strings.Join(sent, " "), "inbound"); exchanged != (tt.auth.Type == outbound.TypeTokenExchange) {
+						t.Errorf("the token endpoint got %q", sent)
+					}
+				})
 			})
-		})
+		}
 	}
 	t.Run("stdio", func(t *testing.T) {
 		dir := t.TempDir()

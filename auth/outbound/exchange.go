@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -18,11 +17,12 @@ const (
 	tokenTypePrefix = "urn:ietf:params:oauth:token-type:"
 )
 
-// userKey says whose token it is, and for which of the user's own it was exchanged.
-// Upstream, resource, audience and scopes are the same for all of one Credentials.
+// userKey says whose token it is, and for which of the user's own it was exchanged: the
+// token itself and not a digest, which would cost each call more than all the rest, since
+// its source keeps it as well. Upstream, resource, audience and scopes are the same for
+// all of one Credentials.
 type userKey struct {
-	issuer, subject string
-	token           [sha256.Size]byte
+	issuer, subject, token string
 }
 
 // sourceFor returns the source of a caller's token.
@@ -38,7 +38,7 @@ func (c *Credentials) sourceFor(caller mcp.Caller) (*source, error) {
 		// The token is for whom its issuer knows; nobody else is to see it.
 		return nil, &Error{Why: "your sign-in is from another issuer than the one whose users it is for"}
 	}
-	key := userKey{issuer: caller.Issuer, subject: caller.Subject, token: sha256.Sum256([]byte(subject))}
+	key := userKey{issuer: caller.Issuer, subject: caller.Subject, token: subject}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if src, ok := c.users.Get(key); ok {
