@@ -27,6 +27,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"demo":     runDemoScript,
 			"exitcode": exitCode,
 			"serving":  serving,
 		},
@@ -34,6 +35,7 @@ func TestScripts(t *testing.T) {
 			dead, err := deadPort()
 			env.Setenv("DEAD", dead)
 			env.Setenv("TAKEN", taken.Addr().String())
+			env.Values[demoKey{}] = &demoRun{}
 			return err
 		},
 	})

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// demoRun is a demo that runs, between "demo start" and "demo stop" of a script.
+type demoRun struct {
+	cmd    *exec.Cmd
+	cancel context.CancelFunc
+}
+
+type demoKey struct{}
+
+// runDemoScript is "demo start args...", which starts gatehouse demo on a free port,
+// waits until it serves, and writes what it prints to welcome.txt and what of that is
+// to be pasted into a shell to paste.sh, but for the explanations, each a script:
+// explain1.sh and so on; and "demo stop", which expects exit code 0.
+func runDemoScript(ts *testscript.TestScript, neg bool, args []string) {
+	run := ts.Value(demoKey{}).(*demoRun)
+	switch {
+	case neg || len(args) == 0:
+		ts.Fatalf("usage: demo start args... | demo stop")
+	case args[0] == "start":
+		run.start(ts, args[1:])
+	case args[0] == "stop":
+		ts.Check(run.cmd.Process.Signal(syscall.SIGTERM))
+		err := run.cmd.Wait()
+		run.cancel()
+		ts.Check(err)
+	}
+}
+
+func (run *demoRun) start(ts *testscript.TestScript, args []string) {
+	program, err := exec.LookPath("gatehouse")
+	ts.Check(err)
+	var ctx context.Context
+	ctx, run.cancel = context.WithTimeout(context.Background(), 2*time.Minute)
+	ts.Defer(run.cancel)
+	run.cmd = exec.CommandContext(ctx, program, append([]string{"demo", "--listen", "127.0.0.1:0"}, args...)...)
+	run.cmd.Args[0] = "gatehouse" // as somebody who has it in the path
+	run.cmd.Dir = ts.MkAbs(".")
+	run.cmd.Env = append(os.Environ(), "TMPDIR="+ts.MkAbs("tmp"))
+	var welcome strings.Builder
+	stdout, err := run.cmd.StdoutPipe()
+	ts.Check(err)
+	log, err := os.Create(ts.MkAbs("log.txt"))
+	ts.Check(err)
+	defer log.Close()
+	run.cmd.Stderr = log
+	ts.Check(run.cmd.Start())
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		welcome.WriteString(lines.Text() + "\n")
+		if strings.Contains(lines.Text(), "Ctrl-C stops everything.") {
+			break
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("welcome.txt"), []byte(welcome.String()), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("paste.sh"), []byte(toPaste(welcome.String())), 0o600))
+	for i, command := range explanations.FindAllString(welcome.String(), -1) {
+		ts.Check(os.WriteFile(ts.MkAbs(fmt.Sprintf("explain%d.sh", i+1)), []byte(command), 0o600))
+	}
+}
+
+var (
+	// notHere are commands of programs that are not here, and what has its own file.
+	notHere      = regexp.MustCompile(`^(npx|claude|\{|gatehouse explain)`)
+	explanations = regexp.MustCompile(`(?m)^gatehouse explain .*(\n  .*)?\n`)
+)
+
+// toPaste is what stands at the left edge, block by block.
+func toPaste(welcome string) string {
+	var script strings.Builder
+	for block := range strings.SplitSeq(welcome, "\n\n") {
+		block = strings.Trim(block, "\n")
+		if block != "" && block[0] != ' ' && !notHere.MatchString(block) {
+			script.WriteString(block + "\n\n")
+		}
+	}
+	return script.String()
+}
