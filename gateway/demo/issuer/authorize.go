@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -172,7 +173,7 @@ func (s *Issuer) refuse(w http.ResponseWriter, r *http.Request, req request, err
 		return
 	}
 	text, next := err.Error(), ""
-	if p, ok := err.(*problem); ok {
+	if p, ok := errors.AsType[*problem](err); ok {
 		text = p.Text
 		if req.redirect != "" {
 			next = s.answer(req, url.Values{"error": {p.Code}, "error_description": {p.Text}})
@@ -182,7 +183,7 @@ func (s *Issuer) refuse(w http.ResponseWriter, r *http.Request, req request, err
 }
 
 func (s *Issuer) send(w http.ResponseWriter, r *http.Request, req request, status int, err error) {
-	p, ok := err.(*problem)
+	p, ok := errors.AsType[*problem](err)
 	if !ok {
 		p = &problem{Code: "server_error", Text: "internal error"}
 	}

@@ -122,7 +122,7 @@ func TestRefusedAtTheClient(t *testing.T) {
 		{"no method, which means plain", query(good, "code_challenge_method", "-"), errInvalidRequest, "want S256"},
 		{"plain", query(good, "code_challenge_method", "plain"), errInvalidRequest, "want S256"},
 		{"a challenge that is none", query(good, "code_challenge", verifier), errInvalidRequest, "43 characters"},
-		{"P9/225 no resource", query(good, "resource", "-"), errInvalidTarget, "resource is missing"},
+		{"no resource", query(good, "resource", "-"), errInvalidTarget, "resource is missing"},
 		{"another resource", query(good, "resource", "https://evil.example/mcp"), errInvalidTarget, "makes no tokens"},
 		{"a resource in another spelling", query(good, "resource", resource+"/"), errInvalidTarget, "makes no tokens"},
 		{"two resources", twoResources, errInvalidTarget, "one at a time"},
