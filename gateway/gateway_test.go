@@ -28,6 +28,10 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience bounds each wait for what must come. It is long, for a machine that is busy
+// with other things.
+const patience = time.Minute
+
 // peer is an MCP server of the official SDK with one tool, work, which does what
 // the test says.
 type peer struct {
@@ -76,13 +80,22 @@ func start(t *testing.T, upstreams ...upstream.Config) *Gateway {
 	}
 	g.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := g.Stop(ctx); err != nil {
 			t.Errorf("stopping: %v", err)
 		}
 	})
 	return g
+}
+
+// waitReady returns when the gateway knows its upstreams. Before that a call waits for
+// them only for a while.
+func waitReady(t *testing.T, g *Gateway) {
+	t.Helper()
+	if err := g.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func connect(t *testing.T, g *Gateway, revision string) *sdk.ClientSession {
@@ -126,9 +139,7 @@ func TestListAndCall(t *testing.T) {
 		upstream.Config{Name: "new", URL: startPeer(t, true, says("from new")).url},
 		upstream.Config{Name: "old", URL: startPeer(t, false, says("from old")).url, Revision: "2025-06-18"},
 	)
-	if err := g.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitReady(t, g)
 	for _, revision := range []string{stateful, stateless} {
 		t.Run(revision, func(t *testing.T) {
 			session := connect(t, g, revision)
@@ -165,9 +176,11 @@ func TestBadUpstreamsHinderNobody(t *testing.T) {
 		upstream.Config{Name: "silent", URL: "http://" + silent.Addr().String() + "/mcp"},
 		upstream.Config{Name: "good", URL: startPeer(t, true, says("fine")).url},
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	session := connect(t, g, stateful)
+	for len(listTools(t, session)) == 0 && ctx.Err() == nil { // a list does not wait for long
+	}
 	if diff := cmp.Diff([]string{"good__work"}, listTools(t, session)); diff != "" {
 		t.Errorf("tools (-want +got):\n%s", diff)
 	}
@@ -183,6 +196,7 @@ func TestBadUpstreamsHinderNobody(t *testing.T) {
 func TestSessionsEndTogether(t *testing.T) {
 	p := startPeer(t, false, says("done"))
 	g := start(t, upstream.Config{Name: "old", URL: p.url, Revision: "2025-06-18"})
+	waitReady(t, g)
 	session := connect(t, g, stateful)
 	if _, err := callTool(t.Context(), session, "old__work"); err != nil {
 		t.Fatal(err)
@@ -190,7 +204,7 @@ func TestSessionsEndTogether(t *testing.T) {
 	session.Close()
 	select {
 	case <-p.deleted:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the upstream's session was not ended")
 	}
 }
@@ -203,9 +217,7 @@ func TestStopLetsCallsFinish(t *testing.T) {
 		return "done"
 	})
 	g := start(t, upstream.Config{Name: "slow", URL: p.url})
-	if err := g.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	waitReady(t, g)
 	session := connect(t, g, stateful)
 	answer := make(chan error, 1)
 	go func() {
@@ -218,7 +230,7 @@ func TestStopLetsCallsFinish(t *testing.T) {
 	<-running
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		stopped <- g.Stop(ctx)
 	}()
@@ -255,6 +267,7 @@ func TestStopCutsOffInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Start()
+	waitReady(t, g)
 	session := connect(t, g, stateless)
 	answer := make(chan error, 1)
 	go func() {
@@ -268,7 +281,7 @@ func TestStopCutsOffInTime(t *testing.T) {
 	if err := g.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("stopping: %v, want that a call was cut off", err)
 	}
-	if took := time.Since(begin); took > 6*stepGrace {
+	if took := time.Since(begin); took > patience/2 { // less than the call's own limit
 		t.Errorf("stopping took %s", took)
 	}
 	if err := <-answer; err == nil {
@@ -280,6 +293,7 @@ func TestTwoGateways(t *testing.T) {
 	one := start(t, upstream.Config{Name: "a", URL: startPeer(t, true, says("one")).url})
 	other := start(t, upstream.Config{Name: "a", URL: startPeer(t, true, says("other")).url})
 	for want, g := range map[string]*Gateway{"one": one, "other": other} {
+		waitReady(t, g)
 		if got, err := callTool(t.Context(), connect(t, g, stateful), "a__work"); err != nil || got != want {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
@@ -327,6 +341,7 @@ func TestRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
+	waitReady(t, g)
 	if got, err := callTool(t.Context(), connect(t, g, stateless), "a__work"); err != nil || got != "x" {
 		t.Errorf("got %q, %v; want x", got, err)
 	}

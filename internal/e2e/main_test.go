@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -134,7 +133,7 @@ func launch(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
 	}
 	g.Start()
 	return g, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := g.Stop(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping the gateway:", err)

@@ -91,7 +91,7 @@ func TestStandingStreamsGetWhatIsPushed(t *testing.T) {
 	for _, c := range []struct{ name, revision string }{{"GET", "2025-06-18"}, {"listen", "2026-07-28"}} {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := pair(t, c.revision)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var x *mcptest.Exchange
 			var err error
