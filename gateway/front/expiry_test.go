@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -65,6 +66,25 @@ func TestH_036_ListenEndsWithTheToken(t *testing.T) {
 			t.Errorf("and then %q", w)
 		}
 		s.waitListening(t, 0)
+	})
+}
+
+func TestH_036_NothingIsSaidWhileListeningEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _, _ := bubbleFront(t, time.Hour)
+		f.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			<-ctx.Done()
+			c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
+			time.Sleep(time.Second)
+			return nil, ctx.Err()
+		})
+		body := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
+		w, cancel, done := serveTo(f, goodFor(time.Minute), "POST", body, modern("subscriptions/listen", ""))
+		defer cancel()
+		<-done
+		if strings.Contains(w.String(), changed) || !strings.Contains(w.String(), `"resultType":"complete"`) {
+			t.Errorf("got %q", w)
+		}
 	})
 }
 
@@ -133,6 +153,12 @@ func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
 		_, h := expiring(t, store, v2511, "{}")
+		f.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if got, _ := mcp.CallerFrom(ctx); !got.Expires.Equal(c.Caller.Expires) {
+				t.Errorf("%s: the context's caller is %+v, the call's %+v", c.Method, got, c.Caller)
+			}
+			return s.Handle(ctx, c)
+		})
 		_, cancel, done := serveTo(f, goodFor(time.Hour), "GET", "", h)
 		defer cancel()
 		time.Sleep(30 * time.Minute)
@@ -158,9 +184,10 @@ func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
 			t.Errorf("got %q", w)
 		}
 		// An older token that comes late changes nothing.
-		older := goodFor(time.Minute)
-		serveNow(f, older, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`, h)
-		time.Sleep(29 * time.Minute)
+		for _, caller := range []mcp.Caller{goodFor(time.Hour), goodFor(time.Minute)} {
+			serveNow(f, caller, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"empty"}}`, h)
+		}
+		time.Sleep(59 * time.Minute)
 		synctest.Wait()
 		s.waitListening(t, 1)
 		time.Sleep(2 * time.Minute)
