@@ -15,7 +15,7 @@ import (
 // UpstreamReport is what was found when connecting to one upstream.
 type UpstreamReport struct {
 	Name  string
-	State string // "up", "failing", "down" or "connecting"
+	State string // "up", "failing", "down", "connecting" or "per user"
 	// Revision is the protocol revision, Server the name and version that the server
 	// gives itself; "" when it did not answer.
 	Revision string
