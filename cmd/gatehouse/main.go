@@ -5,7 +5,7 @@
 // signals until the process ends.
 //
 // Exit codes: 0 for success, 1 for a problem, 2 for a command line that makes no
-// sense.
+// sense; explain has others for what policy decides.
 package main
 
 import (
@@ -38,6 +38,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if code, ok := errors.AsType[exitError](err); ok {
+		return int(code)
+	}
 	problem, ok := errors.AsType[*problemError](err)
 	if !ok { // from cobra: the command line
 		fmt.Fprintf(stderr, "gatehouse: %v\nRun 'gatehouse --help' for how to use it.\n", err)
@@ -55,7 +58,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newExplain(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }
 
@@ -63,6 +66,11 @@ func newRoot() *cobra.Command {
 type problemError struct{ err error }
 
 func (e *problemError) Error() string { return e.err.Error() }
+
+// exitError ends a command, which has said all there is to say, with an exit code.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 // work makes a cobra command's RunE of a function whose errors are problems.
 func work(do func(*cobra.Command) error) func(*cobra.Command, []string) error {

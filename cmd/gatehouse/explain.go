@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+// Exit codes of explain, beside those of every command.
+const (
+	exitDeny = 3
+	exitAsk  = 4
+)
+
+func newExplain() *cobra.Command {
+	var config, args, claims string
+	var q gateway.Question
+	cmd := &cobra.Command{
+		Use:   "explain --config FILE [--user U] [--groups G,...] METHOD NAME",
+		Short: "Say what policy decides on a call, and why",
+		Long: "Says what the policy of a configuration decides on a call, which rule decided, and\n" +
+			"of every other rule why it did not. No upstream is asked, so arguments that a server\n" +
+			"would refuse are fine.\n\n" +
+			"METHOD is tools/call, prompts/get or resources/read. NAME is what clients call it\n" +
+			"(crm__export, crm+file:///a), or the upstream and its own name (crm/export), as in\n" +
+			"rules also with the kind in front (tools:crm/export).\n\n" +
+			"The exit code is 0 for allow, 3 for deny and 4 for ask; 1 for a problem and 2 for a\n" +
+			"command line that makes no sense.",
+		Example: "  gatehouse explain -c gatehouse.yaml --user alice --groups sales tools/call crm/export --args '{\"year\": 2026}'",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, positional []string) error {
+			q.Method, q.Name = positional[0], positional[1]
+			if cmd.Flags().Changed("args") {
+				q.Args = []byte(args)
+			}
+			if cmd.Flags().Changed("claims") {
+				q.Claims = []byte(claims)
+			}
+			return explain(cmd, config, q)
+		},
+	}
+	configFlag(cmd, &config)
+	flags := cmd.Flags()
+	flags.StringVar(&q.User, "user", "", "`SUBJECT` of the token")
+	flags.StringSliceVar(&q.Groups, "groups", nil, "`GROUPS` of the user")
+	flags.StringVar(&q.Issuer, "issuer", "", "`URL` of the token's issuer (default: the only one that is configured)")
+	flags.StringSliceVar(&q.Scopes, "scopes", nil, "`SCOPES` of the token")
+	flags.StringVar(&q.Client, "client", "", "`ID` of the OAuth client")
+	flags.StringVar(&claims, "claims", "", "other claims of the token, as a `JSON` object")
+	flags.StringVar(&args, "args", "", "arguments of the call, as a `JSON` object")
+	return cmd
+}
+
+func explain(cmd *cobra.Command, config string, q gateway.Question) error {
+	cfg, _, err := gateway.LoadConfig(config)
+	if err != nil {
+		return &problemError{err}
+	}
+	answer, err := gateway.Explain(cmd.Context(), cfg, q)
+	if err != nil {
+		return &problemError{err}
+	}
+	for _, note := range answer.Notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", note)
+	}
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), answer.Text); err != nil {
+		return &problemError{err}
+	}
+	switch answer.Effect {
+	case "deny":
+		return exitError(exitDeny)
+	case "ask":
+		return exitError(exitAsk)
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// Question is a call of somebody, of which policy is to say what it would decide.
+type Question struct {
+	// Method is tools/call, prompts/get or resources/read.
+	Method string
+	// Name is what is called: by its public name or URI, as upstream/name, or as
+	// kind:upstream/name, with the upstream's own name for it.
+	Name string
+	// Args are the arguments, a JSON object; nil for none.
+	Args []byte
+	// Issuer is whose token the caller has. Default: the only one that is configured.
+	Issuer string
+	// User to Claims are what the token says; Claims is a JSON object, nil for none.
+	User   string
+	Groups []string
+	Scopes []string
+	Client string
+	Claims []byte
+}
+
+// Answer is what policy decides on a Question.
+type Answer struct {
+	// Effect is "allow", "ask" or "deny".
+	Effect string
+	// Text gives the reasons, rule by rule.
+	Text string
+	// Notes say what cannot be known without asking the upstreams.
+	Notes []string
+}
+
+// Explain says what the policy of a configuration decides, and why. It knows no more
+// than the configuration: no upstream is asked.
+func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
+	caller, err := cfg.caller(q)
+	if err != nil {
+		return Answer{}, err
+	}
+	if q.Args != nil && !isObject(q.Args) {
+		return Answer{}, fmt.Errorf("the arguments are no JSON object")
+	}
+	target, notes, err := cfg.target(q)
+	if err != nil {
+		return Answer{}, err
+	}
+	rules, err := policy.New(cfg.rules())
+	if err != nil {
+		return Answer{}, err
+	}
+	e := rules.Explain(ctx, &caller, target, q.Args)
+	for _, doubt := range cfg.policyDoubts() {
+		notes = append(notes, doubt.Error())
+	}
+	return Answer{Effect: e.Effect.String(), Text: e.String(), Notes: notes}, nil
+}
+
+// caller is who the question is about.
+func (c Config) caller(q Question) (mcp.Caller, error) {
+	if q.Claims != nil && !isObject(q.Claims) {
+		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
+	}
+	if c.Auth.Mode == auth.ModeOAuth {
+		var issuers []string
+		for _, iss := range c.Auth.Issuers {
+			issuers = append(issuers, iss.URL)
+		}
+		switch {
+		case q.Issuer == "" && len(issuers) == 1:
+			q.Issuer = issuers[0]
+		case !slices.Contains(issuers, q.Issuer):
+			return mcp.Caller{}, fmt.Errorf("issuer %q: want one of %s", q.Issuer, strings.Join(issuers, ", "))
+		}
+	}
+	return mcp.NewCaller(mcp.Caller{
+		Issuer: q.Issuer, Subject: q.User, ClientID: q.Client, Groups: q.Groups, Scopes: q.Scopes, Claims: q.Claims,
+	}), nil
+}
+
+// target finds out what a name stands for, as far as the configuration tells.
+func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
+	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources}
+	kind, known := kinds[q.Method]
+	if !known {
+		return t, nil, fmt.Errorf("method %q: want tools/call, prompts/get or resources/read", q.Method)
+	}
+	name := q.Name
+	for _, other := range []string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills} {
+		rest, full := strings.CutPrefix(q.Name, other+":")
+		if full && other != kind {
+			return t, nil, fmt.Errorf("%q: %s is for %s", q.Name, q.Method, kind)
+		}
+		if full {
+			name = rest
+		}
+	}
+	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == up }) {
+		return mcp.Target{Kind: kind, Upstream: up, Name: own}, nil, nil
+	}
+	if name != q.Name {
+		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.upstreamNames(), ", "))
+	}
+	if kind == mcp.KindResources {
+		return c.resourceTarget(name)
+	}
+	return c.namedTarget(kind, name)
+}
+
+// closedName is what a name looks like that was too long or had characters that models
+// do not take.
+var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
+
+// namedTarget divides a public name of a tool or prompt. The longest prefix decides.
+func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, err error) {
+	longest := -1
+	for _, u := range c.Upstreams {
+		prefix := c.withDefaults().prefix(u)
+		if own, fits := strings.CutPrefix(name, prefix); fits && own != "" && enabled(u) && len(prefix) > longest {
+			longest = len(prefix)
+			t = mcp.Target{Kind: kind, Upstream: u.Name, Name: own}
+		}
+	}
+	if longest < 0 {
+		return t, nil, fmt.Errorf("%q has no upstream's prefix: whoever calls it is told that it does not exist", name)
+	}
+	if closedName.MatchString(name) {
+		notes = append(notes, fmt.Sprintf("%s ends like a name that was shortened, or had characters replaced. If it was, its own name is not known without upstream %s: "+
+			"give it as %s:%s/NAME, as the upstream has it.", name, t.Upstream, kind, t.Upstream))
+	}
+	return t, notes, nil
+}
+
+// resourceTarget divides a public URI.
+func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err error) {
+	tag, own, found := strings.Cut(uri, "+")
+	for _, scheme := range []string{"ui://", "skill://"} {
+		if rest, kept := strings.CutPrefix(uri, scheme); kept {
+			var path string
+			tag, path, found = strings.Cut(rest, "/")
+			own = scheme + path
+		}
+	}
+	var plain []string
+	for _, u := range c.Upstreams {
+		switch {
+		case !enabled(u):
+		case c.withDefaults().prefix(u) == "":
+			plain = append(plain, u.Name)
+		case found && u.Name == tag:
+			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, nil, nil
+		}
+	}
+	if len(plain) == 1 {
+		return mcp.Target{Kind: mcp.KindResources, Upstream: plain[0], Name: uri}, nil, nil
+	}
+	return t, nil, fmt.Errorf("%q has no upstream's name in it: which one lists it is not known without asking them; write resources:UPSTREAM/URI", uri)
+}
+
+// policyDoubts are what is probably not meant in policy and limits.
+func (c Config) policyDoubts() (doubts []error) {
+	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
+	}
+	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
+	}
+	return doubts
+}
+
+func (c Config) upstreamNames() (names []string) {
+	for _, u := range c.Upstreams {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+func isObject(text []byte) bool {
+	var object map[string]json.RawMessage
+	return json.Unmarshal(text, &object) == nil && object != nil
+}
