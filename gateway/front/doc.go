@@ -24,4 +24,10 @@
 // session that has had a GET stream or a subscription one that listens, which
 // EndSession and Close end; and one for each member of a batch. Requests that end as
 // JSON start none.
+//
+// Who calls is what the token of each request says, never what an earlier one said. A
+// session, and all that it has, is its user's and the client's that began it; for
+// anybody else it does not exist. A call that runs ends as it began, but each further
+// round of it is made as the token says that came with the answers. What has no end of
+// its own, a GET or a subscription, ends when the token does that it was opened with.
 package front

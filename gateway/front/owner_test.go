@@ -236,6 +236,18 @@ func TestRequestStateOfOthers(t *testing.T) {
 	}
 }
 
+// TestReadsOfUsersArePrivate, for the server does not know who else may read them.
+func TestReadsOfUsersArePrivate(t *testing.T) {
+	b := newBench(t, Config{})
+	body := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://hints",` + meta + `}}`
+	for want, caller := range map[string]mcp.Caller{"public": {}, "private": {Issuer: "i", Subject: "ann"}} {
+		got := serveNow(b.front, caller, body, modern("resources/read", "doc://hints")).Body.String()
+		if strings.Count(got, `"cacheScope"`) != 1 || !strings.Contains(got, `"cacheScope":"`+want+`"`) {
+			t.Errorf("%+v is answered %s", caller, got)
+		}
+	}
+}
+
 // TestContextCarriesTheCaller, for those who are given nothing but the context.
 func TestContextCarriesTheCaller(t *testing.T) {
 	b := newBench(t, Config{})

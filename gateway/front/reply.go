@@ -136,7 +136,8 @@ func (x *exchange) renderStateless(result mcp.Raw) message {
 		case "ttlMs":
 			ttl.saw(isDuration(value))
 		case "cacheScope":
-			scope.saw(string(value) == `"public"` || string(value) == `"private"`)
+			// What one user may read is not another's, whatever its server thinks.
+			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.call.Caller.Issuer == "")
 		default:
 			others = true
 		}
