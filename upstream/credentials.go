@@ -86,8 +86,8 @@ func aboutCredentials(err error) bool {
 }
 
 // request makes a request with our credential, on behalf of caller, nil for whose the
-// connection is. One that the server refused with 401 did not run: with another
-// credential it is made once more.
+// connection is. One that the server refused for its credential did not run: with
+// another one it is made once more.
 func (c *httpConn) request(ctx context.Context, caller *mcp.Caller, verb string, header http.Header, body []byte) (*http.Response, error) {
 	credentials := c.t.credentials
 	if credentials == nil {

@@ -94,9 +94,9 @@ func New(opts Options) (*Client, error) {
 		}
 		c.trusted[origin(u)] = true
 	}
-	c.operator = newTransport(opts.RootCAs, func(netip.Addr) bool { return true })
-	c.plaintext = newTransport(opts.RootCAs, netip.Addr.IsLoopback)
-	c.public = newTransport(opts.RootCAs, Public)
+	c.operator = newTransport(opts.RootCAs, c.timeout, func(netip.Addr) bool { return true })
+	c.plaintext = newTransport(opts.RootCAs, c.timeout, netip.Addr.IsLoopback)
+	c.public = newTransport(opts.RootCAs, c.timeout, Public)
 	return c, nil
 }
 
@@ -170,11 +170,11 @@ func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 
 // newTransport makes a pool of connections to addresses that allowed lets pass. There
 // is no proxy: behind one the address that counts would be dialled by somebody else.
-func newTransport(roots *x509.CertPool, allowed func(netip.Addr) bool) *http.Transport {
+func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(netip.Addr) bool) *http.Transport {
 	return &http.Transport{
-		DialContext:            newDialer(allowed).DialContext,
+		DialContext:            newDialer(timeout, allowed).DialContext,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
-		TLSHandshakeTimeout:    DefaultTimeout,
+		TLSHandshakeTimeout:    timeout,
 		ForceAttemptHTTP2:      true,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,
@@ -184,9 +184,9 @@ func newTransport(roots *x509.CertPool, allowed func(netip.Addr) bool) *http.Tra
 
 // newDialer makes a dialer that asks allowed for each address that it tries, which is
 // after the name was resolved and before anything is sent.
-func newDialer(allowed func(netip.Addr) bool) *net.Dialer {
+func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer {
 	return &net.Dialer{
-		Timeout: DefaultTimeout,
+		Timeout: timeout, // net/http may go on dialling for the next request
 		Control: func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil || !allowed(to.Addr().Unmap()) {

@@ -163,8 +163,7 @@ func TestRebinding(t *testing.T) {
 	good := netip.MustParseAddr("127.0.0.1") // stands for a public one
 	var answer atomic.Pointer[netip.Addr]
 	answer.Store(&good)
-	dialer := newDialer(func(a netip.Addr) bool { return a == good })
-	dialer.Timeout = patience
+	dialer := newDialer(patience, func(a netip.Addr) bool { return a == good })
 	dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go answerDNS(server, *answer.Load())
