@@ -105,11 +105,12 @@ func (c Config) Validate() error {
 
 // doubts tells what is allowed and probably not meant.
 func (c Config) doubts() error {
+	doubts := c.policyDoubts()
 	u, err := url.Parse(c.PublicURL)
-	if err != nil || c.PublicURL == "" || isLoopback(u.Hostname()) || c.Auth.Mode == auth.ModeOAuth {
-		return nil
+	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && c.Auth.Mode != auth.ModeOAuth {
+		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
 	}
-	return fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname())
+	return errors.Join(doubts...)
 }
 
 func (c Config) checkPolicy() (errs []error) {
