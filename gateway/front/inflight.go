@@ -133,9 +133,11 @@ func (l *live) end() {
 func (l *live) saw(c mcp.Caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.caller == nil || c.Expires.IsZero() || c.Expires.After(l.caller.Expires) && !l.caller.Expires.IsZero() {
-		l.caller = &c
+	if known := l.caller; known != nil && (known.Expires.IsZero() || !c.Expires.IsZero() && !c.Expires.After(known.Expires)) {
+		return
 	}
+	newest := c // on the heap only here
+	l.caller = &newest
 }
 
 // answered takes a response of the client. One that nobody waits for, any more or
