@@ -277,7 +277,7 @@ func TestSizes(t *testing.T) {
 	const limit = 1000
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
-	for range 64 {
+	for range 2 {
 		_, _ = zip.Write(make([]byte, 1<<20))
 	}
 	zip.Close()
