@@ -75,6 +75,28 @@ func BenchmarkToolsList10x50(b *testing.B) {
 	}
 }
 
+func BenchmarkPerUser(b *testing.B) {
+	var sources []Source
+	for i := range 10 {
+		s := newServer(fmt.Sprint("upstream", i)).tools(toolNames(50)...)
+		sources = append(sources, Source{Upstream: fixed{s, &mcp.Reply{Result: mcp.Raw(`{"content":[]}`)}}, PerUser: i%2 == 0})
+	}
+	c := start(b, sources...)
+	list := by("ann", call(mcp.MethodToolsList, ""))
+	in := decided(b.Context(), c, by("ann", call(mcp.MethodToolsCall, "upstream6__tool0042", `{}`)))
+	for name, in := range map[string]*mcp.Call{"list": list, "call": in} {
+		b.Run(name, func(b *testing.B) {
+			do(b, c, in)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.Handle(b.Context(), in); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkBuild10x50(b *testing.B) {
 	c := tenByFifty(b)
 	s := c.snap.Load()

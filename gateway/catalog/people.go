@@ -142,9 +142,13 @@ func (p *people) overlay(shared *snapshot, own func(i int) known, previous *snap
 // a little for the answers and returns what there is.
 func (p *people) look(ctx context.Context, caller mcp.Caller, sees sight) (*snapshot, error) {
 	who := p.find(caller, true)
+	rounds := who.begin(caller, true, func(s *source) bool { return sees.has(s.index) })
+	if len(rounds) == 0 {
+		return who.view(), nil
+	}
 	timer := time.NewTimer(ownWait)
 	defer timer.Stop()
-	for _, r := range who.begin(caller, true, func(s *source) bool { return sees.has(s.index) }) {
+	for _, r := range rounds {
 		select {
 		case <-r.done:
 		case <-timer.C:
