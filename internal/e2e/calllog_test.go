@@ -84,3 +84,9 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 		})
 	}
 }
+
+func (l *callLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -22,12 +22,23 @@ type client struct {
 	updated  chan string
 	changed  chan struct{} // of tools
 	asked    chan string
+	// answer is what the user says to a question; nil for yes to everything. It is set
+	// before there can be one.
+	answer func(*sdk.ElicitParams) *sdk.ElicitResult
 }
 
-// connect makes a client of a revision, which Close ends with the test.
+// connect makes a client of a revision for one test.
 func connect(t *testing.T, url, revision string) *client {
 	t.Helper()
-	c := &client{
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	c := newClient(revision)
+	c.open(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}})
+	return c
+}
+
+func newClient(revision string) *client {
+	return &client{
 		revision: revision,
 		progress: make(chan *sdk.ProgressNotificationParams, 100),
 		logs:     make(chan *sdk.LoggingMessageParams, 100),
@@ -35,10 +46,18 @@ func connect(t *testing.T, url, revision string) *client {
 		changed:  make(chan struct{}, 100),
 		asked:    make(chan string, 100),
 	}
+}
+
+// open connects the client until the test ends.
+func (c *client) open(t *testing.T, via sdk.Transport) {
+	t.Helper()
 	impl := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{ListChanged: true}},
 		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			c.asked <- r.Params.Message
+			if c.answer != nil {
+				return c.answer(r.Params), nil
+			}
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"reason": "it is time", "confirm": true}}, nil
 		},
 		CreateMessageHandler: func(context.Context, *sdk.CreateMessageRequest) (*sdk.CreateMessageResult, error) {
@@ -52,20 +71,15 @@ func connect(t *testing.T, url, revision string) *client {
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { c.changed <- struct{}{} },
 	})
 	impl.AddRoots(&sdk.Root{URI: "file:///work", Name: "work"})
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	session, err := impl.Connect(deadline(t),
-		&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}},
-		&sdk.ClientSessionOptions{ProtocolVersion: revision})
+	session, err := impl.Connect(deadline(t), via, &sdk.ClientSessionOptions{ProtocolVersion: c.revision})
 	if err != nil {
-		t.Fatalf("client of %s: %v", revision, err)
+		t.Fatalf("client of %s: %v", c.revision, err)
 	}
 	t.Cleanup(func() { session.Close() })
-	if got := session.InitializeResult().ProtocolVersion; got != revision {
-		t.Fatalf("negotiated %s, want %s", got, revision)
+	if got := session.InitializeResult().ProtocolVersion; got != c.revision {
+		t.Fatalf("negotiated %s, want %s", got, c.revision)
 	}
 	c.ClientSession = session
-	return c
 }
 
 // text calls a tool and returns the text of its result.
@@ -99,14 +113,21 @@ func raw(t *testing.T, url, revision string) *mcptest.Client {
 // rawWith is raw for a client that declares capabilities.
 func rawWith(t *testing.T, url, revision, caps string) *mcptest.Client {
 	t.Helper()
-	c := mcptest.NewClient(url, wire.Lookup(revision))
+	c := unopened(t, url, revision)
 	c.Caps = caps
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	c.HTTP = &http.Client{Transport: transport}
 	if err := c.Open(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// unopened is a scripted client that has not said anything yet.
+func unopened(t *testing.T, url, revision string) *mcptest.Client {
+	t.Helper()
+	c := mcptest.NewClient(url, wire.Lookup(revision))
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	c.HTTP = &http.Client{Transport: transport}
 	return c
 }
 
