@@ -1,11 +1,9 @@
 package observe
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 )
 
@@ -16,6 +14,8 @@ const (
 	// gather is the time between two writes: lines in quick succession share one, for
 	// to wake a writer costs a call more than its line does.
 	gather = 10 * time.Millisecond
+	// recordBytes is what a record in the queue takes beside its texts.
+	recordBytes = 512
 	// closeTimeout bounds how long closing waits for a writer that hangs.
 	closeTimeout = 2 * time.Second
 )
@@ -61,106 +61,5 @@ func NewLogger(w io.Writer, cfg LogConfig) (*slog.Logger, func(), error) {
 	}
 	q := &queue{w: w, own: slog.New(handler(w)), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
-	return slog.New(handler(q)), q.close, nil
-}
-
-// queue is an io.Writer that hands lines to one goroutine. Lines that come while it
-// writes are written together.
-type queue struct {
-	w    io.Writer
-	own  *slog.Logger // to w directly, for the count of dropped lines
-	wake chan struct{}
-	stop chan struct{} // closed when closed is set
-	done chan struct{}
-
-	mu      sync.Mutex // guards the fields below; not held while run writes
-	pending []byte
-	dropped int
-	closed  bool
-}
-
-var errDropped = errors.New("log line dropped")
-
-// Write takes one line.
-func (q *queue) Write(line []byte) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		return q.writeLate(line)
-	}
-	if len(q.pending)+len(line) > queueBytes {
-		q.dropped++
-		return 0, errDropped
-	}
-	q.pending = append(q.pending, line...)
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-	return len(line), nil
-}
-
-// writeLate writes a line of the process's last moments, unless the goroutine still
-// hangs in w.
-func (q *queue) writeLate(line []byte) (int, error) {
-	select {
-	case <-q.done:
-		return q.w.Write(line)
-	default:
-		return 0, errDropped
-	}
-}
-
-func (q *queue) run() {
-	defer close(q.done)
-	var spare []byte
-	for {
-		q.mu.Lock()
-		batch, dropped, closed := q.pending, q.dropped, q.closed
-		q.pending, q.dropped = spare[:0], 0
-		q.mu.Unlock()
-		if len(batch) > 0 {
-			_, _ = q.w.Write(batch) // there is nowhere to tell that the log cannot be written
-		}
-		if dropped > 0 {
-			q.own.Warn("log lines dropped, the log's writer is too slow", "count", dropped)
-		}
-		spare = batch
-		if len(batch) > 0 || dropped > 0 {
-			q.pause()
-			continue
-		}
-		if closed {
-			return
-		}
-		<-q.wake
-	}
-}
-
-func (q *queue) pause() {
-	timer := time.NewTimer(gather)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-q.stop:
-	}
-}
-
-func (q *queue) close() {
-	q.mu.Lock()
-	if !q.closed {
-		q.closed = true
-		close(q.stop)
-	}
-	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-	timeout := time.NewTimer(closeTimeout)
-	defer timeout.Stop()
-	select {
-	case <-q.done:
-	case <-timeout.C:
-	}
+	return slog.New(&later{q: q, now: handler(q), then: handler(&q.batch)}), q.close, nil
 }

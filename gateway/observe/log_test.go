@@ -3,6 +3,7 @@ package observe_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -62,6 +63,26 @@ func TestNewLogger(t *testing.T) {
 		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"})
 		if err == nil || err.Error() != `log: format: "xml": want text or json` {
 			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("values that change, groups and attributes of the logger", func(t *testing.T) {
+		var out bytes.Buffer
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log = log.With("a", 1).WithGroup("g")
+		var want strings.Builder
+		changing := map[string]int{}
+		for i := range 100 {
+			changing["n"] = i
+			log.Info("plain", "n", i, "s", "x y")
+			log.Info("any", "m", changing, "e", errors.New("e"), slog.Group("h", "k", true))
+			fmt.Fprintf(&want, "level=INFO msg=plain a=1 g.n=%d g.s=\"x y\"\nlevel=INFO msg=any a=1 g.m=map[n:%d] g.e=e g.h.k=true\n", i, i)
+		}
+		done()
+		if got := withoutTime(out.String()); got != want.String() {
+			t.Errorf("got %q...", got[:min(len(got), 300)])
 		}
 	})
 	t.Run("many writers", func(t *testing.T) {

@@ -36,13 +36,14 @@ func Middleware(log *slog.Logger) mcp.Middleware {
 			}
 			start := time.Now()
 			reply, err := next.Handle(ctx, c)
-			write(ctx, log, c, reply, err, time.Since(start))
+			took := time.Since(start)
+			write(ctx, log, c, reply, err, start.Add(took), took)
 			return reply, err
 		})
 	}
 }
 
-func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply, err error, took time.Duration) {
+func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply, err error, now time.Time, took time.Duration) {
 	level, outcome := slog.LevelInfo, outcomeOK
 	var known *mcp.Error
 	switch {
@@ -77,7 +78,10 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply,
 			attrs = append(attrs, slog.String("upstream", clean(upstream)))
 		}
 	}
-	log.LogAttrs(ctx, level, "call", attrs...)
+	// Past the Logger, which would look up where in the source this is.
+	record := slog.NewRecord(now, level, "call", 0)
+	record.AddAttrs(attrs...)
+	_ = log.Handler().Handle(ctx, record) // there is nowhere to tell that the log fails
 }
 
 // upstreamOf is the upstream that one of our own errors names (mcp.UpstreamError).

@@ -1,0 +1,200 @@
+package observe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// later is a slog.Handler that leaves the formatting of records to the queue's
+// goroutine: many at a time take a fraction of what each takes in the midst of a call.
+type later struct {
+	q    *queue
+	now  slog.Handler // writes to q
+	then slog.Handler // writes to q.batch, for q.run only
+}
+
+// Enabled reports whether records of this level are logged.
+func (l *later) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.now.Enabled(ctx, level)
+}
+
+// Handle takes a record. One with values that may change until they are formatted is
+// formatted at once.
+func (l *later) Handle(ctx context.Context, r slog.Record) error {
+	size := recordBytes + len(r.Message)
+	constant := true
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Value.Kind() {
+		case slog.KindString:
+			size += len(a.Value.String())
+		case slog.KindAny, slog.KindGroup, slog.KindLogValuer:
+			constant = false
+		}
+		return constant
+	})
+	if !constant {
+		return l.now.Handle(ctx, r)
+	}
+	taken, err := l.q.put(entry{handler: l.then, record: r}, size)
+	if !taken {
+		return l.now.Handle(ctx, r) // the goroutine has ended
+	}
+	return err
+}
+
+// WithAttrs returns a handler whose records have these attributes too.
+func (l *later) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &later{l.q, l.now.WithAttrs(attrs), l.then.WithAttrs(attrs)}
+}
+
+// WithGroup returns a handler whose records are in this group.
+func (l *later) WithGroup(name string) slog.Handler {
+	return &later{l.q, l.now.WithGroup(name), l.then.WithGroup(name)}
+}
+
+// entry is a line, or a record that becomes one.
+type entry struct {
+	line    []byte
+	handler slog.Handler // nil for a line
+	record  slog.Record
+}
+
+// queue hands entries to one goroutine, and is the io.Writer for lines. What comes
+// while it writes is written together.
+type queue struct {
+	w    io.Writer
+	own  *slog.Logger // to w directly, for the count of dropped lines
+	wake chan struct{}
+	stop chan struct{} // closed when closed is set
+	done chan struct{}
+
+	batch bytes.Buffer // of run only
+
+	mu      sync.Mutex // guards the fields below; not held while run writes
+	pending []entry
+	size    int // of what is pending, in bytes
+	dropped int
+	closed  bool
+}
+
+var errDropped = errors.New("log line dropped")
+
+// Write takes one line.
+func (q *queue) Write(line []byte) (int, error) {
+	taken, err := q.put(entry{line: bytes.Clone(line)}, recordBytes+len(line))
+	if !taken {
+		return q.writeLate(line)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// put takes an entry; false when the queue is closed.
+func (q *queue) put(e entry, size int) (taken bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false, nil
+	}
+	if q.size+size > queueBytes {
+		q.dropped++
+		return true, errDropped
+	}
+	q.pending = append(q.pending, e)
+	q.size += size
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	return true, nil
+}
+
+// writeLate writes a line of the process's last moments, unless the goroutine still
+// hangs in w.
+func (q *queue) writeLate(line []byte) (int, error) {
+	select {
+	case <-q.done:
+		return q.w.Write(line)
+	default:
+		return 0, errDropped
+	}
+}
+
+func (q *queue) run() {
+	defer close(q.done)
+	var spare []entry
+	for {
+		q.mu.Lock()
+		entries, dropped, closed := q.pending, q.dropped, q.closed
+		q.pending, q.size, q.dropped = spare[:0], 0, 0
+		q.mu.Unlock()
+		q.write(entries)
+		if dropped > 0 {
+			q.own.Warn("log lines dropped, the log's writer is too slow", "count", dropped)
+		}
+		clear(entries) // what they refer to
+		spare = entries
+		if len(entries) > 0 || dropped > 0 {
+			q.pause()
+			continue
+		}
+		if closed {
+			return
+		}
+		<-q.wake
+	}
+}
+
+// write formats and writes. That something cannot be written there is nowhere to tell.
+func (q *queue) write(entries []entry) {
+	if len(entries) == 0 {
+		return
+	}
+	q.batch.Reset()
+	for i := range entries {
+		if e := &entries[i]; e.handler != nil {
+			_ = e.handler.Handle(context.Background(), e.record)
+		} else {
+			q.batch.Write(e.line)
+		}
+	}
+	_, _ = q.w.Write(q.batch.Bytes())
+	if q.batch.Cap() > queueBytes {
+		q.batch = bytes.Buffer{}
+	}
+}
+
+func (q *queue) pause() {
+	timer := time.NewTimer(gather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-q.stop:
+	}
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.stop)
+	}
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+	timeout := time.NewTimer(closeTimeout)
+	defer timeout.Stop()
+	select {
+	case <-q.done:
+	case <-timeout.C:
+	}
+}
