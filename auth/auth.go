@@ -101,16 +101,12 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 
 // Require lets requests through whose caller it knows, with the mcp.Caller in their
 // context and without their token: what stands below cannot pass it on. The others it
-// answers. A browser's preflight, which never has a token, gets through without a
-// caller: next must serve nothing to it but the preflight's answer.
+// answers. What never has a token, such as a browser's preflight, is for whoever stands
+// above.
 func (a *Auth) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.oauth {
 			next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), a.nobody)))
-			return
-		}
-		if isPreflight(r) {
-			next.ServeHTTP(w, stripped(r, r.Context()))
 			return
 		}
 		caller, ref := a.authenticate(r)
@@ -138,11 +134,6 @@ func (a *Auth) Run(ctx context.Context) error {
 	return nil
 }
 
-// Require is Auth.Require of mode none.
-func Require(next http.Handler) http.Handler {
-	return (&Auth{nobody: mcp.NewCaller(mcp.Caller{})}).Require(next)
-}
-
 // stripped is the request with another context and without credentials that are for us.
 func stripped(r *http.Request, ctx context.Context) *http.Request {
 	out := r.WithContext(ctx)
@@ -156,10 +147,4 @@ func stripped(r *http.Request, ctx context.Context) *http.Request {
 		}
 	}
 	return out
-}
-
-// isPreflight reports whether a browser asks whether a page may make a request
-// (https://fetch.spec.whatwg.org/#cors-preflight-request).
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }

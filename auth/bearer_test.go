@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -101,43 +100,18 @@ func TestTokenStops(t *testing.T) {
 	}
 }
 
-// A preflight never has a token: it gets through, and nobody is behind it.
-func TestPreflight(t *testing.T) {
+// No method gets through without a token: preflights are answered above (front.Behind).
+func TestEveryMethod(t *testing.T) {
 	issuer := newIssuer(t, mcptest.IssuerOptions{})
 	g := newGate(t, nil, issuer)
-	preflight := func(change func(*http.Request)) answer {
-		r := httptest.NewRequest(http.MethodOptions, publicURL, nil)
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "X"} {
+		r := httptest.NewRequest(method, publicURL, nil)
 		r.Header.Set("Origin", "https://page.example")
 		r.Header.Set("Access-Control-Request-Method", "POST")
-		change(r)
-		return g.do(r)
-	}
-	for _, credentials := range []string{"", "Bearer x", "Bearer " + issuer.Token(nil)} {
-		a := preflight(func(r *http.Request) { r.Header.Set("Authorization", credentials) })
-		a.expect(t, 200)
-		if _, ok := mcp.CallerFrom(a.passed.Context()); ok || a.passed.Header["Authorization"] != nil {
-			t.Error("a preflight has a caller, or its credentials")
+		w := g.do(r)
+		if w.Code != 401 || w.passed != nil || w.Header().Get("WWW-Authenticate") == "" || (w.Body.Len() == 0) != (method == "HEAD") {
+			t.Errorf("%s: got %d %s", method, w.Code, w.Body)
 		}
-	}
-	preflight(func(r *http.Request) { r.Header.Del("Origin") }).expect(t, 401)
-	preflight(func(r *http.Request) { r.Header.Del("Access-Control-Request-Method") }).expect(t, 401)
-	preflight(func(r *http.Request) { r.Method = http.MethodPost }).expect(t, 401)
-}
-
-// A refused request with a chunked body ends its connection: what follows may be
-// smuggled.
-func TestRefusalEndsChunked(t *testing.T) {
-	issuer := newIssuer(t, mcptest.IssuerOptions{})
-	g := newGate(t, nil, issuer)
-	r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
-	r.TransferEncoding = []string{"chunked"}
-	a := g.do(r)
-	a.expect(t, 401)
-	if a.Header().Get("Connection") != "close" {
-		t.Error("the connection is kept")
-	}
-	if g.call().Header().Get("Connection") != "" {
-		t.Error("the connection of a request without a chunked body is closed")
 	}
 }
 

@@ -67,11 +67,6 @@ func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	} else {
 		h.Set("WWW-Authenticate", c.header(ref))
 	}
-	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
-		// net/http drops a length beside a chunked body, and what a proxy in front took
-		// for the body's rest would be read as another request.
-		h.Set("Connection", "close")
-	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(ref.status)

@@ -22,7 +22,7 @@ func FuzzForm(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		got := formOf(token)
-		if want := len(token) <= maxTokenBytes && compact.MatchString(token) && !strings.HasSuffix(token, "\n"); (got == formJWT) != want {
+		if want := compact.MatchString(token) && !strings.HasSuffix(token, "\n"); (got == formJWT) != want {
 			t.Errorf("%q: form %d, a compact JWS: %t", token, got, want)
 		}
 		if got == formOpaque && (!b64token.MatchString(token) || strings.Count(token, ".") > 1 || strings.HasPrefix(token, "eyJ")) {

@@ -73,7 +73,7 @@ func TestH_038_fails(t *testing.T) {
 		"500": mcptest.Status(500), "404": mcptest.Status(404), "our secret is refused": mcptest.Status(401), "we are refused": mcptest.Status(403),
 		"HTML": mcptest.HTML, "10 MB": mcptest.Huge(10 << 20), "a list": mcptest.Body("application/json", "[]"), "a redirect": mcptest.Redirect("/token"),
 		"active twice": mcptest.Body("application/json", `{"active":false,"active":true}`),
-		"a bomb":       mcptest.Bomb(10 << 20),
+		"a bomb":       mcptest.Bomb(2 << 20),
 	} {
 		t.Run(name, func(t *testing.T) {
 			issuer := newIssuer(t, mcptest.IssuerOptions{})

@@ -207,7 +207,7 @@ func TestH_029_badKeySets(t *testing.T) {
 		{"H/29 404", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(404)) }, "HTTP 404"},
 		{"H/29 204", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Status(204)) }, "HTTP 204"},
 		{"H/29 a redirect", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Redirect(i.URL+"/jwks2")) }, "redirects are not followed"},
-		{"H/29 a gzip bomb", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Bomb(64<<20)) }, "too large"},
+		{"H/29 a gzip bomb", func(i *mcptest.Issuer) { i.Break(mcptest.EndpointJWKS, mcptest.Bomb(2<<20)) }, "too large"},
 		{"no keys", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{}`)) }, "no keys"},
 		{"keys that are no list", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{"keys":{}}`)) }, "no keys"},
 		{"keys twice", func(i *mcptest.Issuer) { i.SetJWKS([]byte(`{"keys":[],"keys":[]}`)) }, "cannot be read"},

@@ -9,9 +9,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-func TestRequire(t *testing.T) {
+// In mode none everybody is one user.
+func TestModeNoneCaller(t *testing.T) {
+	a, err := auth.New(auth.Config{}, auth.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var users []string
-	h := auth.Require(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := a.Require(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		c, ok := mcp.CallerFrom(r.Context())
 		if !ok {
 			t.Error("no caller in the context")

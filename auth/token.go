@@ -26,7 +26,7 @@ const (
 // spellings. What looks like JOSE and is no compact JWS is bad, not opaque: it must not
 // be shown to an issuer that is asked about opaque tokens.
 func formOf(token string) form {
-	if token == "" || len(token) > maxTokenBytes {
+	if token == "" {
 		return formBad
 	}
 	dots, base64url := 0, true
