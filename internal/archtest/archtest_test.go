@@ -25,6 +25,9 @@ var rules = []struct {
 	{"skips have a reason", checkSkip},
 	{"the top level holds what it should", checkTopLevel},
 	{"no paths of a workplace", checkPaths},
+	{"only policy decides", checkDecided},
+	{"the guard stands directly above the catalog", checkPipeline},
+	{"nothing gets around the pipeline", checkHandles},
 	{"a caller's token stays with auth", checkCallerToken},
 }
 
