@@ -49,6 +49,7 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	stop := g.watch()
 	g.catalog.WaitFirst(ctx) // who has not answered by then is reported as such
 	reports = g.reports()
+	g.warnIdle(ctx, cfg, log)
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

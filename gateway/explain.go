@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -178,6 +180,19 @@ func (c Config) policyDoubts() (doubts []error) {
 		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
 	}
 	return doubts
+}
+
+// warnIdle warns of patterns that fit nothing of what the upstreams list.
+func (g *graph) warnIdle(ctx context.Context, cfg Config, log *slog.Logger) {
+	var unheard []string
+	for _, view := range g.catalog.Status() {
+		if view.State != catalog.StateUp {
+			unheard = append(unheard, view.Name)
+		}
+	}
+	for _, idle := range cfg.Policy.Idle(g.catalog.Targets(), unheard) {
+		log.WarnContext(ctx, "a rule is about nothing", "problem", "policy: "+idle.Error())
+	}
 }
 
 func (c Config) upstreamNames() (names []string) {

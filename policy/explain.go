@@ -188,14 +188,14 @@ func doubtOf(text string, upstreams []string) error {
 	return nil
 }
 
-// Idle returns, by the paths of their keys, the patterns that fit none of the targets
-// that are known: of what upstreams list, URI templates included.
-func (c Config) Idle(known []mcp.Target) []error {
+// Idle are the patterns that fit nothing of what is known to exist, each with the path of
+// its key in front. Patterns that may be about an upstream that was not heard of are not
+// among them.
+func (c Config) Idle(known []mcp.Target, unheard []string) (idle []error) {
 	readings := make([]reading, len(known))
 	for i, t := range known {
 		readings[i] = readTarget(t)
 	}
-	var idle []error
 	for i, r := range c.Rules {
 		for _, list := range []struct {
 			key   string
@@ -203,9 +203,11 @@ func (c Config) Idle(known []mcp.Target) []error {
 		}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
 			for j, text := range list.texts {
 				p, err := parsePattern(text)
-				if err == nil && !slices.ContainsFunc(readings, func(r reading) bool { return r.fits([]pattern{p}, Ask) }) {
-					idle = append(idle, fmt.Errorf("%s: %s[%d]: %q fits nothing that is known now", elementPath("rules", i, r.Name), list.key, j, text))
+				if err != nil || slices.ContainsFunc(unheard, p.upstream.match) ||
+					slices.ContainsFunc(readings, func(r reading) bool { return r.fits([]pattern{p}, Ask) }) {
+					continue
 				}
+				idle = append(idle, fmt.Errorf("%s: %s[%d]: %q fits nothing that upstreams list", elementPath("rules", i, r.Name), list.key, j, text))
 			}
 		}
 	}

@@ -146,8 +146,9 @@ func TestH196_Idle(t *testing.T) {
 	}}
 	template := resource("crm", "docs://a/{id}")
 	template.Template = true
-	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template})...),
+	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, nil)...),
 		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]", "rules[1] (b): ask[0]"})
+	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, []string{"cmr"})...), []string{"rules[1] (b): deny[1]"})
 	checkProblems(t, errors.Join(cfg.Doubts([]string{"crm", "hr"})...),
 		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`})
 	limits := Limits{{Name: "l", What: []string{"tools:crm/*", "tools:x/*"}}}
