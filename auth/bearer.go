@@ -80,7 +80,7 @@ func (a *Auth) verify(ctx context.Context, token string, d digest) (mcp.Caller, 
 		}
 		name, _ := member(j.claims, "iss")
 		if iss = a.issuers[name]; iss == nil {
-			return mcp.Caller{}, badToken("the token is from an issuer that is not accepted", nil)
+			return mcp.Caller{}, otherIssuer(j.claims)
 		}
 		id, generation, ref = iss.verify(ctx, token, j, time.Now())
 	case formOpaque:

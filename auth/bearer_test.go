@@ -1,6 +1,7 @@
 package auth_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -128,5 +129,47 @@ func TestChallengeQuotes(t *testing.T) {
 	want := `Bearer resource_metadata="https://gateway.example/.well-known/oauth-protected-resource/m\"c\\p, x=\"y"`
 	if got := w.Header()["Www-Authenticate"]; len(got) != 1 || got[0] != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// H/1, H/3: the same over a real connection, which then serves the next request.
+func TestOverHTTP(t *testing.T) {
+	issuer := newIssuer(t, mcptest.IssuerOptions{})
+	g := newGate(t, nil, issuer)
+	server := httptest.NewServer(g.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name := range r.Header {
+			if strings.Contains(strings.ToLower(name), "authorization") {
+				t.Errorf("%s got through", name)
+			}
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})))
+	defer server.Close()
+	for _, tt := range []struct {
+		lines  []string
+		status int
+	}{
+		{nil, 401},
+		{[]string{"Bearer " + issuer.Token(nil)}, 202},
+		{[]string{"Bearer " + issuer.Token(nil), "Bearer " + issuer.Token(nil)}, 400},
+		{[]string{"Bearer x"}, 401},
+		{[]string{"bearer " + issuer.Token(nil) + " "}, 202}, // net/http takes the space away
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range tt.lines {
+			req.Header.Add("authorization", line)
+		}
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != tt.status || (resp.StatusCode != 202) != strings.Contains(string(body), `"id":null`) {
+			t.Errorf("%d headers: got %d %s (%v), want %d", len(tt.lines), resp.StatusCode, body, err, tt.status)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -51,7 +52,7 @@ func newRules(cfg Config, iss Issuer) rules {
 // judge reads claims and refuses those that no token of this issuer for us would have.
 func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if iss, ok := member(claims, "iss"); !ok || iss != r.URL {
-		return identity{}, badToken("the token is from an issuer that is not accepted", nil)
+		return identity{}, otherIssuer(claims)
 	}
 	if ref := r.checkAudience(claims); ref != nil {
 		return identity{}, ref
@@ -104,12 +105,17 @@ func (r *rules) checkAudience(claims mcp.Raw) *refusal {
 	}
 	ours := func(aud string) bool { return slices.Contains(r.Audiences, aud) }
 	if !slices.ContainsFunc(audiences, ours) {
-		return badToken("the token is for another audience", nil)
+		return badToken("the token is for another audience", fmt.Errorf("aud is %.200s", value))
 	}
 	if r.RequireSoleAudience && slices.ContainsFunc(audiences, func(aud string) bool { return !ours(aud) }) {
 		return badToken("the token is for others too", nil)
 	}
 	return nil
+}
+
+func otherIssuer(claims mcp.Raw) *refusal {
+	value, _ := claims.Member("iss")
+	return badToken("the token is from an issuer that is not accepted", fmt.Errorf("iss is %.200s", value))
 }
 
 // checkTimes returns when the token stops being good, with the leeway.
@@ -195,7 +201,7 @@ func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal
 			return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"), nil
 		}
 	}
-	if over, ok := claims.Member("hasgroups"); ok && over.IsTrue() {
+	if over, ok := claims.Member("hasgroups"); ok && over.IsTrue() && where == DefaultGroupsClaim {
 		return nil, unfit("the token leaves out the groups, since there are too many: have the issuer put fewer into it"), nil
 	}
 	value, _ := claimAt(claims, where)

@@ -284,6 +284,7 @@ func TestH_210_groups(t *testing.T) {
 		{"501", g, claims{"groups": many}, 403, nil, "more than 500 groups"},
 		{"overage", g, claims{"_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 403, nil, "too many"},
 		{"overage of the implicit flow", g, claims{"hasgroups": true}, 403, nil, "too many"},
+		{"overage of groups where roles are used", roles, claims{"hasgroups": true, "_claim_names": claims{"groups": "src1"}, "_claim_sources": claims{"src1": claims{}}}, 200, nil, ""},
 		{"overage of another claim", g, claims{"_claim_names": claims{"address": "src1"}, "_claim_sources": claims{"src1": claims{"endpoint": issuer.URL + "/groups"}}}, 200, nil, ""},
 	}
 	for _, tt := range tests {

@@ -83,8 +83,9 @@ type Issuer struct {
 	// MaxTokenLifetime refuses tokens that are good for longer than this, from iat (or
 	// from now, without one) to exp. Default: no bound.
 	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime"`
-	// Introspection asks the issuer about tokens that are not JWTs. Only one issuer can
-	// have it: such a token does not say whose it is, and must not be shown to others.
+	// Introspection asks the issuer about tokens that are not JWTs. Such a token does not
+	// say whose it is, so this issuer is shown every one of them, and only one issuer can
+	// have it: no token is shown to several.
 	Introspection *Introspection `yaml:"introspection"`
 }
 

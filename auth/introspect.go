@@ -20,39 +20,40 @@ import (
 const (
 	maxIntrospection = 64 << 10 // bytes of an answer
 	maxAsking        = 32       // introspections at a time
-	maxInactive      = 10_000   // tokens that are known to be inactive
-	inactiveFor      = 5 * time.Second
+	maxRefused       = 10_000   // tokens that are known to be no good
+	refusedFor       = 5 * time.Second
 )
 
 // introspector asks an issuer about opaque tokens (RFC 7662). What it finds good is kept
 // where verified JWTs are; only what is not is kept here.
 type introspector struct {
 	*issuer
-	log      *slog.Logger
-	slots    chan struct{}
-	flights  singleflight.Group
-	inactive *lru.Cache[digest, time.Time] // until when
-	failing  atomic.Bool
+	log     *slog.Logger
+	slots   chan struct{}
+	flights singleflight.Group
+	refused *lru.Cache[digest, finding]
+	failing atomic.Bool
 }
 
 func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
-	inactive, err := lru.New[digest, time.Time](maxInactive)
+	refused, err := lru.New[digest, finding](maxRefused)
 	if err != nil {
 		return nil, err
 	}
-	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking), inactive: inactive}, nil
+	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking), refused: refused}, nil
 }
 
 // finding is what came of an introspection.
 type finding struct {
 	identity
 	refused *refusal
+	until   time.Time // while it holds, of a token that is refused
 }
 
 // verify says who calls with a token. One token is asked about once at a time.
 func (in *introspector) verify(ctx context.Context, token string, d digest) (identity, *refusal) {
-	if until, ok := in.inactive.Get(d); ok && time.Now().Before(until) {
-		return identity{}, inactiveToken()
+	if f, ok := in.refused.Get(d); ok && time.Now().Before(f.until) {
+		return f.identity, f.refused
 	}
 	// Others may wait for the same answer, so it does not end with this client. It has
 	// bounds of its own: fetchTime for a slot and fetchTime for the exchange.
@@ -77,10 +78,11 @@ func (in *introspector) ask(ctx context.Context, token string, d digest) finding
 		in.log.Info("tokens are introspected again")
 	}
 	id, ref := in.judge(claims)
-	if ref != nil {
-		in.inactive.Add(d, time.Now().Add(inactiveFor))
+	f := finding{identity: id, refused: ref, until: time.Now().Add(refusedFor)}
+	if ref != nil || id.forbidden != nil {
+		in.refused.Add(d, f)
 	}
-	return finding{identity: id, refused: ref}
+	return f
 }
 
 // exchange returns the issuer's answer.
@@ -132,7 +134,7 @@ func (in *introspector) exchange(ctx context.Context, token string) (mcp.Raw, er
 // are wanted, but for iss: we know whom we asked.
 func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
 	if active, _ := claims.Member("active"); !active.IsTrue() {
-		return identity{}, inactiveToken()
+		return identity{}, badToken("the token is not active", nil)
 	}
 	if kind, has := claims.Member("token_type"); has && !strings.EqualFold(kind.Text(), "bearer") {
 		return identity{}, badToken("the token is not a bearer token", nil)
@@ -145,5 +147,3 @@ func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
 	}
 	return in.issuer.judge(claims, time.Now())
 }
-
-func inactiveToken() *refusal { return badToken("the token is not active", nil) }

@@ -121,11 +121,16 @@ func TestH_038_cache(t *testing.T) {
 		g.bearer(token).expect(t, 401, invalidToken)
 		asked(3)
 
+		many := issuer.Opaque(claims{"groups": make([]string, 501)})
+		g.bearer(many).expect(t, 403)
+		g.bearer(many).expect(t, 403, "resource_metadata")
+		asked(4)
+
 		short := issuer.Opaque(claims{"exp": time.Now().Add(-10 * time.Second).Unix()}) // good by the leeway
 		g.bearer(short).expect(t, 200)
 		time.Sleep(20 * time.Second)
 		g.bearer(short).expect(t, 401, invalidToken)
-		asked(5)
+		asked(6)
 	})
 }
 
