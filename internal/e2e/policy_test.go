@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// secretive is a scripted server with an open and a secret one of everything. It does
+// whatever it is asked for, so that only the gateway can keep the secret.
+func secretive(t *testing.T, revision string) *mcptest.Server {
+	t.Helper()
+	s := scripted(t, revision)
+	s.Tools("open", "secret", "ѕecret") // the first letter of the last one is Cyrillic
+	s.On("tools/call", func(c *mcptest.Call) {
+		var name string
+		c.Param("name", &name)
+		c.Text("ran " + name)
+	})
+	s.On("prompts/list", func(c *mcptest.Call) { c.Result(`{"prompts":[{"name":"open"},{"name":"secret"}]}`) })
+	s.On("prompts/get", func(c *mcptest.Call) {
+		c.Result(`{"messages":[
+			{"role":"user","content":{"type":"text","text":"call secret"}},
+			{"role":"user","content":{"type":"resource_link","uri":"file:///docs/secret","name":"s"}},
+			{"role":"user","content":{"type":"resource_link","uri":"hidden+file:///docs/open","name":"h"}}]}`)
+	})
+	s.On("resources/list", func(c *mcptest.Call) {
+		c.Result(`{"resources":[{"uri":"file:///docs/open","name":"o"},{"uri":"file:///docs/secret","name":"s"},{"uri":"https://docs.example/secret","name":"h"}]}`)
+	})
+	s.On("resources/templates/list", func(c *mcptest.Call) {
+		c.Result(`{"resourceTemplates":[{"uriTemplate":"doc:///open/{id}","name":"o"},{"uriTemplate":"doc:///secret/{id}","name":"s"}]}`)
+	})
+	s.On("resources/read", func(c *mcptest.Call) {
+		var uri string
+		c.Param("uri", &uri)
+		c.Result(fmt.Sprintf(`{"contents":[{"uri":%q,"text":"read"}]}`, uri))
+	})
+	s.On("completion/complete", func(c *mcptest.Call) { c.Result(`{"completion":{"values":["completed"]}}`) })
+	const caps = `"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{}}`
+	s.On("initialize", func(c *mcptest.Call) {
+		c.Result(`{"protocolVersion":"` + revision + `",` + caps + `,"serverInfo":{"name":"s","version":"1"},"instructions":"How to use it."}`)
+	})
+	if revision == stateless {
+		s.On("initialize", func(c *mcptest.Call) { c.Error(-32601, "Method not found") })
+		s.On("server/discover", func(c *mcptest.Call) {
+			c.Result(`{"supportedVersions":["` + revision + `"],` + caps + `,"instructions":"How to use it."}`)
+		})
+	}
+	return s
+}
+
+// secrecy is the policy of these tests: everything of up but what is secret, and
+// nothing of hidden. Where denied things are told one by one, every other spelling of
+// them is allowed unless policy knows it for what it is.
+func secrecy() policy.Config {
+	return policy.Config{Rules: []policy.Rule{
+		{Name: "all", Allow: []string{"*:up/*"}},
+		{Name: "not these", Deny: []string{"tools:up/secret", "prompts:up/secret", "resources:up/file:///docs/secret",
+			"resources:up/https://docs.example/secret", "resources:up/doc:///secret/*"}},
+	}}
+}
+
+// eachSecretPair runs a test for each pair of eras, in front of two secretive servers.
+func eachSecretPair(t *testing.T, test func(t *testing.T, c *mcptest.Client, up, hidden *mcptest.Server)) {
+	for _, server := range []string{statefulServer, stateless} {
+		up, hidden := secretive(t, server), secretive(t, server)
+		g := guard(t, gateway.Config{
+			Policy:    secrecy(),
+			Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "hidden", URL: hidden.URL}},
+		})
+		for _, revision := range eras {
+			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				test(t, g.raw(t, revision, g.issuer.Token(nil)), up, hidden)
+				for _, r := range up.Received("") {
+					if strings.Contains(strings.ToLower(r.Text), "secret") {
+						t.Errorf("the server was asked for its secret: %s", r.Text)
+					}
+				}
+				for _, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete", "resources/subscribe"} {
+					if n := len(hidden.Received(method)); n > 0 {
+						t.Errorf("the hidden server got %d %s", n, method)
+					}
+				}
+			})
+		}
+	}
+}
+
+// absent makes of what is denied something else that does not exist and is as long.
+var absent = strings.NewReplacer("secret", "absent", "SECRET", "ABSENT", "Secret", "Absent", "ѕecret", "аbsent", "%73ecret", "%61bsent",
+	"hidden", "nobody", "file:///", "none:///", "https://docs", "absent://docs")
+
+// TestDeniedIsMissing tries to get at what is denied on every path and in every
+// spelling. The answer is that of the same request for what nobody has, and nothing
+// gets to a server.
+func TestDeniedIsMissing(t *testing.T) {
+	const tool, prompt, resource = `{"name":%q,"arguments":{}}`, `{"name":%q}`, `{"uri":%q}`
+	const completePrompt = `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`
+	const completeResource = `{"ref":{"type":"ref/resource","uri":%q},"argument":{"name":"id","value":"b"}}`
+	attempts := []struct{ row, method, params, name string }{
+		{"P9/184 by its name", "tools/call", tool, "up__secret"},
+		{"H/200 by its bare name", "tools/call", tool, "secret"},
+		{"H/200 as policy writes it", "tools/call", tool, "up/secret"},
+		{"H/199 another case", "tools/call", tool, "up__SECRET"},
+		{"H/199 another case of the first letter", "tools/call", tool, "up__Secret"},
+		{"H/199 another case of the upstream", "tools/call", tool, "UP__secret"},
+		{"H/198 a Cyrillic letter", "tools/call", tool, "up__ѕecret"},
+		{"H/201 %-encoded", "tools/call", tool, "up__%73ecret"},
+		{"H/201 the separator %-encoded", "tools/call", tool, "up%5F%5Fsecret"},
+		{"H/201 a space behind", "tools/call", tool, "up__secret "},
+		{"H/201 a space in front", "tools/call", tool, " up__secret"},
+		{"H/201 NUL behind", "tools/call", tool, "up__secret\x00"},
+		{"H/201 NUL behind an open one", "tools/call", tool, "up__open\x00secret"},
+		{"H/201 a line feed behind", "tools/call", tool, "up__secret\n"},
+		{"H/201 a dot behind", "tools/call", tool, "up__secret."},
+		{"H/201 dots on the way", "tools/call", tool, "up__open/../secret"},
+		{"H/201 a short alias", "tools/call", tool, "up_secret"},
+		{"H/201 two prefixes", "tools/call", tool, "up__up__secret"},
+		{"H/200 another upstream's", "tools/call", tool, "hidden__secret"},
+		{"H/200 another upstream's open one", "tools/call", tool, "hidden__open"},
+		{"H/202 through a tool that calls tools", "tools/call", `{"name":"call_tool","arguments":{"name":%q}}`, "up__secret"},
+
+		{"a prompt", "prompts/get", prompt, "up__secret"},
+		{"H/200 a prompt by its bare name", "prompts/get", prompt, "secret"},
+		{"H/201 a prompt, %-encoded", "prompts/get", prompt, "up__%73ecret"},
+		{"a prompt of another upstream", "prompts/get", prompt, "hidden__open"},
+		{"a tool as a prompt", "prompts/get", prompt, "up__SECRET"},
+
+		{"a resource", "resources/read", resource, "up+file:///docs/secret"},
+		{"a resource on a host", "resources/read", resource, "up+https://docs.example/secret"},
+		{"a resource by its own URI", "resources/read", resource, "file:///docs/secret"},
+		{"a resource of a template", "resources/read", resource, "up+doc:///secret/7"},
+		{"a template as a resource", "resources/read", resource, "up+doc:///secret/{id}"},
+		{"a resource of another upstream", "resources/read", resource, "hidden+file:///docs/open"},
+		{"H/205 through another upstream's prefix", "resources/read", resource, "hidden+up+file:///docs/secret"},
+		{"H/204 dot segments", "resources/read", resource, "up+file:///docs/a/../secret"},
+		{"H/204 a single dot", "resources/read", resource, "up+file:///docs/./secret"},
+		{"H/204 encoded dots", "resources/read", resource, "up+file:///docs/a/%2e%2e/secret"},
+		{"H/204 encoded slashes", "resources/read", resource, "up+file:///docs%2fsecret"},
+		{"H/204 an encoded letter", "resources/read", resource, "up+file:///docs/%73ecret"},
+		{"H/204 encoded twice", "resources/read", resource, "up+file:///docs/%2573ecret"},
+		{"H/204 two slashes", "resources/read", resource, "up+file:///docs//secret"},
+		{"H/204 a backslash", "resources/read", resource, `up+file:///docs\secret`},
+		{"H/204 upper case in the scheme", "resources/read", resource, "up+FILE:///docs/secret"},
+		{"H/204 one slash in front", "resources/read", resource, "up+file:/docs/secret"},
+		{"H/204 localhost", "resources/read", resource, "up+file://localhost/docs/secret"},
+		{"H/204 a fragment", "resources/read", resource, "up+file:///docs/secret#a"},
+		{"H/204 upper case in the host", "resources/read", resource, "up+https://DOCS.example/secret"},
+		{"H/204 a dot behind the host", "resources/read", resource, "up+https://docs.example./secret"},
+		{"H/204 the usual port", "resources/read", resource, "up+https://docs.example:443/secret"},
+		{"H/204 user info", "resources/read", resource, "up+https://me@docs.example/secret"},
+		{"H/204 NUL", "resources/read", resource, "up+file:///docs/secret\x00"},
+		{"H/204 encoded NUL", "resources/read", resource, "up+file:///docs/secret%00"},
+		{"H/204 a line feed", "resources/read", resource, "up+file:///docs/\nsecret"},
+
+		{"H/207 completion for a prompt", "completion/complete", completePrompt, "up__secret"},
+		{"H/207 completion for a prompt of another upstream", "completion/complete", completePrompt, "hidden__open"},
+		{"H/207 completion for a tool", "completion/complete", completePrompt, "up__ѕecret"},
+		{"H/207 completion for a template", "completion/complete", completeResource, "up+doc:///secret/{id}"},
+		{"H/207 completion for a resource", "completion/complete", completeResource, "up+file:///docs/secret"},
+		{"H/207 completion for another spelling", "completion/complete", completeResource, "up+file:///docs/%73ecret"},
+		{"H/207 completion for another upstream's template", "completion/complete", completeResource, "hidden+doc:///open/{id}"},
+	}
+	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
+		for _, a := range attempts {
+			t.Run(a.row, func(t *testing.T) {
+				missing := absent.Replace(a.name)
+				if strings.HasPrefix(a.name, "up+") { // whatever up is asked for, it has
+					missing = "zz" + strings.TrimPrefix(a.name, "up")
+				}
+				denied := askRaw(t, c, a.method, a.params, a.name)
+				want := strings.ReplaceAll(askRaw(t, c, a.method, a.params, missing), jsonText(missing), jsonText(a.name))
+				if denied != want || !strings.Contains(denied, `"error":{"code":-32`) {
+					t.Errorf("denied:  %s\nmissing: %s", denied, want)
+				}
+			})
+		}
+	})
+}
+
+// TestAllowedIsThere makes sure that the refusals above are not those of a broken set-up.
+func TestAllowedIsThere(t *testing.T) {
+	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
+		for _, a := range []struct{ method, params, want string }{
+			{"tools/call", `{"name":"up__open"}`, `ran open`},
+			{"prompts/get", `{"name":"up__open"}`, `call secret`},
+			{"resources/read", `{"uri":"up+file:///docs/open"}`, `up+file:///docs/open`},
+			{"resources/read", `{"uri":"up+FILE:///docs//%6fpen"}`, `up+FILE:///docs//%6fpen`},
+			{"resources/read", `{"uri":"up+doc:///open/7"}`, `up+doc:///open/7`},
+			{"completion/complete", `{"ref":{"type":"ref/prompt","name":"up__open"},"argument":{"name":"a","value":"b"}}`, `completed`},
+			{"completion/complete", `{"ref":{"type":"ref/resource","uri":"up+doc:///open/{id}"},"argument":{"name":"id","value":"b"}}`, `completed`},
+		} {
+			if m := mustCall(t, c, a.method, a.params); !strings.Contains(string(m.Result), a.want) {
+				t.Errorf("%s %s: %s, want %s in it", a.method, a.params, m.Result, a.want)
+			}
+		}
+	})
+}
+
+// TestH_208_WhatAPromptNames is not fetched for whoever may only get the prompt, and
+// cannot be had by its name.
+func TestH_208_WhatAPromptNames(t *testing.T) {
+	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
+		got := mustCall(t, c, "prompts/get", `{"name":"up__open"}`)
+		var messages []struct{ Content struct{ URI string } }
+		if !got.Value("messages", &messages) || len(messages) != 3 {
+			t.Fatal(got.Text)
+		}
+		for i, want := range []string{"up+file:///docs/secret", "up+hidden+file:///docs/open"} {
+			uri := messages[i+1].Content.URI
+			if uri != want {
+				t.Errorf("message %d links to %s, want %s", i+1, uri, want)
+			}
+			if i == 1 {
+				continue // as far as we know up may have such a resource
+			}
+			if m, _, err := c.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || m.Error == nil {
+				t.Errorf("%s: %s, %v", uri, m.Text, err)
+			}
+		}
+	})
+}
+
+// askRaw makes a request for a name that may have any characters, and returns all of
+// the answer.
+func askRaw(t *testing.T, c *mcptest.Client, method, params, name string) string {
+	t.Helper()
+	params = fmt.Sprintf(strings.Replace(params, "%q", `"%s"`, 1), jsonText(name))
+	header := http.Header{}
+	if !c.Revision.Stateful {
+		meta := fmt.Sprintf(`{"_meta":{%q:%q,%q:{}},`, wire.MetaVersion, c.Revision.Name, wire.MetaClientCaps)
+		params = strings.Replace(params, "{", meta, 1)
+		header.Set("Mcp-Method", method)
+		if method != "completion/complete" {
+			if strings.HasPrefix(params[len(meta):], `"name":"call_tool"`) {
+				name = "call_tool"
+			}
+			header.Set("Mcp-Name", wire.EncodeHeader(name))
+		}
+	}
+	return wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params), header)
+}
+
+// jsonText is a text as it stands between quotes.
+func jsonText(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	return string(text[1 : len(text)-1])
+}

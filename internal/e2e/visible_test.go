@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestWhatIsDeniedIsNotListed looks for it in everything that a client is told unasked.
+func TestWhatIsDeniedIsNotListed(t *testing.T) {
+	for _, server := range []string{statefulServer, stateless} {
+		up, hidden := secretive(t, server), secretive(t, server)
+		g := guard(t, gateway.Config{
+			Policy:    secrecy(),
+			Upstreams: []upstream.Config{{Name: "hidden", URL: hidden.URL}, {Name: "up", URL: up.URL}},
+		})
+		for _, revision := range eras {
+			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				c := g.connect(t, revision, g.issuer.Token(nil))
+				if got := listTools(t, c); !slices.Equal(got, []string{"up__open"}) {
+					t.Errorf("H/203 tools: %q", got)
+				}
+				prompts, err := c.ListPrompts(deadline(t), nil)
+				if err != nil || len(prompts.Prompts) != 1 || prompts.Prompts[0].Name != "up__open" {
+					t.Errorf("H/203 prompts: %+v, %v", prompts, err)
+				}
+				resources, err := c.ListResources(deadline(t), nil)
+				if err != nil || len(resources.Resources) != 1 || resources.Resources[0].URI != "up+file:///docs/open" {
+					t.Errorf("H/203 resources: %+v, %v", resources, err)
+				}
+				templates, err := c.ListResourceTemplates(deadline(t), nil)
+				if err != nil || len(templates.ResourceTemplates) != 1 || templates.ResourceTemplates[0].URITemplate != "up+doc:///open/{id}" {
+					t.Errorf("H/203 templates: %+v, %v", templates, err)
+				}
+				about := c.InitializeResult().Instructions
+				if !strings.Contains(about, "## up\n") || strings.Contains(about, "hidden") {
+					t.Errorf("H/203 instructions: %s", about)
+				}
+				_, err = c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__secret"})
+				wantCode(t, "P9/184 the call", err, -32602)
+			})
+		}
+	}
+}
+
+// listening makes a client hear of changed lists and of a resource, in the way of its
+// era, and returns the stream.
+func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchange {
+	t.Helper()
+	if !c.Revision.Stateful {
+		quoted := `"` + strings.Join(uris, `","`) + `"`
+		x, err := c.Send(deadline(t), "subscriptions/listen",
+			`{"notifications":{"toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":[`+quoted+`]}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(x.Close)
+		m, err := x.Until("notifications/subscriptions/acknowledged")
+		var got []string
+		if err != nil || !m.Param("notifications|resourceSubscriptions", &got) || !slices.Equal(got, uris[:1]) {
+			t.Fatalf("H/206 acknowledged %s, %v; want %q", m.Text, err, uris[:1])
+		}
+		return x
+	}
+	x, err := c.Get(deadline(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	for i, uri := range uris {
+		m, _, err := c.Call(deadline(t), "resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri))
+		if err != nil || (m.Error == nil) != (i == 0) {
+			t.Fatalf("H/206 subscribing to %s: %s, %v", uri, m.Text, err)
+		}
+	}
+	return x
+}
+
+// TestNobodyHearsOfWhatIsDenied: neither that a list of an upstream changed of which
+// one may know nothing, nor that a resource did that one may not read.
+func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
+	for _, server := range []string{statefulServer, stateless} {
+		for _, revision := range eras {
+			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				up, hidden := secretive(t, server), secretive(t, server)
+				g := guard(t, gateway.Config{
+					Policy:    secrecy(),
+					Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "hidden", URL: hidden.URL}},
+				})
+				x := listening(t, g.raw(t, revision, g.issuer.Token(nil)),
+					"up+file:///docs/open", "up+file:///docs/secret", "up+FILE:///docs/secret", "hidden+file:///docs/open")
+				for _, s := range []*mcptest.Server{up, hidden} {
+					if err := s.AwaitStanding(deadline(t), 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fetched := make(chan struct{}, 100)
+				hidden.On("tools/list", func(c *mcptest.Call) {
+					c.Result(`{"tools":[{"name":"more","inputSchema":{"type":"object"}}]}`)
+					fetched <- struct{}{}
+				})
+				hidden.Push("notifications/tools/list_changed", "{}")
+				receive(t, "the question for the new list", fetched)
+				up.Push("notifications/resources/updated", `{"uri":"file:///docs/secret"}`)
+				up.Push("notifications/resources/updated", `{"uri":"file:///docs/open"}`)
+				m, err := x.Next()
+				var uri string
+				if err != nil || m.Method != "notifications/resources/updated" || !m.Param("uri", &uri) || uri != "up+file:///docs/open" {
+					t.Errorf("H/203 H/206 the first that it hears is %s, %v", m.Text, err)
+				}
+			})
+		}
+	}
+}
