@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -48,6 +51,27 @@ upstreams:
 	for _, q := range []Question{{Method: "tools/list", Name: "x"}, {Method: "tools/call", Name: "prompts:crm/x"}, {Method: "tools/call", Name: "tools:other/x"}, {Method: "tools/call", Name: ""}} {
 		if target, _, err := cfg.target(q); err == nil {
 			t.Errorf("%+v: got %s", q, target)
+		}
+	}
+}
+
+// TestPolicyPage: what the page about policy shows can be used.
+func TestPolicyPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) < 3 {
+		t.Fatalf("%d examples found", len(blocks))
+	}
+	for _, block := range blocks {
+		text := block[1] + "upstreams:\n"
+		for _, name := range []string{"github", "prod-db", "wiki", "crm"} {
+			text += fmt.Sprintf("- {name: %s, url: https://%s.example.com/mcp}\n", name, name)
+		}
+		if _, warnings, err := ParseConfig("policy.md", []byte(text)); err != nil || len(warnings) > 0 {
+			t.Errorf("%s\n%v %v", block[1], err, warnings)
 		}
 	}
 }
