@@ -35,12 +35,8 @@ func readParams(m wire.Message) (p params, err error) {
 	if m.Params == nil {
 		return p, nil
 	}
-	if err := wire.CheckObject(m.Params, "_meta", "name", "uri", "ref", "arguments", "cursor",
-		"notifications", "inputResponses", "requestState"); err != nil {
-		return p, err
-	}
 	var meta mcp.Raw
-	m.Params.Members(func(name []byte, value mcp.Raw) bool {
+	err = wire.ReadObject(m.Params, func(name []byte, value mcp.Raw) {
 		switch string(name) {
 		case "_meta":
 			meta = value
@@ -57,13 +53,11 @@ func readParams(m wire.Message) (p params, err error) {
 		case "requestState":
 			p.state = value
 		}
-		return true
-	})
-	if err := wire.CheckObject(meta, wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps,
-		wire.MetaLogLevel, wire.MetaProgressToken); err != nil {
+	}, "_meta", "name", "uri", "ref", "arguments", "cursor", "notifications", "inputResponses", "requestState")
+	if err != nil {
 		return p, err
 	}
-	meta.Members(func(name []byte, value mcp.Raw) bool {
+	err = wire.ReadObject(meta, func(name []byte, value mcp.Raw) {
 		switch string(name) {
 		case wire.MetaVersion:
 			p.version = value
@@ -78,8 +72,10 @@ func readParams(m wire.Message) (p params, err error) {
 				p.token = value
 			}
 		}
-		return true
-	})
+	}, wire.MetaVersion, wire.MetaClientInfo, wire.MetaClientCaps, wire.MetaLogLevel, wire.MetaProgressToken)
+	if err != nil {
+		return p, err
+	}
 	if m.Method == mcp.MethodComplete {
 		return p, wire.CheckObject(p.ref, "type", "name", "uri")
 	}

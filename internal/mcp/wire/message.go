@@ -111,7 +111,7 @@ func readDocument(data []byte) (e envelope, err error) {
 func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 	routed := [...]string{"jsonrpc", "id", "method", "params", "result", "error"}
 	var small [8][]byte
-	seen, ids := small[:0], 0
+	seen, ascii, ids := small[:0], true, 0
 	if i = s.space(i + 1); i < len(s.b) && s.b[i] == '}' {
 		return i + 1, nil
 	}
@@ -127,7 +127,8 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 			return -1, nil
 		}
 		if names == nil {
-			if why := badName(seen, name, routed[:]); why != "" {
+			ascii = ascii && isASCII(name)
+			if why := badName(seen, name, ascii, routed[:]); why != "" {
 				names = mcp.Errorf(mcp.CodeParse, "Parse error: %s", why)
 			}
 			seen = append(seen, name)

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -14,6 +15,12 @@ import (
 //
 // The text must have passed Scan.
 func CheckObject(obj mcp.Raw, routed ...string) error {
+	return ReadObject(obj, func([]byte, mcp.Raw) {}, routed...)
+}
+
+// ReadObject is CheckObject that calls fn for each member, in their order, up to one
+// that is refused. The name is valid only during the call.
+func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...string) error {
 	if obj == nil {
 		return nil
 	}
@@ -21,11 +28,15 @@ func CheckObject(obj mcp.Raw, routed ...string) error {
 		return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: an object is expected")
 	}
 	var small [16][]byte
-	seen, why := small[:0], ""
-	obj.Members(func(name []byte, _ mcp.Raw) bool {
-		why = badName(seen, name, routed)
+	seen, ascii, why := small[:0], true, ""
+	obj.Members(func(name []byte, value mcp.Raw) bool {
+		ascii = ascii && isASCII(name)
+		if why = badName(seen, name, ascii, routed); why != "" {
+			return false
+		}
 		seen = append(seen, name)
-		return why == ""
+		fn(name, value)
+		return true
 	})
 	if why != "" {
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Invalid params: " + why}
@@ -34,13 +45,15 @@ func CheckObject(obj mcp.Raw, routed ...string) error {
 }
 
 // badName says what is wrong with a member's name as written, after the names seen
-// before it and among the routed ones, "" if nothing is.
-func badName(seen [][]byte, name []byte, routed []string) string {
+// before it and among the routed ones, "" if nothing is. ascii says that all of the
+// object's names so far are ASCII: beyond it there are letters of other lengths that
+// only differ in case.
+func badName(seen [][]byte, name []byte, ascii bool, routed []string) string {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		return "a member's name is escaped"
 	}
 	for _, other := range seen {
-		if bytes.EqualFold(other, name) {
+		if (len(other) == len(name) || !ascii) && bytes.EqualFold(other, name) {
 			return "two members are named " + quoteName(name)
 		}
 	}
@@ -48,11 +61,20 @@ func badName(seen [][]byte, name []byte, routed []string) string {
 		return "an object has too many members"
 	}
 	for _, want := range routed {
-		if string(name) != want && bytes.EqualFold(name, []byte(want)) {
+		if (len(want) == len(name) || !ascii) && string(name) != want && bytes.EqualFold(name, []byte(want)) {
 			return "a member is named " + quoteName(name) + " in place of " + want
 		}
 	}
 	return ""
+}
+
+func isASCII(name []byte) bool {
+	for _, c := range name {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 // quoteName makes a name fit for a message.
