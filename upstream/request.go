@@ -111,16 +111,15 @@ func (o *outgoing) appendMeta(dst []byte, meta mcp.Raw) []byte {
 		traced = validTraceparent(parent.Text())
 	}
 	meta.Members(func(name []byte, value mcp.Raw) bool {
-		key := string(name)
 		switch {
-		case key == wire.MetaProgressToken:
+		case string(name) == wire.MetaProgressToken:
 			if value.IsNull() {
 				return true
 			}
 			value = strconv.AppendInt(nil, o.id, 10)
-		case wire.ReservedMeta(key):
+		case wire.ReservedMeta(name):
 			return true
-		case !traced && (key == "traceparent" || key == "tracestate"):
+		case !traced && (string(name) == "traceparent" || string(name) == "tracestate"):
 			return true
 		}
 		if !first {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 var errBody = errors.New("http1: the request's body is shorter than its length")
@@ -78,9 +78,11 @@ func appendRequest(dst []byte, req *http.Request) ([]byte, error) {
 // isFraming reports whether a header field is about the connection or says where a
 // message ends, which is for this package alone to say.
 func isFraming(name string) bool {
-	switch textproto.CanonicalMIMEHeaderKey(name) {
-	case "Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect":
-		return true
+	for _, framing := range [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Connection",
+		"Keep-Alive", "Te", "Trailer", "Upgrade", "Expect"} {
+		if len(name) == len(framing) && strings.EqualFold(name, framing) { // a token is ASCII
+			return true
+		}
 	}
 	return false
 }

@@ -1,7 +1,5 @@
 package wire
 
-import "strings"
-
 // Members of _meta that the specification keeps for itself.
 const (
 	metaPrefix = "io.modelcontextprotocol/"
@@ -25,4 +23,6 @@ const (
 
 // ReservedMeta reports whether a key of _meta belongs to the specification: it is
 // then made or dropped by each edge, never relayed.
-func ReservedMeta(key string) bool { return strings.HasPrefix(key, metaPrefix) }
+func ReservedMeta[T string | []byte](key T) bool {
+	return len(key) >= len(metaPrefix) && string(key[:len(metaPrefix)]) == metaPrefix
+}
