@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -28,6 +29,8 @@ var rev20241105 = Revision{
 	item:   item20241105,
 	result: result20241105,
 	event:  event20241105,
+	ask:    ask20241105,
+	answer: answer20241105,
 }
 
 func item20241105(listMethod string, item mcp.Raw) mcp.Raw {
@@ -55,4 +58,27 @@ func event20241105(method string, params mcp.Raw) mcp.Raw {
 		return params
 	}
 	return without(params, "message")
+}
+
+func ask20241105(method string, params mcp.Raw) (mcp.Raw, error) {
+	if method != mcp.MethodCreateMessage {
+		return params, nil
+	}
+	return inMessages(params, silent)
+}
+
+func answer20241105(method string, answer mcp.Raw) (mcp.Raw, error) {
+	if method != mcp.MethodCreateMessage {
+		return answer, nil
+	}
+	return silent(answer)
+}
+
+// silent refuses a message that is audio: a note in its place would be answered
+// instead.
+func silent(message mcp.Raw) (mcp.Raw, error) {
+	if content, _ := message.Member("content"); blockType(content) == "audio" {
+		return nil, errors.New("sampling knows no audio in this revision")
+	}
+	return message, nil
 }

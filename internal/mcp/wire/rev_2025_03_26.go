@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -30,6 +31,8 @@ var rev20250326 = Revision{
 	result:   result20250326,
 	params:   params20250326,
 	identity: identity20250326,
+	ask:      ask20250326,
+	answer:   answer20250326,
 }
 
 func item20250326(listMethod string, item mcp.Raw) mcp.Raw {
@@ -99,3 +102,25 @@ func params20250326(method string, params mcp.Raw) mcp.Raw {
 }
 
 func identity20250326(info mcp.Raw) mcp.Raw { return without(info, "title") }
+
+func ask20250326(method string, params mcp.Raw) (mcp.Raw, error) {
+	switch method {
+	case mcp.MethodElicit:
+		return nil, errors.New("this revision has no elicitation")
+	case mcp.MethodCreateMessage:
+		return inMessages(params, func(message mcp.Raw) (mcp.Raw, error) { return inMember(message, "content", block20250326), nil })
+	}
+	return params, nil
+}
+
+func answer20250326(method string, answer mcp.Raw) (mcp.Raw, error) {
+	switch method {
+	case mcp.MethodCreateMessage:
+		return inMember(answer, "content", block20250326), nil
+	case mcp.MethodRootsList:
+		return inMember(answer, "roots", func(roots mcp.Raw) mcp.Raw {
+			return inElements(roots, func(root mcp.Raw) mcp.Raw { return without(root, "_meta") })
+		}), nil
+	}
+	return answer, nil
+}

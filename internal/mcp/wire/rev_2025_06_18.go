@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -31,6 +32,8 @@ var rev20250618 = Revision{
 	result:   result20250618,
 	identity: identity20250618,
 	error:    error20250618,
+	ask:      ask20250618,
+	answer:   answer20250618,
 }
 
 func item20250618(_ string, item mcp.Raw) mcp.Raw { return without(item, "icons") }
@@ -57,4 +60,94 @@ func error20250618(_ string, e *mcp.Error) *mcp.Error {
 		return upstreamCode(e)
 	}
 	return e
+}
+
+func ask20250618(method string, params mcp.Raw) (mcp.Raw, error) {
+	switch method {
+	case mcp.MethodElicit:
+		return form20250618(params)
+	case mcp.MethodCreateMessage:
+		_, tools := params.Member("tools")
+		_, choice := params.Member("toolChoice")
+		if tools || choice {
+			return nil, errors.New("sampling knows no tools in this revision")
+		}
+		return inMessages(params, func(message mcp.Raw) (mcp.Raw, error) { return singleBlock(without(message, "_meta")) })
+	}
+	return params, nil
+}
+
+// form20250618 writes a form in the words of this revision: there is no other mode, a
+// choice of titled values has an older name, and only switches have defaults.
+func form20250618(params mcp.Raw) (mcp.Raw, error) {
+	if IsURLMode(params) {
+		return nil, errors.New("this revision cannot send the user to a URL")
+	}
+	var err error
+	property := func(_ []byte, p mcp.Raw) mcp.Raw {
+		changed, failed := property20250618(p)
+		if failed != nil {
+			err = failed
+			return p
+		}
+		return changed
+	}
+	params = inMember(without(params, "mode"), "requestedSchema", func(schema mcp.Raw) mcp.Raw {
+		return inMember(without(schema, "$schema"), "properties", func(properties mcp.Raw) mcp.Raw { return properties.Map(property) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return params, nil
+}
+
+func property20250618(p mcp.Raw) (mcp.Raw, error) {
+	kind, _ := p.Member("type")
+	switch kind.Text() {
+	case "array":
+		return nil, errors.New("a form has no choice of several values in this revision")
+	case "boolean":
+		return p, nil
+	}
+	p = without(p, "default")
+	options, ok := p.Member("oneOf")
+	if !ok {
+		return p, nil
+	}
+	values, names, usable := mcp.Raw{'['}, mcp.Raw{'['}, options.IsArray()
+	options.Elements(func(option mcp.Raw) bool {
+		value, _ := option.Member("const")
+		name, _ := option.Member("title")
+		if _, usable = value.StringValue(); !usable {
+			return false
+		}
+		if _, titled := name.StringValue(); !titled {
+			name = value
+		}
+		values, names = appendElement(values, value), appendElement(names, name)
+		return true
+	})
+	if !usable {
+		return nil, errors.New("a form has no choice but of strings in this revision")
+	}
+	return p.Edit(mcp.Edit{Name: "oneOf"},
+		mcp.Edit{Name: "enum", Value: append(values, ']')}, mcp.Edit{Name: "enumNames", Value: append(names, ']')}), nil
+}
+
+func answer20250618(method string, answer mcp.Raw) (mcp.Raw, error) {
+	switch method {
+	case mcp.MethodElicit:
+		content, _ := answer.Member("content")
+		var err error
+		content.Members(func(_ []byte, value mcp.Raw) bool {
+			if value.IsArray() {
+				err = errors.New("a form has no choice of several values in this revision")
+			}
+			return err == nil
+		})
+		return answer, err
+	case mcp.MethodCreateMessage:
+		return singleBlock(answer)
+	}
+	return answer, nil
 }

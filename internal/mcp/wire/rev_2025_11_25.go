@@ -10,10 +10,11 @@ import (
 // inner language: results have no discriminator and no cache hints, structured
 // content is an object, tasks were no extension yet.
 var rev20251125 = Revision{
-	Name:          "2025-11-25",
-	Stateful:      true,
-	VersionHeader: true,
-	Priming:       true,
+	Name:           "2025-11-25",
+	Stateful:       true,
+	VersionHeader:  true,
+	Priming:        true,
+	ElicitationIDs: true,
 	clients: []capability{
 		{name: "experimental", any: true},
 		{name: "roots", members: []string{"listChanged"}},

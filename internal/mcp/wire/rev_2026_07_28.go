@@ -24,8 +24,10 @@ var rev20260728 = Revision{
 		{name: "tools", any: true},
 		{name: "extensions", any: true},
 	},
-	item:  statelessItem,
-	error: statelessError,
+	item:   statelessItem,
+	error:  statelessError,
+	ask:    statelessAsk,
+	answer: statelessAnswer,
 }
 
 // statelessItem takes out what became an extension.
@@ -57,4 +59,20 @@ func upstreamCode(e *mcp.Error) *mcp.Error {
 		Message: e.Message,
 		Data:    mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)),
 	}
+}
+
+// statelessAsk takes out the id of a URL: there is nothing that could refer to it.
+func statelessAsk(method string, params mcp.Raw) (mcp.Raw, error) {
+	if method != mcp.MethodElicit {
+		return params, nil
+	}
+	return without(params, "elicitationId"), nil
+}
+
+// statelessAnswer takes out the _meta that answers had as long as they were responses.
+func statelessAnswer(method string, answer mcp.Raw) (mcp.Raw, error) {
+	if method == mcp.MethodCreateMessage {
+		return answer, nil
+	}
+	return without(answer, "_meta"), nil
 }

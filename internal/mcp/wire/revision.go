@@ -17,6 +17,9 @@ type Revision struct {
 	VersionHeader bool
 	// Priming says that a stream begins with an event that has an id and no data.
 	Priming bool
+	// ElicitationIDs says that a question which sends the user to a URL has an id, and
+	// that the client is told by it when the user is done there.
+	ElicitationIDs bool
 
 	next     *Revision // the next newer one, nil for the one that differs least from inside
 	clients  []capability
@@ -27,6 +30,8 @@ type Revision struct {
 	params   func(method string, params mcp.Raw) mcp.Raw
 	identity func(info mcp.Raw) mcp.Raw
 	error    func(method string, e *mcp.Error) *mcp.Error
+	ask      func(method string, params mcp.Raw) (mcp.Raw, error)
+	answer   func(method string, answer mcp.Raw) (mcp.Raw, error)
 }
 
 // Revisions returns all revisions, oldest first.
