@@ -58,11 +58,12 @@ func secretive(t *testing.T, revision string) *mcptest.Server {
 }
 
 // secrecy is the policy of these tests: everything of up but what is secret, and
-// nothing of hidden. Where denied things are told one by one, every other spelling of
+// nothing of hidden, but to the group admin. Where denied things are told one by one, every other spelling of
 // them is allowed unless policy knows it for what it is.
 func secrecy() policy.Config {
 	return policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"*:up/*"}},
+		{Name: "admins", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"*:hidden/*"}},
 		{Name: "not these", Deny: []string{"tools:up/secret", "prompts:up/secret", "resources:up/file:///docs/secret",
 			"resources:up/https://docs.example/secret", "resources:up/doc:///secret/*"}},
 	}}

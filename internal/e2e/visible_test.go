@@ -89,6 +89,7 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				t.Parallel() // each waits for lists that changed to settle
 				up, hidden := secretive(t, server), secretive(t, server)
 				g := guard(t, gateway.Config{
 					Policy:    secrecy(),
@@ -96,24 +97,27 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 				})
 				x := listening(t, g.raw(t, revision, g.issuer.Token(nil)),
 					"up+file:///docs/open", "up+file:///docs/secret", "up+FILE:///docs/secret", "hidden+file:///docs/open")
+				admin := listening(t, g.raw(t, revision, g.issuer.Token(claims{"groups": "admin"})), "up+file:///docs/open")
 				for _, s := range []*mcptest.Server{up, hidden} {
 					if err := s.AwaitStanding(deadline(t), 1); err != nil {
 						t.Fatal(err)
 					}
 				}
-				fetched := make(chan struct{}, 100)
-				hidden.On("tools/list", func(c *mcptest.Call) {
-					c.Result(`{"tools":[{"name":"more","inputSchema":{"type":"object"}}]}`)
-					fetched <- struct{}{}
-				})
+				hidden.Tools("more")
 				hidden.Push("notifications/tools/list_changed", "{}")
-				receive(t, "the question for the new list", fetched)
+				if m, err := admin.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+					t.Fatalf("who may know of it hears %s, %v", m.Text, err)
+				}
 				up.Push("notifications/resources/updated", `{"uri":"file:///docs/secret"}`)
 				up.Push("notifications/resources/updated", `{"uri":"file:///docs/open"}`)
-				m, err := x.Next()
+				up.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"file:///docs/new","name":"n"}]}`) })
+				up.Push("notifications/resources/list_changed", "{}")
+				if _, err := x.Until("notifications/resources/list_changed"); err != nil {
+					t.Fatal(err)
+				}
 				var uri string
-				if err != nil || m.Method != "notifications/resources/updated" || !m.Param("uri", &uri) || uri != "up+file:///docs/open" {
-					t.Errorf("H/203 H/206 the first that it hears is %s, %v", m.Text, err)
+				if len(x.Before) != 1 || !x.Before[0].Param("uri", &uri) || uri != "up+file:///docs/open" {
+					t.Errorf("H/203 H/206 it hears also of %v", x.Before)
 				}
 			})
 		}
