@@ -1,5 +1,7 @@
 package mcp
 
+import "time"
+
 // Call is one client request on its way in. A Call is not changed once it has been
 // handed on: whoever needs another one copies it (see Call.Clone).
 type Call struct {
@@ -100,10 +102,19 @@ type Ask struct {
 	State string
 	// Here says that only this replica can take the answers.
 	Here bool
+	// Anew says that the server has ended the call for these questions, all of which
+	// send the user to a URL: once they are done with it is made anew. It is what
+	// 2025-11-25 says by the error URLElicitationRequired (client/elicitation).
+	Anew bool
+	// Expires is when nobody waits for the answers any more, zero for never.
+	Expires time.Time
 }
 
 // InputRequest is one question of an Ask: Method is elicitation/create,
-// sampling/createMessage or roots/list.
+// sampling/createMessage or roots/list. An elicitation that sends the user to a URL may
+// have an elicitationId in Params: it is ours, and NoteElicitationComplete tells by it
+// that the user is done. NoteCancelled tells by the member key that a question needs
+// no answer any more.
 type InputRequest struct {
 	Key    string
 	Method string
