@@ -25,7 +25,8 @@ type Config struct {
 	URL string `yaml:"url"`
 	// AllowPlaintext allows http to other than loopback addresses. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
-	// Transport is auto, streamable or stdio. Default auto: streamable for a url,
+	// Transport is auto, streamable, sse (HTTP+SSE, of the first revision) or stdio.
+	// Default auto: for a url streamable, and sse where the server does not know that;
 	// stdio for a command.
 	Transport string `yaml:"transport"`
 	// HTTPClient is which client talks to a server at an http URL: own, the gateway's,
@@ -103,6 +104,7 @@ type Limits struct {
 const (
 	transportAuto       = "auto"
 	transportStreamable = "streamable"
+	transportSSE        = "sse"
 	transportStdio      = "stdio"
 
 	defaultConnect     = 10 * time.Second
@@ -213,8 +215,11 @@ func (c Config) validateTransport() (errs []error) {
 	if c.Transport == transportStdio && c.URL != "" {
 		add("transport: stdio needs a command, not a url")
 	}
-	if c.Transport == transportStreamable && len(c.Command) > 0 {
-		add("transport: streamable needs a url, not a command")
+	if (c.Transport == transportStreamable || c.Transport == transportSSE) && len(c.Command) > 0 {
+		add("transport: %s needs a url, not a command", c.Transport)
+	}
+	if rev := wire.Lookup(c.Revision); c.Transport == transportSSE && rev != nil && !rev.Stateful {
+		add("revision: %s is not spoken over sse", c.Revision)
 	}
 	return errs
 }

@@ -31,8 +31,9 @@ var (
 	// the gateway; errClosed: during it.
 	errDraining = errors.New("upstream is being closed")
 	errClosed   = errors.New("upstream closed")
-	// errDown: the process ends again and again and is not started for the moment.
-	errDown = errors.New("process is down")
+	// errDown: the process, or the event stream, ends again and again and is left alone
+	// for the moment.
+	errDown = errors.New("it ends again and again")
 )
 
 // failure makes of an error what the client may read. It returns the context's error
@@ -141,7 +142,7 @@ func reason(err error) string {
 	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer in time"
 	case errors.Is(err, errDown):
-		return "its process ended too often"
+		return "its process or event stream ended too often"
 	case errors.As(err, &exit):
 		return exit.Error()
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):

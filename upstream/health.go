@@ -42,8 +42,8 @@ type Status struct {
 	// for an answer of their user.
 	Sessions int
 	Parked   int
-	// Restarts counts processes that ended by themselves, Garbage lines on their output
-	// that were no messages.
+	// Restarts counts processes and event streams that ended by themselves, Garbage what
+	// came on them that was no message.
 	Restarts int64
 	Garbage  int64
 }
@@ -136,6 +136,9 @@ func (u *Upstream) Status() Status {
 	s := u.health.status
 	u.health.mu.Unlock()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
+	if u.speaksSSE() {
+		s.Transport = transportSSE
+	}
 	s.DroppedTools = u.tools.droppedTools()
 	s.Sessions, s.Parked = u.pool.size(), u.parks.size()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()

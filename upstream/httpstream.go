@@ -168,6 +168,8 @@ func (s *httpStream) refused() *statusError {
 	if err == nil && mediaType(s.resp.Header) != typeEvents {
 		if m, err := scan(body); err == nil {
 			e.Message = m
+		} else {
+			e.Text = clip(string(body))
 		}
 	}
 	return e

@@ -12,24 +12,34 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxQueued bounds the notifications that wait for one request's reader; further ones
-// are dropped, a response never is.
-const maxQueued = 256
+const (
+	// maxQueued bounds the notifications that wait for one request's reader; further ones
+	// are dropped, a response never is.
+	maxQueued = 256
+	// garbageLimit is how many lines or events within garbageWindow may be no messages.
+	garbageLimit  = 100
+	garbageWindow = time.Minute
+)
 
 // mux shares one pipe among many requests: a message goes to the request whose id,
 // progress token or subscription id it has. The three are one number, so that there
 // is nothing to keep beside it.
 type mux struct {
 	maxResult int64
+	// lost is how requests fail that have no answer when the pipe ends.
+	lost error
+	// giveUp tells the server that nobody waits for the answer to a request; nil when it
+	// is told otherwise.
+	giveUp func(*muxStream)
 
 	mu      sync.Mutex // guards the fields below
-	streams map[int64]*lineStream
+	streams map[int64]*muxStream
 	deliver func(wire.Message)
 	ended   bool
 }
 
-func newMux(maxResult int64) *mux {
-	return &mux{maxResult: maxResult, streams: make(map[int64]*lineStream), deliver: func(wire.Message) {}}
+func newMux(maxResult int64, lost error) *mux {
+	return &mux{maxResult: maxResult, lost: lost, streams: make(map[int64]*muxStream), deliver: func(wire.Message) {}}
 }
 
 func (x *mux) setDeliver(deliver func(wire.Message)) {
@@ -38,20 +48,38 @@ func (x *mux) setDeliver(deliver func(wire.Message)) {
 	x.mu.Unlock()
 }
 
-// add makes a request known; false when the pipe has ended.
-func (x *mux) add(s *lineStream) bool {
+// add makes a request known; nil when the pipe has ended.
+func (x *mux) add(req *Request) *muxStream {
+	s := &muxStream{mux: x, id: req.ID, method: req.Method, life: req.Life, wake: make(chan struct{}, 1)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.ended {
-		x.streams[s.id] = s
+	if x.ended {
+		return nil
 	}
-	return !x.ended
+	x.streams[s.id] = s
+	return s
 }
 
-func (x *mux) remove(s *lineStream) {
+func (x *mux) remove(s *muxStream) {
 	x.mu.Lock()
 	delete(x.streams, s.id)
 	x.mu.Unlock()
+}
+
+// take sorts the messages of a line or an event; false says that it is none.
+func (x *mux) take(text []byte) bool {
+	if wire.IsBatch(text) { // only 2025-03-26 has them; understood from everybody
+		messages, err := scanBatch(text)
+		for _, m := range messages {
+			x.route(m, len(text))
+		}
+		return err == nil
+	}
+	m, err := scan(text)
+	if err == nil {
+		x.route(m, len(text))
+	}
+	return err == nil
 }
 
 // route hands a message on; size is that of its line.
@@ -70,7 +98,7 @@ func (x *mux) route(m wire.Message, size int) {
 }
 
 // streamOf finds the request that a message belongs to. x.mu is held.
-func (x *mux) streamOf(m wire.Message) *lineStream {
+func (x *mux) streamOf(m wire.Message) *muxStream {
 	var key mcp.Raw
 	switch {
 	case m.Kind == wire.Response:
@@ -94,7 +122,7 @@ func (x *mux) streamOf(m wire.Message) *lineStream {
 
 // sole returns the one request that log messages can be of, nil when nothing says
 // which one. Subscriptions have none.
-func (x *mux) sole() (found *lineStream) {
+func (x *mux) sole() (found *muxStream) {
 	for _, s := range x.streams {
 		if s.method == mcp.MethodListen {
 			continue
@@ -113,13 +141,13 @@ func (x *mux) end() {
 	defer x.mu.Unlock()
 	x.ended = true
 	for _, s := range x.streams {
-		s.fail(fmt.Errorf("%w: the process has ended", errBroken))
+		s.fail(x.lost)
 	}
 }
 
-// lineStream is what came for one request.
-type lineStream struct {
-	c      *pipe
+// muxStream is what came for one request.
+type muxStream struct {
+	mux    *mux
 	id     int64
 	method string
 	life   *deadline
@@ -132,7 +160,7 @@ type lineStream struct {
 }
 
 // put queues a copy of the message.
-func (s *lineStream) put(m wire.Message) {
+func (s *muxStream) put(m wire.Message) {
 	s.life.touch()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,13 +168,18 @@ func (s *lineStream) put(m wire.Message) {
 		return
 	}
 	s.answered = m.Kind == wire.Response
-	m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
-	m.Result, m.Error = bytes.Clone(m.Result), bytes.Clone(m.Error)
-	s.messages = append(s.messages, m)
+	s.messages = append(s.messages, owned(m))
 	s.signal()
 }
 
-func (s *lineStream) fail(err error) {
+// owned is a message with memory of its own.
+func owned(m wire.Message) wire.Message {
+	m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
+	m.Result, m.Error = bytes.Clone(m.Result), bytes.Clone(m.Error)
+	return m
+}
+
+func (s *muxStream) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -155,16 +188,16 @@ func (s *lineStream) fail(err error) {
 	s.signal()
 }
 
-func (s *lineStream) signal() {
+func (s *muxStream) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *lineStream) Release() func() { return nil }
+func (s *muxStream) Release() func() { return nil }
 
-func (s *lineStream) Next() (wire.Message, error) {
+func (s *muxStream) Next() (wire.Message, error) {
 	for {
 		s.mu.Lock()
 		switch {
@@ -189,17 +222,32 @@ func (s *lineStream) Next() (wire.Message, error) {
 	}
 }
 
-func (s *lineStream) LastEventID() string  { return "" }
-func (s *lineStream) Retry() time.Duration { return 0 }
+func (s *muxStream) LastEventID() string  { return "" }
+func (s *muxStream) Retry() time.Duration { return 0 }
 
-// Close tells the server when it gives a request up; the handshake cannot be.
-func (s *lineStream) Close() {
-	s.c.mux.remove(s)
+// Close has the server told when it gives a request up; the handshake cannot be.
+func (s *muxStream) Close() {
+	s.mux.remove(s)
 	s.mu.Lock()
 	open := !s.answered && s.err == nil && s.method != methodInitialize && s.method != methodDiscover
 	s.mu.Unlock()
-	if open {
-		_ = s.c.Post(s.life.ctx, cancelled(s.id, "nobody waits for the answer")) // a lost process needs none
+	if open && s.mux.giveUp != nil {
+		s.mux.giveUp(s)
 	}
 	s.life.end()
+}
+
+// tolerance counts what a server sends that is no message.
+type tolerance struct {
+	count int
+	since time.Time // when the count began
+}
+
+// spent counts one, and reports whether it was too much.
+func (t *tolerance) spent() bool {
+	if now := time.Now(); now.Sub(t.since) > garbageWindow {
+		t.count, t.since = 0, now
+	}
+	t.count++
+	return t.count > garbageLimit
 }

@@ -186,9 +186,13 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	return s, err
 }
 
-// crashed notes that the process of a slot ended by itself.
+// crashed notes that the process of a slot ended by itself, or its event stream. What
+// lies between ends streams that are idle, for which nobody has to wait.
 func (p *pool) crashed(sl *slot, lived time.Duration) {
 	p.u.health.restarts.Add(1)
+	if p.u.cfg.Transport != transportStdio && lived >= steady {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sl.restarts.crashed(time.Now(), lived)

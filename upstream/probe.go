@@ -20,6 +20,8 @@ const probeSilence = 5 * time.Second
 // to offer to a stateful one.
 type era struct {
 	rev *wire.Revision
+	// sse says that the server speaks HTTP+SSE although nobody said so.
+	sse bool
 	// discover is the result of server/discover that told so, nil for none. It is used
 	// for the first answer only.
 	discover mcp.Raw
@@ -54,7 +56,7 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*era) error) e
 		if err != nil {
 			return err
 		}
-		if err = f(e); !errors.Is(err, errWrongEra) || u.cfg.Revision != "" {
+		if err = f(e); !errors.Is(err, errWrongEra) || u.pinned() != nil && !e.sse {
 			return err
 		}
 		u.forgetEra(e)
@@ -88,8 +90,8 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*era, error) {
 func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 	p := &u.probe
 	p.mu.Lock()
-	if p.known == nil && u.cfg.Revision != "" {
-		p.known = &era{rev: wire.Lookup(u.cfg.Revision)}
+	if rev := u.pinned(); p.known == nil && rev != nil {
+		p.known = &era{rev: rev}
 	}
 	if p.known != nil {
 		defer p.mu.Unlock()
@@ -108,6 +110,18 @@ func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 		u.spawn(func() { u.runProbe(run) })
 	}
 	return nil, run
+}
+
+// pinned returns the revision to speak or to offer to a server that need not be probed,
+// nil for none: HTTP+SSE has sessions, always.
+func (u *Upstream) pinned() *wire.Revision {
+	switch {
+	case u.cfg.Revision != "":
+		return wire.Lookup(u.cfg.Revision)
+	case u.cfg.Transport == transportSSE:
+		return wire.NewestStateful()
+	}
+	return nil
 }
 
 // runProbe runs apart from the callers, who may leave.
@@ -169,6 +183,34 @@ func (u *Upstream) learnEra(old, new *era) {
 	if u.probe.known == old {
 		u.probe.known = new
 	}
+}
+
+// mayBeSSE reports whether a server that does not initialize by POST may speak HTTP+SSE
+// (2025-11-25 basic/transports#backwards-compatibility).
+func (u *Upstream) mayBeSSE(e *era) bool { return u.sse != nil && e.rev.Stateful && !e.sse }
+
+// speaksSSE reports whether a server was found to do so.
+func (u *Upstream) speaksSSE() bool {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	return u.probe.known != nil && u.probe.known.sse
+}
+
+// dial connects in the way of the era. A server that has no event stream (any more),
+// where it is only thought to have one, is of another era.
+func (u *Upstream) dial(ctx context.Context, owner *identity, e *era) (Conn, error) {
+	if !e.sse {
+		return u.transport.Dial(ctx, owner)
+	}
+	conn, err := u.sse.Dial(ctx, owner)
+	if err == nil {
+		return conn, nil
+	}
+	status, refused := errors.AsType[*statusError](err)
+	if refused && refusesVerb(status.Status) || errors.Is(err, errNoStream) {
+		return nil, errWrongEra
+	}
+	return nil, err
 }
 
 // takeSpare returns the process that was probed, once.
@@ -238,6 +280,10 @@ func lost(conn Conn) bool {
 	}
 }
 
+// piped reports whether a connection is one pipe for all that a server says, which can
+// be lost as a whole.
+func piped(conn Conn) bool { return conn.Lost() != nil }
+
 // closeConn closes a connection that nobody uses.
 func closeConn(conn Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
@@ -262,9 +308,7 @@ func judgeHTTP(m wire.Message, err error) (*era, error) {
 		if modernRefusal(m) {
 			return &era{rev: wire.Stateless()}, nil
 		}
-		switch status.Status {
-		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-			http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusConflict, http.StatusGone:
+		if refusesVerb(status.Status) {
 			return &era{rev: wire.NewestStateful()}, nil
 		}
 		// Credentials, overload, a broken server: these say nothing about the era.
@@ -277,6 +321,16 @@ func judgeHTTP(m wire.Message, err error) (*era, error) {
 	// A result that offers only stateful revisions, or an error of a server that does
 	// not know the method.
 	return &era{rev: wire.NewestStateful()}, nil
+}
+
+// refusesVerb reports whether a status says that a server does not take such requests.
+func refusesVerb(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusConflict, http.StatusGone:
+		return true
+	}
+	return false
 }
 
 // judgeStdio concludes from the answer to server/discover over stdio: whatever is not

@@ -11,6 +11,8 @@ const (
 	longestPause = time.Minute
 	crashWindow  = time.Minute
 	crashLimit   = 5 // crashes within the window
+	// steady is how long an event stream lives that does not count as one that fails.
+	steady = 10 * time.Second
 )
 
 // newBackOff returns the pauses between attempts: 1 s to 60 s, with jitter so that
@@ -21,7 +23,8 @@ func newBackOff() *backoff.ExponentialBackOff {
 	}
 }
 
-// restarts says when a process that ended by itself may be started again.
+// restarts says when a process that ended by itself may be started again, or an event
+// stream opened.
 type restarts struct {
 	pauses  *backoff.ExponentialBackOff
 	crashes []time.Time // those within the window

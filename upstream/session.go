@@ -50,13 +50,29 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 	conn := u.takeSpare()
 	if conn == nil || lost(conn) {
 		var err error
-		if conn, err = u.transport.Dial(ctx, sl.owner); err != nil {
+		if conn, err = u.dial(ctx, sl.owner, e); err != nil {
 			return nil, err
 		}
 	}
+	s, err := u.beginSession(ctx, sl, e, conn)
+	if errors.Is(err, errWrongEra) && u.mayBeSSE(e) {
+		older := &era{rev: e.rev, sse: true}
+		if conn, err = u.dial(ctx, sl.owner, older); err != nil {
+			return nil, err
+		}
+		if s, err = u.beginSession(ctx, sl, older, conn); err == nil {
+			u.learnEra(e, older)
+			u.log.Info("upstream speaks HTTP+SSE")
+		}
+	}
+	return s, err
+}
+
+// beginSession makes a session of a connection, or closes that.
+func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn) (*session, error) {
 	s := &session{
 		u: u, slot: sl, conn: conn, rev: e.rev, declared: sl.declared, began: time.Now(),
-		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: u.cfg.Transport == transportStdio,
+		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
 	}
 	s.base, s.cancel = context.WithCancel(u.base)
 	conn.Deliver(func(m wire.Message) { s.deliver(m) })
@@ -81,6 +97,9 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
 		"capabilities", mcp.Raw(s.declared.raw), "clientInfo", s.u.clientInfo)
 	m, err := s.request(ctx, methodInitialize, params)
+	if err != nil && piped(s.conn) {
+		return err // the server was found to speak this
+	}
 	if err != nil {
 		return initializeRefusal(err)
 	}
@@ -329,7 +348,7 @@ func (s *session) askedElsewhere() bool {
 // over reports whether the session has ended.
 func (s *session) over() bool { return s.base.Err() != nil || lost(s.conn) }
 
-// watch waits for the end of a process.
+// watch waits for the end of a process, or of an event stream.
 func (s *session) watch(done <-chan struct{}) {
 	select {
 	case <-done:
@@ -341,8 +360,13 @@ func (s *session) watch(done <-chan struct{}) {
 	}
 }
 
-// end ends what the session does on its own; the server does not learn of it.
-func (s *session) end() { s.cancel() }
+// end ends what the session does on its own; the server, which knows, is not told.
+func (s *session) end() {
+	s.cancel()
+	if piped(s.conn) {
+		s.u.spawn(func() { closeConn(s.conn) })
+	}
+}
 
 // close ends the session, at the server too.
 func (s *session) close() {
@@ -359,6 +383,7 @@ func (s *session) refusal(err error) error {
 	case status.hasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
 		status.Status != http.StatusTooManyRequests:
 		return wire.ReadError(status.Message.Error)
+	case piped(s.conn):
 	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%w: %w", errWrongEra, err)
 	}

@@ -35,6 +35,15 @@ func TestSuite(t *testing.T) {
 			})
 		})
 	}
+	for _, how := range []struct{ name, transport string }{{"HTTP+SSE", "sse"}, {"HTTP+SSE, found out", "auto"}} {
+		t.Run(how.name, func(t *testing.T) {
+			upstreamtest.Run(t, true, func(t *testing.T) upstream.Config {
+				server := httptest.NewServer((&upstreamtest.Server{Stateful: true}).SSE())
+				t.Cleanup(server.Close)
+				return upstream.Config{URL: server.URL + "/sse", Transport: how.transport}
+			})
+		})
+	}
 }
 
 // command is the configuration of this binary as a stdio server.

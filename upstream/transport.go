@@ -22,8 +22,8 @@ type Transport interface {
 	Dial(ctx context.Context, owner *identity) (Conn, error)
 }
 
-// Conn is one connection: a session on streamable HTTP, a process on stdio. Its
-// methods may be called concurrently.
+// Conn is one connection: a session on streamable HTTP, an event stream on HTTP+SSE, a
+// process on stdio. Its methods may be called concurrently.
 type Conn interface {
 	// Start sends a request. The stream must be closed.
 	Start(req *Request) (Stream, error)
@@ -36,7 +36,7 @@ type Conn interface {
 	Standing(ctx context.Context, lastEventID string, alive func()) (Stream, error)
 	// Deliver says who takes what the server sends that belongs to no request; before,
 	// it is dropped. deliver is called from one goroutine at a time and must not block;
-	// the message is valid until it returns. HTTP has a standing stream instead.
+	// the message is valid until it returns. Streamable HTTP has a standing stream instead.
 	Deliver(deliver func(wire.Message))
 	// Bind tells the revision that was negotiated. It is called before the connection
 	// is shared.
@@ -44,7 +44,8 @@ type Conn interface {
 	// Header are the HTTP headers of the connection's requests, to build Request.Header
 	// on; not to be changed. Nil for a transport that has none.
 	Header() http.Header
-	// Lost is closed when the connection ended by itself; nil when it cannot.
+	// Lost is closed when the connection ended by itself; nil when it cannot. One that
+	// can is one pipe: whatever belongs to no call comes on it, too.
 	Lost() <-chan struct{}
 	// Close ends the connection. ctx bounds the good-bye, not the ending.
 	Close(ctx context.Context) error
@@ -102,6 +103,7 @@ type transportDeps struct {
 // transports is the table of all transports, by their names in the configuration.
 var transports = map[string]func(transportDeps) (Transport, error){
 	transportStreamable: newStreamable,
+	transportSSE:        newSSE,
 	transportStdio:      newStdio,
 }
 
@@ -131,10 +133,12 @@ var (
 )
 
 // statusError is an HTTP status that is not 2xx. Message is the JSON-RPC message
-// that came with it; its Kind is 0 when none came.
+// that came with it; its Kind is 0 when none came. Text is the beginning of what came
+// in its place.
 type statusError struct {
 	Status     int
 	Message    wire.Message
+	Text       string
 	RetryAfter time.Duration
 }
 

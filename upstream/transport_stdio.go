@@ -20,10 +20,10 @@ const (
 	// writeQueue is how many messages wait for a process to read them. One that reads
 	// none of so many, or none for the time of a call, is ended.
 	writeQueue = 256
-	// garbageLimit is how many lines within garbageWindow may be no messages.
-	garbageLimit  = 100
-	garbageWindow = time.Minute
 )
+
+// errProcessEnded: the process that a message was for has ended.
+var errProcessEnded = fmt.Errorf("%w: the process has ended", errBroken)
 
 // stdio starts a process for each connection and speaks to it in lines (2025-11-25
 // basic/transports#stdio).
@@ -44,8 +44,11 @@ func (t *stdio) Dial(context.Context, *identity) (Conn, error) {
 		return nil, err
 	}
 	c := &pipe{
-		t: t, process: p, mux: newMux(t.cfg.Limits.ResultBytes),
+		t: t, process: p, mux: newMux(t.cfg.Limits.ResultBytes, errProcessEnded),
 		queue: make(chan []byte, writeQueue), closing: make(chan struct{}), written: make(chan struct{}), lost: make(chan struct{}),
+	}
+	c.mux.giveUp = func(s *muxStream) {
+		_ = c.Post(s.life.ctx, cancelled(s.id, "nobody waits for the answer")) // a lost process needs none
 	}
 	t.spawn(c.write)
 	t.spawn(c.read)
@@ -78,10 +81,10 @@ func (c *pipe) Standing(context.Context, string, func()) (Stream, error) {
 }
 
 func (c *pipe) Start(req *Request) (Stream, error) {
-	s := &lineStream{c: c, id: req.ID, method: req.Method, life: req.Life, wake: make(chan struct{}, 1)}
-	if !c.mux.add(s) {
+	s := c.mux.add(req)
+	if s == nil {
 		req.Life.end()
-		return nil, fmt.Errorf("%w: the process has ended", errBroken)
+		return nil, errProcessEnded
 	}
 	if err := c.Post(req.Life.ctx, req.Body); err != nil {
 		c.mux.remove(s)
@@ -104,7 +107,7 @@ func (c *pipe) Post(_ context.Context, body []byte) error {
 	}
 	select {
 	case <-c.lost:
-		return fmt.Errorf("%w: the process has ended", errBroken)
+		return errProcessEnded
 	case <-c.closing:
 		return errEnded
 	case c.queue <- line:
@@ -145,7 +148,7 @@ func (c *pipe) read() {
 	defer c.process.stdout.Close()
 	maxLine := max(minMaxLine, int(c.t.cfg.Limits.ResultBytes))
 	lines := wire.NewLineReader(c.process.stdout, maxLine)
-	garbage, since := 0, time.Now()
+	var garbage tolerance
 	for {
 		line, err := lines.Next()
 		if err != nil {
@@ -154,15 +157,12 @@ func (c *pipe) read() {
 			}
 			break
 		}
-		if len(bytes.TrimSpace(line)) == 0 || c.take(line) {
+		if len(bytes.TrimSpace(line)) == 0 || c.mux.take(line) {
 			continue
 		}
 		c.t.health.garbage.Add(1)
 		c.t.log.Debug("line skipped that is no message", "bytes", len(line))
-		if now := time.Now(); now.Sub(since) > garbageWindow {
-			garbage, since = 0, now
-		}
-		if garbage++; garbage > garbageLimit {
+		if garbage.spent() {
 			c.t.log.Warn("process sends too much that is no message, it is ended")
 			break
 		}
@@ -180,22 +180,6 @@ func (c *pipe) read() {
 	if !wanted {
 		c.t.log.Warn("process ended", "state", c.process.state, "stderr", c.process.lastWords())
 	}
-}
-
-// take sorts the messages of a line; false says that it is none.
-func (c *pipe) take(line []byte) bool {
-	if wire.IsBatch(line) { // only 2025-03-26 has them; understood from everybody
-		messages, err := scanBatch(line)
-		for _, m := range messages {
-			c.mux.route(m, len(line))
-		}
-		return err == nil
-	}
-	m, err := scan(line)
-	if err == nil {
-		c.mux.route(m, len(line))
-	}
-	return err == nil
 }
 
 // Close ends the process, and the calls that it still has.

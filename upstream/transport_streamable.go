@@ -41,7 +41,9 @@ type streamable struct {
 	credentials Credentials // nil for none
 }
 
-func newStreamable(d transportDeps) (Transport, error) {
+func newStreamable(d transportDeps) (Transport, error) { return makeStreamable(d) }
+
+func makeStreamable(d transportDeps) (*streamable, error) {
 	if d.http == nil {
 		return nil, errors.New("no HTTP transport was given")
 	}
@@ -247,17 +249,27 @@ func (c *httpConn) refused(s *httpStream) error {
 	if c.session == "" {
 		return e
 	}
-	known := mcp.Error{}
-	if e.hasError() {
-		known = *wire.ReadError(e.Message.Error)
-	}
-	switch {
-	case e.Status == http.StatusNotFound && known.Code != mcp.CodeMethodNotFound,
-		e.Status == http.StatusBadRequest && (known.Code == -32000 || known.Code == -32001 || known.Code == mcp.CodeInvalidRequest) &&
-			sessionWords.MatchString(known.Message):
+	if e.lostSession() {
 		return fmt.Errorf("%w: %w", errSessionGone, e)
 	}
 	return e
+}
+
+// lostSession reports whether a server says with a status that it does not know the
+// session of a request.
+func (e *statusError) lostSession() bool {
+	code, text := 0, e.Text
+	if e.hasError() {
+		known := wire.ReadError(e.Message.Error)
+		code, text = known.Code, known.Message
+	}
+	switch e.Status {
+	case http.StatusNotFound:
+		return code != mcp.CodeMethodNotFound
+	case http.StatusBadRequest:
+		return (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) && sessionWords.MatchString(text)
+	}
+	return false
 }
 
 // sessionWords are in what older servers say about a session that they do not know.

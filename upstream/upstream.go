@@ -46,6 +46,7 @@ type Upstream struct {
 	log        *slog.Logger
 	clientInfo mcp.Raw
 	transport  Transport
+	sse        Transport // for a server that may speak HTTP+SSE in place of transport; nil for none
 	// credentials are nil for none
 	credentials Credentials
 	base        context.Context // of what runs between calls; ends with Close
@@ -82,6 +83,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	} else if deps.Credentials == nil {
 		return nil, fmt.Errorf("upstream %q: no credentials were given", cfg.Name)
 	}
+	guessed := cfg.URL != "" && (cfg.Transport == "" || cfg.Transport == transportAuto)
 	cfg = cfg.withDefaults()
 	u := &Upstream{
 		cfg: cfg,
@@ -98,13 +100,16 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	if u.perUser() {
 		u.health.status.State = StateWaiting
 	}
-	transport, err := transports[cfg.Transport](transportDeps{
+	reach := transportDeps{
 		cfg: cfg, http: deps.HTTP, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
-	})
+	}
+	var err error
+	if u.transport, err = transports[cfg.Transport](reach); err == nil && guessed {
+		u.sse, err = newSSE(reach)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
-	u.transport = transport
 	u.pool.init(u)
 	u.parks.init(u)
 	return u, nil

@@ -19,7 +19,7 @@ import (
 //	hang     answers nothing until it is cancelled
 //	ask      asks the user for a colour and returns it
 //	big      returns so many bytes
-//	garbage  answers what is no message: over HTTP instead of, over stdio before the result
+//	garbage  answers what is no message: over streamable HTTP instead of the result, else before it
 //	die      breaks the connection, over stdio by ending the process
 //	seen     returns what the server saw so far
 //
