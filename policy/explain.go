@@ -47,7 +47,7 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	}
 	switch {
 	case reading.refused && !p.open():
-		e.Reason = "The URI has a dot segment, a control character or too many encodings: it is never let through."
+		e.Reason = "The URI has a dot segment, a backslash, a control character or too many encodings: it is never let through."
 	case e.Rule != "":
 		e.Reason = fmt.Sprintf("Rule %q decides: deny beats ask, ask beats allow.", e.Rule)
 	default:

@@ -89,7 +89,7 @@ The user is asked; an approval is good for one call.
 `},
 		{"a refused URI", eng, resource("u", "file:///a/../\x1b[2Jb"), "", `
 deny "resources:u/file:///a/../\x1b[2Jb"
-The URI has a dot segment, a control character or too many encodings: it is never let through.
+The URI has a dot segment, a backslash, a control character or too many encodings: it is never let through.
 
   everyone   -      does not apply: no pattern fits
 `},

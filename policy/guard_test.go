@@ -161,6 +161,64 @@ func TestGuardLetsThrough(t *testing.T) {
 	}
 }
 
+// TestGuardReadsNoTemplates: a template is completed, never read, whatever is allowed.
+func TestGuardReadsNoTemplates(t *testing.T) {
+	template := resource("u", "docs://{id}")
+	template.Template = true
+	s := newShelves(template)
+	for _, cfg := range []Config{{Default: DefaultAllow}, {Rules: []Rule{{Name: "a", Allow: []string{"*:*"}}}}} {
+		_, err := guardForTest(t, cfg, s).Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://{id}", `{"uri":"u+docs://{id}"}`, user("alice")))
+		if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) || s.calls != nil {
+			t.Errorf("got %v, %d calls", err, len(s.calls))
+		}
+	}
+}
+
+// late is a catalog in which a name comes up between two looks.
+type late struct {
+	*shelves
+	looks int
+}
+
+func (l *late) Resolve(ctx context.Context, kind, public string) (mcp.Target, bool) {
+	if l.looks++; l.looks == 1 {
+		return mcp.Target{}, false
+	}
+	return l.shelves.Resolve(ctx, kind, public)
+}
+
+// TestGuardDecidesOnce: what was not there to be decided on does not run because it has
+// come up since.
+func TestGuardDecidesOnce(t *testing.T) {
+	s := &late{shelves: newShelves(tool("u", "x"))}
+	g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "d", Deny: []string{"tools:*"}}}}), GuardDeps{Resolver: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = g.Middleware(s).Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
+	if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) || s.reached() != nil {
+		t.Errorf("got %v, reached %q", err, s.reached())
+	}
+}
+
+// TestGuardTakesNobodysWord: what a call says of targets and visible upstreams before the
+// guard does not get past it.
+func TestGuardTakesNobodysWord(t *testing.T) {
+	s := newShelves(tool("u", "x"))
+	h := guardForTest(t, Config{Default: DefaultAllow}, s)
+	for _, method := range []string{mcp.MethodDiscover, mcp.MethodListen, mcp.MethodToolsList, mcp.MethodToolsCall} {
+		s.calls = nil
+		c := callOf(method, "u__x", `{"name":"u__x","notifications":{}}`, user("alice"))
+		c.Target, c.Visible = tool("other", "y"), func(string) bool { return true }
+		if _, err := h.Handle(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.calls[0]; got.Visible != nil || got.Target.Upstream == "other" {
+			t.Errorf("%s: got %+v", method, got)
+		}
+	}
+}
+
 // TestGuardRefusesUnknownMethods: a method that is not known here could name something.
 func TestGuardRefusesUnknownMethods(t *testing.T) {
 	s := newShelves(tool("u", "open"))

@@ -17,7 +17,7 @@ const maxDecodings = 3
 // not be used at all.
 func spellings(uri string) (forms []string, refused bool) {
 	for range maxDecodings {
-		if uri == "" || hasControl(uri) || hasDotSegment(uri) {
+		if uri == "" || hasUnmeant(uri) || hasDotSegment(uri) {
 			return nil, true
 		}
 		for _, form := range []string{uri, usual(uri)} {
@@ -34,12 +34,11 @@ func spellings(uri string) (forms []string, refused bool) {
 	return nil, true
 }
 
-// usual is the spelling without what may be left out or written otherwise: backslashes
-// for slashes, empty segments, a fragment, upper case in the scheme; where hosts are
-// what the world knows as such, also user info, upper case in the host, a port that
-// goes without saying and the number of slashes in front.
+// usual is the spelling without what may be left out or written otherwise: empty
+// segments, a fragment, upper case in the scheme; where hosts are what the world knows
+// as such, also user info, upper case in the host, a port that goes without saying and
+// the number of slashes in front.
 func usual(uri string) string {
-	uri = strings.ReplaceAll(uri, `\`, "/")
 	uri, _, _ = strings.Cut(uri, "#")
 	scheme, rest, found := strings.Cut(uri, ":")
 	if !found || strings.ContainsAny(scheme, "/?") {
@@ -120,7 +119,7 @@ func decode(uri string) (decoded string, changed bool) {
 // hasDotSegment reports whether . or .. stands alone between two of the characters that
 // servers divide paths at.
 func hasDotSegment(uri string) bool {
-	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune(`/\?#;:&=`, r) }) {
+	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#;:&=", r) }) {
 		if segment == "." || segment == ".." {
 			return true
 		}
@@ -128,9 +127,11 @@ func hasDotSegment(uri string) bool {
 	return false
 }
 
-func hasControl(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
+// hasUnmeant reports whether there are control characters, or backslashes: some readers
+// take them for slashes, others for a part of a name.
+func hasUnmeant(uri string) bool {
+	for i := range len(uri) {
+		if uri[i] < ' ' || uri[i] == 0x7f || uri[i] == '\\' {
 			return true
 		}
 	}

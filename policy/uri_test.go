@@ -63,6 +63,21 @@ func TestSpellingsThatAreFine(t *testing.T) {
 	}
 }
 
+// TestSpellingsBeyondWhatIsAllowed: it is not enough that a URI looks like one that is
+// allowed.
+func TestSpellingsBeyondWhatIsAllowed(t *testing.T) {
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/http://public.example*", "resources:u/file:///srv/public%2F*"}}}})
+	caller := user("alice")
+	for uri, want := range map[string]Effect{
+		"http://public.example/x": Allow, "http://public.example@internal.example/x": Deny, "http://public.example:x@internal.example/x": Deny,
+		`http://public.example\@internal.example/x`: Deny, `http://public.example/\x`: Deny, "http://public.example/%5cx": Deny, "http://public.example%40internal.example/x": Deny, "file:///srv/public%2Fx": Deny,
+	} {
+		if got := p.Decide(t.Context(), &caller, resource("u", uri), nil); got.Effect != want {
+			t.Errorf("%q: got %v, want %v", uri, got.Effect, want)
+		}
+	}
+}
+
 func TestTemplates(t *testing.T) {
 	tests := []struct {
 		name, template string

@@ -47,6 +47,7 @@ func TestWhenArguments(t *testing.T) {
 		{"H/213 another case alone", `!has(args.force) || !args.force`, `{"FORCE":true}`, failed},
 		{"H/213 another case by folding", `!has(args.kind) || !args.kind`, "{\"\u212aind\":true}", failed},
 		{"H/213 another case of an index", `!("force" in args) || !args["force"]`, `{"Force":true}`, failed},
+		{"H/213 two cases deep down", `args.owner == "acme"`, `{"owner":"acme","x":{"ID":1,"id":2}}`, failed},
 		{"two cases in two objects", `args.owner == "acme"`, `{"owner":"acme","a":{"ID":1},"b":{"id":1}}`, isTrue},
 		{"H/213 no object", `args.owner == "acme"`, `["owner"]`, failed},
 		{"H/213 half a character", `args.owner != "x"`, `{"owner":"\ud800"}`, failed},
