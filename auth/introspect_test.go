@@ -1,7 +1,10 @@
 package auth_test
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -234,5 +237,41 @@ func TestIntrospectionAtStart(t *testing.T) {
 		issuer.Mend()
 		time.Sleep(time.Minute)
 		g.bearer(issuer.Opaque(nil)).expect(t, 200)
+	})
+}
+
+// H/38: the client that asked first may leave: those that wait for the same answer get
+// it.
+func TestIntrospectionOutlivesItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
+		g := newBubbleGate(t, asks(issuer), issuer)
+		synctest.Wait()
+		token := issuer.Opaque(nil)
+		answer := make(chan struct{})
+		issuer.Break(mcptest.EndpointIntrospect, func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-answer:
+				io.WriteString(w, `{"active":true,"sub":"alice","aud":"`+publicURL+`","exp":9e9}`)
+			case <-r.Context().Done():
+			}
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, publicURL, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			g.do(r)
+		})
+		synctest.Wait()
+		all.Go(func() { g.bearer(token).expect(t, 200) })
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		close(answer)
+		all.Wait()
+		if n := issuer.Fetches(mcptest.EndpointIntrospect); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
 	})
 }

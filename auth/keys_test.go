@@ -304,6 +304,33 @@ func TestH_031_downAtStart(t *testing.T) {
 		if ok, reason := g.Ready(); !ok || reason != "" {
 			t.Errorf("ready: %t, %q", ok, reason)
 		}
+		// The steps begin anew with the next failure.
+		issuer.Break(mcptest.EndpointJWKS, mcptest.Status(500))
+		time.Sleep(time.Until(g.Status()[0].Fetched.Add(10 * time.Minute)))
+		synctest.Wait()
+		before = issuer.Fetches(mcptest.EndpointJWKS)
+		time.Sleep(10 * time.Second)
+		if n := issuer.Fetches(mcptest.EndpointJWKS) - before; n < 2 {
+			t.Errorf("%d tries in the first 10 s", n)
+		}
+	})
+}
+
+// The metadata are read anew from time to time: keys may move. In a bubble of synctest.
+func TestKeysMove(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
+		time.Sleep(59 * time.Minute)
+		if n := issuer.Fetches(mcptest.EndpointOpenID); n != 1 {
+			t.Errorf("the metadata were read %d times in an hour", n)
+		}
+		issuer.SetMetadata("jwks_uri", issuer.URL+"/keys2")
+		issuer.Handle("/keys2", func(w http.ResponseWriter, _ *http.Request) { w.Write(issuer.JWKS()) })
+		issuer.Break(mcptest.EndpointJWKS, mcptest.Body("application/json", `{"keys":[]}`))
+		time.Sleep(2 * time.Minute)
+		g.bearer(issuer.Token(nil)).expect(t, 200)
+		if n := issuer.Fetches("/keys2"); n != 1 {
+			t.Errorf("the keys were fetched from their new place %d times", n)
+		}
 	})
 }
 
@@ -418,8 +445,23 @@ func TestWaitEnds(t *testing.T) {
 		}
 		start = time.Now()
 		g.bearer(issuer.Token(nil)).expect(t, 503)
+
+		issuer.Mend()
+		running, stop = context.WithCancel(t.Context())
+		if a, err = auth.New(cfg, auth.Deps{PublicURL: publicURL, NewClient: func([]string) (auth.Client, error) { return direct{issuer}, nil }}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { ran <- a.Run(running) }()
+		synctest.Wait()
+		stop()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+		g = &gate{Auth: a, handler: a.Require(g)}
+		g.bearer(issuer.Token(nil)).expect(t, 200) // what is known stays
+		g.bearer(forged(issuer, 1)[0]).expect(t, 503)
 		if took := time.Since(start); took != 0 {
-			t.Errorf("after Run a request waited %s", took)
+			t.Errorf("after Run requests waited %s", took)
 		}
 	})
 }

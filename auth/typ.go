@@ -17,7 +17,7 @@ func normalTyp(typ string) string {
 }
 
 // neverTyp reports whether a typ says that a token is something else than an access
-// token, whatever the configuration says.
+// token: Issuer.RequireTyp cannot have it.
 func neverTyp(typ string) bool {
 	switch typ {
 	case "id_token+jwt", "logout+jwt", "dpop+jwt", "secevent+jwt", "token-introspection+jwt",
@@ -35,7 +35,7 @@ func (r *rules) checkTyp(j jws) *refusal {
 	if len(r.RequireTyp) > 0 {
 		good = slices.ContainsFunc(r.RequireTyp, func(want string) bool { return normalTyp(want) == typ })
 	}
-	if !good || neverTyp(typ) {
+	if !good {
 		return badToken("the token is not an access token", nil)
 	}
 	return r.checkKind(j.claims, typ == typAccessToken)
