@@ -64,7 +64,10 @@ type Front struct {
 	closing bool
 	lives   map[string]*live
 	running sync.WaitGroup // requests and listeners; grows only while not closing
-	drain   chan struct{}  // closed with closing: standing streams end
+	streams sync.WaitGroup // GET streams; likewise
+	drain   chan struct{}  // closed with closing: nothing new begins, subscriptions end
+	quiet   chan struct{}  // closed when nothing runs any more, or may no longer: streams end
+	hush    sync.Once      // closes quiet
 }
 
 // New makes a Front. It starts nothing.
@@ -90,6 +93,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		ackTime:   ackTime,
 		lives:     make(map[string]*live),
 		drain:     make(chan struct{}),
+		quiet:     make(chan struct{}),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -164,10 +168,11 @@ func (f *Front) EndSession(key string) {
 	}
 }
 
-// Close ends standing streams, refuses new requests (answers to questions and
-// cancellations still pass) and waits for the ones that run. When ctx is over, it
-// cancels those of sessions; stateless ones end with their connections, which are
-// the server's. It may be called twice.
+// Close refuses new requests (answers to questions and cancellations still pass) and
+// waits for the ones that run. When ctx is over, it cancels those of sessions;
+// stateless ones end with their connections, which are the server's. Streams of
+// sessions end after the calls: a client that came back for its stream and was refused
+// might give them up. It may be called twice.
 func (f *Front) Close(ctx context.Context) error {
 	f.mu.Lock()
 	if !f.closing {
@@ -182,13 +187,15 @@ func (f *Front) Close(ctx context.Context) error {
 	for _, l := range lives {
 		l.stopListening()
 	}
-	idle := make(chan struct{})
-	go func() { // ends with the last request
+	ended := make(chan struct{})
+	go func() { // ends with the last request and the last stream
 		f.running.Wait()
-		close(idle)
+		f.endStreams()
+		f.streams.Wait()
+		close(ended)
 	}()
 	select {
-	case <-idle:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 	}
@@ -196,26 +203,31 @@ func (f *Front) Close(ctx context.Context) error {
 		l.cancelAll(errClosing)
 	}
 	select {
-	case <-idle:
+	case <-ended:
 		return nil
 	case <-time.After(time.Second):
+		f.endStreams()
 		return fmt.Errorf("front: requests still run: %w", ctx.Err())
 	}
 }
 
+func (f *Front) endStreams() { f.hush.Do(func() { close(f.quiet) }) }
+
 // begin counts a request in; done counts it out. It reports false when the front
 // is closing.
-func (f *Front) begin() bool {
+func (f *Front) begin() bool { return f.count(&f.running) }
+
+func (f *Front) done() { f.running.Done() }
+
+func (f *Front) count(in *sync.WaitGroup) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closing {
 		return false
 	}
-	f.running.Add(1)
+	in.Add(1)
 	return true
 }
-
-func (f *Front) done() { f.running.Done() }
 
 // callID makes an id that no other call of any replica has.
 func (f *Front) callID() string {

@@ -37,10 +37,10 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	if ref == nil {
 		after, ref = readPosition(r.Header)
 	}
-	if ref == nil && !f.begin() {
+	if ref == nil && !f.count(&f.streams) {
 		ref = refuseClosing()
 	} else if ref == nil {
-		defer f.done()
+		defer f.streams.Done()
 	}
 	var l *live
 	if ref == nil {
@@ -111,7 +111,12 @@ func (g *getting) wait(more <-chan struct{}) (ended bool) {
 	case <-g.r.Context().Done():
 	case <-g.stream.brokenOff():
 	case <-g.live.gone:
-	case <-g.f.drain:
+	case <-g.f.quiet:
+		select {
+		case <-more: // the end of the call that it follows, say
+			return false
+		default:
+		}
 	}
 	return true
 }

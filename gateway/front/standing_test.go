@@ -223,9 +223,7 @@ func TestClose(t *testing.T) {
 	receive(t, "the call", b.script.started)
 	closed := make(chan error, 1)
 	go func() { closed <- b.front.Close(context.Background()) }()
-	if got := strings.Join(standing.end(t), "\n"); !strings.Contains(got, "retry: 1000") {
-		t.Errorf("P9/65 the stream ended with %q", got)
-	}
+	<-b.front.drain
 	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, http.Header{wire.HeaderSession: {c.Session}})
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) || !strings.Contains(text, `"id":9`) {
 		t.Errorf("a new request: %d %s", resp.StatusCode, text)
@@ -238,6 +236,9 @@ func TestClose(t *testing.T) {
 	b.script.release <- struct{}{}
 	if m, err := receive(t, "the answer", done).Response(); err != nil || m.Error != nil {
 		t.Errorf("the call that ran: %s %v", m.Text, err)
+	}
+	if got := strings.Join(standing.end(t), "\n"); !strings.Contains(got, "retry: 1000") {
+		t.Errorf("P9/65 the stream ended with %q", got)
 	}
 	if err := receive(t, "Close", closed); err != nil {
 		t.Error(err)

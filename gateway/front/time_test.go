@@ -303,3 +303,46 @@ func TestP9_109_Patience(t *testing.T) {
 		}
 	})
 }
+
+// A client may give up all its calls when it comes back for its stream and is refused,
+// as that of go-sdk does.
+func TestH237_StandingStreamsLastAsLongAsCalls(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f, s, store := bubbleFront(t, time.Hour)
+			record, err := store.Create(t.Context(), session.Record{User: mcp.Caller{}.User(), Revision: v2511})
+			if err != nil {
+				t.Fatal(err)
+			}
+			header := http.Header{wire.HeaderSession: {record.ID}}
+			_, leave, streamed := serve(f, "GET", "", header)
+			defer leave()
+			w, cancel, answered := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`, header)
+			defer cancel()
+			<-s.started
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			defer stop()
+			closed := make(chan error, 1)
+			go func() { closed <- f.Close(ctx) }()
+			time.Sleep(29 * time.Second)
+			synctest.Wait()
+			select {
+			case <-streamed:
+				t.Fatal("the stream ended while a call ran")
+			default:
+			}
+			if !late {
+				s.release <- struct{}{}
+			}
+			<-answered
+			<-s.ended
+			if got := strings.Contains(w.String(), `"result":{"content":[]}`); got == late {
+				t.Errorf("the call that ran: %s", w)
+			}
+			<-streamed
+			if err := <-closed; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
