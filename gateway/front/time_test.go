@@ -317,6 +317,7 @@ func TestH237_StandingStreamsLastAsLongAsCalls(t *testing.T) {
 			header := http.Header{wire.HeaderSession: {record.ID}}
 			_, leave, streamed := serve(f, "GET", "", header)
 			defer leave()
+			synctest.Wait()
 			w, cancel, answered := serve(f, "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`, header)
 			defer cancel()
 			<-s.started
