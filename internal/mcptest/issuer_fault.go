@@ -54,26 +54,28 @@ func Huge(n int) http.HandlerFunc {
 	}
 }
 
-// Bomb is a fault: n zeros in JSON, compressed whether the client asked for it or not.
+// Bomb is a fault: n bytes of spaces in JSON, in whole MiB, compressed whether the
+// client asked for it or not. It is one piece again and again, which costs its server
+// little.
 func Bomb(n int64) http.HandlerFunc {
+	squeeze := func(text []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write(text)
+		z.Close()
+		return b.Bytes()
+	}
+	parts := [][]byte{squeeze([]byte(`{"keys":[`))}
+	spaces := squeeze(bytes.Repeat([]byte{' '}, 1<<20))
+	for ; n > 0; n -= 1 << 20 {
+		parts = append(parts, spaces)
+	}
+	bomb := bytes.Join(append(parts, squeeze([]byte(`]}`))), nil)
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Content-Encoding", "gzip")
-		z := gzip.NewWriter(w)
-		defer z.Close()
-		io.WriteString(z, `{"keys":[`)
-		io.CopyN(z, zeros{}, n) // an error means that the client has had enough
-		io.WriteString(z, `]}`)
+		w.Write(bomb)
 	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) {
-	for i := range b {
-		b[i] = ' '
-	}
-	return len(b), nil
 }
 
 // fail runs a fault so that it ends with the issuer.
