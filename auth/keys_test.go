@@ -104,7 +104,7 @@ func TestH_026_rotation(t *testing.T) {
 		all.Go(func() { g.bearer(issuer.Token(nil)).expect(t, 200) })
 	}
 	all.Wait()
-	if took := time.Since(start); took > 10*time.Second {
+	if took := time.Since(start); took >= 30*time.Second { // which is when it is tried again
 		t.Errorf("it took %s", took)
 	}
 	g.bearer(old).expect(t, 200)
