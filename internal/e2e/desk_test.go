@@ -69,15 +69,21 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, token)
 }
 
+// answers returns the tokens that were issued, and why others were not.
+func (d *desk) answers() (issued, refused []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.issued), slices.Clone(d.refused)
+}
+
 // tokens returns those that were issued, after no refusal.
 func (d *desk) tokens(t *testing.T) []string {
 	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.refused) > 0 {
-		t.Errorf("the desk refused: %q", d.refused)
+	issued, refused := d.answers()
+	if len(refused) > 0 {
+		t.Errorf("the desk refused: %q", refused)
 	}
-	return slices.Clone(d.issued)
+	return issued
 }
 
 // wantForm checks members of a form, of which no other may be there.
