@@ -19,16 +19,17 @@ const (
 type capabilities struct {
 	raw string // a ClientCapabilities object
 
-	roots           bool
-	sampling        bool
-	samplingTools   bool
-	samplingContext bool
-	form            bool // elicitation in form mode
-	url             bool // elicitation in URL mode
+	roots         bool
+	rootsChange   bool // roots.listChanged
+	sampling      bool
+	samplingTools bool
+	form          bool // elicitation in form mode
+	url           bool // elicitation in URL mode
 }
 
 // declare makes what a server of this revision is told from what the client said.
-// roots.listChanged and tasks are left out, since their messages are not relayed.
+// Tasks are left out, since their messages are not relayed, and the context of sampling,
+// which would be that of other servers too.
 func declare(client mcp.Raw, rev *wire.Revision) capabilities {
 	if len(client) <= len("{}") {
 		return capabilities{raw: "{}"}
@@ -44,11 +45,14 @@ func declare(client mcp.Raw, rev *wire.Revision) capabilities {
 }
 
 func readCapabilities(client mcp.Raw) (c capabilities) {
-	_, c.roots = client.Member("roots")
+	if roots, ok := client.Member("roots"); ok {
+		c.roots = true
+		changed, _ := roots.Member("listChanged")
+		c.rootsChange = changed.IsTrue()
+	}
 	if sampling, ok := client.Member("sampling"); ok {
 		c.sampling = true
 		_, c.samplingTools = sampling.Member("tools")
-		_, c.samplingContext = sampling.Member("context")
 	}
 	if elicitation, ok := client.Member("elicitation"); ok {
 		_, c.form = elicitation.Member("form")
@@ -60,11 +64,14 @@ func readCapabilities(client mcp.Raw) (c capabilities) {
 
 func (c capabilities) object(client mcp.Raw) mcp.Raw {
 	var members []string
-	if c.roots {
+	switch {
+	case c.rootsChange:
+		members = append(members, `"roots":{"listChanged":true}`)
+	case c.roots:
 		members = append(members, `"roots":{}`)
 	}
 	if c.sampling {
-		members = append(members, `"sampling":`+flags("context", c.samplingContext, "tools", c.samplingTools))
+		members = append(members, `"sampling":`+flags("tools", c.samplingTools))
 	}
 	if c.form || c.url {
 		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.url))
@@ -77,13 +84,13 @@ func (c capabilities) object(client mcp.Raw) mcp.Raw {
 	return mcp.Raw("{" + strings.Join(members, ",") + "}")
 }
 
-func flags(first string, hasFirst bool, second string, hasSecond bool) string {
+// flags is an object with the names in it that hold, each followed by whether it does.
+func flags(names ...any) string {
 	var members []string
-	if hasFirst {
-		members = append(members, `"`+first+`":{}`)
-	}
-	if hasSecond {
-		members = append(members, `"`+second+`":{}`)
+	for i := 0; i+1 < len(names); i += 2 {
+		if names[i+1].(bool) {
+			members = append(members, `"`+names[i].(string)+`":{}`)
+		}
 	}
 	return "{" + strings.Join(members, ",") + "}"
 }
@@ -123,31 +130,17 @@ func (c capabilities) refuses(method string, params mcp.Raw) *mcp.Error {
 	return nil
 }
 
-// validAnswer reports whether an answer of the client has the form that the server
-// expects; others are not passed on.
-func validAnswer(method string, answer mcp.Raw) bool {
-	if !answer.IsObject() {
-		return false
+// withoutContext takes out of a question which context of the conversation the client
+// is to add: what is one server to the client are many servers here, and none may see
+// what the others said.
+func withoutContext(method string, params mcp.Raw) mcp.Raw {
+	if method != mcp.MethodCreateMessage {
+		return params
 	}
-	switch method {
-	case mcp.MethodElicit:
-		action, _ := answer.Member("action")
-		content, hasContent := answer.Member("content")
-		switch action.Text() {
-		case "accept", "decline", "cancel":
-			return !hasContent || content.IsObject() || content.IsNull()
-		}
-		return false
-	case mcp.MethodCreateMessage:
-		_, content := answer.Member("content")
-		role, _ := answer.Member("role")
-		model, _ := answer.Member("model")
-		return content && role.Text() != "" && model.Text() != ""
-	case mcp.MethodRootsList:
-		roots, _ := answer.Member("roots")
-		return roots.IsArray()
+	if which, ok := params.Member("includeContext"); !ok || which.Text() == "none" {
+		return params
 	}
-	return false
+	return params.Without("includeContext")
 }
 
 // serverCaps are the capabilities of a server that decide what we do.

@@ -15,10 +15,13 @@ import (
 // stream.
 const maxPending = 1000
 
-// keep is what outlives a session in its slot: the log level, the subscriptions, and
-// who listens.
+// keep is what outlives a session in its slot: the log level, the subscriptions, who
+// listens, and where the user was sent.
 type keep struct {
+	pages pages
+
 	mu      sync.Mutex // guards the fields below
+	roots   roots
 	level   string
 	uris    map[string]int // by how many listeners
 	listens map[*listening]struct{}

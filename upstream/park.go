@@ -16,6 +16,10 @@ import (
 // (2025-11-25 client/sampling#error-handling).
 const codeRejected = -1
 
+// askGrace is how much longer a call stays parked than its questions may be answered:
+// whoever asked has to come back and say that there was no answer.
+const askGrace = 5 * time.Second
+
 // parks are the calls that wait for answers of their users. A parked call holds its
 // stream and one goroutine that reads it.
 type parks struct {
@@ -57,7 +61,7 @@ func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", u.cfg.Name)
 	}
-	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: entry.handle, Here: true}}, nil
+	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: entry.handle, Here: true, Expires: time.Now().Add(u.cfg.Timeout.Ask)}}, nil
 }
 
 func (p *parks) add(entry *parked) bool {
@@ -68,7 +72,7 @@ func (p *parks) add(entry *parked) bool {
 	}
 	p.calls[entry.handle] = entry
 	p.users[entry.user]++
-	entry.timer = time.AfterFunc(p.u.cfg.Timeout.Ask, func() { p.expire(entry.handle) })
+	entry.timer = time.AfterFunc(p.u.cfg.Timeout.Ask+askGrace, func() { p.expire(entry.handle) })
 	return true
 }
 
@@ -186,14 +190,26 @@ func (x *exchange) settle(c *mcp.Call) (bodies [][]byte, left int) {
 		switch {
 		case refusal != nil:
 			bodies = append(bodies, wire.AppendError(nil, q.id, refusal))
-		case validAnswer(q.request.Method, answer):
-			bodies = append(bodies, wire.AppendResult(nil, q.id, answer))
+		case wire.ValidAnswer(q.request.Method, answer):
+			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
+				x.s.slot.keep.learnRoots(answer, q.changes)
+			}
+			bodies = append(bodies, x.s.answer(q, answer))
 		default:
 			open = append(open, q)
 		}
 	}
 	x.open = open
 	return bodies, len(open)
+}
+
+// answer writes the answer to a question in the words of the server's revision.
+func (s *session) answer(q question, answer mcp.Raw) []byte {
+	answer, err := s.rev.Answer(q.request.Method, answer)
+	if err != nil {
+		return wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client's answer cannot be passed on: %v", err))
+	}
+	return wire.AppendResult(nil, q.id, answer)
 }
 
 // letGo ends the parked call of a retry that will never be made.

@@ -43,6 +43,11 @@ type session struct {
 	calls    map[int64]*exchange
 	standing bool // questions may come from outside of a call's own stream
 	asked    bool // for a standing stream
+	// Questions for roots outside of a call: those that wait for one, and whether the
+	// server was told none.
+	held      []question
+	holding   *time.Timer
+	rootsOwed bool
 }
 
 // openSession connects and, if the server is stateful, shakes hands.
@@ -236,13 +241,15 @@ func (s *session) note(m wire.Message, x *exchange) {
 	switch m.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:
 		if x != nil {
-			x.report(m)
+			x.tell(mcp.Event{Method: m.Method, Params: m.Params})
 		}
 	case mcp.NoteCancelled:
 		id, _ := m.Params.Member("requestId")
 		for _, x := range s.all() {
 			x.withdraw(id)
 		}
+	case mcp.NoteElicitationComplete:
+		s.completed(m)
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
 		s.slot.keep.event(m)
 	}
@@ -257,8 +264,11 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	why := s.declared.refuses(m.Method, m.Params)
 	switch {
 	case why != nil:
+	case m.Method == mcp.MethodRootsList && (x == nil || x.over() || !mcp.CanAsk(x.call.Method)):
+		s.strayRoots(m.ID)
+		return
 	case x == nil || x.over():
-		s.post(unrelated(m.Method, m.ID))
+		s.post(unrelated(m.ID))
 		return
 	default:
 		why = x.ask(m)
@@ -270,10 +280,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 
 // unrelated answers a request of the server for which no call is left: outside of a
 // call the client cannot be asked.
-func unrelated(method string, id mcp.Raw) []byte {
-	if method == mcp.MethodRootsList {
-		return wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`))
-	}
+func unrelated(id mcp.Raw) []byte {
 	return wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way"))
 }
 

@@ -38,7 +38,7 @@ func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*sessio
 }
 
 func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	if c.State != "" {
+	if c.State != "" && c.State != askedRoots {
 		return u.retry(ctx, c)
 	}
 	for again := false; ; again = true {
@@ -46,7 +46,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 		if err != nil {
 			return nil, err
 		}
-		reply, err := s.call(ctx, c)
+		reply, err := s.callWithRoots(ctx, c)
 		if !errors.Is(err, errSessionGone) {
 			return reply, err
 		}
@@ -94,6 +94,7 @@ type exchange struct {
 type question struct {
 	id      mcp.Raw // the server's
 	request mcp.InputRequest
+	changes int // how often the roots had changed
 }
 
 // call makes a call and releases the session, unless the call is parked.
@@ -229,14 +230,16 @@ func (x *exchange) signal() {
 	}
 }
 
-// report passes progress or a log message on to the caller, if one waits. The lock
-// is held, so that nothing is reported after the caller has its reply.
-func (x *exchange) report(m wire.Message) {
+// tell tells the caller of an event, if one waits, and reports whether it did. The lock
+// is held, so that nothing is told after the caller has its reply.
+func (x *exchange) tell(e mcp.Event) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.notify != nil && !x.done {
-		x.notify(mcp.Event{Method: m.Method, Params: m.Params})
+	if x.notify == nil || x.done {
+		return false
 	}
+	x.notify(e)
+	return true
 }
 
 // ask takes a question of the server; the error says why it is not taken.
@@ -250,27 +253,35 @@ func (x *exchange) ask(m wire.Message) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
 	}
 	x.minted++
+	// What belongs to the hop, or to revisions that have it only there; the id is ours.
+	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
+	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
+		native, _ := m.Params.Member("elicitationId")
+		edits[2].Value = mcp.String(x.s.slot.keep.pages.mint(native.Text(), x.id))
+	}
+	params := bytes.Clone(withoutContext(m.Method, m.Params.Edit(edits...)))
 	x.open = append(x.open, question{
-		id: bytes.Clone(m.ID),
-		request: mcp.InputRequest{
-			Key: "g" + strconv.Itoa(x.minted), Method: m.Method,
-			// What belongs to the hop, or to revisions that have it only there.
-			Params: bytes.Clone(m.Params.Edit(mcp.Edit{Name: "_meta"}, mcp.Edit{Name: "task"}, mcp.Edit{Name: "elicitationId"})),
-		},
+		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
+		changes: x.s.slot.keep.knownRoots().changes,
 	})
 	x.signal()
 	return nil
 }
 
-// withdraw forgets a question that the server does not want answered any more.
+// withdraw forgets a question that the server does not want answered any more, and
+// tells the caller who may be asking it just now.
 func (x *exchange) withdraw(id mcp.Raw) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i, q := range x.open {
-		if bytes.Equal(q.id, id) {
-			x.open = append(x.open[:i:i], x.open[i+1:]...)
-			return
+		if !bytes.Equal(q.id, id) {
+			continue
 		}
+		x.open = append(x.open[:i:i], x.open[i+1:]...)
+		if x.notify != nil {
+			x.notify(mcp.Event{Method: mcp.NoteCancelled, Params: mcp.Object("key", mcp.String(q.request.Key))})
+		}
+		return
 	}
 }
 
@@ -312,7 +323,11 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	if len(open) > 0 { // the server did not wait for the answers, but is owed them
 		x.s.u.spawn(func() {
 			for _, q := range open {
-				x.s.post(unrelated(q.request.Method, q.id))
+				if q.request.Method == mcp.MethodRootsList {
+					x.s.strayRoots(q.id)
+				} else {
+					x.s.post(unrelated(q.id))
+				}
 			}
 		})
 	}
@@ -321,7 +336,11 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	}
 	x.free()
 	if err != nil {
-		return nil, x.s.refusal(err)
+		err = x.s.refusal(err)
+		if e, ok := errors.AsType[*mcp.Error](err); ok && e.Code == mcp.CodeURLElicitation {
+			return x.urlRequired(e)
+		}
+		return nil, err
 	}
 	if mcp.ListMember(x.call.Method) == "" {
 		return &mcp.Reply{Result: result, Release: x.first.Release()}, nil

@@ -90,7 +90,7 @@ func TestP9_160_DeclaredCapabilities(t *testing.T) {
 	for _, tt := range []struct{ name, caps, want string }{
 		{"none", "", `{}`},
 		{"all", `{"roots":{"listChanged":true},"sampling":{"tools":{},"context":{}},"elicitation":{"url":{},"form":{}},"tasks":{},"experimental":{"x":{}}}`,
-			`{"roots":{},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}`},
+			`{"roots":{"listChanged":true},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`},
 		{"form by default", `{"elicitation":{}}`, `{"elicitation":{"form":{}}}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

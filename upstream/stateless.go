@@ -34,8 +34,7 @@ func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn
 func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
 	if len(c.Refused) > 0 {
 		// Nothing in this dialect says that the client refused to answer.
-		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
-			"The client refused the input that upstream %s needs for this call", u.cfg.Name)
+		return u.unasked(c, "The client refused the input that upstream %s needs for this call", u.cfg.Name)
 	}
 	conn, release, err := u.statelessConn(ctx, e, c)
 	if err != nil {
@@ -79,6 +78,8 @@ func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, d
 			return nil, u.hopError(refused)
 		}
 		return nil, refused
+	case mcp.CodeURLElicitation: // not in this dialect
+		return nil, u.hopError(refused)
 	default:
 		return nil, refused
 	}
@@ -213,6 +214,10 @@ func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, 
 				"Upstream %s asks what it was told cannot be asked: %s", u.cfg.Name, why.Message)
 			return false
 		}
+		if method.Text() == mcp.MethodElicit { // which has no id here: ours must not be made up
+			params = params.Without("elicitationId")
+		}
+		params = withoutContext(method.Text(), params)
 		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: unescape(key), Method: method.Text(), Params: params})
 		return true
 	})

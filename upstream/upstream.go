@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,9 @@ type Deps struct {
 	Credentials Credentials
 	// Client is what servers are told that we are.
 	Client ClientInfo
+	// Tell takes what belongs to a client's session and to no call of it; nil drops it.
+	// It does not keep the event's bytes after it returns.
+	Tell func(session string, e mcp.Event)
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
@@ -49,8 +53,10 @@ type Upstream struct {
 	sse        Transport // for a server that may speak HTTP+SSE in place of transport; nil for none
 	// credentials are nil for none
 	credentials Credentials
-	base        context.Context // of what runs between calls; ends with Close
-	stop        context.CancelCauseFunc
+	// tell is nil for nobody
+	tell func(session string, e mcp.Event)
+	base context.Context // of what runs between calls; ends with Close
+	stop context.CancelCauseFunc
 
 	ids    atomic.Int64  // of all requests: a process is probed and then used on one pipe
 	gate   chan struct{} // holds one for each running call
@@ -91,6 +97,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		clientInfo: mcp.Object("name", mcp.String(or(deps.Client.Name, "gatehouse")),
 			"version", mcp.String(or(deps.Client.Version, "dev"))),
 		credentials: deps.Credentials,
+		tell:        deps.Tell,
 		gate:        make(chan struct{}, cfg.Limits.Concurrent),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
@@ -147,13 +154,20 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		u.letGo(c) // needs no turn: it must not wait for calls that may wait for it
 		return nil, context.Cause(ctx)
 	}
+	if strings.HasPrefix(c.State, anew) && u.isStateful() {
+		fresh, reply, err := u.again(ctx, c)
+		if fresh == nil {
+			return reply, err
+		}
+		c = fresh
+	}
 	if err := u.enter(ctx); err != nil {
 		return nil, u.failure(ctx, err)
 	}
 	reply, err := handle(ctx, c)
 	<-u.gate
 	if err != nil {
-		err = u.failure(ctx, err)
+		err = u.inOurWords(c, u.failure(ctx, err))
 	}
 	u.note(err)
 	return reply, err

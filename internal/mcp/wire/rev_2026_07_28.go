@@ -46,6 +46,10 @@ func statelessError(_ string, e *mcp.Error) *mcp.Error {
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: e.Data}
 	case code == mcp.CodeHeaderMismatch, code == mcp.CodeMissingCapability, code == mcp.CodeUnsupportedVersion:
 		return e
+	case code == mcp.CodeMethodNotFound: // here it would say that the gateway does not know it
+		if _, ok := e.Data.Member("upstream"); ok {
+			return upstreamCode(e)
+		}
 	case code >= -32099 && code <= -32000:
 		return upstreamCode(e)
 	}

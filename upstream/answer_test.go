@@ -1,0 +1,143 @@
+package upstream_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestAnswersInTheServersWords answers as a client of the newest revision does.
+func TestAnswersInTheServersWords(t *testing.T) {
+	const sample = `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`
+	for _, tt := range []struct{ name, version, question, answer, want string }{
+		{"blocks, of a server that knows them", "2025-11-25", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`,
+			`{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`},
+		{"a block in an array", "2025-06-18", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"}]}`,
+			`{"role":"assistant","model":"m","content":{"type":"text","text":"a"}}`},
+		{"blocks", "2025-06-18", sample, `{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`, `"code":-32603`},
+		{"audio", "2024-11-05", sample, `{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`, `"code":-32603`},
+		{"audio, of a server that knows it", "2025-03-26", sample, `{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`,
+			`{"role":"assistant","model":"m","content":{"type":"audio","data":"AA","mimeType":"audio/wav"}}`},
+		{"several values", "2025-06-18", elicit, `{"action":"accept","content":{"a":["x"]}}`, `"code":-32603`},
+		{"roots", "2025-03-26", `"method":"roots/list"`, `{"roots":[{"uri":"file:///a","_meta":{"x":1}}]}`, `{"roots":[{"uri":"file:///a"}]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, u := askingFake(t, upstream.Config{}, []string{`"id":"q",` + tt.question})
+				f.version = tt.version
+				c := asked("a")
+				reply := mustDo(t, u, c)
+				if reply.Ask == nil {
+					t.Fatalf("reply %+v", reply)
+				}
+				said, _ := mustDo(t, u, answerTo(c, reply.Ask, tt.answer)).Result.Member("said")
+				if got := said.Text(); !strings.Contains(got, tt.want) {
+					t.Errorf("the server was answered %s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestContextOfOtherServers: what is one server to the client are many, and what the
+// others said is not for this one.
+func TestContextOfOtherServers(t *testing.T) {
+	const with = `{"messages":[],"maxTokens":1,"includeContext":"allServers"}`
+	const without = `{"messages":[],"maxTokens":1}`
+	check := func(t *testing.T, u *upstream.Upstream) {
+		t.Helper()
+		c := asked("a")
+		c.Caps = mcp.Raw(`{"sampling":{"context":{}}}`)
+		ask := mustDo(t, u, c).Ask
+		if ask == nil || string(ask.Requests[0].Params) != without {
+			t.Errorf("asked %+v", ask)
+		}
+	}
+	t.Run("stateful", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f, u := askingFake(t, upstream.Config{}, []string{`"id":"q","method":"sampling/createMessage","params":` + with})
+			check(t, u)
+			if got := string(f.requests(mcp.MethodInitialize)[0].Params); !strings.Contains(got, `"sampling":{}`) {
+				t.Errorf("declared %s", got)
+			}
+		})
+	})
+	t.Run("stateless", func(t *testing.T) {
+		f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall {
+				return false
+			}
+			result(w, m, `{"resultType":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":`+with+`}}}`)
+			return true
+		})
+		check(t, start(t, upstream.Config{URL: f.URL}))
+		if got := string(f.requests(mcp.MethodToolsCall)[0].Params); !strings.Contains(got, `"sampling":{}`) {
+			t.Errorf("declared %s", got)
+		}
+	})
+}
+
+// A stateless server has no ids of URLs: what looks like one must not pass for ours.
+func TestP9_115_AStatelessServerMakesUpAnID(t *testing.T) {
+	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		result(w, m, `{"resultType":"input_required","inputRequests":{"q":{`+openPage+`}}}`)
+		return true
+	})
+	ask := mustDo(t, start(t, upstream.Config{URL: f.URL}), asked("a")).Ask
+	if ask == nil || string(ask.Requests[0].Params) != `{"mode":"url","message":"m","url":"https://a.example/x"}` {
+		t.Errorf("asked %+v", ask)
+	}
+}
+
+func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
+	f := newFake(t, false, nil)
+	u := start(t, upstream.Config{URL: f.URL})
+	wantOK(t, u, asked("a"))
+	c := asked("a")
+	c.State, c.Refused = "s", map[string]*mcp.Error{"q": mcp.Errorf(-1, "no")}
+	result := mustDo(t, u, c).Result
+	if failed, _ := result.Member("isError"); !failed.IsTrue() {
+		t.Errorf("the result is %s", result)
+	}
+	c.Method = mcp.MethodResourcesRead
+	_, err := do(t, u, c)
+	wantError(t, err, mcp.CodeInternal, mcp.ExecutedUnknown)
+	if n := len(f.requests("")) - len(f.requests(mcp.MethodDiscover)); n != 1 {
+		t.Errorf("P9/108 the server got %d requests, want the first one only", n)
+	}
+}
+
+// The client hears that a question is withdrawn which it may be showing.
+func TestWithdrawnQuestionsAreTold(t *testing.T) {
+	f, u, say, finish := standingFake(t)
+	c := asked("a")
+	heard := make(chan mcp.Event, 10)
+	c.Notify = func(e mcp.Event) { heard <- e }
+	reply := make(chan *mcp.Reply, 1)
+	go func() {
+		r, err := u.Handle(t.Context(), c)
+		if err != nil {
+			t.Error(err)
+		}
+		reply <- r
+	}()
+	f.await(t, mcp.MethodToolsCall, 1)
+	say <- `{"jsonrpc":"2.0","id":"one",` + elicit + `}`
+	ask := (<-reply).Ask
+	say <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"other"}}`
+	say <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"one"}}`
+	if e := <-heard; e.Method != mcp.NoteCancelled || string(e.Params) != `{"key":"`+ask.Requests[0].Key+`"}` {
+		t.Errorf("heard %s %s", e.Method, e.Params)
+	}
+	close(finish)
+	again := c.Clone()
+	again.State = ask.State
+	wantOK(t, u, again)
+}
