@@ -24,7 +24,12 @@ const (
 )
 
 // stdioCommand makes the test binary a peer over stdio: stdioCommand REVISION EVENTS.
-const stdioCommand = "stdio-peer"
+// recordedCommand makes it one that writes down what it is given: recordedCommand
+// REVISION FILE.
+const (
+	stdioCommand    = "stdio-peer"
+	recordedCommand = "recorded-stdio-peer"
+)
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
@@ -32,6 +37,9 @@ func TestMain(m *testing.M) {
 		case stdioCommand:
 			// The gateway closes our standard input to end us, and go-sdk says so as an error.
 			_ = newPeer(os.Args[2], remote(os.Args[3])).Run(context.Background(), &sdk.StdioTransport{})
+			os.Exit(0)
+		case recordedCommand:
+			serveRecorded(os.Args[2], os.Args[3])
 			os.Exit(0)
 		case demo.StdioCommand:
 			_ = demo.ServeStdio(context.Background(), os.Stdin, os.Stdout)

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// recording writes down every request before it is served.
+type recording struct {
+	next http.Handler
+
+	mu  sync.Mutex // guards the fields below
+	all strings.Builder
+}
+
+func (r *recording) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	text, err := httputil.DumpRequest(req, true)
+	r.mu.Lock()
+	fmt.Fprintf(&r.all, "%s\n%v\n", text, err)
+	r.mu.Unlock()
+	r.next.ServeHTTP(w, req)
+}
+
+func (r *recording) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.String()
+}
+
+// recorded serves next and writes down what comes.
+func recorded(t *testing.T, next http.Handler) (url string, r *recording) {
+	t.Helper()
+	r = &recording{next: next}
+	served := httptest.NewServer(r)
+	t.Cleanup(func() {
+		served.CloseClientConnections()
+		served.Close()
+	})
+	return served.URL, r
+}
+
+// recordedIssuer is an issuer of whose every request is written down.
+func recordedIssuer(t *testing.T) (*mcptest.Issuer, *recording) {
+	t.Helper()
+	var issuer *mcptest.Issuer
+	url, r := recorded(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { issuer.ServeHTTP(w, req) }))
+	issuer = mcptest.NewIssuer(mcptest.IssuerOptions{URL: url})
+	t.Cleanup(issuer.Close)
+	return issuer, r
+}
+
+// serveRecorded is a peer over stdio that writes to a file how it was started and what
+// it reads.
+func serveRecorded(revision, file string) {
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Fprintf(out, "%q\n%q\n", os.Args, os.Environ())
+	// go-sdk says as an error that the gateway closes our standard input.
+	_ = newPeer(revision, func(string) {}).Run(context.Background(), &sdk.IOTransport{
+		Reader: struct {
+			io.Reader
+			io.Closer
+		}{io.TeeReader(os.Stdin, out), os.Stdin},
+		Writer: os.Stdout,
+	})
+}
+
+// TestP9_223_TheCanary does all that a client can do, with tokens that can be told from
+// anything else, and then looks for them, for what they say, and for the client's other
+// handles, in everything that has left the gateway.
+func TestP9_223_TheCanary(t *testing.T) {
+	canary := "canary-" + rand.Text()
+	issuer, atIssuer := recordedIssuer(t)
+	other, atOther := recordedIssuer(t)
+	left := map[string]fmt.Stringer{"another issuer": atOther}
+	var upstreams []upstream.Config
+
+	for name, revision := range map[string]string{"old-http": statefulServer, "new-http": stateless} {
+		peer := newPeer(revision, func(string) {})
+		t.Cleanup(func() {
+			for session := range peer.Sessions() {
+				session.Close()
+			}
+		})
+		url, r := recorded(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return peer },
+			&sdk.StreamableHTTPOptions{Stateless: revision == stateless, PropagateRequestCancellation: true}))
+		left[name] = r
+		upstreams = append(upstreams, upstream.Config{Name: name, URL: url, Auth: outbound.Config{Type: "bearer", Token: "the-gateways-own"}})
+	}
+	for name, revision := range map[string]string{"old-stdio": statefulServer, "new-stdio": stateless} {
+		file := writtenTo(filepath.Join(t.TempDir(), name))
+		left[name] = file
+		upstreams = append(upstreams, upstream.Config{Name: name, Command: []string{os.Args[0], recordedCommand, revision, string(file)}})
+	}
+	behind := scripted(t, stateless)
+	behind.Tools("echo")
+	behind.Tool("echo", func(c *mcptest.Call) { c.Text("x") })
+	d := newDoor(t, behind, issuer)
+	url, r := recorded(t, d)
+	d.url, left["exchanged"] = url, r
+	var g *guarded
+	tokens := newDesk(issuer, func(r *http.Request) (claims, error) {
+		subject, err := verified(r.PostFormValue("subject_token"), jose.ES256, issuer.Key().Public(), g.url)
+		return claims{"sub": subject["sub"], "aud": d.url}, err
+	})
+	how := tokens.clientAt(outbound.TypeTokenExchange)
+	how.Issuer = issuer.URL
+	upstreams = append(upstreams, upstream.Config{Name: "exchanged", URL: d.url, Auth: how})
+	g = guardWith(t, issuer, gateway.Config{
+		Auth: auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: other.URL,
+			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: "introspection: 100% secret+"}}}},
+		Upstreams: upstreams,
+	})
+
+	alice := claims{"sub": "alice", "canary": canary, "email": canary + "@example.com", "groups": []string{canary}}
+	var secrets []string
+	token := func(more claims) string {
+		token := issuer.Token(with(alice, more))
+		parts := strings.Split(token, ".")
+		secrets = append(secrets, parts[1], parts[2], base64.StdEncoding.EncodeToString([]byte(token)))
+		return token
+	}
+	for _, revision := range []string{"2025-03-26", statefulServer, statefulClient, stateless} {
+		raw := g.rawWith(t, revision, token(nil), `{"elicitation":{}}`)
+		if raw.Session != "" {
+			secrets = append(secrets, raw.Session)
+		}
+		cookie := "cookie-" + rand.Text()
+		secrets = append(secrets, cookie)
+		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
+			raw.Header[name] = []string{value}
+		}
+		for _, u := range upstreams {
+			useEverything(t, raw, u.Name)
+		}
+		if revision != "2025-03-26" {
+			c := g.connect(t, revision, token(nil))
+			for _, u := range upstreams[:4] {
+				if got := c.text(t, u.Name+"__confirm", nil); got != "accept because it is time" {
+					t.Errorf("%s: %s", u.Name, got)
+				}
+			}
+		}
+		if raw.Session != "" {
+			if status, err := raw.Delete(deadline(t)); err != nil || status != 204 {
+				t.Error(status, err)
+			}
+		}
+		// Those that get in nowhere leave no trace either.
+		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": 1 << 33}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
+			c := unopened(t, g.url, revision)
+			present(c, bad)
+			if got := wholeAnswer(t, c, "POST", `{}`, nil); !strings.HasPrefix(got, "401\n") {
+				t.Errorf("a bad token: %s", got)
+			}
+		}
+		inQuery := unopened(t, g.url+"?access_token="+token(nil), revision)
+		if got := wholeAnswer(t, inQuery, "POST", `{}`, nil); !strings.HasPrefix(got, "401\n") {
+			t.Errorf("a token in the query: %s", got)
+		}
+	}
+	opaque := other.Opaque(claims{"aud": g.url, "sub": "bob", "canary": canary})
+	secrets = append(secrets, opaque)
+	mustCall(t, g.raw(t, stateless, opaque), "tools/list", "")
+
+	for where, what := range left {
+		text := what.String()
+		if where == "another issuer" {
+			text = strings.ReplaceAll(text, "token="+opaque, "") // it is its own
+		} else if !strings.Contains(text, "echo") {
+			t.Errorf("%s has written down nothing", where)
+		}
+		wantNowhere(t, where, text, append(secrets, canary)...)
+	}
+	wantNowhere(t, "the log", g.log.String(), append(secrets, canary)...)
+	asked := 0
+	for line := range strings.Lines(atIssuer.String()) {
+		if strings.HasPrefix(line, "grant_type=") || strings.Contains(line, "&subject_token=") {
+			asked++
+			continue // where the token is exchanged
+		}
+		wantNowhere(t, "its own issuer, but for the exchange", line, append(secrets, canary)...)
+	}
+	if asked == 0 {
+		t.Error("no token was exchanged")
+	}
+}
+
+// writtenTo is what a process has written to a file.
+type writtenTo string
+
+func (f writtenTo) String() string {
+	text, err := os.ReadFile(string(f))
+	return fmt.Sprintf("%s %v", text, err)
+}
+
+// useEverything makes each request of a client once, at an upstream that need not have
+// what it asks for.
+func useEverything(t *testing.T, c *mcptest.Client, name string) {
+	t.Helper()
+	calls := []struct{ method, params string }{
+		{"tools/list", ""},
+		{"prompts/list", ""},
+		{"resources/list", ""},
+		{"resources/templates/list", ""},
+		{"tools/call", `{"name":"` + name + `__echo","arguments":{"text":"x"},"_meta":{"progressToken":1}}`},
+		{"tools/call", `{"name":"` + name + `__fail"}`},
+		{"tools/call", `{"name":"` + name + `__count","arguments":{"to":1},"_meta":{"progressToken":2}}`},
+		{"tools/call", `{"name":"` + name + `__nothing"}`},
+		{"prompts/get", `{"name":"` + name + `__greet","arguments":{"name":"Ada"}}`},
+		{"resources/read", `{"uri":"` + name + `+test://static"}`},
+		{"resources/read", `{"uri":"` + name + `+test://item/none"}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + name + `__greet"},"argument":{"name":"name","value":"A"}}`},
+	}
+	if c.Revision.Stateful {
+		calls = append(calls, []struct{ method, params string }{
+			{"logging/setLevel", `{"level":"debug"}`},
+			{"resources/subscribe", `{"uri":"` + name + `+test://static"}`},
+			{"tools/call", `{"name":"` + name + `__touch","arguments":{"uri":"test://static"}}`},
+			{"resources/unsubscribe", `{"uri":"` + name + `+test://static"}`},
+		}...)
+	} else {
+		calls = append(calls, struct{ method, params string }{"server/discover", ""})
+	}
+	for _, call := range calls {
+		if _, _, err := c.Call(deadline(t), call.method, call.params); err != nil {
+			t.Errorf("%s at %s: %v", call.method, name, err)
+		}
+	}
+}
