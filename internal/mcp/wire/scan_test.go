@@ -59,6 +59,28 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
+// TestLongStrings puts each kind of byte to places of long strings, which are gone over
+// in steps of several sizes.
+func TestLongStrings(t *testing.T) {
+	var lengths []int
+	for _, around := range []int{8, shortRun * 8, shortRun*8 + 32, window, window + shortRun*8, 2*window + longRun*8} {
+		for n := around - 9; n <= around+34; n++ {
+			lengths = append(lengths, max(n, 0))
+		}
+	}
+	bad := []string{"\x00", "\x1f", "\n", "\x7f", "\x80", "\x9f", "\xa0", "\xff", "é", "€", "\xc3", `\n`, `\"`, `\`, `"`, `\u00e9`, `\x`}
+	for _, n := range lengths {
+		for _, behind := range []int{0, 1, 7, 40, 300} {
+			for _, b := range bad {
+				text := `["` + strings.Repeat("a", n) + b + strings.Repeat("b", behind) + `"]`
+				if s, got := scanned([]byte(text)); got != grammarOK([]byte(text)) {
+					t.Fatalf("%q after %d bytes, %d behind it: scanned %v (%d: %s)", b, n, behind, got, s.at, s.why)
+				}
+			}
+		}
+	}
+}
+
 func BenchmarkScan(b *testing.B) {
 	var dense bytes.Buffer
 	for i := range 20000 {
