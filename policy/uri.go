@@ -34,12 +34,13 @@ func spellings(uri string) (forms []string, refused bool) {
 	return nil, true
 }
 
-// usual is the spelling without what may be left out or written otherwise: empty
-// segments, a fragment, upper case in the scheme; where hosts are what the world knows
-// as such, also user info, upper case in the host, a port that goes without saying and
-// the number of slashes in front.
+// usual is the spelling without what may be left out or written otherwise: white space
+// around it, which parsers of URLs take away, empty segments, a fragment, upper case in
+// the scheme; where hosts are what the world knows as such, also user info, upper case in
+// the host, a port that goes without saying and the number of slashes in front. A file
+// has no query either: what makes a path of such a URI drops it.
 func usual(uri string) string {
-	uri, _, _ = strings.Cut(uri, "#")
+	uri, _, _ = strings.Cut(strings.TrimSpace(uri), "#")
 	scheme, rest, found := strings.Cut(uri, ":")
 	if !found || strings.ContainsAny(scheme, "/?") {
 		return single(uri)
@@ -52,6 +53,8 @@ func usual(uri string) string {
 		world, hasAuthority, after = true, true, strings.TrimLeft(rest, "/")
 	case "file":
 		world = true
+		rest, _, _ = strings.Cut(rest, "?")
+		after, _, _ = strings.Cut(after, "?")
 		if !hasAuthority {
 			hasAuthority, after = true, "/"+rest
 		}
@@ -66,8 +69,8 @@ func usual(uri string) string {
 	authority, path := after[:end], after[end:]
 	if world {
 		authority = strings.ToLower(authority[strings.LastIndexByte(authority, '@')+1:])
-		for _, port := range []string{":", ":80", ":443", ":21"} {
-			authority = strings.TrimSuffix(authority, port)
+		if colon := strings.LastIndexByte(authority, ':'); colon >= 0 && slices.Contains([]string{"", "80", "443", "21"}, strings.TrimLeft(authority[colon+1:], "0")) {
+			authority = authority[:colon]
 		}
 		authority = strings.TrimSuffix(authority, ".")
 		if scheme == "file" && authority == "localhost" {

@@ -18,10 +18,12 @@ func TestH204_Spellings(t *testing.T) {
 			"FILE:///srv/secret/key", "File:///srv/secret/key", "file://localhost/srv/secret/key", "file://LOCALHOST/srv/secret/key", "file://user@localhost/srv/secret/key",
 			"file:///srv/secret/key#x", "file:///srv/secret/key#", "file:///srv/%73ecret/key", "file:///srv/%2573ecret/key", "file:///srv/secret/key\x00", "file:///srv/secret/key%00",
 			"file:///srv/secret\n/key", "file:///srv/secret%0a/key", "file:///srv/public/..;/secret/key", "file:/srv/secret/key", "FILE:/srv/secret/key", "file:srv/secret/key", "file:///srv/%252525252573ecret/key",
+			" file:///srv/secret/key", "file:///srv/secret/key ", "\u00a0file:///srv/secret/key", "%20file:///srv/secret/key", "file:///srv/secret/key%20", "file:///srv/secret/key?", "file:///srv/secret/key?x=/y", "file:///srv/secret/key%3Fx",
 		},
 		"http://internal.example/admin": {
 			"HTTP://internal.example/admin", "http://Internal.Example/admin", "http://internal.example:80/admin", "http://internal.example:/admin", "http://internal.example./admin",
 			"http://me@internal.example/admin", "http://a:b@internal.example/admin", "http:/internal.example/admin", "http:internal.example/admin", "http:///internal.example/admin", `http:\\internal.example\admin`, "http://internal.example//admin", "http://internal.example/admin#", "http://internal.example/%61dmin",
+			" http://internal.example/admin", "http://internal.example/admin ", "http://internal.example:080/admin", "http://internal.example.:0080/admin",
 		},
 	}
 	for denied, forms := range spelled {
@@ -74,6 +76,17 @@ func TestSpellingsBeyondWhatIsAllowed(t *testing.T) {
 	} {
 		if got := p.Decide(t.Context(), &caller, resource("u", uri), nil); got.Effect != want {
 			t.Errorf("%q: got %v, want %v", uri, got.Effect, want)
+		}
+	}
+}
+
+func TestUsual(t *testing.T) {
+	for uri, want := range map[string]string{
+		"http://[::1]:080/x": "http://[::1]/x", "http://me@[::1]:/x": "http://[::1]/x", "http://[::80]/x": "http://[::80]/x", "http://a:8080/x": "http://a:8080/x",
+		"http://a:0/x?y=//z": "http://a/x?y=//z", "file:///a?b#c": "file:///a", "note://a?b": "note://a?b",
+	} {
+		if got := usual(uri); got != want {
+			t.Errorf("%q: got %q, want %q", uri, got, want)
 		}
 	}
 }
