@@ -237,6 +237,7 @@ func TestRedirectURIs(t *testing.T) {
 		{"//app.example/callback", false, false},
 		{"http://app.example/callback", false, false},
 		{"http://10.0.0.1/callback", false, false},
+		{"HTTPS://app.example/", true, false},
 		{"http://127.0.0.2/callback", false, false},
 		{"http://127.0.0.1.evil.example/", false, false},
 		{"http://localhost.evil.example/", false, false},

@@ -58,8 +58,11 @@ func (c client) mayReturnTo(uri string) bool {
 	return checkRedirect(uri) == nil && slices.ContainsFunc(c.redirects, func(r string) bool { return matches(r, uri) })
 }
 
-// isLocal reports whether a redirect stays on this machine.
-func isLocal(uri string) bool { return !strings.HasPrefix(uri, "https:") }
+// isLocal reports whether a redirect stays on this machine. A scheme has no case.
+func isLocal(uri string) bool {
+	scheme, _, _ := strings.Cut(uri, ":")
+	return !strings.EqualFold(scheme, "https")
+}
 
 // destination is where a redirect URI leads, for people.
 func destination(uri string) string {
