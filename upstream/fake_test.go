@@ -31,6 +31,7 @@ type fake struct {
 	*httptest.Server
 	network  *mcptest.Network // nil for the real one
 	dialled  atomic.Int32     // connections to it
+	path     string           // of its endpoint
 	stateful bool
 	version  string // that initialize answers
 	caps     string
@@ -54,6 +55,7 @@ type rpc struct {
 // seen is one request as the fake got it.
 type seen struct {
 	verb   string
+	target string // path and query
 	header http.Header
 	rpc
 }
@@ -88,7 +90,7 @@ func makeFake(stateful bool, handle func(f *fake, w http.ResponseWriter, r *http
 // start makes an Upstream for the fake.
 func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
-	cfg.URL = f.URL
+	cfg.URL = f.URL + f.path
 	if f.network == nil {
 		return startOver(t, cfg, upstream.NewTransport(cfg))
 	}
@@ -107,7 +109,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m rpc
 	_ = json.Unmarshal(body, &m)
 	f.mu.Lock()
-	f.seen = append(f.seen, seen{verb: r.Method, header: r.Header.Clone(), rpc: m})
+	f.seen = append(f.seen, seen{verb: r.Method, target: r.URL.RequestURI(), header: r.Header.Clone(), rpc: m})
 	close(f.news)
 	f.news = make(chan struct{})
 	f.mu.Unlock()

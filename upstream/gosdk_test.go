@@ -65,11 +65,19 @@ func TestOfficialSDK(t *testing.T) {
 		t.Cleanup(h.Close)
 		return upstream.Config{Name: "sdk", URL: h.URL}
 	}
+	overSSE := func(t *testing.T, transport string) upstream.Config {
+		server := sdkServer()
+		h := httptest.NewServer(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return server }, nil))
+		t.Cleanup(h.Close)
+		return upstream.Config{Name: "sdk", URL: h.URL, Transport: transport}
+	}
 	for _, tt := range []struct {
 		name     string
 		stateful bool
 		cfg      func(*testing.T) upstream.Config
 	}{
+		{"HTTP+SSE", true, func(t *testing.T) upstream.Config { return overSSE(t, "sse") }},
+		{"HTTP+SSE, found out", true, func(t *testing.T) upstream.Config { return overSSE(t, "auto") }},
 		{"stateful over HTTP", true, func(t *testing.T) upstream.Config { return overHTTP(t, nil) }},
 		{"stateful over HTTP, JSON", true, func(t *testing.T) upstream.Config {
 			return overHTTP(t, &mcp.StreamableHTTPOptions{JSONResponse: true})

@@ -148,8 +148,8 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 		open.err = errDraining
 	case open.err == nil:
 		sl.current = open.session
-	case u.cfg.Transport != transportStdio: // a process's slot remembers its crashes
-		p.drop(sl)
+	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
+		p.drop(sl) // the slot of a process, or of what is down, remembers why
 	}
 	p.mu.Unlock()
 	if unwanted {

@@ -1,0 +1,251 @@
+package upstream_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// The endpoint is where the stream is, or there is none: whoever could move it would get
+// what the gateway authenticates with.
+func TestSSEEndpoint(t *testing.T) {
+	var elsewhere atomic.Int32
+	foreign := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer foreign.Close()
+	host := strings.TrimPrefix(foreign.URL, "http://")
+	for _, tt := range []struct {
+		name, endpoint string // $HOST is the server's own
+		want           string // where messages go; "" for refused
+	}{
+		{"a path", "/messages?session=$ID", "/messages?session=s1"},
+		{"relative to the stream", "messages?session=$ID", "/messages?session=s1"},
+		{"absolute", "http://$HOST/messages?session=$ID", "/messages?session=s1"},
+		{"absolute, in another case", "HTTP://$HOST/messages?session=$ID", "/messages?session=s1"},
+		{"without a scheme", "//$HOST/messages?session=$ID", "/messages?session=s1"},
+		{"with a fragment", "/messages?session=$ID#part", "/messages?session=s1"},
+		{"in white space", "  /messages?session=$ID ", "/messages?session=s1"},
+		{"at another port", "http://" + host + "/messages?session=$ID", ""},
+		{"at another host, without a scheme", "//" + host + "/messages?session=$ID", ""},
+		{"of another name for the same host", "http://localhost:$PORT/messages?session=$ID", ""},
+		{"of another scheme", "https://$HOST/messages?session=$ID", ""},
+		{"javascript", "javascript:alert(1)", ""},
+		{"file", "file:///etc/passwd", ""},
+		{"opaque", "http:messages?session=$ID", ""},
+		{"with backslashes", `http:\\` + host + `\messages`, ""},
+		{"with user information", "http://user:secret@$HOST/messages?session=$ID", ""},
+		{"user information in place of the host", "http://$HOST@" + host + "/messages?session=$ID", ""},
+		{"not a URL", "http://[::1/messages", ""},
+		{"nothing", "", "/sse"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newSSEFake(t, newFake)
+			own := strings.TrimPrefix(f.URL, "http://")
+			f.endpoint = strings.NewReplacer("$HOST", own, "$PORT", own[strings.LastIndexByte(own, ':')+1:]).Replace(tt.endpoint)
+			cfg := overSSE()
+			cfg.Headers = map[string]mcp.Secret{"Authorization": "Bearer for the server only"}
+			u := f.start(t, cfg)
+			reply, err := do(t, u, tool("a"))
+			posts := f.requests(http.MethodPost)
+			switch {
+			case tt.want == "":
+				e := wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
+				if !strings.Contains(e.Message, "another address") || strings.Contains(e.Message, host) || len(posts) > 0 {
+					t.Errorf("%d messages were sent, and the error is %v", len(posts), e)
+				}
+			case len(posts) == 0 || posts[0].target != tt.want:
+				t.Errorf("sent %v, want it at %s (%v, %v)", posts, tt.want, reply, err)
+			}
+		})
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("another origin got %d requests", n)
+	}
+}
+
+// A stream that does not begin as it should is given up in time.
+func TestSSEWithoutEndpoint(t *testing.T) {
+	const connect = 7 * time.Second
+	for _, tt := range []struct {
+		name string
+		open func(s *sseStream) bool
+		code int
+		took time.Duration
+	}{
+		{"silence", func(s *sseStream) bool { s.say(": hello\n\n"); <-s.ctx.Done(); return true }, mcp.CodeUpstreamUnreachable, connect},
+		{"comments without an end", func(s *sseStream) bool {
+			for tick := time.NewTicker(100 * time.Millisecond); ; {
+				select {
+				case <-tick.C:
+					s.say(": still here\n\n")
+				case <-s.ctx.Done():
+					tick.Stop()
+					return true
+				}
+			}
+		}, mcp.CodeUpstreamUnreachable, connect},
+		{"other events without an end", func(s *sseStream) bool {
+			for s.ctx.Err() == nil {
+				s.say("event: ping\ndata: {}\n\n")
+			}
+			return true
+		}, mcp.CodeUpstreamBadAnswer, 0},
+		{"the end", func(s *sseStream) bool { return true }, mcp.CodeUpstreamBadAnswer, 0},
+		{"a message", func(s *sseStream) bool { s.say("data: {}\n\n"); <-s.ctx.Done(); return true }, mcp.CodeUpstreamBadAnswer, 0},
+		{"an endpoint that is too long", func(s *sseStream) bool {
+			s.say("event: endpoint\ndata: /" + strings.Repeat("x", 5000) + "\n\n")
+			<-s.ctx.Done()
+			return true
+		}, mcp.CodeUpstreamBadAnswer, 0},
+		{"half an endpoint", func(s *sseStream) bool { s.say("event: endpoint\ndata: /messages"); return true }, mcp.CodeUpstreamBadAnswer, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newSSEFake(t, newBubbleFake)
+				f.opened = tt.open
+				cfg := overSSE()
+				cfg.Timeout.Connect = connect
+				u := f.start(t, cfg)
+				began := time.Now()
+				_, err := do(t, u, tool("a"))
+				wantError(t, err, tt.code, mcp.ExecutedNo)
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("it took %s, want %s", took, tt.took)
+				}
+				if n := len(f.requests(http.MethodPost)); n != 0 {
+					t.Errorf("%d messages were sent to nowhere", n)
+				}
+			})
+		})
+	}
+}
+
+// What may come before the endpoint, and a second one, change nothing.
+func TestSSEEndpointOnce(t *testing.T) {
+	f := newSSEFake(t, newFake)
+	f.opened = func(s *sseStream) bool {
+		s.say(": hello\n\nid: 1\ndata:\n\nretry: 10\n\nevent: ping\ndata: {}\n\n")
+		s.welcome()
+		s.say("event: endpoint\ndata: /elsewhere\n\n")
+		<-s.ctx.Done()
+		return true
+	}
+	u := f.start(t, overSSE())
+	for range 2 {
+		wantOK(t, u, tool("a"))
+	}
+	for _, s := range f.requests(http.MethodPost) {
+		if s.target != "/messages?session=s1" {
+			t.Errorf("%s went to %s", s.Method, s.target)
+		}
+	}
+}
+
+// Servers answer the POST of a request in many ways; the answer is what comes on the
+// stream.
+func TestSSEAnswersToPosts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		post func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc)
+	}{
+		{"accepted, before", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			w.WriteHeader(http.StatusAccepted)
+			_ = http.NewResponseController(w).Flush()
+			s.answer(m, okResult)
+		}},
+		{"200 with a text", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			_, _ = io.WriteString(w, "Accepted")
+			s.answer(m, okResult)
+		}},
+		{"204", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			w.WriteHeader(http.StatusNoContent)
+			s.answer(m, okResult)
+		}},
+		{"a result, too", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			result(w, m, `{"content":[{"type":"text","text":"not this one"}]}`)
+			_ = http.NewResponseController(w).Flush()
+			s.answer(m, okResult)
+		}},
+		{"only when the answer was taken", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			s.answer(m, okResult)
+			<-r.Context().Done()
+		}},
+		{"without an end", func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) {
+			w.WriteHeader(http.StatusAccepted)
+			_ = http.NewResponseController(w).Flush()
+			s.answer(m, okResult)
+			for r.Context().Err() == nil {
+				_, _ = w.Write(make([]byte, 1<<10))
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newSSEFake(t, newFake)
+			f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				if m.Method == mcp.MethodToolsCall {
+					tt.post(s, w, r, m)
+				}
+				return m.Method == mcp.MethodToolsCall
+			}
+			u := f.start(t, overSSE())
+			for range 3 {
+				wantOK(t, u, tool("a"))
+			}
+		})
+	}
+}
+
+// Answers often come before the POSTs are answered, whose connections are used again.
+func TestSSEConnectionsAreUsedAgain(t *testing.T) {
+	f := newSSEFake(t, newFake)
+	var connections sync.Map // by the address of their client
+	before := make(chan chan struct{}, 1)
+	before <- make(chan struct{})
+	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		connections.Store(r.RemoteAddr, true)
+		if m.Method != mcp.MethodToolsCall {
+			return false
+		}
+		close(<-before)
+		next := make(chan struct{})
+		before <- next
+		s.answer(m, okResult)
+		select { // until there is another call
+		case <-next:
+			w.WriteHeader(http.StatusAccepted)
+		case <-r.Context().Done():
+		}
+		return true
+	}
+	u := f.start(t, overSSE())
+	for range 200 {
+		wantOK(t, u, tool("a"))
+	}
+	n := 0
+	connections.Range(func(any, any) bool { n++; return true })
+	if n > 50 {
+		t.Errorf("%d connections for 200 calls in a row", n)
+	}
+}
+
+// A server that is said to speak HTTP+SSE is asked once.
+func TestSSEIsNotProbed(t *testing.T) {
+	f := newSSEFake(t, newFake)
+	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		w.WriteHeader(http.StatusAccepted)
+		s.say(`data: {"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32601,"message":"Method not found"}}` + "\n\n")
+		return true
+	}
+	_, err := do(t, f.start(t, overSSE()), tool("a"))
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
+	if posts := f.requests(http.MethodPost); len(posts) != 1 || posts[0].Method != mcp.MethodInitialize {
+		t.Errorf("sent %v", posts)
+	}
+}
