@@ -83,10 +83,19 @@ func (p *Policy) offers(c *class, of mcp.Target) bool {
 		about := func(effect Effect, whole bool) bool {
 			return slices.ContainsFunc(s.patterns[effect], func(p pattern) bool { return p.of(of) && (!whole || p.name.all()) })
 		}
-		if about(Deny, true) && !s.open || s.broken && about(Ask, true) {
-			return false
+		result := isTrue
+		switch {
+		case s.broken:
+			result = failed
+		case s.open:
+			result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &of, nameless: true})
 		}
-		allowed = allowed || !s.broken && (about(Allow, false) || about(Ask, false))
+		switch {
+		case result == isTrue && about(Deny, true), result == failed && (about(Deny, true) || about(Ask, true)):
+			return false
+		case result == isTrue || result == isOpen:
+			allowed = allowed || about(Allow, false) || about(Ask, false)
+		}
 	}
 	return allowed
 }

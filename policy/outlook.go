@@ -61,7 +61,7 @@ func (p *Policy) newOutlook(c *class, t mcp.Target) *outlook {
 			case s.broken:
 				result = failed
 			case s.open:
-				result, _ = s.when.eval(context.Background(), facts{target: &t})
+				result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &t})
 			}
 			if result == isOpen {
 				o.open = append(o.open, openRule{s.rule, effect})

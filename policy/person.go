@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -17,6 +18,9 @@ type class struct {
 	// id is a digest of the standing of every rule, so equal classes have equal ids.
 	id    [16]byte
 	rules []standing
+	// who is the one person of the class, if a condition looks at the caller and the
+	// target together: what it comes to is then theirs alone. Else nil.
+	who *person
 	// upstreams are those that the callers may know of, and those that they may not, by
 	// name: see Policy.upstreams.
 	upstreams sync.Map
@@ -88,14 +92,40 @@ func (p *Policy) classOf(who *person) *class {
 		switch {
 		case s.open:
 			states[i] = 2
+			if r.when.caller && r.when.target {
+				c.who = who
+			}
 		case s.broken:
 			states[i] = 3
 		}
 		c.rules = append(c.rules, s)
 	}
+	if c.who != nil {
+		states = append(states, who.digest()...)
+	}
 	sum := sha256.Sum256(states)
 	c.id = [16]byte(sum[:])
 	return c
+}
+
+// digest is one of all that rules may look at.
+func (p *person) digest() []byte {
+	c := &p.caller
+	h := sha256.New()
+	add := func(parts ...string) {
+		var size [8]byte
+		binary.BigEndian.PutUint64(size[:], uint64(len(parts)))
+		h.Write(size[:])
+		for _, part := range parts {
+			binary.BigEndian.PutUint64(size[:], uint64(len(part)))
+			h.Write(size[:])
+			h.Write([]byte(part))
+		}
+	}
+	add(c.Issuer, c.Subject, c.ClientID, string(c.Claims))
+	add(c.Groups...)
+	add(c.Scopes...)
+	return h.Sum(nil)
 }
 
 // standing returns how the rule stands to the caller; ok is false where it is not

@@ -174,3 +174,50 @@ func TestViewsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestH204_ConditionOnCallerAndTarget: what a condition on both settles without the
+// arguments holds for lists, completion and upstreams too, for each caller their own.
+func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"allow":           {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+		"allow with args": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups && has(args.x)"}}},
+		"ask":             {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+		"deny":            {Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"*:*"}, When: "!(target.upstream in caller.groups)"}}},
+		"cannot be told":  {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "caller.claims[target.upstream] == true"}, {Name: "o", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newForTest(t, cfg)
+			wiki, payroll := user("alice", "wiki"), user("bob", "payroll")
+			if name == "cannot be told" {
+				wiki.Claims, payroll.Claims = mcp.Raw(`{"wiki":true}`), mcp.Raw(`{"payroll":true}`)
+			}
+			views, err := newViews(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := listOf(tool("wiki", "get"), tool("payroll", "get"))
+			for range 2 { // the second time from memory
+				for _, tt := range []struct {
+					caller   *mcp.Caller
+					own, not string
+				}{{&wiki, "wiki", "payroll"}, {&payroll, "payroll", "wiki"}} {
+					if !p.Visible(tt.caller, tool(tt.own, "get")) || !p.upstreams(tt.caller)(tt.own) {
+						t.Errorf("%s does not see their own", tt.caller.Subject)
+					}
+					if p.Visible(tt.caller, tool(tt.not, "get")) {
+						t.Errorf("%s sees a tool", tt.caller.Subject)
+					}
+					if p.upstreams(tt.caller)(tt.not) {
+						t.Errorf("%s sees an upstream", tt.caller.Subject)
+					}
+					if got, want := namesIn(views.of(p.personOf(tt.caller), source)), tt.own+"__get"; got != want {
+						t.Errorf("%s: got the list %q, want %q", tt.caller.Subject, got, want)
+					}
+					if p.Explain(t.Context(), tt.caller, tool(tt.not, "get"), nil).Listed {
+						t.Errorf("%s is told of a tool", tt.caller.Subject)
+					}
+				}
+			}
+		})
+	}
+}

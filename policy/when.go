@@ -78,6 +78,8 @@ func newLanguage() (*language, error) {
 type condition struct {
 	program cel.Program
 	args    bool     // it looks at arguments
+	caller  bool     // at the caller
+	target  bool     // at the target
 	names   []string // of members that it names
 }
 
@@ -122,7 +124,10 @@ func (l *language) compile(text string) (*condition, error) {
 func (c *condition) visit(e celast.Expr) {
 	switch e.Kind() {
 	case celast.IdentKind:
-		c.args = c.args || e.AsIdent() == varArgs
+		name := e.AsIdent()
+		c.args = c.args || name == varArgs
+		c.caller = c.caller || slices.Contains(callerVariables, name)
+		c.target = c.target || slices.Contains(targetVariables, name)
 	case celast.SelectKind:
 		c.names = append(c.names, e.AsSelect().FieldName())
 	case celast.LiteralKind:
@@ -137,6 +142,8 @@ type facts struct {
 	person *person
 	target *mcp.Target
 	args   *arguments
+	// nameless says that the target's name is not known yet.
+	nameless bool
 }
 
 // arguments are those of a call, read when a condition first wants them.
@@ -199,9 +206,9 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 }
 
 // inTurn evaluates the condition as decisions do: on the caller, else on the target, else
-// on all. What is certain early stays so, whatever the arguments.
+// on both, else on all. What is certain early stays so, whatever the arguments.
 func (c *condition) inTurn(ctx context.Context, f facts) (outcome, error) {
-	for _, known := range []facts{{person: f.person}, {target: f.target}} {
+	for _, known := range []facts{{person: f.person}, {target: f.target}, {person: f.person, target: f.target}} {
 		if result, err := c.eval(ctx, known); result != isOpen {
 			return result, err
 		}
@@ -221,6 +228,8 @@ func (f facts) unknown() (patterns []*cel.AttributePatternType) {
 	}
 	if f.target == nil {
 		add(targetVariables...)
+	} else if f.nameless {
+		add("target.name")
 	}
 	if f.args == nil {
 		add(varArgs)
