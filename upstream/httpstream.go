@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -28,9 +29,12 @@ type httpStream struct {
 	passing bool
 	// release gives the memory of the JSON body back; nil when it is not used again.
 	release func()
+	outline *mcp.Outline // of the response
 }
 
 func (s *httpStream) Release() func() { return s.release }
+
+func (s *httpStream) Outline() *mcp.Outline { return s.outline }
 
 // Read reads the body, for the event reader and for JSON bodies.
 func (s *httpStream) Read(p []byte) (int, error) {
@@ -67,7 +71,7 @@ func (s *httpStream) Next() (wire.Message, error) {
 		if err != nil {
 			return wire.Message{}, err
 		}
-		s.over = m.Kind == wire.Response
+		s.over, s.outline = m.Kind == wire.Response, m.Outline
 		return m, nil
 	}
 }

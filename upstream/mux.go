@@ -197,6 +197,8 @@ func (s *muxStream) signal() {
 
 func (s *muxStream) Release() func() { return nil }
 
+func (s *muxStream) Outline() *mcp.Outline { return nil }
+
 func (s *muxStream) Next() (wire.Message, error) {
 	for {
 		s.mu.Lock()

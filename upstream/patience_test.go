@@ -72,10 +72,11 @@ func (s *slowStream) Next() (wire.Message, error) {
 	return scan([]byte(text))
 }
 
-func (s *slowStream) LastEventID() string  { return "" }
-func (s *slowStream) Retry() time.Duration { return 0 }
-func (s *slowStream) Release() func()      { return nil }
-func (s *slowStream) Close()               { s.life.end() }
+func (s *slowStream) LastEventID() string   { return "" }
+func (s *slowStream) Retry() time.Duration  { return 0 }
+func (s *slowStream) Release() func()       { return nil }
+func (s *slowStream) Outline() *mcp.Outline { return nil }
+func (s *slowStream) Close()                { s.life.end() }
 
 // A stateless server that needs longer to start than silence is waited for is taken
 // for a stateful one, once: when it then refuses initialize, the next probe waits.

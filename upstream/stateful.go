@@ -343,7 +343,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		return nil, err
 	}
 	if mcp.ListMember(x.call.Method) == "" {
-		return &mcp.Reply{Result: result, Release: x.first.Release()}, nil
+		return &mcp.Reply{Result: result, Outline: x.first.Outline(), Release: x.first.Release()}, nil
 	}
 	list, err := readList(x.call.Method, result)
 	if err != nil {

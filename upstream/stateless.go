@@ -42,16 +42,20 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 	}
 	defer release()
 	declared := declare(c.Caps, e.rev)
-	result, release, err := u.roundTrip(ctx, conn, e, c, declared)
+	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok {
 		result, err = u.repair(ctx, conn, e, c, declared, refused)
 	}
 	if err != nil {
 		return nil, err
 	}
-	reply, err := u.statelessReply(c, declared, result)
-	if err == nil && reply.Result != nil {
-		reply.Release = release
+	var outline *mcp.Outline
+	if stream != nil { // not after a repair
+		outline = stream.Outline()
+	}
+	reply, err := u.statelessReply(c, declared, result, outline)
+	if err == nil && reply.Result != nil && stream != nil {
+		reply.Outline, reply.Release = outline, stream.Release()
 	}
 	return reply, err
 }
@@ -110,9 +114,9 @@ func (u *Upstream) hopError(e *mcp.Error) *mcp.Error {
 	return out
 }
 
-// roundTrip sends the call and reads on to its result, whose memory release, unless it
-// is nil, gives back. Over HTTP it is exactly one POST.
-func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, release func(), err error) {
+// roundTrip sends the call and reads on to its result, of which the stream, closed by
+// now, knows the Outline and the Release. Over HTTP it is exactly one POST.
+func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, of Stream, err error) {
 	life, err := u.life(ctx, false)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +145,7 @@ func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call
 			if m.Error != nil {
 				return nil, nil, wire.ReadError(m.Error)
 			}
-			return m.Result, stream.Release(), nil
+			return m.Result, stream, nil
 		case m.Kind == wire.Notification && (m.Method == mcp.NoteProgress || m.Method == mcp.NoteMessage):
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
@@ -178,8 +182,8 @@ func statelessRefusal(err error) error {
 }
 
 // statelessReply judges a result by its resultType.
-func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp.Raw) (*mcp.Reply, error) {
-	kind, ok := result.Member("resultType")
+func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp.Raw, outline *mcp.Outline) (*mcp.Reply, error) {
+	kind, ok := outline.Member(result, "resultType")
 	switch {
 	case !ok, kind.Text() == resultComplete:
 	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):

@@ -83,6 +83,8 @@ type Stream interface {
 	// Release returns what gives the memory of the response back, for mcp.Reply.Release;
 	// nil when there is nothing to give.
 	Release() func()
+	// Outline returns that of the response's result, nil when there is none.
+	Outline() *mcp.Outline
 	// Close gives the stream up, where the transport has a way to tell the server. After
 	// the response it only frees the connection.
 	Close()

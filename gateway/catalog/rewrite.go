@@ -16,6 +16,9 @@ func (n naming) reply(method string, r *mcp.Reply) *mcp.Reply {
 	}
 	switch {
 	case r.Result != nil:
+		if r.Outline.LacksURIs(r.Result) {
+			return r
+		}
 		if result := n.result(method, r.Result); !same(result, r.Result) {
 			return &mcp.Reply{Result: result}
 		}

@@ -106,7 +106,7 @@ func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	case x.rev.Stateful:
 		return message{head: x.resultHead(), body: x.rev.Result(x.call.Method, reply.Result), tail: closeOne}, nil
 	}
-	return x.renderStateless(reply.Result), nil
+	return x.renderStateless(reply.Result, reply.Outline), nil
 }
 
 var (
@@ -123,11 +123,11 @@ func (x *exchange) resultHead() []byte {
 // renderStateless completes a result by the members that this revision requires.
 // They are put in front of the others, so that what is relayed is not copied;
 // only what says something else has to go.
-func (x *exchange) renderStateless(result mcp.Raw) message {
+func (x *exchange) renderStateless(result mcp.Raw, outline *mcp.Outline) message {
 	var meta mcp.Raw
 	var kind, ttl, scope hint
 	others := false
-	result.Members(func(name []byte, value mcp.Raw) bool {
+	outline.Members(result, func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case "_meta":
 			meta = value

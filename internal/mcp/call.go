@@ -72,6 +72,9 @@ type Event struct {
 type Reply struct {
 	// Result is the result object as the server wrote it.
 	Result Raw
+	// Outline is that of a large Result, nil where there is none. Whoever puts another
+	// Result in the place of this one may leave it.
+	Outline *Outline
 	// List is the answer of a list method, item by item.
 	List *List
 	// Ask says that the server wants input first.

@@ -112,7 +112,7 @@ func (e *envelope) response(m Message) (Message, error) {
 	if e.err == nil && m.ID == nil {
 		return m, invalid("a result has no id")
 	}
-	m.Kind, m.Result, m.Error = Response, e.result, e.err
+	m.Kind, m.Result, m.Error, m.Outline = Response, e.result, e.err, e.outline
 	return m, nil
 }
 

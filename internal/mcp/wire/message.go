@@ -26,6 +26,8 @@ type Message struct {
 	// Result or Error is what a response has.
 	Result mcp.Raw
 	Error  mcp.Raw
+	// Outline is that of a large Result, by ScanUpstream; else nil.
+	Outline *mcp.Outline
 }
 
 // Scan checks the whole of data and takes it apart as a message of a client. The
@@ -34,7 +36,7 @@ type Message struct {
 // that is wrong, CodeInvalidParams for params that are no object. Message.ID is set
 // with an error too, if the id had been read by then.
 func Scan(data []byte) (Message, error) {
-	e, err := readDocument(data)
+	e, err := readDocument(data, false)
 	if err != nil {
 		return Message{ID: e.usableID()}, err
 	}
@@ -45,7 +47,7 @@ func Scan(data []byte) (Message, error) {
 // can be understood: of result and error the error wins, a null error beside a
 // result is none, a result may be null.
 func ScanUpstream(data []byte) (Message, error) {
-	e, err := readDocument(data)
+	e, err := readDocument(data, len(data) >= outlined)
 	if err != nil {
 		return Message{ID: e.usableID()}, err
 	}
@@ -55,7 +57,12 @@ func ScanUpstream(data []byte) (Message, error) {
 // envelope holds the members of a message as they stand; nil where absent.
 type envelope struct {
 	version, id, method, params, result, err mcp.Raw
+
+	outline *mcp.Outline // of result, where one is wanted
 }
+
+// outlined is the size from which a message's result is outlined.
+const outlined = 32 << 10
 
 // member returns where the envelope keeps a member, nil for unknown ones.
 func (e *envelope) member(name []byte) *mcp.Raw {
@@ -77,8 +84,8 @@ func (e *envelope) member(name []byte) *mcp.Raw {
 }
 
 // readDocument reads a text that is one envelope and nothing else.
-func readDocument(data []byte) (e envelope, err error) {
-	s := scanner{b: data}
+func readDocument(data []byte, outline bool) (e envelope, err error) {
+	s := scanner{b: data, outline: outline}
 	i := s.space(0)
 	if i >= len(data) {
 		return e, mcp.Errorf(mcp.CodeParse, "Parse error: the message is empty")
@@ -123,7 +130,12 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 		}
 		name := s.b[i+1 : nameEnd-1]
 		start = s.space(start)
-		if i = s.value(start, 1); i < 0 {
+		if s.outline && string(name) == "result" {
+			i, e.outline = s.outlineOf(start)
+		} else {
+			i = s.value(start, 1)
+		}
+		if i < 0 {
 			return -1, nil
 		}
 		if names == nil {

@@ -14,6 +14,9 @@ type scanner struct {
 	b   []byte
 	at  int
 	why string
+
+	outline bool // a result is to be outlined
+	uris    bool // a name ends in uri or Uri
 }
 
 func (s *scanner) fail(at int, why string) int {
@@ -108,6 +111,9 @@ func (s *scanner) name(i int) (end, after int) {
 	}
 	if end = s.text(i); end < 0 {
 		return -1, -1
+	}
+	if end-i > 4 && s.b[end-2] == 'i' && s.b[end-3] == 'r' && s.b[end-4]|0x20 == 'u' {
+		s.uris = true
 	}
 	if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {
 		i = s.fail(i, "a colon is missing")
