@@ -180,7 +180,7 @@ func refusal(resp *safehttp.Response, secrets []string) *Error {
 	}
 	e := &Error{code: code, cause: fmt.Errorf("HTTP %d %s: %s", resp.Status, code, description)}
 	switch {
-	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" || resp.Status == http.StatusUnauthorized:
+	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" || resp.Status == http.StatusUnauthorized && !ofGrant(code):
 		e.Why, e.shared = "the token endpoint refused the gateway itself ("+what+"); the operator of the gateway has to correct its credentials", true
 	case resp.Status == http.StatusTooManyRequests, resp.Status/100 == 5:
 		e.Why, e.shared = fmt.Sprintf("the token endpoint has a problem (HTTP %d); try again later", resp.Status), true
@@ -191,6 +191,16 @@ func refusal(resp *safehttp.Response, secrets []string) *Error {
 		e.Why = "the token endpoint refused to issue a token (" + what + "); the operator of the gateway can see why in its log"
 	}
 	return e
+}
+
+// ofGrant reports whether an error code is about what was asked for, such as one user's
+// token, and not about who asks: some endpoints send these with 401 too.
+func ofGrant(code string) bool {
+	switch code {
+	case "invalid_grant", "invalid_token", "invalid_request", "invalid_target", "invalid_scope", "access_denied":
+		return true
+	}
+	return false
 }
 
 func unusable(err error) *Error {

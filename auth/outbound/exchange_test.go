@@ -165,6 +165,25 @@ func TestExchangeFailures(t *testing.T) {
 			t.Errorf("got log %s", got)
 		}
 	})
+	for _, code := range []string{"invalid_grant", "invalid_token", "access_denied"} {
+		t.Run("of one user: 401 "+code, func(t *testing.T) {
+			s := newTokenServer(t, false)
+			s.answers(func(w http.ResponseWriter, r tokenRequest) {
+				if r.form.Get("subject_token") == "tok-bob" {
+					give(w, map[string]any{"access_token": "for-bob"})
+					return
+				}
+				refuse(w, http.StatusUnauthorized, code, "")
+			})
+			c, _ := newCredentials(t, userConfig(s), nil)
+			if got := why(t, c, caller("alice", "tok-alice")); !strings.Contains(got, "your token could not be exchanged for one ("+code+")") {
+				t.Errorf("got %q", got)
+			}
+			if got, _ := authorization(t, c, caller("bob", "tok-bob")); got != "Bearer for-bob" {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusUnauthorized} {
 		t.Run(fmt.Sprintf("of all: %d", status), func(t *testing.T) {
 			s := newTokenServer(t, false)
