@@ -110,14 +110,16 @@ func (v *views) forget(gone *view) {
 }
 
 func newView(key setKey, list *mcp.List, visible []bool, all bool) *view {
-	if all && list.Private {
-		return &view{key: key, list: list}
-	}
-	filtered := &mcp.List{Items: []mcp.Item{}, Next: list.Next, Expires: list.Expires, Private: true}
 	const overhead = 128 // of an item, beside its text
 	bytes := 0
-	for i, item := range list.Items {
+	for _, item := range list.Items {
 		bytes += len(item.Raw) + overhead
+	}
+	if all && list.Private {
+		return &view{key: key, list: list, bytes: bytes}
+	}
+	filtered := &mcp.List{Items: []mcp.Item{}, Next: list.Next, Expires: list.Expires, Private: true}
+	for i, item := range list.Items {
 		if visible[i] {
 			filtered.Items = append(filtered.Items, item)
 			bytes += len(item.Raw) + overhead // rendered

@@ -221,3 +221,25 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 		})
 	}
 }
+
+// A list of which all is shown is kept too, by its view: those of many users, who each
+// have their own, count.
+func TestViewsOfWholeListsAreBounded(t *testing.T) {
+	p := newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:v/*"}}}})
+	views, err := newViews(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := user("alice")
+	who := p.personOf(&caller)
+	for range 100 {
+		list := listOf(tool("u", "get"))
+		list.Items[0].Raw, list.Private = make(mcp.Raw, maxViewBytes/10), true
+		if got := views.of(who, list); got != list {
+			t.Fatal("got a copy of a list of which all is shown")
+		}
+	}
+	if n := views.shown.Len(); n > 10 {
+		t.Errorf("%d lists of a tenth of the bound each are kept", n)
+	}
+}
