@@ -237,6 +237,35 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 	})
 }
 
+// TestApprovalOfWhatIsNoTool: prompts and resources are asked about in the same way.
+func TestApprovalOfWhatIsNoTool(t *testing.T) {
+	s := secretive(t, stateless)
+	g := guard(t, gateway.Config{
+		Policy:    policy.Config{Rules: []policy.Rule{{Name: "all", Ask: []string{"prompts:up/*", "resources:up/*"}}}},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+	})
+	c := g.rawWith(t, stateless, g.issuer.Token(nil), `{"elicitation":{}}`)
+	for method, params := range map[string]string{"prompts/get": `{"name":"up__open"}`, "resources/read": `{"uri":"up+file:///docs/open"}`} {
+		asked := mustCall(t, c, method, params)
+		yes := retryOf(t, asked, params, approve)
+		if n := len(s.Received(method)); n > 0 {
+			t.Errorf("%s: %d requests before the approval", method, n)
+		}
+		if m := mustCall(t, c, method, yes); strings.Contains(m.Text, "input_required") {
+			t.Errorf("%s: %s", method, m.Text)
+		}
+		if n := len(s.Received(method)); n != 1 {
+			t.Errorf("%s: %d requests after the approval", method, n)
+		}
+		for _, revision := range eras {
+			m, _, err := g.raw(t, revision, g.issuer.Token(nil)).Call(deadline(t), method, params)
+			if err != nil || m.Error == nil || !strings.Contains(m.Error.Message, "needs the user's approval") {
+				t.Errorf("%s of a %s client that cannot be asked: %s, %v", method, revision, m.Text, err)
+			}
+		}
+	}
+}
+
 // TestAnApprovalThatHolds is asked for once, in whatever era the call comes again.
 func TestAnApprovalThatHolds(t *testing.T) {
 	g, s := cautious(t, statefulServer)
