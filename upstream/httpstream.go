@@ -25,6 +25,7 @@ type httpStream struct {
 	retry  time.Duration
 	read   bool // the JSON body was read
 	over   bool // the response was delivered
+	ended  bool // all of the body was read
 	// passing says that the result is passed on and not kept.
 	passing bool
 	// release gives the memory of the JSON body back; nil when it is not used again.
@@ -39,6 +40,9 @@ func (s *httpStream) Outline() *mcp.Outline { return s.outline }
 // Read reads the body, for the event reader and for JSON bodies.
 func (s *httpStream) Read(p []byte) (int, error) {
 	n, err := s.resp.Body.Read(p)
+	if err == io.EOF {
+		s.ended = true
+	}
 	switch {
 	case n == 0:
 	case s.life != nil:
@@ -127,16 +131,16 @@ func (s *httpStream) LastEventID() string {
 func (s *httpStream) Retry() time.Duration { return s.retry }
 
 // Close gives the answer up; of an event stream that has delivered its response the
-// rest is drained, so that the connection can be used again.
+// rest, if any, is drained, so that the connection can be used again.
 func (s *httpStream) Close() {
-	if s.over && s.events != nil {
+	if s.over && !s.ended && s.events != nil {
 		if s.life != nil {
 			s.life.pause() // the caller has its answer and may go
 		}
 		s.t.spawn(s.finish)
 		return
 	}
-	// A JSON body that was read to its end has returned its connection already.
+	// A body that was read to its end has returned its connection already.
 	s.resp.Body.Close()
 	s.end()
 }
