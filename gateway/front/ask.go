@@ -2,10 +2,11 @@ package front
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 const (
@@ -15,31 +16,7 @@ const (
 	// and emptyWait how long the first of them is waited for.
 	maxEmptyRounds = 3
 	emptyWait      = 500 * time.Millisecond
-	// maxAsked bounds the questions that wait for their answers in a session.
-	maxAsked = 64
 )
-
-// question is a request to the client that waits for its answer.
-type question struct {
-	id      mcp.Raw
-	key     string // of the InputRequest
-	method  string // likewise
-	answers chan<- answer
-}
-
-type answer struct {
-	*question
-	result mcp.Raw
-	err    *mcp.Error
-	from   mcp.Caller
-}
-
-// answers are what the client said to the questions of one round.
-type answers struct {
-	given   map[string]mcp.Raw
-	refused map[string]*mcp.Error
-	from    *mcp.Caller // of the last answer; nil for none
-}
 
 // rounds makes the call of a stateful client until it comes back with no question. Each
 // round is made by whom the answers came from, as their token says it: what the user
@@ -48,16 +25,21 @@ type answers struct {
 func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 	call := &x.call
 	empty := 0
+	var urls opened
 	for round := 1; ; round++ {
 		reply, err := x.handler.Handle(ctx, call)
 		if err != nil || reply == nil || reply.Ask == nil {
+			x.tellDone(urls.done(nil))
 			return reply, err
 		}
 		asked := reply.Ask
+		x.tellDone(urls.done(asked.Requests))
 		next := call.Clone()
 		next.State, next.Answers, next.Refused = asked.State, nil, nil
 		var got answers
 		switch {
+		case asked.Anew:
+			return x.urlRequired(asked.Requests)
 		case round == maxRounds:
 			err = mcp.Errorf(mcp.CodeInternal, "the server asked %d times without an end", maxRounds)
 		case len(asked.Requests) == 0:
@@ -65,11 +47,11 @@ func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 			err = patience(ctx, empty)
 		default:
 			empty = 0
-			if why := x.cannotAsk(ctx, asked.Requests); why != "" {
+			var why string
+			if got, why, err = x.settle(ctx, asked, &urls); why != "" {
 				x.letGo(ctx, asked)
 				return x.unasked(why)
 			}
-			got, err = x.ask(ctx, asked)
 			next.Answers, next.Refused = got.given, got.refused
 		}
 		if got.from != nil {
@@ -123,18 +105,77 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	_, _ = x.handler.Handle(ctx, last)
 }
 
-// cannotAsk says why this client cannot be asked this, "" if it can.
-func (x *exchange) cannotAsk(ctx context.Context, requests []mcp.InputRequest) string {
+// settle finds the answers to the questions of a round: it puts to the client what only
+// that can answer. why says that it cannot be asked what it would have to be.
+func (x *exchange) settle(ctx context.Context, asked *mcp.Ask, urls *opened) (got answers, why string, err error) {
 	if !mcp.CanAsk(x.call.Method) {
-		return "the server asked for input, which is not possible in " + x.call.Method
+		return got, "the server asked for input, which is not possible in " + x.call.Method, nil
 	}
+	got = answers{given: make(map[string]mcp.Raw), refused: make(map[string]*mcp.Error), here: asked.Here}
+	var open []mcp.InputRequest
+	waiting, onlyRoots := false, true
+	for _, q := range asked.Requests {
+		if _, ok := declared(x.call.Caps, q); !ok {
+			return got, "the server needs input by " + q.Method + ", which this client did not declare as it would have to", nil
+		}
+		if roots := x.live.knownRoots(); roots != nil && q.Method == mcp.MethodRootsList {
+			got.given[q.Key] = roots
+			continue
+		}
+		if !asked.Here && urls.has(q) { // the user has agreed and is there, or was
+			got.given[q.Key] = mcp.Raw(`{"action":"accept"}`)
+			waiting = true
+			continue
+		}
+		params, err := x.rev.Ask(q.Method, q.Params)
+		if err != nil {
+			got.refuse(q, mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked this: %v", err))
+			continue
+		}
+		q.Params = x.withID(q, params)
+		open = append(open, q)
+		onlyRoots = onlyRoots && q.Method == mcp.MethodRootsList
+	}
+	if waiting {
+		if !urls.wait(ctx, x.f.cfg.AskTimeout) {
+			_, err := x.urlRequired(urls.requests)
+			return got, "", err
+		}
+		if ctx.Err() != nil {
+			return got, "", ctx.Err()
+		}
+	}
+	if len(open) == 0 {
+		return got, "", nil
+	}
+	if why := x.cannotAsk(ctx); why != "" {
+		if !onlyRoots {
+			return got, why, nil
+		}
+		for _, q := range open { // a call can do without
+			got.refuse(q, mcp.Errorf(mcp.CodeInternal, "%s", why))
+		}
+		return got, "", nil
+	}
+	err = x.ask(ctx, open, askLimit(x.f.cfg.AskTimeout, asked.Expires), &got)
+	if err == nil && !asked.Here {
+		urls.add(open, got.given)
+	}
+	return got, "", err
+}
+
+// askLimit is how long a client may take to answer.
+func askLimit(limit time.Duration, expires time.Time) time.Duration {
+	if expires.IsZero() {
+		return limit
+	}
+	return min(limit, time.Until(expires))
+}
+
+// cannotAsk says why this client cannot be asked anything now, "" if it can.
+func (x *exchange) cannotAsk(ctx context.Context) string {
 	if !x.accept.stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
-	}
-	for _, q := range requests {
-		if _, ok := declared(x.call.Caps, q); !ok {
-			return "the server needs input by " + q.Method + ", which this client did not declare as it would have to"
-		}
 	}
 	r, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
 	if err == nil && !r.Initialized {
@@ -151,95 +192,18 @@ func (x *exchange) unasked(why string) (*mcp.Reply, error) {
 	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
 }
 
-// ask sends the requests on the call's own stream, under ids that were never used
-// before, and waits for the answers. What the client does not answer in time counts
-// as refused, so that the server can bring its call to an end.
-func (x *exchange) ask(ctx context.Context, asked *mcp.Ask) (got answers, err error) {
-	incoming := make(chan answer, len(asked.Requests)) // each question is answered once
-	open := make(map[*question]struct{}, len(asked.Requests))
-	defer func() { x.live.withdraw(open) }()
-	for _, r := range asked.Requests {
-		q := &question{id: mcp.String("gatehouse-" + x.f.callID()), key: r.Key, method: r.Method, answers: incoming}
-		if !x.live.expect(q) {
-			return got, mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
-		}
-		open[q] = struct{}{}
-		if !x.request(q.id, r) {
-			return got, errNoReply // the exchange is over
-		}
+// lacks says, for the error that only stateless clients know, what a stateful one would
+// have to declare for a tool; "" for all else. A model can react to the result of a tool.
+func (x *exchange) lacks(err error) string {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok || e.Code != mcp.CodeMissingCapability || !x.rev.Stateful || x.call.Method != mcp.MethodToolsCall {
+		return ""
 	}
-	timeout := time.NewTimer(x.f.cfg.AskTimeout)
-	defer timeout.Stop()
-	got.given, got.refused = make(map[string]mcp.Raw), make(map[string]*mcp.Error)
-	refuse := func(q *question, e *mcp.Error) {
-		if q.method == mcp.MethodElicit && !asked.Here {
-			// A server that keeps no call open can be told no error, but this it can.
-			got.given[q.key] = mcp.Raw(`{"action":"cancel"}`)
-			return
-		}
-		got.refused[q.key] = e
-	}
-	for len(open) > 0 {
-		select {
-		case a := <-incoming:
-			delete(open, a.question)
-			got.from = &a.from
-			if a.err != nil {
-				refuse(a.question, a.err)
-			} else {
-				got.given[a.key] = a.result
-			}
-		case <-timeout.C:
-			for q := range open {
-				refuse(q, mcp.Errorf(mcp.CodeInternal, "the client did not answer in time"))
-				x.withdrawn(q.id)
-			}
-			return got, nil
-		case <-ctx.Done():
-			return got, ctx.Err()
-		}
-	}
-	return got, nil
-}
-
-// request sends a request to the client.
-func (x *exchange) request(id mcp.Raw, r mcp.InputRequest) bool {
-	data := wire.AppendRequest(nil, id, r.Method, r.Params)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.needStream() == nil {
-		return false
-	}
-	x.send(data)
-	return true
-}
-
-// withdrawn tells the client that a question needs no answer any more.
-func (x *exchange) withdrawn(id mcp.Raw) {
-	params := mcp.Object("requestId", id, "reason", mcp.String("no answer in time"))
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.needStream() != nil {
-		x.send(wire.AppendNotification(nil, mcp.NoteCancelled, params))
-	}
-}
-
-// expect waits for the answer to a question; false when the session has ended or
-// waits for too many.
-func (l *live) expect(q *question) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended || len(l.asked) >= maxAsked {
-		return false
-	}
-	l.asked[string(q.id)] = q
-	return true
-}
-
-func (l *live) withdraw(open map[*question]struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for q := range open {
-		delete(l.asked, string(q.id))
-	}
+	var names []string
+	required, _ := e.Data.Member("requiredCapabilities")
+	required.Each(func(name string, _ mcp.Raw) bool {
+		names = append(names, name)
+		return len(names) < maxAsked
+	})
+	return "This tool needs what this client does not offer to servers: " + strings.Join(names, ", ")
 }

@@ -21,8 +21,16 @@ func TestStatefulClientIsAsked(t *testing.T) {
 	for _, c := range []struct{ name, caps, tool, method, answer, want string }{
 		{"P9/107 elicitation", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"accept","content":{"a":1.0}}`,
 			`{"answer":{"action":"accept","content":{"a":1.0}},"state":"st-1","refused":"none"}`},
-		{"P9/107 sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
-			`{"answer":{"role":"assistant"},"state":"st-1","refused":"none"}`},
+		{"P9/107 sampling", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant","model":"m","content":[]}`,
+			`{"answer":{"role":"assistant","model":"m","content":[]},"state":"st-1","refused":"none"}`},
+		{"P9/103 an answer that is none", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"result":{"role":"assistant"}`,
+			`{"answer":null,"state":"st-1","refused":"the client's answer has not the form of one"}`},
+		{"P9/103 an answer that is none, where no error can be told", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"perhaps"}`,
+			`{"answer":{"action":"cancel"},"state":"st-1","refused":"none"}`},
+		{"_meta, which a server without sessions does not know", `{"elicitation":{}}`, "ask", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
+			`{"answer":{"action":"decline"},"state":"st-1","refused":"none"}`},
+		{"_meta, of a server that knows it", `{"elicitation":{}}`, "ask-wait", mcp.MethodElicit, `"result":{"action":"decline","_meta":{"a":1}}`,
+			`{"answer":{"action":"decline","_meta":{"a":1}},"state":"st-1","refused":"none"}`},
 		{"roots", `{"roots":{}}`, "ask-roots", mcp.MethodRootsList, `"result":{"roots":[]}`, `{"answer":{"roots":[]},"state":"st-1","refused":"none"}`},
 		{"P9/108 refused", `{"sampling":{}}`, "ask-sampling", mcp.MethodCreateMessage, `"error":{"code":-1,"message":"no way"}`,
 			`{"answer":null,"state":"st-1","refused":"no way"}`},
@@ -92,7 +100,8 @@ func TestStatefulClientThatCannotBeAsked(t *testing.T) {
 
 func TestP9_100_SeveralRounds(t *testing.T) {
 	b := newBench(t, Config{})
-	const want = `"structuredContent":{"b":{"n":2},"c":{"n":3}}`
+	const answer = `{"action":"accept","content":{"n":%d}}`
+	want := `"structuredContent":{"b":` + fmt.Sprintf(answer, 2) + `,"c":` + fmt.Sprintf(answer, 3) + `}`
 	t.Run("stateful", func(t *testing.T) {
 		c := b.client(v2511, `{"elicitation":{}}`)
 		x, err := c.Send(t.Context(), "tools/call", `{"name":"ask-twice","_meta":{"progressToken":1}}`)
@@ -104,7 +113,7 @@ func TestP9_100_SeveralRounds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Answer(t.Context(), q.ID, fmt.Sprintf(`{"n":%d}`, n+1)); err != nil {
+			if err := c.Answer(t.Context(), q.ID, fmt.Sprintf(answer, n+1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -119,7 +128,7 @@ func TestP9_100_SeveralRounds(t *testing.T) {
 	t.Run("stateless", func(t *testing.T) {
 		c := b.client(v2607, `{"elicitation":{}}`)
 		state := ""
-		for _, answers := range []string{`{}`, `{"a":{"n":1}}`, `{"b":{"n":2},"c":{"n":3}}`} {
+		for _, answers := range []string{`{}`, `{"a":` + fmt.Sprintf(answer, 1) + `}`, `{"b":` + fmt.Sprintf(answer, 2) + `,"c":` + fmt.Sprintf(answer, 3) + `}`} {
 			m, _, err := c.Call(t.Context(), "tools/call", `{"name":"ask-twice","inputResponses":`+answers+state+`}`)
 			if err != nil {
 				t.Fatal(err)

@@ -6,32 +6,43 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxUpdated bounds the URIs of updated resources that wait for a stream.
-const maxUpdated = 1000
+// Bounds of what waits for a stream: URIs of updated resources, and URLs where the user
+// is done.
+const (
+	maxUpdated   = 1000
+	maxCompleted = 100
+)
 
 // backlog holds the events that wait for a stream, each of them once: of a change
 // it matters that it was, not how often.
 type backlog struct {
-	changed []string // methods of list_changed notifications
-	updated []string // URIs, in the order of their first update
+	changed   []string // methods of list_changed notifications
+	updated   []string // URIs, in the order of their first update
+	completed []string // ids of elicitations
 }
 
 // put adds an event; false when there is no room for it.
 func (b *backlog) put(e mcp.Event) bool {
-	if e.Method != mcp.NoteResourceUpdated {
-		if !slices.Contains(b.changed, e.Method) {
-			b.changed = append(b.changed, e.Method)
-		}
+	switch e.Method {
+	case mcp.NoteResourceUpdated:
+		uri, _ := e.Params.Member("uri")
+		return addOnce(&b.updated, uri.Text(), maxUpdated)
+	case mcp.NoteElicitationComplete:
+		id, _ := e.Params.Member("elicitationId")
+		return addOnce(&b.completed, id.Text(), maxCompleted)
+	}
+	return addOnce(&b.changed, e.Method, maxUpdated)
+}
+
+// addOnce adds what is not there yet; false when there is no room for it.
+func addOnce(list *[]string, what string, most int) bool {
+	if slices.Contains(*list, what) {
 		return true
 	}
-	uri, _ := e.Params.Member("uri")
-	if slices.Contains(b.updated, uri.Text()) {
-		return true
-	}
-	if len(b.updated) == maxUpdated {
+	if len(*list) == most {
 		return false
 	}
-	b.updated = append(b.updated, uri.Text())
+	*list = append(*list, what)
 	return true
 }
 
@@ -42,6 +53,9 @@ func (b *backlog) take() (events []mcp.Event) {
 	}
 	for _, uri := range b.updated {
 		events = append(events, mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+	}
+	for _, id := range b.completed {
+		events = append(events, mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", mcp.String(id))})
 	}
 	*b = backlog{}
 	return events

@@ -16,8 +16,8 @@
 //	checks.go      what needs no body: method, Host, media types; cors.go, body.go
 //	post.go        one POSTed message: in which dialect is it?  batch.go: several
 //	stateless.go   headers.go, state.go (requestState), listen.go
-//	stateful.go    initialize.go, ask.go, inflight.go, standing.go (the GET stream),
-//	               subscribe.go, backlog.go, resume.go
+//	stateful.go    initialize.go, ask.go (question.go, urlmode.go, roots.go), inflight.go,
+//	               standing.go (the GET stream), subscribe.go, backlog.go, resume.go
 //	exchange.go    one request and its answer; progress.go, reply.go, stream.go
 //
 // Goroutines: one for each burst of events that is written to a stream; for each

@@ -37,6 +37,9 @@ type exchange struct {
 	logged   string     // the name of the stream in the session's event log, "" for none
 	progress mcp.Raw    // what was reported last
 	switcher *time.Timer
+	asked    map[string]*question // by the key of what its server asks just now
+	// retracted are the keys of what it did not want to ask any more before it was put
+	retracted map[string]bool
 }
 
 // newExchange prepares a request's answer.
@@ -197,6 +200,11 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 
 // fail ends the exchange with an error.
 func (x *exchange) fail(err error) {
+	if why := x.lacks(err); why != "" {
+		m, _ := x.render(&mcp.Reply{Result: isErrorResult(why)})
+		x.finish(http.StatusOK, m)
+		return
+	}
 	e := x.f.readable(x.rev, x.call.Method, x.call.ID, err)
 	if !x.close() {
 		return

@@ -32,7 +32,8 @@ const (
 // specification).
 type ServerInfo struct{ Name, Title, Version string }
 
-// Deps is what a Front needs from its owner; all of it is required but Log.
+// Deps is what a Front needs from its owner; all of it is required but Log and
+// RootsChanged.
 type Deps struct {
 	Handler  mcp.Handler
 	Sessions session.Store
@@ -40,6 +41,9 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
+	// RootsChanged is told the key of a session whose client has other roots now; nil
+	// for nobody.
+	RootsChanged func(session string)
 }
 
 // Front is the http.Handler of the endpoint. Requests must come through auth, which
@@ -54,8 +58,9 @@ type Front struct {
 	metaInfo mcp.Raw // the _meta object that holds just it
 	hosts    map[string]bool
 	origins  map[string]bool
-	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
-	prefix   string            // of call ids: ours among all processes
+	noParams map[string]string    // empty, for all calls without Mcp-Param-* headers
+	onRoots  func(session string) // nil for nobody
+	prefix   string               // of call ids: ours among all processes
 	calls    atomic.Uint64
 
 	bodyTime, writeTime, ackTime time.Duration // the constants, but for tests
@@ -87,6 +92,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:   make(map[string]bool),
 		noParams:  make(map[string]string),
+		onRoots:   deps.RootsChanged,
 		prefix:    strings.ToLower(rand.Text()[:8]),
 		bodyTime:  bodyTime,
 		writeTime: writeTime,

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -21,11 +20,12 @@ type live struct {
 	ended   bool
 	running map[*running]struct{}
 	asked   map[string]*question // by id, as it stands on the wire
-	caller  *mcp.Caller          // as the token says that is good the longest; nil for none yet
-	streams []*standing          // open GET streams, the newest last
-	waiting backlog              // events while none is open
-	heard   *listener            // the one that listens, or did last; nil for none
-	deaf    bool                 // the last one ended, and may have missed something
+	roots   roots
+	caller  *mcp.Caller // as the token says that is good the longest; nil for none yet
+	streams []*standing // open GET streams, the newest last
+	waiting backlog     // events while none is open
+	heard   *listener   // the one that listens, or did last; nil for none
+	deaf    bool        // the last one ended, and may have missed something
 
 	subscribing chan struct{} // holds one token: whoever changes heard takes it
 }
@@ -138,21 +138,4 @@ func (l *live) saw(c mcp.Caller) {
 	}
 	newest := c // on the heap only here
 	l.caller = &newest
-}
-
-// answered takes a response of the client. One that nobody waits for, any more or
-// at all, is dropped.
-func (l *live) answered(m wire.Message, from mcp.Caller) {
-	l.mu.Lock()
-	q := l.asked[string(m.ID)]
-	delete(l.asked, string(m.ID))
-	l.mu.Unlock()
-	if q == nil {
-		return
-	}
-	a := answer{question: q, result: m.Result, from: from}
-	if m.Error != nil {
-		a.err = wire.ReadError(m.Error)
-	}
-	q.answers <- a
 }

@@ -141,6 +141,8 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return result(`{"content":[]}`), nil
 	case "ask", "ask-wait", "ask-url", "ask-sampling", "ask-roots", "ask-keys", "ask-odd":
 		return s.ask(c)
+	case "ask-this":
+		return askThis(c)
 	case "ask-here":
 		if c.State != "" { // taken up again
 			s.started <- c

@@ -11,6 +11,11 @@ import (
 // notify is mcp.Call.Notify: it sends what belongs to this request, as long as it
 // is not answered. What a client that reads slowly has no room for is lost.
 func (x *exchange) notify(e mcp.Event) {
+	if e.Method == mcp.NoteCancelled { // a question, by its server
+		key, _ := e.Params.Member("key")
+		x.retract(key.Text())
+		return
+	}
 	if !x.accept.stream {
 		return
 	}
@@ -33,7 +38,7 @@ func (x *exchange) notify(e mcp.Event) {
 			return
 		}
 	case mcp.NoteElicitationComplete:
-		if !x.rev.Stateful {
+		if !x.rev.ElicitationIDs {
 			return
 		}
 	default:

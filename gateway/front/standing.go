@@ -188,7 +188,8 @@ func (l *live) keep(name string, data []byte) string {
 // event takes what the session's listener hears.
 func (l *live) event(e mcp.Event) {
 	switch e.Method {
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated,
+		mcp.NoteElicitationComplete:
 	default:
 		return
 	}
@@ -212,6 +213,6 @@ func (l *live) deliver(e mcp.Event) {
 		}
 	}
 	if !l.waiting.put(e) {
-		l.f.log.Warn("too many resource updates wait for a client that has no stream open: one was dropped")
+		l.f.log.Warn("too many events wait for a client that has no stream open: one was dropped", "method", e.Method)
 	}
 }

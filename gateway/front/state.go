@@ -44,9 +44,13 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 		case !ok:
 			return nil, missingCapability(required)
 		}
+		params, err := x.rev.Ask(q.Method, q.Params)
+		if err != nil {
+			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
+		}
 		entry := mcp.Object("method", mcp.String(q.Method))
-		if q.Params != nil {
-			entry = entry.With("params", q.Params)
+		if params != nil {
+			entry = entry.With("params", params)
 		}
 		if _, twice := requests.Member(q.Key); twice {
 			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked twice under one key")
@@ -71,7 +75,7 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 		Method:  x.call.Method,
 		Name:    x.call.Name,
 		Digest:  paramsDigest(x.call.Params),
-		Expires: time.Now().Add(stateLife).Unix(),
+		Expires: time.Now().Add(askLimit(stateLife, ask.Expires)).Unix(),
 	})
 	if err != nil {
 		panic(err) // strings and an integer always marshal

@@ -83,6 +83,13 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 		if l := f.known(record.Key()); l != nil && id != nil {
 			l.cancel(id)
 		}
+	case mcp.NoteRootsListChanged:
+		if l := f.known(record.Key()); l != nil {
+			l.rootsChanged()
+		}
+		if f.onRoots != nil {
+			f.onRoots(record.Key())
+		}
 	}
 	p.w.WriteHeader(http.StatusAccepted)
 	return nil

@@ -1,0 +1,142 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// A server of 2026-07-28 that sent the user to a URL answers with the same question for
+// as long as the user is not done there. Clients of 2025-11-25 would ask the user again
+// each time: they are told by the question's id when the user is done, which we see.
+
+const (
+	// firstLook and lastLook are how long it is waited before the server is asked again
+	// whether the user is done.
+	firstLook = time.Second
+	lastLook  = 15 * time.Second
+)
+
+// opened are the URLs of one call that the user has agreed to go to.
+type opened struct {
+	requests []mcp.InputRequest // as they were put to the client
+	since    time.Time          // when the last of them was agreed to
+	looks    int                // since then
+}
+
+func urlOf(q mcp.InputRequest) string {
+	if q.Method != mcp.MethodElicit || !wire.IsURLMode(q.Params) {
+		return ""
+	}
+	url, _ := q.Params.Member("url")
+	return url.Text()
+}
+
+func (o *opened) has(q mcp.InputRequest) bool {
+	url := urlOf(q)
+	for _, known := range o.requests {
+		if url != "" && urlOf(known) == url {
+			return true
+		}
+	}
+	return false
+}
+
+// add takes the questions that were answered with yes.
+func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
+	for _, q := range put {
+		action, _ := given[q.Key].Member("action")
+		if urlOf(q) != "" && action.Text() == "accept" {
+			o.requests = append(o.requests, q)
+			o.since, o.looks = time.Now(), 0
+		}
+	}
+}
+
+// done takes out what the server does not ask for any more, and returns it.
+func (o *opened) done(asked []mcp.InputRequest) (done []mcp.InputRequest) {
+	var left []mcp.InputRequest
+	for _, q := range o.requests {
+		still := false
+		for _, a := range asked {
+			still = still || urlOf(a) == urlOf(q)
+		}
+		if still {
+			left = append(left, q)
+		} else {
+			done = append(done, q)
+		}
+	}
+	o.requests = left
+	return done
+}
+
+// wait waits before the server is asked again. It reports false when the user took
+// longer than the limit.
+func (o *opened) wait(ctx context.Context, limit time.Duration) bool {
+	if time.Since(o.since) >= limit {
+		return false
+	}
+	pause := lastLook
+	if o.looks < 4 {
+		pause = min(firstLook<<o.looks, lastLook)
+	}
+	o.looks++
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return true
+}
+
+// withID gives a question that sends the user to a URL the id that it has in this
+// revision, unless it has one.
+func (x *exchange) withID(q mcp.InputRequest, params mcp.Raw) mcp.Raw {
+	if !x.rev.ElicitationIDs || urlOf(q) == "" {
+		return params
+	}
+	if _, ok := params.Member("elicitationId"); ok {
+		return params
+	}
+	return params.With("elicitationId", mcp.String("e-"+strings.ToLower(rand.Text())))
+}
+
+// tellDone tells the client that the user is done at these URLs.
+func (x *exchange) tellDone(done []mcp.InputRequest) {
+	for _, q := range done {
+		if id, ok := q.Params.Member("elicitationId"); ok {
+			x.notify(mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", id)})
+		}
+	}
+}
+
+// urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call
+// can be made again when the user is done at these URLs.
+func (x *exchange) urlRequired(requests []mcp.InputRequest) (*mcp.Reply, error) {
+	list := mcp.Raw{'['}
+	for _, q := range requests {
+		params, err := x.rev.Ask(q.Method, q.Params)
+		if _, ok := declared(x.call.Caps, q); !ok || err != nil || !x.rev.ElicitationIDs {
+			return x.unasked("the server needs the user to open a page first, and this client cannot be asked to do that")
+		}
+		if len(list) > 1 {
+			list = append(list, ',')
+		}
+		list = append(list, x.withID(q, params)...)
+	}
+	return nil, &mcp.Error{Code: mcp.CodeURLElicitation, Message: "The user has to open a page before this request can be made",
+		Data: mcp.Object("elicitations", append(list, ']'))}
+}
+
+// Tell takes an event of a session that belongs to no request of it.
+func (f *Front) Tell(session string, e mcp.Event) {
+	if l := f.known(session); l != nil {
+		l.event(e)
+	}
+}
