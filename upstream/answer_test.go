@@ -136,7 +136,13 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	if e := <-heard; e.Method != mcp.NoteCancelled || string(e.Params) != `{"key":"`+ask.Requests[0].Key+`"}` {
 		t.Errorf("heard %s %s", e.Method, e.Params)
 	}
-	close(finish)
+	say <- `{"jsonrpc":"2.0","id":"two",` + elicit + `}`
+	say <- `{"jsonrpc":"2.0","id":"there","method":"ping"}`
+	f.awaitAnswer(t, "there") // so the question is too
+	close(finish)             // the server does not wait any longer
+	if e := <-heard; e.Method != mcp.NoteCancelled || string(e.Params) != `{"key":"g2"}` {
+		t.Errorf("heard %s %s", e.Method, e.Params)
+	}
 	again := c.Clone()
 	again.State = ask.State
 	wantOK(t, u, again)

@@ -206,8 +206,12 @@ func (x *exchange) leave() {
 func (x *exchange) end(result mcp.Raw, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !x.done {
-		x.done, x.result, x.err = true, result, err
+	if x.done {
+		return
+	}
+	x.done, x.result, x.err = true, result, err
+	for _, q := range x.open { // nobody needs to answer any more
+		x.tellWithdrawn(q)
 	}
 }
 
@@ -278,10 +282,15 @@ func (x *exchange) withdraw(id mcp.Raw) {
 			continue
 		}
 		x.open = append(x.open[:i:i], x.open[i+1:]...)
-		if x.notify != nil {
-			x.notify(mcp.Event{Method: mcp.NoteCancelled, Params: mcp.Object("key", mcp.String(q.request.Key))})
-		}
+		x.tellWithdrawn(q)
 		return
+	}
+}
+
+// tellWithdrawn is called with mu held.
+func (x *exchange) tellWithdrawn(q question) {
+	if x.notify != nil {
+		x.notify(mcp.Event{Method: mcp.NoteCancelled, Params: mcp.Object("key", mcp.String(q.request.Key))})
 	}
 }
 
