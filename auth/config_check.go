@@ -28,6 +28,8 @@ func (c Config) Validate() error {
 		add("issuers: mode oauth needs at least one: whose tokens are to be accepted?")
 	case c.Mode != ModeOAuth && len(c.Issuers) > 0:
 		add("issuers: there is no use for them in mode none: write mode: oauth")
+	case c.Mode != ModeOAuth && len(c.RequiredScopes) > 0:
+		add("required_scopes: nobody asks for a token in mode none: write mode: oauth")
 	}
 	if c.Leeway < 0 || c.Leeway > maxLeeway {
 		add("leeway: %s is not between 0s and %s", c.Leeway, maxLeeway)
@@ -120,7 +122,10 @@ func (iss Issuer) check() (errs []error) {
 	if err := checkPointer(iss.Claims.Groups); err != nil {
 		add("claims: groups: %w", err)
 	}
-	if slices.Contains(iss.AllowedClients, "") {
+	switch {
+	case iss.AllowedClients != nil && len(iss.AllowedClients) == 0:
+		add("allowed_clients: is empty, which would be no client: name some, or take the key out for every client")
+	case slices.Contains(iss.AllowedClients, ""):
 		add("allowed_clients: an empty one is no client")
 	}
 	for _, alg := range iss.Algorithms {

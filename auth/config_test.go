@@ -140,6 +140,8 @@ func TestValidate(t *testing.T) {
 		{"twice", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}, {URL: good}}}, []string{"issuers[1]: url: issuers[0] is the same"}},
 		{"keys in the clear", issuer(func(i *auth.Issuer) { i.JWKSURL = "http://keys.example.com" }), []string{"issuers[0]: jwks_url: "}},
 		{"an empty audience", issuer(func(i *auth.Issuer) { i.Audiences = []string{""} }), []string{"issuers[0]: audiences: "}},
+		{"no client at all", issuer(func(i *auth.Issuer) { i.AllowedClients = []string{} }), []string{"issuers[0]: allowed_clients: is empty"}},
+		{"scopes in mode none", auth.Config{RequiredScopes: []string{"a"}}, []string{"required_scopes: nobody asks for a token in mode none"}},
 		{"an empty client", issuer(func(i *auth.Issuer) { i.AllowedClients = []string{""} }), []string{"issuers[0]: allowed_clients: "}},
 		{"H/6 a symmetric algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"HS256"} }), []string{`issuers[0]: algorithms: "HS256" is not one of RS256`}},
 		{"H/5 no algorithm", issuer(func(i *auth.Issuer) { i.Algorithms = []string{"none"} }), []string{`algorithms: "none" is not one of`}},

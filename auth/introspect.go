@@ -30,6 +30,7 @@ type introspector struct {
 	*issuer
 	log     *slog.Logger
 	slots   chan struct{}
+	waiting chan struct{} // holds one for each request that waits for an answer
 	flights singleflight.Group
 	refused *lru.Cache[digest, finding]
 	failing atomic.Bool
@@ -40,7 +41,8 @@ func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking), refused: refused}, nil
+	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking),
+		waiting: make(chan struct{}, maxWaiting), refused: refused}, nil
 }
 
 // finding is what came of an introspection.
@@ -54,6 +56,12 @@ type finding struct {
 func (in *introspector) verify(ctx context.Context, token string, d digest) (identity, *refusal) {
 	if f, ok := in.refused.Get(d); ok && time.Now().Before(f.until) {
 		return f.identity, f.refused
+	}
+	select { // anybody can make up tokens
+	case in.waiting <- struct{}{}:
+		defer func() { <-in.waiting }()
+	default:
+		return identity{}, unavailable(&staleError{retryMin, errWaiting})
 	}
 	// Others may wait for the same answer, so it does not end with this client. It has
 	// bounds of its own: fetchTime for a slot and fetchTime for the exchange.

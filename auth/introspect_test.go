@@ -163,6 +163,15 @@ func TestH_038_hangs(t *testing.T) {
 		if n := issuer.Fetches(mcptest.EndpointIntrospect); n != 32 {
 			t.Errorf("asked %d times at once", n)
 		}
+		for range 850 {
+			other := issuer.Opaque(nil)
+			all.Go(func() { g.bearer(other).expect(t, 503) })
+		}
+		synctest.Wait()
+		g.bearer(issuer.Opaque(nil)).expect(t, 503)
+		if took := time.Since(start); took != 0 {
+			t.Errorf("with a thousand waiting, one more waited %s", took)
+		}
 		g.bearer(issuer.Token(nil)).expect(t, 200)
 		all.Wait()
 		if took := time.Since(start); took > 15*time.Second {

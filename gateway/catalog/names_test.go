@@ -119,24 +119,27 @@ func TestMeetingNames(t *testing.T) {
 		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__Same")), `{"from":"a","name":"Same"}`)
 		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "b__same")), `{"from":"b","name":"same"}`)
 	})
-	t.Run("H/172 two upstreams meet: both are withheld", func(t *testing.T) {
+	t.Run("H/172 a name belongs to the longest prefix", func(t *testing.T) {
 		short, long := "a__", "a__b__"
 		a, b := newServer("a").tools("b__c", "own"), newServer("b").tools("c", "own")
 		c := start(t, Source{Upstream: a, Prefix: &short}, Source{Upstream: b, Prefix: &long})
-		wantNames(t, c, mcp.MethodToolsList, "a__own", "a__b__own")
-		refused(t, c, call(mcp.MethodToolsCall, "a__b__c"), mcp.CodeInvalidParams)
-		for i, native := range []string{"b__c", "c"} {
-			view := c.Status()[i]
-			if len(view.Withheld) != 1 || view.Withheld[0].Name != native || view.Tools != 1 || !strings.Contains(view.Withheld[0].Reason, `"a__b__c"`) {
-				t.Errorf("status of %s: %+v", view.Name, view)
-			}
+		wantNames(t, c, mcp.MethodToolsList, "a__own", "a__b__c", "a__b__own")
+		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__b__c")), `{"from":"b","name":"c"}`)
+		view := c.Status()[0]
+		if len(view.Withheld) != 1 || view.Withheld[0].Name != "b__c" || view.Tools != 1 || view.Withheld[0].Reason != `"a__b__c" begins like the names of upstream b` {
+			t.Errorf("status of a: %+v", view)
 		}
 	})
-	t.Run("routed by the table, never by the separator", func(t *testing.T) {
+	t.Run("nobody takes the place of an upstream that lacks the name or is down", func(t *testing.T) {
 		none := ""
-		a, b := newServer("a").tools("x"), newServer("b").tools("a__y")
-		c := start(t, Source{Upstream: a}, Source{Upstream: b, Prefix: &none})
-		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__y")), `{"from":"b","name":"a__y"}`)
+		a, b := newServer("a").tools("x"), newServer("b").tools("a__y", "a__x", "gone__t", "z")
+		gone := newServer("gone").tools("t")
+		gone.unreachable(true)
+		c := start(t, Source{Upstream: a}, Source{Upstream: b, Prefix: &none}, Source{Upstream: gone})
+		wantNames(t, c, mcp.MethodToolsList, "a__x", "z")
+		wantResult(t, do(t, c, call(mcp.MethodToolsCall, "a__x")), `{"from":"a","name":"x"}`)
+		refused(t, c, call(mcp.MethodToolsCall, "a__y"), mcp.CodeInvalidParams)
+		refused(t, c, call(mcp.MethodToolsCall, "gone__t"), mcp.CodeUpstreamUnreachable)
 	})
 	t.Run("P9/125 an item that comes twice is listed once", func(t *testing.T) {
 		s := newShelf(namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), item("a")}}, nil)

@@ -28,6 +28,23 @@ type plan struct {
 	pageSize int
 }
 
+// owner returns whose a public name is that one upstream has: of tools and prompts that
+// of the longest prefix that it begins with, whether that upstream has it or not, so that
+// nobody can step into its place while it is down. URIs are told apart before (see
+// publicName).
+func (p *plan) owner(k kind, public string, has int) int {
+	if k != tools && k != prompts {
+		return has
+	}
+	owner := has
+	for i, n := range p.namings {
+		if len(n.prefix) > len(p.namings[owner].prefix) && strings.HasPrefix(public, n.prefix) {
+			owner = i
+		}
+	}
+	return owner
+}
+
 // target is where a public name leads.
 type target struct {
 	source int
@@ -88,6 +105,9 @@ func (s *snapshot) merge(k kind) *listing {
 	for i, state := range s.states {
 		if shelf := state.shelves[k]; shelf != nil {
 			for _, e := range shelf.entries {
+				if s.plan.owner(k, e.item.Name, i) != i {
+					continue
+				}
 				if _, taken := owners[e.item.Name]; taken {
 					owners[e.item.Name] = met
 				} else {
@@ -117,6 +137,10 @@ func (s *snapshot) merge(k kind) *listing {
 		}
 		sum := sha256.New()
 		for _, e := range shelf.entries {
+			if owner := s.plan.owner(k, e.item.Name, i); owner != i {
+				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)})
+				continue
+			}
 			if owners[e.item.Name] == met {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
 				continue
