@@ -42,7 +42,7 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g, err := newGraph(cfg.withDefaults(), version, log)
+	g, err := newGraph(cfg.withDefaults(), version, nil, log)
 	if err != nil {
 		return nil, err
 	}

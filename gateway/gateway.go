@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -102,7 +103,7 @@ func (g *Gateway) build(opts Options) error {
 	if g.auth, err = auth.New(g.cfg.Auth, auth.Deps{PublicURL: g.cfg.PublicURL, Log: g.log}); err != nil {
 		return err
 	}
-	if g.graph, err = newGraph(g.cfg, version, g.log); err != nil {
+	if g.graph, err = newGraph(g.cfg, version, g.tell, g.log); err != nil {
 		return err
 	}
 	g.undo.onStop("upstreams", g.graph.close)
@@ -137,6 +138,8 @@ func (g *Gateway) build(opts Options) error {
 		Seal:     key,
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
+
+		RootsChanged: g.rootsChanged,
 	})
 	return err
 }
@@ -147,6 +150,17 @@ func (g *Gateway) endSession(key string) {
 	g.front.EndSession(key)
 	for _, u := range g.graph.upstreams {
 		u.EndSession(key)
+	}
+}
+
+// tell gives a client's session what an upstream says to it. There is none before the
+// front begins one.
+func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
+
+// rootsChanged tells the upstreams that a session's client has other roots.
+func (g *Gateway) rootsChanged(key string) {
+	for _, u := range g.graph.upstreams {
+		u.RootsChanged(key)
 	}
 }
 

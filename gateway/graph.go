@@ -25,7 +25,9 @@ type graph struct {
 	credentials []*outbound.Credentials // of the upstreams
 }
 
-func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
+// newGraph makes a graph. tell takes what upstreams say to a client's session and to no
+// call of it; nil drops it.
+func newGraph(cfg Config, version string, tell func(session string, e mcp.Event), log *slog.Logger) (*graph, error) {
 	g := &graph{transport: upstream.NewTransport(cfg.Upstreams...)}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
@@ -42,6 +44,7 @@ func newGraph(cfg Config, version string, log *slog.Logger) (*graph, error) {
 			HTTP:        g.transport,
 			Credentials: credentials,
 			Client:      upstream.ClientInfo{Name: "gatehouse", Version: version},
+			Tell:        tell,
 		})
 		if err != nil {
 			return nil, err
