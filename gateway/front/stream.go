@@ -37,7 +37,7 @@ type stream struct {
 	writing bool   // somebody writes to w
 	waiting bool   // later will write what gathers
 	later   *time.Timer
-	wrote   time.Time // when the last write ended
+	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
 	broken  bool
 	gone    chan struct{} // closed when broken; nil when nobody asked
@@ -54,7 +54,8 @@ func (f *Front) newStream(w http.ResponseWriter, rc *http.ResponseController, on
 	h["Cache-Control"] = noCache
 	h["X-Accel-Buffering"] = noBuffering
 	w.WriteHeader(http.StatusOK)
-	s := &stream{w: w, rc: rc, time: f.writeTime, every: f.cfg.KeepAlive}
+	// The first events gather as later ones do: there may be more where they came from.
+	s := &stream{w: w, rc: rc, time: f.writeTime, every: f.cfg.KeepAlive, wrote: time.Now()}
 	s.changed.L = &s.mu
 	s.mu.Lock()
 	s.beat = time.AfterFunc(s.every, func() { s.tick(onBeat) })
@@ -110,6 +111,7 @@ func (s *stream) open() {
 	if len(s.unsent) == 0 && !s.writing {
 		s.unsent = wire.AppendComment(s.unsent, "")
 	}
+	s.wrote = time.Time{} // nothing is to gather
 	s.wake()
 }
 
