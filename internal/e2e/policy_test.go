@@ -18,6 +18,12 @@ import (
 // whatever it is asked for, so that only the gateway can keep the secret.
 func secretive(t *testing.T, revision string) *mcptest.Server {
 	t.Helper()
+	return secretiveWith(t, revision, `{"listChanged":true}`)
+}
+
+// secretiveWith is secretive with these capabilities as to tools.
+func secretiveWith(t *testing.T, revision, tools string) *mcptest.Server {
+	t.Helper()
 	s := scripted(t, revision)
 	s.Tools("open", "secret", "ѕecret") // the first letter of the last one is Cyrillic
 	s.On("tools/call", func(c *mcptest.Call) {
@@ -44,7 +50,7 @@ func secretive(t *testing.T, revision string) *mcptest.Server {
 		c.Result(fmt.Sprintf(`{"contents":[{"uri":%q,"text":"read"}]}`, uri))
 	})
 	s.On("completion/complete", func(c *mcptest.Call) { c.Result(`{"completion":{"values":["completed"]}}`) })
-	const caps = `"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{}}`
+	caps := `"capabilities":{"tools":` + tools + `,"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{}}`
 	s.On("initialize", func(c *mcptest.Call) {
 		c.Result(`{"protocolVersion":"` + revision + `",` + caps + `,"serverInfo":{"name":"s","version":"1"},"instructions":"How to use it."}`)
 	})

@@ -89,8 +89,8 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel() // each waits for lists that changed to settle
-				up, hidden := secretive(t, server), secretive(t, server)
+				t.Parallel()                                                       // each waits for lists that changed to settle
+				up, hidden := secretiveWith(t, server, "{}"), secretive(t, server) // only hidden tells of tools that changed
 				g := guard(t, gateway.Config{
 					Policy:    secrecy(),
 					Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "hidden", URL: hidden.URL}},
@@ -105,8 +105,8 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 				}
 				hidden.Tools("more")
 				hidden.Push("notifications/tools/list_changed", "{}")
-				if m, err := admin.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
-					t.Fatalf("who may know of it hears %s, %v", m.Text, err)
+				if _, err := admin.Until("notifications/tools/list_changed"); err != nil {
+					t.Fatal(err)
 				}
 				up.Push("notifications/resources/updated", `{"uri":"file:///docs/secret"}`)
 				up.Push("notifications/resources/updated", `{"uri":"file:///docs/open"}`)
@@ -115,9 +115,19 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 				if _, err := x.Until("notifications/resources/list_changed"); err != nil {
 					t.Fatal(err)
 				}
-				var uri string
-				if len(x.Before) != 1 || !x.Before[0].Param("uri", &uri) || uri != "up+file:///docs/open" {
-					t.Errorf("H/203 H/206 it hears also of %v", x.Before)
+				heard := x.Before
+				if len(heard) == 0 { // it comes another way, and so may come later
+					m, err := x.Next()
+					if err != nil {
+						t.Fatal(err)
+					}
+					heard = []mcptest.Message{m}
+				}
+				for _, m := range heard {
+					var uri string
+					if m.Param("uri", &uri); uri != "up+file:///docs/open" {
+						t.Errorf("H/203 H/206 it hears of %s", m.Text)
+					}
 				}
 			})
 		}
