@@ -36,6 +36,8 @@ type exchange struct {
 	stream   *stream    // nil as long as the answer may be JSON
 	logged   string     // the name of the stream in the session's event log, "" for none
 	progress mcp.Raw    // what was reported last
+	params   []byte     // memory for those of an event, and for the event
+	event    []byte
 	switcher *time.Timer
 	asked    map[string]*question // by the key of what its server asks just now
 	// retracted are the keys of what it did not want to ask any more before it was put

@@ -31,8 +31,9 @@ func (x *exchange) notify(e mcp.Event) {
 		if x.token == nil || !isNumber(value) || x.progress != nil && !less(x.progress, value) {
 			return
 		}
-		x.progress = bytes.Clone(value)
-		params = params.Edit(mcp.Edit{Name: "progressToken", Value: x.token})
+		x.progress = append(x.progress[:0], value...)
+		x.params = params.AppendEdited(x.params[:0], mcp.Edit{Name: "progressToken", Value: x.token})
+		params = x.params
 	case mcp.NoteMessage:
 		if !x.wants(params) {
 			return
@@ -48,7 +49,8 @@ func (x *exchange) notify(e mcp.Event) {
 	if x.needStream() == nil {
 		return
 	}
-	x.send(wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params))
+	x.event = wire.AppendNotification(x.event[:0], e.Method, params)
+	x.send(x.event)
 }
 
 // wants reports whether a log message is severe enough. A stateful client that
@@ -70,16 +72,16 @@ func isNumber(value mcp.Raw) bool {
 	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }
 
-// less compares two JSON numbers. Integers that no float tells apart are compared
-// by their digits.
+// less compares two JSON numbers. Integers are compared by their digits: there are
+// some that no float tells apart.
 func less(a, b mcp.Raw) bool {
+	if isDuration(a) && isDuration(b) {
+		if len(a) != len(b) {
+			return len(a) < len(b)
+		}
+		return bytes.Compare(a, b) < 0
+	}
 	x, _ := strconv.ParseFloat(string(a), 64) // out of range is an infinity
 	y, _ := strconv.ParseFloat(string(b), 64)
-	if x != y || !isDuration(a) || !isDuration(b) {
-		return x < y
-	}
-	if len(a) != len(b) {
-		return len(a) < len(b)
-	}
-	return bytes.Compare(a, b) < 0
+	return x < y
 }

@@ -24,14 +24,25 @@ func (r Raw) Edit(edits ...Edit) Raw {
 	for _, e := range edits {
 		size += len(e.Name) + len(e.Value) + 4
 	}
-	out := append(make(Raw, 0, size), '{')
+	return r.appendEdited(make(Raw, 0, size), edits)
+}
+
+// AppendEdited appends the object with a member changed or added, as by Edit.
+func (r Raw) AppendEdited(dst []byte, e Edit) []byte {
+	edits := [1]Edit{e}
+	return r.appendEdited(dst, edits[:])
+}
+
+func (r Raw) appendEdited(out []byte, edits []Edit) []byte {
+	out = append(out, '{')
+	begin := len(out)
 	var done uint64
 	r.each(func(name []byte, at span) bool {
 		n := editOf(edits, name)
 		if n >= 0 && (edits[n].Value == nil || done&(1<<n) != 0) {
 			return true
 		}
-		if len(out) > 1 {
+		if len(out) > begin {
 			out = append(out, ',')
 		}
 		if n < 0 {
@@ -47,7 +58,7 @@ func (r Raw) Edit(edits ...Edit) Raw {
 		if e.Value == nil || done&(1<<n) != 0 || editOf(edits, []byte(e.Name)) != n {
 			continue
 		}
-		if len(out) > 1 {
+		if len(out) > begin {
 			out = append(out, ',')
 		}
 		out = append(AppendString(out, e.Name), ':')

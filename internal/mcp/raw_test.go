@@ -73,6 +73,11 @@ func TestRawEdit(t *testing.T) {
 			if got := string(Raw(test.in).Edit(test.edits...)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
+			if len(test.edits) == 1 && test.edits[0].Value != nil {
+				if got := string(Raw(test.in).AppendEdited([]byte("dst,"), test.edits[0])); got != "dst,"+test.want {
+					t.Errorf("appended %s, want %s", got, test.want)
+				}
+			}
 		})
 	}
 	t.Run("any number of edits", func(t *testing.T) {
