@@ -138,14 +138,19 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 		if i < 0 {
 			return -1, nil
 		}
+		at := e.member(name)
 		if names == nil {
-			ascii = ascii && isASCII(name)
-			if why := badName(seen, name, ascii, routed[:]); why != "" {
-				names = mcp.Errorf(mcp.CodeParse, "Parse error: %s", why)
+			// A known name, the first time, needs no look: what only differs from it in
+			// case is found to be wrong by itself.
+			if at == nil || *at != nil {
+				ascii = ascii && isASCII(name)
+				if why := badName(seen, name, ascii, routed[:]); why != "" {
+					names = mcp.Errorf(mcp.CodeParse, "Parse error: %s", why)
+				}
 			}
 			seen = append(seen, name)
 		}
-		if at := e.member(name); at != nil {
+		if at != nil {
 			if at == &e.id {
 				ids++
 			}

@@ -84,6 +84,8 @@ func TestScanRefuses(t *testing.T) {
 		{"H/69 escaped name", `{"jsonrpc":"2.0","id":1,"\u006dethod":"m"}`, parse, "1"},
 		{"H/69 name in another case", `{"jsonrpc":"2.0","id":1,"Method":"m"}`, parse, "1"},
 		{"H/69 twin in another case", request(`,"METHOD":"n"`), parse, "1"},
+		{"H/69 twin in another case before it", `{"METHOD":"n","jsonrpc":"2.0","id":1,"method":"m"}`, parse, "1"},
+		{"H/69 twin by Unicode folding before it", `{"paramſ":{},"jsonrpc":"2.0","id":1,"method":"m","params":{}}`, parse, "1"},
 		{"H/69 twin by Unicode folding", request(`,"paramſ":{}`), parse, "1"},
 		{"H/71 too deep", request(`,"params":{"a":` + strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1) + `}`), parse, "1"},
 		{"H/71 a million deep", strings.Repeat("[", 1e6), parse, ""},
