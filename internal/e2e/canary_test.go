@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -131,7 +132,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 	upstreams = append(upstreams, upstream.Config{Name: "exchanged", URL: d.url, Auth: how})
 	g = guardWith(t, issuer, gateway.Config{
 		Auth: auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: other.URL,
-			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: "introspection: 100% secret+"}}}},
+			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: mcp.Secret(other.ClientSecret)}}}},
 		Upstreams: upstreams,
 	})
 

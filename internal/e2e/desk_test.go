@@ -124,8 +124,8 @@ type door struct {
 
 	mu      sync.Mutex // guards the fields below
 	revoked map[string]bool
-	out     map[string]bool // subjects
-	seen    map[string]int  // Authorization headers
+	out     map[string]int // subjects, and the status that they get
+	seen    map[string]int // Authorization headers
 }
 
 // challenge is what a door answers who has no token that it takes.
@@ -133,7 +133,7 @@ const challenge = `Bearer realm="the door", error="invalid_token", resource_meta
 
 func newDoor(t *testing.T, s *mcptest.Server, issuer *mcptest.Issuer) *door {
 	t.Helper()
-	d := &door{Server: s, issuer: issuer, revoked: map[string]bool{}, out: map[string]bool{}, seen: map[string]int{}}
+	d := &door{Server: s, issuer: issuer, revoked: map[string]bool{}, out: map[string]int{}, seen: map[string]int{}}
 	served := httptest.NewServer(d)
 	t.Cleanup(func() {
 		s.Close() // what hangs there
@@ -150,11 +150,14 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	all, err := verified(token, jose.SignatureAlgorithm(d.issuer.Key().Alg), d.issuer.Key().Public(), d.url)
 	d.mu.Lock()
 	d.seen[authorization]++
-	keepOut := err != nil || d.revoked[token] || d.out[fmt.Sprint(all["sub"])]
+	status := d.out[fmt.Sprint(all["sub"])]
+	if err != nil || d.revoked[token] {
+		status = http.StatusUnauthorized
+	}
 	d.mu.Unlock()
-	if keepOut {
+	if status != 0 {
 		w.Header().Set("WWW-Authenticate", challenge)
-		http.Error(w, "you shall not pass the door", http.StatusUnauthorized)
+		http.Error(w, "you shall not pass the door", status)
 		return
 	}
 	d.Server.ServeHTTP(w, r)
@@ -169,11 +172,11 @@ func (d *door) revoke(tokens ...string) {
 	}
 }
 
-// keepOut lets a subject in no more.
-func (d *door) keepOut(subject string) {
+// keepOut lets a subject in no more, whatever the token.
+func (d *door) keepOut(subject string, status int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.out[subject] = true
+	d.out[subject] = status
 }
 
 // shown are the tokens that the door was shown.

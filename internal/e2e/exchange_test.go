@@ -184,7 +184,7 @@ func TestTokenExchangeRefused(t *testing.T) {
 			}
 			before, _ := e.desk.answers()
 			e.door.revoke(before...)
-			e.door.keepOut("alice")
+			e.door.keepOut("alice", 401)
 			x, err := alice.Send(deadline(t), "tools/call", `{"name":"up__all"}`)
 			if err != nil {
 				t.Fatal(err)

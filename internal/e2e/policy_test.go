@@ -212,6 +212,42 @@ func TestAllowedIsThere(t *testing.T) {
 	})
 }
 
+// TestH_201_RenamingMovesNoPermission has a server under another prefix, and under none.
+func TestH_201_RenamingMovesNoPermission(t *testing.T) {
+	for _, prefix := range []string{"x_", ""} {
+		s := secretive(t, stateless)
+		g := guard(t, gateway.Config{Policy: secrecy(), Upstreams: []upstream.Config{{Name: "up", URL: s.URL, Prefix: &prefix}}})
+		for _, revision := range eras {
+			c := g.raw(t, revision, g.issuer.Token(nil))
+			if got := said(mustCall(t, c, "tools/call", `{"name":"`+prefix+`open"}`)); got != "ran open" {
+				t.Errorf("prefix %q: %s", prefix, got)
+			}
+			for method, names := range map[string][]string{
+				"tools/call":  {prefix + "secret", "up__open", "up__secret", "up/open"},
+				"prompts/get": {prefix + "secret", "up__open"},
+			} {
+				for _, name := range names {
+					if m, _, err := c.Call(deadline(t), method, fmt.Sprintf(`{"name":%q}`, name)); err != nil || m.Error == nil || m.Error.Code != -32602 {
+						t.Errorf("prefix %q: %s: %s, %v", prefix, name, m.Text, err)
+					}
+				}
+			}
+			uri := "up+file:///docs/secret"
+			if prefix == "" {
+				uri = "file:///docs/secret"
+			}
+			if m, _, err := c.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || m.Error == nil {
+				t.Errorf("prefix %q: %s: %s, %v", prefix, uri, m.Text, err)
+			}
+		}
+		for _, r := range s.Received("") {
+			if strings.Contains(r.Text, "secret") {
+				t.Errorf("prefix %q: the server was asked for its secret: %s", prefix, r.Text)
+			}
+		}
+	}
+}
+
 // TestH_208_WhatAPromptNames is not fetched for whoever may only get the prompt, and
 // cannot be had by its name.
 func TestH_208_WhatAPromptNames(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -223,7 +224,7 @@ func TestOpaqueTokens(t *testing.T) {
 	issuer, other := newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{
 		Auth: auth.Config{Issuers: []auth.Issuer{{URL: other.URL}, {URL: issuer.URL, Introspection: &auth.Introspection{
-			ClientID: issuer.ClientID, ClientSecret: "introspection: 100% secret+",
+			ClientID: issuer.ClientID, ClientSecret: mcp.Secret(issuer.ClientSecret),
 		}}}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
