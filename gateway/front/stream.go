@@ -18,7 +18,7 @@ const (
 	eventRoom = 64
 	// gather is the shortest time between two writes to a client that is in no hurry:
 	// the events of a burst share one. gathered is how much does not wait.
-	gather   = time.Millisecond
+	gather   = 5 * time.Millisecond
 	gathered = 64 << 10
 )
 
