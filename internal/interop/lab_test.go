@@ -182,6 +182,9 @@ func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	}
 	cmd := exec.CommandContext(ctx, l.node.Binary, args...)
 	cmd.Dir = l.node.Dir
+	// The filesystem server serves the client's roots as soon as it has them, which it
+	// asks for at a time of its own: so they are the folder that it has anyway.
+	cmd.Env = append(os.Environ(), "ROOT=file://"+l.files)
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -18,7 +18,7 @@ const peer = await connect(
   {
     elicit: async () => ({ action: 'accept', content: { name: 'Ada' } }),
     sample: async () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'sampled' } }),
-    roots: async () => ({ roots: [{ uri: 'file:///srv', name: 'srv' }] }),
+    roots: async () => ({ roots: [{ uri: process.env.ROOT, name: 'files' }] }),
     log: async (note) => void logs.push(note.params),
   },
   account,
