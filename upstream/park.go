@@ -16,8 +16,8 @@ import (
 // (2025-11-25 client/sampling#error-handling).
 const codeRejected = -1
 
-// askGrace is how much longer a call stays parked than its questions may be answered:
-// whoever asked has to come back and say that there was no answer.
+// askGrace is how much longer a call of a client with a session stays parked than its
+// questions may be answered: whoever asked comes back and says that there was no answer.
 const askGrace = 5 * time.Second
 
 // parks are the calls that wait for answers of their users. A parked call holds its
@@ -72,7 +72,11 @@ func (p *parks) add(entry *parked) bool {
 	}
 	p.calls[entry.handle] = entry
 	p.users[entry.user]++
-	entry.timer = time.AfterFunc(p.u.cfg.Timeout.Ask+askGrace, func() { p.expire(entry.handle) })
+	limit := p.u.cfg.Timeout.Ask
+	if !entry.x.call.Ephemeral {
+		limit += askGrace
+	}
+	entry.timer = time.AfterFunc(limit, func() { p.expire(entry.handle) })
 	return true
 }
 
