@@ -89,8 +89,9 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel()                                                       // each waits for lists that changed to settle
-				up, hidden := secretiveWith(t, server, "{}"), secretive(t, server) // only hidden tells of tools that changed
+				t.Parallel() // each waits for lists that changed to settle
+				// Only hidden tells of tools that changed.
+				up, hidden := secretiveWith(t, server, "{}"), secretive(t, server)
 				g := guard(t, gateway.Config{
 					Policy:    secrecy(),
 					Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "hidden", URL: hidden.URL}},
