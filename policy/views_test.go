@@ -243,3 +243,26 @@ func TestViewsOfWholeListsAreBounded(t *testing.T) {
 		t.Errorf("%d lists of a tenth of the bound each are kept", n)
 	}
 }
+
+// What a server says of its tools gives nothing: H/214.
+func TestH214_AnnotationsGiveNothing(t *testing.T) {
+	source := listOf(tool("u", "get"), tool("u", "wipe"))
+	for i := range source.Items {
+		source.Items[i].Raw = source.Items[i].Raw.With("annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false}`))
+	}
+	s := newShelves(tool("u", "get"), tool("u", "wipe"))
+	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
+		if c.Method == mcp.MethodToolsList {
+			return &mcp.Reply{List: source}, nil
+		}
+		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+	}
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "get", Allow: []string{"tools:u/get"}}}}, s)
+	reply, err := h.Handle(t.Context(), callOf(mcp.MethodToolsList, "", "", user("alice")))
+	if err != nil || namesIn(reply.List) != "u__get" {
+		t.Fatalf("got %+v, %v", reply, err)
+	}
+	if _, err := h.Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__wipe", `{"name":"u__wipe"}`, user("alice"))); err == nil {
+		t.Error("a tool that says it only reads was let through")
+	}
+}
