@@ -11,8 +11,8 @@ import (
 // the catalog has a limit of its own, which it tells the client.
 const maxWatched = 1000
 
-// listen lets a caller hear of resources that they may read, and of upstreams that they
-// may know of. What they may not read is left out, and so missing in the
+// listen lets a caller hear of resources that they may read, of upstreams that they may
+// know of, and of lists in which they see something change. What they may not read is left out, and so missing in the
 // acknowledgement, as what does not exist is. Resources that are read only with the
 // user's approval are left out too: nobody is asked about what may happen later.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
@@ -42,10 +42,20 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 		}
 		inner.Params = c.Params.With("notifications", notifications.With("resourceSubscriptions", append(allowed, ']')))
 	}
+	lists := &sightings{guard: g, call: inner, next: next, last: make(map[string]uint64)}
 	inner.Notify = func(e mcp.Event) {
-		// An upstream may tell of a part of what was subscribed to, by its own URI.
-		if uri, ok := e.Params.Member("uri"); e.Method == mcp.NoteResourceUpdated && (!ok || !g.mayRead(ctx, c, uri.Text())) {
-			return
+		switch e.Method {
+		case mcp.NoteAcknowledged:
+			lists.begin(ctx, e.Params)
+		case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged:
+			if !lists.changed(ctx, e.Method) {
+				return
+			}
+		case mcp.NoteResourceUpdated:
+			// An upstream may tell of a part of what was subscribed to, by its own URI.
+			if uri, ok := e.Params.Member("uri"); !ok || !g.mayRead(ctx, c, uri.Text()) {
+				return
+			}
 		}
 		c.Notify(e)
 	}

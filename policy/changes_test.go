@@ -1,0 +1,120 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// TestP9_092_ListsChangeForThoseWhoSeeIt changes lists while a caller listens who may
+// see some of what is on them.
+func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
+	lists := map[string][]string{}
+	broken := false
+	s := newShelves()
+	var listening *mcp.Call
+	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
+		if c.Method == mcp.MethodListen {
+			listening = c
+			c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", c.Params)})
+			return nil, nil
+		}
+		if broken {
+			return nil, mcp.Errorf(mcp.CodeInternal, "not now")
+		}
+		kind := map[string]string{mcp.MethodToolsList: mcp.KindTools, mcp.MethodPromptsList: mcp.KindPrompts}[c.Method]
+		if kind == "" {
+			kind = mcp.KindResources
+		}
+		l := &mcp.List{}
+		for _, name := range lists[c.Method] { // two pages
+			plain, version, _ := strings.Cut(name, "@")
+			l.Items = append(l.Items, mcp.Item{Name: plain, Raw: mcp.Object("name", mcp.String(plain), "version", mcp.String(version)),
+				Target: mcp.Target{Kind: kind, Upstream: "u", Name: plain}})
+		}
+		half := len(l.Items) / 2
+		if c.Params == nil {
+			next := "2"
+			return &mcp.Reply{List: &mcp.List{Items: l.Items[:half], Next: &next}}, nil
+		}
+		return &mcp.Reply{List: &mcp.List{Items: l.Items[half:]}}, nil
+	}
+	rules := Config{Rules: []Rule{{Name: "open", Who: Who{Users: []string{"alice"}}, Allow: []string{"*:u/open*"}}}}
+	h := guardForTest(t, rules, s)
+	var heard []string
+	listen := func(h mcp.Handler, filter string) {
+		t.Helper()
+		c := callOf(mcp.MethodListen, "", filter, user("alice"))
+		c.Notify = func(e mcp.Event) { heard = append(heard, strings.TrimPrefix(e.Method, "notifications/")) }
+		if _, err := h.Handle(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		heard = nil
+	}
+	tools := func(names ...string) { lists[mcp.MethodToolsList] = names }
+	tools("open-1", "secret-1", "open-2@1")
+	listen(h, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+	for _, step := range []struct {
+		name   string
+		change func()
+		note   string
+		want   bool
+	}{
+		{"nothing", func() {}, mcp.NoteToolsListChanged, false},
+		{"something hidden comes", func() { tools("open-1", "secret-1", "secret-2", "open-2@1") }, mcp.NoteToolsListChanged, false},
+		{"something hidden goes", func() { tools("open-1", "open-2@1") }, mcp.NoteToolsListChanged, false},
+		{"something comes", func() { tools("open-1", "open-2@1", "open-3") }, mcp.NoteToolsListChanged, true},
+		{"nothing more", func() {}, mcp.NoteToolsListChanged, false},
+		{"something is another", func() { tools("open-1", "open-2@2", "open-3") }, mcp.NoteToolsListChanged, true},
+		{"the order", func() { tools("open-2@2", "open-1", "open-3") }, mcp.NoteToolsListChanged, true},
+		{"another list", func() {}, mcp.NotePromptsListChanged, false},
+		{"a prompt", func() { lists[mcp.MethodPromptsList] = []string{"open"} }, mcp.NotePromptsListChanged, true},
+		{"a template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open"} }, mcp.NoteResourcesListChanged, true},
+		{"a hidden template", func() { lists[mcp.MethodResourceTemplatesList] = []string{"open", "secret"} }, mcp.NoteResourcesListChanged, false},
+		{"nobody can tell", func() { broken = true }, mcp.NoteToolsListChanged, true},
+		{"since then", func() { broken = false }, mcp.NoteToolsListChanged, true},
+		{"it is known again", func() {}, mcp.NoteToolsListChanged, false},
+		{"everything goes", func() { tools() }, mcp.NoteToolsListChanged, true},
+	} {
+		step.change()
+		heard = nil
+		listening.Notify(mcp.Event{Method: step.note, Params: mcp.Raw("{}")})
+		want := []string{}
+		if step.want {
+			want = append(want, strings.TrimPrefix(step.note, "notifications/"))
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("%s: heard %q, want %q", step.name, heard, want)
+		}
+	}
+
+	t.Run("who sees all hears all", func(t *testing.T) {
+		listen(guardForTest(t, Config{Default: DefaultAllow}, s), `{"toolsListChanged":true}`)
+		listening.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw("{}")})
+		if len(heard) != 1 {
+			t.Errorf("heard %q", heard)
+		}
+	})
+}
+
+func BenchmarkListChanged(b *testing.B) {
+	l := &mcp.List{}
+	for n := range 1000 {
+		name := fmt.Sprint("open-", n)
+		l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name)), Target: tool("u", name)})
+	}
+	s := newShelves()
+	s.answer = func(*mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{List: l}, nil }
+	g, err := NewGuard(newForTest(b, Config{Rules: []Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}}), GuardDeps{Resolver: s})
+	if err != nil {
+		b.Fatal(err)
+	}
+	seen := &sightings{guard: g, call: callOf(mcp.MethodListen, "", "{}", user("alice")), next: s, last: map[string]uint64{}}
+	for b.Loop() {
+		seen.changed(b.Context(), mcp.NoteToolsListChanged)
+		s.calls = nil
+	}
+}
