@@ -147,3 +147,44 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	again.State = ask.State
 	wantOK(t, u, again)
 }
+
+// TestP9_137_LevelsOfCallsAtOnce: a session has one level, which must not be too severe
+// for any of the calls that run on it.
+func TestP9_137_LevelsOfCallsAtOnce(t *testing.T) {
+	release := make(chan struct{})
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodToolsCall || !strings.Contains(string(m.Params), `"slow"`) {
+			return false
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		return false
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	call := func(name, level string) *mcp.Call {
+		c := tool(name)
+		c.Session, c.Ephemeral, c.LogLevel = "user:~c", true, level
+		return c
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wantOK(t, u, call("slow", "info"))
+	}()
+	f.await(t, mcp.MethodToolsCall, 1)
+	wantOK(t, u, call("quick", "error"))
+	wantOK(t, u, call("quick", "debug"))
+	close(release)
+	<-done
+	wantOK(t, u, call("quick", "error"))
+	var levels []string
+	for _, s := range f.requests(mcp.MethodSetLevel) {
+		level, _ := mcp.Raw(s.Params).Member("level")
+		levels = append(levels, level.Text())
+	}
+	if got := strings.Join(levels, " "); got != "info debug error" {
+		t.Errorf("the levels were set to %s", got)
+	}
+}

@@ -214,6 +214,19 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	s.level.Store(&level)
 }
 
+// wantedLevel is the least severe level that a call under way wants: the session has
+// one for all of them, and each hears only what it asked for.
+func (s *session) wantedLevel() (least string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.calls {
+		if level := x.call.LogLevel; level != "" && (least == "" || wire.LogLevelAtLeast(least, level)) {
+			least = level
+		}
+	}
+	return least
+}
+
 // deliver takes what came outside of a call's own stream.
 func (s *session) deliver(m wire.Message) {
 	switch m.Kind {

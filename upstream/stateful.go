@@ -99,19 +99,21 @@ type question struct {
 
 // call makes a call and releases the session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if c.LogLevel != "" {
-		s.setLevel(ctx, c.LogLevel)
-	}
-	life, err := s.u.life(ctx, false)
-	if err != nil {
-		s.u.pool.release(s)
-		return nil, err
-	}
 	x := &exchange{
-		s: s, id: s.u.ids.Add(1), call: c, life: life, notify: c.Notify,
+		s: s, id: s.u.ids.Add(1), call: c, notify: c.Notify,
 		wake: make(chan struct{}, 1), elsewhere: s.askedElsewhere(),
 	}
 	s.add(x)
+	if c.LogLevel != "" {
+		s.setLevel(ctx, s.wantedLevel())
+	}
+	life, err := s.u.life(ctx, false)
+	if err != nil {
+		s.remove(x)
+		s.u.pool.release(s)
+		return nil, err
+	}
+	x.life = life
 	out := outgoing{id: x.id, call: c, rev: s.rev}
 	stream, err := s.conn.Start(&Request{
 		ID: x.id, Method: c.Method, Caller: &c.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
