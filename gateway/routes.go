@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -37,7 +38,18 @@ func routes(path string, behind func(authenticate func(http.Handler) http.Handle
 	for _, metadata := range who.MetadataPaths() {
 		r.Handle(metadata, who.Metadata())
 	}
-	return r
+	if strings.Contains(path, "%") {
+		return r
+	}
+	// Nearly every request is for the endpoint, and needs no router to find it.
+	direct := recoverer(log)(endpoint)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == path && req.URL.RawPath == "" {
+			direct.ServeHTTP(w, req)
+			return
+		}
+		r.ServeHTTP(w, req)
+	})
 }
 
 // recoverer answers a request whose handler panicked, where that is still possible,
