@@ -92,7 +92,9 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 						t.Errorf("P9/116 %s: asked %v: %s", method, asked, m.Text)
 					}
 				case revision == "2025-11-25":
-					var data struct{ Elicitations []struct{ Mode, URL, Message, ElicitationID string } }
+					var data struct {
+						Elicitations []struct{ Mode, URL, Message, ElicitationID string }
+					}
 					if m.Error == nil || m.Error.Code != -32042 || json.Unmarshal(m.Error.Data, &data) != nil || len(data.Elicitations) != 1 {
 						t.Errorf("P9/116 %s: %s", method, m.Text)
 						continue

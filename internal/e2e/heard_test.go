@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestP9_092_OnlyWhoSeesAChangeHearsOfIt changes the tools of a server of which one user
+// sees some and the other all.
+func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
+	const changed = "notifications/tools/list_changed"
+	for _, server := range []string{statefulServer, stateless} {
+		for _, revision := range eras {
+			t.Run("client "+revision+" server "+server, func(t *testing.T) {
+				t.Parallel() // each waits for lists that changed to settle
+				s := scripted(t, server)
+				s.Tools("open-1", "secret-1")
+				g := guard(t, gateway.Config{
+					Policy: policy.Config{Rules: []policy.Rule{
+						{Name: "open", Allow: []string{"tools:up/open*", "prompts:*"}},
+						{Name: "all", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"tools:*", "prompts:*"}},
+					}},
+					Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+				})
+				some := hearing(t, g.raw(t, revision, g.issuer.Token(nil)))
+				all := hearing(t, g.raw(t, revision, g.issuer.Token(claims{"sub": "admin", "groups": "admin"})))
+				if err := s.AwaitStanding(deadline(t), 1); err != nil {
+					t.Fatal(err)
+				}
+				for _, tools := range [][]string{{"open-1", "secret-1", "secret-2"}, {"open-1", "secret-1", "secret-2", "open-2"}} {
+					s.Tools(tools...)
+					s.Push(changed, "{}")
+					if _, err := all.Until(changed); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.On("prompts/list", func(c *mcptest.Call) { c.Result(`{"prompts":[{"name":"new"}]}`) })
+				s.Push("notifications/prompts/list_changed", "{}")
+				if _, err := some.Until("notifications/prompts/list_changed"); err != nil {
+					t.Fatal(err)
+				}
+				if len(some.Before) != 1 || some.Before[0].Method != changed {
+					t.Errorf("P9/92 before it came %v, want the one change that can be seen", some.Before)
+				}
+			})
+		}
+	}
+}
+
+// TestRootsChange: the servers with sessions of that client are told, and ask again
+// when there is a call to do so in.
+func TestRootsChange(t *testing.T) {
+	for _, server := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
+		t.Run(server, func(t *testing.T) {
+			s := newInquirer(t, server)
+			s.name = "up"
+			s.asks([]inquiry{theirs})
+			url := inFrontOf(t, s.Server)
+			c := rawWith(t, url, statefulClient, `{"roots":{"listChanged":true}}`)
+			other := rawWith(t, url, statefulClient, `{"roots":{"listChanged":true}}`)
+			roots := rooted
+			answer := func(inquiry) string { return roots }
+			for _, client := range []*mcptest.Client{c, other, c} {
+				if m, _ := converse(t, client, "tools/call", s.params("tools/call"), answer); outcome(m) != roots {
+					t.Fatalf("%s", m.Text)
+				}
+			}
+			roots = `{"roots":[{"uri":"file:///b"},{"uri":"file:///c"}]}`
+			if status, err := c.Notify(deadline(t), "notifications/roots/list_changed", "{}"); err != nil || status != 202 {
+				t.Fatalf("%d %v", status, err)
+			}
+			m, asked := converse(t, c, "tools/call", s.params("tools/call"), answer)
+			if len(asked) != 1 || outcome(m) != roots {
+				t.Errorf("asked %v: %s", asked, m.Text)
+			}
+			if m, asked := converse(t, other, "tools/call", s.params("tools/call"), answer); len(asked) != 0 || outcome(m) != rooted {
+				t.Errorf("the other session was asked %v: %s", asked, m.Text)
+			}
+			if !s.revision.Stateful {
+				if n := len(s.Received("notifications/roots/list_changed")); n > 0 {
+					t.Errorf("a server without sessions was told %d times", n)
+				}
+				return
+			}
+			told, err := s.Await(deadline(t), "the change", isMethod("notifications/roots/list_changed"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := s.Received("tools/call")[0]
+			if n := len(s.Received("notifications/roots/list_changed")); told.Session != first.Session || n != 1 {
+				t.Errorf("told %d times, in session %s; want %s", n, told.Session, first.Session)
+			}
+		})
+	}
+}
+
+// hearing opens the stream on which a client hears that lists changed.
+func hearing(t *testing.T, c *mcptest.Client) (x *mcptest.Exchange) {
+	t.Helper()
+	var err error
+	if c.Revision.Stateful {
+		x, err = c.Get(deadline(t), "")
+	} else if x, err = c.Send(deadline(t), "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true}}`); err == nil {
+		_, err = x.Next() // the acknowledgement
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
