@@ -87,12 +87,24 @@ func (w wanted) has(method string) bool {
 	return false
 }
 
+// tasksExtension is the one whose clients may name tasks to hear of.
+const tasksExtension = "io.modelcontextprotocol/tasks"
+
+func declaresTasks(caps mcp.Raw) bool {
+	extensions, _ := caps.Member("extensions")
+	settings, _ := extensions.Member(tasksExtension)
+	return settings.IsObject()
+}
+
 // listen serves subscriptions/listen: a stream that lasts until one side ends it.
 // All that is on it carries the id of the request.
 func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	want, err := readWanted(filter)
 	if err != nil {
 		return refuseBad(err)
+	}
+	if _, tasks := filter.Member("taskIds"); tasks && !declaresTasks(x.call.Caps) {
+		return refuseBad(missingCapability(mcp.Object("extensions", mcp.Object(tasksExtension, mcp.Raw("{}")))))
 	}
 	if !x.accept.stream {
 		return refuseAccept("text/event-stream")

@@ -25,3 +25,22 @@ func TestPanicEndsASubscription(t *testing.T) {
 		t.Errorf("%d %q", resp.StatusCode, text)
 	}
 }
+
+func TestP9_088_TasksThatNobodyDeclared(t *testing.T) {
+	b := newBench(t, Config{})
+	const filter = `{"notifications":{"toolsListChanged":true,"taskIds":["t"]}}`
+	m, _, err := b.client(v2607).Call(t.Context(), mcp.MethodListen, filter)
+	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeMissingCapability ||
+		string(m.Error.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
+		t.Errorf("got %s %v", m.Text, err)
+	}
+	x, err := b.client(v2607, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`).Send(t.Context(), mcp.MethodListen, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	m, err = x.Next()
+	if err != nil || m.Method != mcp.NoteAcknowledged || strings.Contains(m.Text, "taskIds") {
+		t.Errorf("P9/82 got %s %v", m.Text, err)
+	}
+}
