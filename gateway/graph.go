@@ -52,11 +52,15 @@ func newGraph(cfg Config, version string, tell func(session string, e mcp.Event)
 		g.upstreams = append(g.upstreams, u)
 		sources = append(sources, catalog.Source{Upstream: u, Prefix: c.Prefix, PerUser: u.PerUser()})
 	}
-	key, err := seal.NewRandom("catalog cursor")
+	cursors, err := seal.NewRandom("catalog cursor")
 	if err != nil {
 		return nil, err
 	}
-	g.catalog, err = catalog.New(cfg.Naming, sources, catalog.Deps{Log: log, Seal: key})
+	tasks, err := seal.NewRandom("task id")
+	if err != nil {
+		return nil, err
+	}
+	g.catalog, err = catalog.New(cfg.Naming, sources, catalog.Deps{Log: log, Seal: cursors, Tasks: tasks})
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func startCatalog(t *testing.T, cfg policy.Config, upstreams ...*upstream) mcp.H
 	for _, u := range upstreams {
 		sources = append(sources, catalog.Source{Upstream: u})
 	}
-	c, err := catalog.New(catalog.Config{}, sources, catalog.Deps{Log: slog.New(slog.DiscardHandler), Seal: key})
+	c, err := catalog.New(catalog.Config{}, sources, catalog.Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key})
 	if err != nil {
 		t.Fatal(err)
 	}

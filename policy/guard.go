@@ -57,6 +57,8 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 			return g.use(ctx, c, next)
 		case mcp.MethodComplete:
 			return g.complete(ctx, c, next)
+		case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+			return g.task(ctx, c, next)
 		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
 			return g.list(ctx, c, next)
 		case mcp.MethodDiscover:

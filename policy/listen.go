@@ -11,10 +11,11 @@ import (
 // the catalog has a limit of its own, which it tells the client.
 const maxWatched = 1000
 
-// listen lets a caller hear of resources that they may read, of upstreams that they may
-// know of, and of lists in which they see something change. What they may not read is left out, and so missing in the
-// acknowledgement, as what does not exist is. Resources that are read only with the
-// user's approval are left out too: nobody is asked about what may happen later.
+// listen lets a caller hear of resources that they may read, of tasks that they may
+// follow, of upstreams that they may know of, and of lists in which they see something
+// change. Everything else is left out, and so missing in the acknowledgement, as what
+// does not exist is. Resources that are read only with the user's approval are left out
+// too: nobody is asked about what may happen later.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller)
@@ -22,25 +23,30 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 		return next.Handle(ctx, inner)
 	}
 	notifications, _ := c.Params.Member("notifications")
-	uris, _ := notifications.Member("resourceSubscriptions")
-	if uris.IsArray() {
+	changed := notifications
+	for member, may := range map[string]func(context.Context, *mcp.Call, string) bool{"resourceSubscriptions": g.mayRead, "taskIds": g.mayFollow} {
+		all, _ := notifications.Member(member)
+		if !all.IsArray() {
+			continue
+		}
 		allowed := mcp.Raw{'['}
 		seen := 0
-		uris.Elements(func(uri mcp.Raw) bool {
+		all.Elements(func(one mcp.Raw) bool {
 			seen++
-			if text, ok := uri.StringValue(); ok && seen <= maxWatched && !g.mayRead(ctx, c, text) {
+			if text, ok := one.StringValue(); ok && seen <= maxWatched && !may(ctx, c, text) {
 				return true
 			}
 			if len(allowed) > 1 {
 				allowed = append(allowed, ',')
 			}
-			allowed = append(allowed, uri...)
+			allowed = append(allowed, one...)
 			return true
 		})
 		if seen > maxWatched {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d resourceSubscriptions", maxWatched)
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d %s", maxWatched, member)
 		}
-		inner.Params = c.Params.With("notifications", notifications.With("resourceSubscriptions", append(allowed, ']')))
+		changed = changed.With(member, append(allowed, ']'))
+		inner.Params = c.Params.With("notifications", changed)
 	}
 	lists := &sightings{guard: g, call: inner, next: next, last: make(map[string]uint64)}
 	inner.Notify = func(e mcp.Event) {
@@ -54,6 +60,10 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 		case mcp.NoteResourceUpdated:
 			// An upstream may tell of a part of what was subscribed to, by its own URI.
 			if uri, ok := e.Params.Member("uri"); !ok || !g.mayRead(ctx, c, uri.Text()) {
+				return
+			}
+		case mcp.NoteTask:
+			if id, _ := e.Params.Member("taskId"); !g.mayFollow(ctx, c, id.Text()) {
 				return
 			}
 		}

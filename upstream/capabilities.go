@@ -7,12 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-const (
-	// tasksExtension needs more than a relay, so it is never declared.
-	tasksExtension = "io.modelcontextprotocol/tasks"
-	// maxExtensions bounds what of a client's declared extensions is passed on.
-	maxExtensions = 4 << 10
-)
+// maxExtensions bounds what of a client's declared extensions is passed on.
+const maxExtensions = 4 << 10
 
 // capabilities are what a server is told that it can ask: never more than the client
 // declared, and only what can be relayed.
@@ -25,17 +21,19 @@ type capabilities struct {
 	samplingTools bool
 	form          bool // elicitation in form mode
 	url           bool // elicitation in URL mode
+	tasks         bool // the extension
 }
 
-// declare makes what a server of this revision is told from what the client said.
-// Tasks are left out, since their messages are not relayed, and the context of sampling,
-// which would be that of other servers too.
+// declare makes what a server of this revision is told from what the client said. The
+// tasks that 2025-11-25 clients can run for servers are left out, since their messages are
+// not relayed, and the context of sampling, which would be that of other servers too. The
+// extension for tasks is of 2026-07-28 alone.
 func declare(client mcp.Raw, rev *wire.Revision) capabilities {
 	if len(client) <= len("{}") {
 		return capabilities{raw: "{}"}
 	}
 	c := readCapabilities(client)
-	raw := rev.ClientCaps(c.object(client))
+	raw := rev.ClientCaps(c.object(client, !rev.Stateful))
 	if !raw.IsObject() {
 		return capabilities{raw: "{}"}
 	}
@@ -59,10 +57,11 @@ func readCapabilities(client mcp.Raw) (c capabilities) {
 		_, c.url = elicitation.Member("url")
 		c.form = c.form || !c.url // {} means form, 2025-11-25 client/elicitation
 	}
+	c.tasks = mcp.DeclaresTasks(client)
 	return c
 }
 
-func (c capabilities) object(client mcp.Raw) mcp.Raw {
+func (c capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
 	var members []string
 	switch {
 	case c.rootsChange:
@@ -77,7 +76,10 @@ func (c capabilities) object(client mcp.Raw) mcp.Raw {
 		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.url))
 	}
 	if extensions, ok := client.Member("extensions"); ok && extensions.IsObject() && len(extensions) <= maxExtensions {
-		if extensions = extensions.Without(tasksExtension); len(extensions) > len("{}") {
+		if !tasks {
+			extensions = extensions.Without(mcp.TasksExtension)
+		}
+		if len(extensions) > len("{}") {
 			members = append(members, `"extensions":`+string(extensions))
 		}
 	}
@@ -146,6 +148,7 @@ func withoutContext(method string, params mcp.Raw) mcp.Raw {
 // serverCaps are the capabilities of a server that decide what we do.
 type serverCaps struct {
 	logging   bool
+	tasks     bool // tools run as tasks of 2025-11-25
 	subscribe bool // resources.subscribe
 	tools     bool // tools.listChanged, and so on
 	prompts   bool
@@ -154,6 +157,7 @@ type serverCaps struct {
 
 func readServerCaps(caps mcp.Raw) (s serverCaps) {
 	_, s.logging = caps.Member("logging")
+	s.tasks, _ = mcp.OffersTasks(caps)
 	flag := func(feature, name string) bool {
 		f, _ := caps.Member(feature)
 		v, _ := f.Member(name)

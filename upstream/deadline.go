@@ -56,6 +56,20 @@ func (d *deadline) resume(caller context.Context, idle, total time.Duration) {
 	}
 }
 
+// patiently lets the server be silent for as long as the round may take.
+func (d *deadline) patiently() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.idle = d.total
+}
+
+// waitedFor reports whether a caller waits.
+func (d *deadline) waitedFor() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.paused
+}
+
 // pause ends the watch over time and caller; the exchange itself goes on.
 func (d *deadline) pause() {
 	d.mu.Lock()

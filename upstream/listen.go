@@ -31,6 +31,7 @@ type keep struct {
 type listening struct {
 	tools, prompts, resources bool
 	uris                      []string
+	tasks                     bool // all that the session has
 	wake                      chan struct{}
 
 	mu      sync.Mutex // guards the fields below
@@ -89,16 +90,19 @@ func (k *keep) unsubscribe(uri string) (last bool) {
 
 // event hands a notification to the listeners that want it.
 func (k *keep) event(m wire.Message) {
-	var params mcp.Raw = mcp.Raw(`{}`)
-	if m.Method == mcp.NoteResourceUpdated {
+	event := mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)}
+	switch m.Method {
+	case mcp.NoteResourceUpdated:
 		uri, _ := m.Params.Member("uri")
-		params = mcp.Object("uri", uri)
+		event.Params = mcp.Object("uri", uri)
+	case wire.NoteTaskStatus:
+		event = mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range k.listens {
-		if l.wants(m.Method) {
-			l.put(mcp.Event{Method: m.Method, Params: params})
+		if l.wants(event.Method) {
+			l.put(event)
 		}
 	}
 }
@@ -138,6 +142,8 @@ func (l *listening) wants(method string) bool {
 		return l.prompts
 	case mcp.NoteResourcesListChanged:
 		return l.resources
+	case mcp.NoteTask:
+		return l.tasks
 	}
 	return len(l.uris) > 0
 }
@@ -188,7 +194,7 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 	if err != nil {
 		return nil, err
 	}
-	l := &listening{wake: make(chan struct{}, 1)}
+	l := &listening{wake: make(chan struct{}, 1), tasks: c.Tasks == mcp.CoreTasks && s.server.tasks}
 	k := s.slot.keep
 	defer func() {
 		k.remove(l)
@@ -317,7 +323,11 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 		return nil, err
 	}
 	id := u.ids.Add(1)
-	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, "{}", "")}
+	declared := capabilities{raw: "{}"}
+	if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {
+		declared = declare(c.Caps, e.rev)
+	}
+	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}
 	stream, err := conn.Start(&Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
@@ -344,6 +354,11 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 				params = mcp.Raw(`{}`)
 			}
 			c.Notify(mcp.Event{Method: m.Method, Params: params})
+		case mcp.NoteTask:
+			// What asks what it was told cannot be asked is nothing to be told of.
+			if task, err := u.openTask(declared, m.Params.Without("_meta")); err == nil && declared.tasks {
+				c.Notify(mcp.Event{Method: m.Method, Params: task})
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -158,6 +159,9 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 	}
 	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	if x.task != "" {
+		x.life.patiently()
+	}
 	x.mu.Lock()
 	x.notify = c.Notify // before the answers are sent: progress may follow at once
 	x.mu.Unlock()
@@ -221,6 +225,9 @@ func (u *Upstream) letGo(c *mcp.Call) {
 	if x := u.parks.take(c); x != nil {
 		u.spawn(x.giveUp)
 	}
+	if strings.HasPrefix(c.State, taskState) {
+		u.spawn(func() { u.letTaskGo(c) })
+	}
 }
 
 // giveUp tells the server that there will be no answer and that the call is over.
@@ -242,6 +249,9 @@ func (x *exchange) giveUp() {
 	}
 	if !answered && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
 		x.s.post(cancelled(x.id, "nobody answered in time"))
+	}
+	if !answered {
+		x.abandon()
 	}
 	x.end(nil, errTimeout)
 	x.life.end() // ends the pump's reading

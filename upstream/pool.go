@@ -114,6 +114,13 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 }
 
+// hold takes a session once more that the caller has; it must be released once more.
+func (p *pool) hold(s *session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.slot.busy++
+}
+
 // release gives a session back.
 func (p *pool) release(s *session) { p.leave(s.slot) }
 

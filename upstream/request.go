@@ -24,6 +24,8 @@ type outgoing struct {
 	rev  *wire.Revision
 	// meta are the members of _meta that the dialect wants, without braces, "" for none.
 	meta string
+	// task is the member task of 2025-11-25, nil for none.
+	task mcp.Raw
 	// answers says that the answers of a retry belong into the params (2026-07-28
 	// basic/patterns/mrtr); else they go another way.
 	answers bool
@@ -31,7 +33,7 @@ type outgoing struct {
 
 // size is about how long the request becomes.
 func (o *outgoing) size() int {
-	return envelopeSize + len(o.call.Method) + len(o.call.Name) + len(o.call.Params) + len(o.meta)
+	return envelopeSize + len(o.call.Method) + len(o.call.Name) + len(o.call.Params) + len(o.meta) + len(o.task)
 }
 
 // appendRequest writes the message in one pass over the client's params: the name as
@@ -86,13 +88,17 @@ func (o *outgoing) appendRequest(dst []byte) []byte {
 		member(nameMember)
 		dst = mcp.AppendString(dst, c.Name)
 	}
+	if o.task != nil {
+		member("task")
+		dst = append(dst, o.task...)
+	}
 	if o.answers && c.Answers != nil {
 		member("inputResponses")
 		dst = appendAnswers(dst, c.Answers)
 	}
 	if o.answers && c.State != "" {
 		member("requestState")
-		dst = mcp.AppendString(dst, c.State)
+		dst = mcp.AppendString(dst, serverState(c.State))
 	}
 	if !hasMeta && o.meta != "" {
 		member("_meta")

@@ -125,7 +125,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	}
 	s.rev, s.result = rev, m.Result
 	caps, _ := m.Result.Member("capabilities")
-	s.server = readServerCaps(caps)
+	s.server = readServerCaps(validTasks(rev, caps))
 	info, _ := m.Result.Member("serverInfo")
 	s.u.health.meet(rev.Name, true, info)
 	s.conn.Bind(rev)
@@ -263,13 +263,17 @@ func (s *session) note(m wire.Message, x *exchange) {
 		}
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated,
+		wire.NoteTaskStatus:
 		s.slot.keep.event(m)
 	}
 }
 
 // serve answers a request of the server, or makes a question of the call of it.
 func (s *session) serve(m wire.Message, x *exchange) {
+	if waits := s.taskOf(m); waits != nil {
+		x = waits
+	}
 	if m.Method == mcp.MethodPing {
 		s.post(wire.AppendResult(nil, m.ID, nil))
 		return
@@ -337,7 +341,7 @@ func (s *session) byToken(token mcp.Raw) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, x := range s.calls {
-		if isID(token, id) {
+		if isID(token, id) || x.token != 0 && isID(token, x.token) {
 			return x
 		}
 	}

@@ -64,7 +64,7 @@ func (u *Upstream) discoverStateful(ctx context.Context, e *era, c *mcp.Call) (*
 	}
 	defer u.pool.release(s)
 	info, _ := s.result.Member("serverInfo")
-	return discovered(s.result, info)
+	return discovered(s.rev, s.result, info)
 }
 
 // exchange is one call under way at a stateful server.
@@ -76,6 +76,13 @@ type exchange struct {
 	first  Stream // the answer to the POST; closing it ends life
 	stream Stream // the one that is read: first, or where a broken one goes on
 	wake   chan struct{}
+	// task is the one that it waits for, "" for none; ours says that it was made here, for
+	// a caller who knows nothing of it. Neither is changed.
+	task string
+	ours bool
+	// token is the progress token of the call that made that task, 0 for none. It is not
+	// changed.
+	token int64
 	// elsewhere says that questions may come from outside of the stream, so that the
 	// caller waits for wake from the beginning. It is not changed.
 	elsewhere bool
@@ -99,32 +106,53 @@ type question struct {
 
 // call makes a call and releases the session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	x := &exchange{
-		s: s, id: s.u.ids.Add(1), call: c, notify: c.Notify,
-		wake: make(chan struct{}, 1), elsewhere: s.askedElsewhere(),
+	if mcp.IsTaskMethod(c.Method) && !s.server.tasks {
+		s.u.pool.release(s)
+		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
 	}
+	x := &exchange{call: c}
+	if c.Method == mcp.MethodTasksResult {
+		x.task = c.Name
+	}
+	return s.begin(ctx, x, c, nil)
+}
+
+// begin sends a request for an exchange, which for one that waits for a task made here is
+// not the call itself, and waits. meanwhile, unless it is nil, begins what runs
+// at the same time, until the exchange's life ends.
+func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
+	x.s, x.id, x.notify, x.wake = s, s.u.ids.Add(1), x.call.Notify, make(chan struct{}, 1)
+	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.any()
 	s.add(x)
-	if c.LogLevel != "" {
+	if x.call.LogLevel != "" {
 		s.setLevel(ctx, s.wantedLevel())
 	}
 	life, err := s.u.life(ctx, false)
 	if err != nil {
 		s.remove(x)
+		x.abandon()
 		s.u.pool.release(s)
 		return nil, err
 	}
 	x.life = life
-	out := outgoing{id: x.id, call: c, rev: s.rev}
+	if x.task != "" {
+		life.patiently()
+	}
+	if meanwhile != nil {
+		meanwhile()
+	}
+	out := outgoing{id: x.id, call: request, rev: s.rev, task: s.taskParams(request)}
 	stream, err := s.conn.Start(&Request{
-		ID: x.id, Method: c.Method, Caller: &c.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
+		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
 	})
 	if err != nil {
 		s.remove(x)
-		s.u.pool.release(s)
 		if life.timedOut() || ctx.Err() != nil || errors.Is(err, errBroken) {
 			x.sayCancelled(ctx)
 		}
-		return nil, s.refusal(life.why(err))
+		x.abandon()
+		s.u.pool.release(s)
+		return nil, s.refusal(x.overdue(life.why(err)))
 	}
 	x.first, x.stream = stream, stream
 	if x.elsewhere {
@@ -344,6 +372,13 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	}
 	if _, answered := errors.AsType[*mcp.Error](err); err != nil && !answered {
 		x.sayCancelled(ctx)
+		x.abandon()
+		err = x.overdue(err)
+	}
+	if err == nil && x.s.taskParams(x.call) != nil && x.task == "" {
+		if task, ok := wire.ReadCreatedTask(result); ok {
+			return x.created(ctx, task)
+		}
 	}
 	x.free()
 	if err != nil {
@@ -354,7 +389,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		return nil, err
 	}
 	if mcp.ListMember(x.call.Method) == "" {
-		return &mcp.Reply{Result: result, Outline: x.first.Outline(), Release: x.first.Release()}, nil
+		return &mcp.Reply{Result: x.taskReply(result), Outline: x.first.Outline(), Release: x.first.Release()}, nil
 	}
 	list, err := readList(x.call.Method, result)
 	if err != nil {

@@ -32,7 +32,10 @@ func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn
 }
 
 func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	if len(c.Refused) > 0 {
+	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
+		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
+	}
+	if len(c.Refused) > 0 && !strings.HasPrefix(c.State, taskState) {
 		// Nothing in this dialect says that the client refused to answer.
 		return u.unasked(c, "The client refused the input that upstream %s needs for this call", u.cfg.Name)
 	}
@@ -41,9 +44,14 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 		return nil, err
 	}
 	defer release()
+	if w := u.waiting(conn, e, c); w != nil {
+		return w.resume(ctx)
+	}
 	declared := declare(c.Caps, e.rev)
 	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
-	if refused, ok := errors.AsType[*mcp.Error](err); ok {
+	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
+		return u.callInTask(ctx, conn, e, c, declared.withTasks())
+	} else if ok {
 		result, err = u.repair(ctx, conn, e, c, declared, refused)
 	}
 	if err != nil {
@@ -188,8 +196,17 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 	case !ok, kind.Text() == resultComplete:
 	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
 		return u.askReply(declared, result)
+	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):
+		return &mcp.Reply{Result: result, Task: true}, nil
 	default:
 		return nil, fmt.Errorf("%w: resultType %.40q", errGarbage, kind.Text())
+	}
+	if c.Method == mcp.MethodTasksGet {
+		task, err := u.openTask(declared, result)
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: task}, nil
 	}
 	if mcp.ListMember(c.Method) == "" {
 		return &mcp.Reply{Result: result}, nil
@@ -229,7 +246,7 @@ func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, 
 		return nil, err
 	}
 	state, hasState := result.Member("requestState")
-	ask.State = state.Text()
+	ask.State = ownState(state.Text())
 	if !hasRequests && !hasState {
 		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", errGarbage)
 	}
@@ -264,7 +281,7 @@ func (u *Upstream) discoverStateless(ctx context.Context, e *era, c *mcp.Call) (
 	meta, _ := result.Member("_meta")
 	info, _ := meta.Member(wire.MetaServerInfo)
 	u.health.meet(e.rev.Name, false, info)
-	return discovered(result, info)
+	return discovered(e.rev, result, info)
 }
 
 // takeDiscover returns the result that the probe got, to the first who wants it.
@@ -277,8 +294,9 @@ func (u *Upstream) takeDiscover(e *era) mcp.Raw {
 }
 
 // discovered makes the reply to server/discover, the same for both dialects.
-func discovered(result, info mcp.Raw) (*mcp.Reply, error) {
+func discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 	caps, _ := result.Member("capabilities")
+	caps = validTasks(rev, caps)
 	if !caps.IsObject() {
 		return nil, fmt.Errorf("%w: no capabilities", errGarbage)
 	}

@@ -57,7 +57,7 @@ func TestStatelessRequest(t *testing.T) {
 		"vendor/k": `[1, 2]`, "progressToken": string(got.ID),
 		"traceparent": `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
 		// P9/160: what the client declared and what can be relayed.
-		"io.modelcontextprotocol/clientCapabilities": `{"roots":{},"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`,
+		"io.modelcontextprotocol/clientCapabilities": `{"roots":{},"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`,
 		"io.modelcontextprotocol/clientInfo":         `{"name":"gatehouse","version":"dev"}`,
 	} {
 		if value, _ := meta.Member(name); string(value) != want {

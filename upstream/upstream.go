@@ -64,6 +64,7 @@ type Upstream struct {
 	probe  probe
 	pool   pool
 	parks  parks
+	waits  waits
 	tools  tools
 	health health
 
@@ -146,7 +147,8 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	case mcp.MethodDiscover:
 		handle = u.discover
 	case mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList,
-		mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete:
+		mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete,
+		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
 	default:
 		return nil, mcp.ErrMethod(c.Method)
 	}
@@ -160,6 +162,9 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 			return reply, err
 		}
 		c = fresh
+	}
+	if c.Method == mcp.MethodTasksResult {
+		return u.taskResult(ctx, c)
 	}
 	if err := u.enter(ctx); err != nil {
 		return nil, u.failure(ctx, err)

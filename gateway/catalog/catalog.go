@@ -39,8 +39,10 @@ type Source struct {
 // Deps are what a Catalog works with; all are needed.
 type Deps struct {
 	Log *slog.Logger
-	// Seal seals cursors. Replicas that share it read each other's.
-	Seal *seal.Key
+	// Seal seals cursors, and Tasks the ids of tasks. Replicas that share them read each
+	// other's. An id is good as long as its key is.
+	Seal  *seal.Key
+	Tasks *seal.Key
 }
 
 // Catalog merges upstreams. It is safe for concurrent use.
@@ -50,7 +52,11 @@ type Catalog struct {
 	log     *slog.Logger
 	seal    *seal.Key
 	hub     hub
-	people  *people // nil without per-user sources
+
+	taskSeal *seal.Key
+	board    board
+
+	people *people // nil without per-user sources
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
@@ -89,13 +95,13 @@ func (s *source) told(caller mcp.Caller, kinds kindSet) {
 // no I/O: Run does.
 func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 	errs := []error{cfg.Validate()}
-	if deps.Log == nil || deps.Seal == nil {
-		errs = append(errs, errors.New("log and seal are needed"))
+	if deps.Log == nil || deps.Seal == nil || deps.Tasks == nil {
+		errs = append(errs, errors.New("log, seal and tasks are needed"))
 	}
 	cfg = cfg.withDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: pageSize},
-		log:  deps.Log, seal: deps.Seal,
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks,
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
 	names := make(map[string]bool)
@@ -191,6 +197,8 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		return c.read(ctx, call)
 	case mcp.MethodComplete:
 		return c.complete(ctx, call)
+	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		return c.task(ctx, call)
 	case mcp.MethodListen:
 		return c.listen(ctx, call)
 	case mcp.MethodDiscover:

@@ -214,7 +214,7 @@ func newCatalog(t testing.TB, cfg Config, sources ...Source) *Catalog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(cfg, sources, Deps{Log: slog.New(slog.DiscardHandler), Seal: key})
+	c, err := New(cfg, sources, Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,11 +266,15 @@ func decided(ctx context.Context, c *Catalog, call *mcp.Call) *mcp.Call {
 		text, _ := ref.Member("type")
 		of = text.Text()
 	}
-	if kind[of] == "" || call.Target != (mcp.Target{}) {
+	which := kind[of]
+	if mcp.IsTaskMethod(of) {
+		which = mcp.KindTask
+	}
+	if which == "" || call.Target != (mcp.Target{}) {
 		return call
 	}
 	call = call.Clone()
-	call.Target, _ = c.Resolve(mcp.WithCaller(ctx, call.Caller), kind[of], call.Name)
+	call.Target, _ = c.Resolve(mcp.WithCaller(ctx, call.Caller), which, call.Name)
 	return call
 }
 
@@ -322,7 +326,7 @@ func TestNewRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key}
+	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key}
 	bad, long := "a b", strings.Repeat("x", 30)
 	tests := []struct {
 		name    string
@@ -335,7 +339,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a prefix with a space", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &bad}}, deps, []string{`upstream "crm": prefix: "a b"`}},
 		{"a prefix too long", Config{}, []Source{{Upstream: newServer("crm"), Prefix: &long}}, deps, []string{"set a shorter prefix"}},
 		{"no upstream", Config{}, []Source{{}}, deps, []string{"source 0 has no upstream"}},
-		{"no deps", Config{}, nil, Deps{}, []string{"log and seal are needed"}},
+		{"no deps", Config{}, nil, Deps{}, []string{"log, seal and tasks are needed"}},
 		{"everything at once", Config{Separator: "/", MaxLength: 5, Instructions: strings.Repeat("x", 5000)}, nil, deps, []string{`separator: "/"`, "max_length: 5", "instructions: 5000 bytes"}},
 	}
 	for _, tt := range tests {

@@ -95,6 +95,9 @@ func merge(states []known, v sight) (all offers) {
 		all.completions = all.completions || s.offers.completions
 		all.logging = all.logging || s.offers.logging
 		all.ui = mergeUI(all.ui, s.offers.ui)
+		all.coreTasks = all.coreTasks || s.offers.coreTasks
+		all.coreCancel = all.coreCancel || s.offers.coreCancel
+		all.extTasks = all.extTasks || s.offers.extTasks
 	}
 	return all
 }
@@ -115,8 +118,18 @@ func (o offers) capabilities() mcp.Raw {
 	add(o.kinds.has(resources) && !o.subscribe, "resources", `{"listChanged":true}`)
 	add(o.completions, "completions", `{}`)
 	add(o.logging, "logging", `{}`)
+	// Each revision has one of the two forms of tasks, and its edge shows no other.
+	add(o.coreTasks && !o.coreCancel, "tasks", `{"requests":{"tools":{"call":{}}}}`)
+	add(o.coreTasks && o.coreCancel, "tasks", `{"cancel":{},"requests":{"tools":{"call":{}}}}`)
+	extensions := mcp.Raw("{}")
 	if o.ui != nil {
-		out = out.With("extensions", mcp.Object(uiExtension, o.ui))
+		extensions = extensions.With(uiExtension, o.ui)
+	}
+	if o.tasks() {
+		extensions = extensions.With(mcp.TasksExtension, mcp.Raw("{}"))
+	}
+	if len(extensions) > len("{}") {
+		out = out.With("extensions", extensions)
 	}
 	return out
 }

@@ -64,6 +64,9 @@ type offers struct {
 	completions bool
 	logging     bool
 	ui          mcp.Raw // its settings for MCP Apps, nil without
+	coreTasks   bool    // tools run as tasks of 2025-11-25
+	coreCancel  bool    // which can be cancelled
+	extTasks    bool    // it has the extension
 }
 
 func readOffers(capabilities mcp.Raw) (o offers) {
@@ -91,5 +94,10 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 			o.ui = ui
 		}
 	}
+	o.extTasks = mcp.DeclaresTasks(capabilities)
+	o.coreTasks, o.coreCancel = mcp.OffersTasks(capabilities)
 	return o
 }
+
+// tasks reports whether there are tasks for clients that know the extension.
+func (o offers) tasks() bool { return o.extTasks }

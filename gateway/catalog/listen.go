@@ -19,6 +19,7 @@ const (
 type filter struct {
 	kinds kindSet
 	uris  []string // public, as the client wrote them
+	tasks []string // ids, likewise
 }
 
 // listen answers subscriptions/listen: that lists changed comes from our own
@@ -39,10 +40,14 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	defer cancel()
 	listener := c.hub.join(sees, call.Caller.User())
 	defer c.hub.leave(listener)
+	follower := c.board.join(call)
+	if follower != nil {
+		defer c.board.leave(call, follower)
+	}
 
 	want.kinds &= s.faceFor(sees).offers.kinds
 	open := make(chan struct{}) // closed when the client was told what it gets
-	parts := c.newParts(ctx, call, sees, want.uris, open)
+	parts := c.newParts(ctx, call, sees, want, open)
 	for _, p := range parts {
 		ctx, cancel := context.WithCancel(ctx)
 		p.cancel = cancel
@@ -71,6 +76,10 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 			return nil, ctx.Err()
 		case <-c.done:
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		case <-follower.some():
+			for _, i := range follower.take() {
+				wg.Go(func() { follower.run(ctx, c, call, c.sources[i]) })
+			}
 		case <-listener.some():
 			changed := listener.take(ctx) & want.kinds
 			for _, change := range listChanges() {
@@ -95,29 +104,38 @@ func readFilter(params mcp.Raw) (f filter, err error) {
 			f.kinds |= change.kinds
 		}
 	}
-	uris, ok := notifications.Member("resourceSubscriptions")
-	if !ok || uris.IsNull() {
-		return f, nil
+	if f.uris, err = readStrings(notifications, "resourceSubscriptions"); err != nil {
+		return f, err
 	}
-	if !uris.IsArray() {
-		return f, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must be an array")
+	f.tasks, err = readStrings(notifications, "taskIds")
+	return f, err
+}
+
+// readStrings reads a member of a filter that is an array of strings, each of them once.
+func readStrings(notifications mcp.Raw, member string) (all []string, err error) {
+	list, ok := notifications.Member(member)
+	if !ok || list.IsNull() {
+		return nil, nil
+	}
+	if !list.IsArray() {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s must be an array", member)
 	}
 	seen := make(map[string]bool)
-	uris.Elements(func(value mcp.Raw) bool {
-		uri, ok := value.StringValue()
+	list.Elements(func(value mcp.Raw) bool {
+		text, ok := value.StringValue()
 		switch {
 		case !ok:
-			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: resourceSubscriptions must hold strings")
-		case seen[uri]:
-		case len(f.uris) == maxSubscriptions:
-			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d resourceSubscriptions", maxSubscriptions)
+			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s must hold strings", member)
+		case seen[text]:
+		case len(all) == maxSubscriptions:
+			err = mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d %s", maxSubscriptions, member)
 		default:
-			seen[uri] = true
-			f.uris = append(f.uris, uri)
+			seen[text] = true
+			all = append(all, text)
 		}
 		return err == nil
 	})
-	return f, err
+	return all, err
 }
 
 // acknowledgement says what of the filter is honoured.
@@ -128,20 +146,24 @@ func acknowledgement(want filter, parts []*part) mcp.Raw {
 			honoured = honoured.With(change.filter, mcp.Raw(`true`))
 		}
 	}
-	granted := make(map[string]bool)
+	granted, tasks := make(map[string]bool), make(map[string]bool)
 	for _, p := range parts {
-		for _, uri := range p.honoured() {
-			granted[uri] = true
-		}
+		p.honoured(granted, tasks)
 	}
-	var uris []string
-	for _, uri := range want.uris { // in the client's order
-		if granted[uri] {
-			uris = append(uris, uri)
+	for _, m := range []struct {
+		name    string
+		want    []string
+		granted map[string]bool
+	}{{"resourceSubscriptions", want.uris, granted}, {"taskIds", want.tasks, tasks}} {
+		var all []string
+		for _, one := range m.want { // in the client's order
+			if m.granted[one] {
+				all = append(all, one)
+			}
 		}
-	}
-	if len(uris) > 0 {
-		honoured = honoured.With("resourceSubscriptions", stringArray(uris))
+		if len(all) > 0 {
+			honoured = honoured.With(m.name, stringArray(all))
+		}
 	}
 	return mcp.Object("notifications", honoured)
 }

@@ -19,22 +19,52 @@ type part struct {
 	notify func(mcp.Event)
 	open   <-chan struct{}     // closed when events may be sent
 	forms  map[string][]string // by original URI: as the client wrote it
+	tasks  map[string][]string // by original id of a task: as the client has it
 	cancel context.CancelFunc  // ends the part
 
 	answered chan struct{} // closed when decided is set
 	mu       sync.Mutex    // guards the fields below
 	decided  bool          // what is honoured does not change any more
-	granted  []string      // original URIs
+	granted  grant
 }
 
-// newParts divides the URIs among the upstreams that may honour them. What belongs to
-// nobody, or to an upstream that the caller may not know of, is left out, and so
-// missing in the acknowledgement.
-func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, uris []string, open <-chan struct{}) []*part {
+// grant is what an upstream honours: original URIs, and ids of tasks.
+type grant struct{ uris, tasks []string }
+
+func (g grant) empty() bool { return len(g.uris)+len(g.tasks) == 0 }
+
+// newParts divides the URIs and tasks among the upstreams that may honour them. What
+// belongs to nobody, or to an upstream that the caller may not know of, is left out, and
+// so missing in the acknowledgement.
+func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want filter, open <-chan struct{}) []*part {
 	var parts []*part
-	natives := make(map[int][]string)
 	bySource := make(map[int]*part)
-	for _, uri := range uris {
+	at := func(source int) *part {
+		p := bySource[source]
+		if p == nil {
+			p = &part{
+				c: c, s: c.sources[source], notify: call.Notify, open: open,
+				forms: make(map[string][]string), tasks: make(map[string][]string), answered: make(chan struct{}),
+			}
+			bySource[source], parts = p, append(parts, p)
+		}
+		return p
+	}
+	wanted := make(map[*part]grant)
+	for _, public := range want.tasks {
+		id, s, ok := c.openTask(public, &call.Caller)
+		if !ok || id.form != call.Tasks || !sees.has(s.index) {
+			continue
+		}
+		p := at(s.index)
+		if p.tasks[id.native] == nil {
+			g := wanted[p]
+			g.tasks = append(g.tasks, id.native)
+			wanted[p] = g
+		}
+		p.tasks[id.native] = append(p.tasks[id.native], public)
+	}
+	for _, uri := range want.uris {
 		to, k, ok := c.findURI(ctx, &call.Caller, uri)
 		if !ok || k != resources || !sees.has(to.source) {
 			continue
@@ -43,22 +73,17 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, uris
 		if state := &c.view(&call.Caller).states[source]; state.heard && !state.offers.subscribe {
 			continue
 		}
-		p := bySource[source]
-		if p == nil {
-			p = &part{
-				c: c, s: c.sources[source], notify: call.Notify, open: open,
-				forms: make(map[string][]string), answered: make(chan struct{}),
-			}
-			bySource[source], parts = p, append(parts, p)
-		}
+		p := at(source)
 		if p.forms[native] == nil {
-			natives[source] = append(natives[source], native)
+			g := wanted[p]
+			g.uris = append(g.uris, native)
+			wanted[p] = g
 		}
 		p.forms[native] = append(p.forms[native], uri)
 	}
 	for _, p := range parts {
 		p.call = call.Clone()
-		p.call.Params = call.Params.With("notifications", mcp.Object("resourceSubscriptions", stringArray(natives[p.s.index])))
+		p.call.Params = call.Params.With("notifications", wanted[p].filter())
 	}
 	return parts
 }
@@ -77,8 +102,20 @@ func awaitParts(ctx context.Context, parts []*part) {
 		case <-ctx.Done():
 			return
 		}
-		p.decide(nil)
+		p.decide(grant{})
 	}
+}
+
+// filter writes what is to be honoured.
+func (g grant) filter() mcp.Raw {
+	out := mcp.Raw(`{}`)
+	if len(g.uris) > 0 {
+		out = out.With("resourceSubscriptions", stringArray(g.uris))
+	}
+	if len(g.tasks) > 0 {
+		out = out.With("taskIds", stringArray(g.tasks))
+	}
+	return out
 }
 
 // run listens at the upstream for as long as ctx lasts, unless nothing is honoured
@@ -88,7 +125,7 @@ func (p *part) run(ctx context.Context) {
 	for {
 		start := time.Now()
 		err := p.attempt(ctx)
-		p.decide(nil)
+		p.decide(grant{})
 		if ctx.Err() != nil {
 			return
 		}
@@ -110,6 +147,8 @@ func (p *part) attempt(ctx context.Context) error {
 			p.acknowledged(ctx, e.Params)
 		case mcp.NoteResourceUpdated:
 			p.updated(ctx, e.Params)
+		case mcp.NoteTask:
+			p.changed(ctx, e.Params)
 		default:
 			p.s.told(p.call.Caller, changedBy(e.Method))
 		}
@@ -124,19 +163,53 @@ func (p *part) attempt(ctx context.Context) error {
 // happened since the subscriptions were lost is unknown, so each counts as updated.
 func (p *part) acknowledged(ctx context.Context, params mcp.Raw) {
 	notifications, _ := params.Member("notifications")
-	list, _ := notifications.Member("resourceSubscriptions")
-	var natives []string
-	list.Elements(func(uri mcp.Raw) bool {
-		if native := uri.Text(); p.forms[native] != nil {
-			natives = append(natives, native)
-		}
-		return len(natives) < maxSubscriptions
-	})
-	if p.decide(natives) {
+	honoured := grant{
+		uris:  among(notifications, "resourceSubscriptions", p.forms),
+		tasks: among(notifications, "taskIds", p.tasks),
+	}
+	if p.decide(honoured) {
 		return
 	}
-	for _, native := range natives {
+	for _, native := range honoured.uris {
 		p.updated(ctx, mcp.Object("uri", mcp.String(native)))
+	}
+	for _, native := range honoured.tasks {
+		p.look(ctx, native)
+	}
+}
+
+// among reads those strings of a member that were asked for.
+func among(notifications mcp.Raw, member string, asked map[string][]string) (all []string) {
+	list, _ := notifications.Member(member)
+	list.Elements(func(value mcp.Raw) bool {
+		if native := value.Text(); asked[native] != nil {
+			all = append(all, native)
+		}
+		return len(all) < maxSubscriptions
+	})
+	return all
+}
+
+// changed tells the client of a task, by the id that it has.
+func (p *part) changed(ctx context.Context, task mcp.Raw) {
+	select {
+	case <-p.open:
+	case <-ctx.Done():
+		return
+	}
+	for _, public := range p.tasks[mcp.TaskID(task)] {
+		p.notify(mcp.Event{Method: mcp.NoteTask, Params: p.s.naming.task(task, public)})
+	}
+}
+
+// look asks how a task is of which nothing was heard for a while, since its client may
+// wait for nothing but what it is told.
+func (p *part) look(ctx context.Context, native string) {
+	call := p.call.Clone()
+	call.Method, call.Name, call.Params, call.Notify = mcp.MethodTasksGet, native, mcp.Raw(`{}`), func(mcp.Event) {}
+	reply, err := p.s.upstream.Handle(ctx, call)
+	if err == nil && reply != nil && reply.Result != nil {
+		p.changed(ctx, reply.Result.Edit(mcp.Edit{Name: "resultType"}, mcp.Edit{Name: "_meta"}))
 	}
 }
 
@@ -165,28 +238,34 @@ func (p *part) updated(ctx context.Context, params mcp.Raw) {
 
 // decide sets what is honoured, once, and reports whether it did. When that is
 // nothing, the part ends.
-func (p *part) decide(natives []string) bool {
+func (p *part) decide(honoured grant) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.decided {
 		return false
 	}
-	p.decided, p.granted = true, natives
+	p.decided, p.granted = true, honoured
 	close(p.answered)
-	if len(natives) == 0 {
+	if honoured.empty() {
 		p.cancel()
 	}
 	return true
 }
 
-// honoured returns the URIs that are honoured, as the client wrote them.
-func (p *part) honoured() (uris []string) {
+// honoured notes what is honoured, as the client wrote it.
+func (p *part) honoured(uris, tasks map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, native := range p.granted {
-		uris = append(uris, p.forms[native]...)
+	for _, native := range p.granted.uris {
+		for _, form := range p.forms[native] {
+			uris[form] = true
+		}
 	}
-	return uris
+	for _, native := range p.granted.tasks {
+		for _, form := range p.tasks[native] {
+			tasks[form] = true
+		}
+	}
 }
 
 func stringArray(values []string) mcp.Raw {

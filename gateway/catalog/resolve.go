@@ -9,7 +9,8 @@ import (
 )
 
 // Resolve returns what a public name stands for: of tools and prompts the name, of
-// resources a URI or, as completions refer to them, a URI template as it is listed. ok
+// resources a URI or, as completions refer to them, a URI template as it is listed; for
+// the id of a task, as kind mcp.KindTask, the tool that made it. ok
 // is false for what nobody can have. A name with the prefix of an upstream whose list
 // is not known resolves all the same, so that policy decides before anything of that
 // upstream is told. Right after the start it waits as a list would. Whose call it is
@@ -26,6 +27,12 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 		found, ok = c.findName(ctx, &caller, k, public)
 	case mcp.KindResources:
 		found, k, ok = c.findURI(ctx, &caller, public)
+	case mcp.KindTask:
+		id, s, ok := c.openTask(public, &caller)
+		if !ok {
+			return mcp.Target{}, false
+		}
+		return s.naming.target(tools, id.tool), true
 	}
 	if !ok {
 		return mcp.Target{}, false

@@ -20,7 +20,7 @@ func (n naming) reply(method string, r *mcp.Reply) *mcp.Reply {
 			return r
 		}
 		if result := n.result(method, r.Result); !same(result, r.Result) {
-			return &mcp.Reply{Result: result}
+			return &mcp.Reply{Result: result, Task: r.Task}
 		}
 	case r.Ask != nil:
 		if ask := n.ask(r.Ask); ask != r.Ask {

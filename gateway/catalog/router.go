@@ -20,7 +20,15 @@ func (c *Catalog) callByName(ctx context.Context, call *mcp.Call) (*mcp.Reply, e
 	if err := checkParams(to.params, call); err != nil {
 		return nil, err
 	}
-	return c.forward(ctx, c.sources[to.source], call, to.native)
+	if call, err = c.asTask(call, to); err != nil {
+		return nil, err
+	}
+	s := c.sources[to.source]
+	reply, err := c.forward(ctx, s, call, to.native)
+	if err == nil && reply != nil && reply.Task {
+		return c.handOut(s, call, to.native, reply)
+	}
+	return reply, err
 }
 
 // read routes resources/read by the URI.

@@ -36,6 +36,7 @@ type entry struct {
 	native string
 	item   mcp.Item
 	params []param // tools: the parameters that are mirrored into headers
+	task   taskSupport
 }
 
 // Withheld is an item that clients are not shown, and why.

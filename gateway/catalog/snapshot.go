@@ -50,6 +50,7 @@ type target struct {
 	source int
 	native string
 	params []param
+	task   taskSupport
 	// unlisted: the upstream has the name's prefix, and no list of it that could tell.
 	unlisted bool
 }
@@ -169,7 +170,7 @@ func (s *snapshot) enter(k kind, source int, e entry) {
 	s.counts[source][k]++
 	switch k {
 	case tools:
-		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params}
+		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params, task: e.task}
 	case prompts:
 		s.prompts[e.item.Name] = target{source: source, native: e.native}
 	}

@@ -41,7 +41,7 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := newServer("crm").tools("a b", "c")
-		c, err := New(Config{}, []Source{{Upstream: s}}, Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Seal: key})
+		c, err := New(Config{}, []Source{{Upstream: s}}, Deps{Log: slog.New(slog.NewTextHandler(&log, nil)), Seal: key, Tasks: key})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -188,6 +188,9 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 			return ctx.Err()
 		case err == nil:
 			w.state.shelves[k], w.broken[k] = newShelf(w.s.naming, k, list, w.c.plan.tagged), breakdown{}
+			if k == tools {
+				w.state.shelves[k].withTasks(w.state.offers.coreTasks)
+			}
 			w.due[k] = dueAt(list.expires)
 		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
 			w.state.shelves[k], w.broken[k] = &shelf{}, breakdown{}

@@ -90,7 +90,7 @@ func patience(ctx context.Context, n int) error {
 // and cancelled at once, with each question refused: what has been put aside is taken
 // up by that, and ends as any call that is cancelled.
 func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
-	if !asked.Here {
+	if !asked.Here && !asked.Kept {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -13,13 +13,14 @@ import (
 type wanted struct {
 	tools, prompts, resources bool
 	uris                      []string
+	tasks                     []string // ids
 }
 
 func readWanted(filter mcp.Raw) (w wanted, err error) {
 	if !filter.IsObject() {
 		return w, invalidParams("notifications is no object")
 	}
-	if err := wire.CheckObject(filter, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"); err != nil {
+	if err := wire.CheckObject(filter, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "taskIds"); err != nil {
 		return w, err
 	}
 	filter.Members(func(name []byte, value mcp.Raw) bool {
@@ -31,21 +32,27 @@ func readWanted(filter mcp.Raw) (w wanted, err error) {
 		case "resourcesListChanged":
 			w.resources = value.IsTrue()
 		case "resourceSubscriptions":
-			if !value.IsArray() {
-				err = invalidParams("resourceSubscriptions is no array")
-				return false
-			}
-			value.Elements(func(uri mcp.Raw) bool {
-				if !wire.NameOK(uri) {
-					err = invalidParams("a resource to subscribe to is no string")
-				}
-				w.uris = append(w.uris, uri.Text())
-				return err == nil
-			})
+			w.uris, err = readNames("resourceSubscriptions", value)
+		case "taskIds":
+			w.tasks, err = readNames("taskIds", value)
 		}
 		return err == nil
 	})
 	return w, err
+}
+
+func readNames(member string, value mcp.Raw) (names []string, err error) {
+	if !value.IsArray() {
+		return nil, invalidParams("%s is no array", member)
+	}
+	value.Elements(func(name mcp.Raw) bool {
+		if !wire.NameOK(name) {
+			err = invalidParams("what is in %s is no string", member)
+		}
+		names = append(names, name.Text())
+		return err == nil
+	})
+	return names, err
 }
 
 // params writes the filter as the params of a listen call.
@@ -59,15 +66,21 @@ func (w wanted) params() mcp.Raw {
 			filter = filter.With(m.name, mcp.Raw("true"))
 		}
 	}
-	if len(w.uris) > 0 {
-		uris := mcp.Raw{'['}
-		for i, uri := range w.uris {
-			if i > 0 {
-				uris = append(uris, ',')
-			}
-			uris = mcp.AppendString(uris, uri)
+	for _, m := range []struct {
+		name  string
+		names []string
+	}{{"resourceSubscriptions", w.uris}, {"taskIds", w.tasks}} {
+		if len(m.names) == 0 {
+			continue
 		}
-		filter = filter.With("resourceSubscriptions", append(uris, ']'))
+		names := mcp.Raw{'['}
+		for i, name := range m.names {
+			if i > 0 {
+				names = append(names, ',')
+			}
+			names = mcp.AppendString(names, name)
+		}
+		filter = filter.With(m.name, append(names, ']'))
 	}
 	return mcp.Object("notifications", filter)
 }
@@ -83,17 +96,10 @@ func (w wanted) has(method string) bool {
 		return w.resources
 	case mcp.NoteResourceUpdated:
 		return len(w.uris) > 0
+	case mcp.NoteTask:
+		return len(w.tasks) > 0
 	}
 	return false
-}
-
-// tasksExtension is the one whose clients may name tasks to hear of.
-const tasksExtension = "io.modelcontextprotocol/tasks"
-
-func declaresTasks(caps mcp.Raw) bool {
-	extensions, _ := caps.Member("extensions")
-	settings, _ := extensions.Member(tasksExtension)
-	return settings.IsObject()
 }
 
 // listen serves subscriptions/listen: a stream that lasts until one side ends it.
@@ -103,8 +109,8 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	if err != nil {
 		return refuseBad(err)
 	}
-	if _, tasks := filter.Member("taskIds"); tasks && !declaresTasks(x.call.Caps) {
-		return refuseBad(missingCapability(mcp.Object("extensions", mcp.Object(tasksExtension, mcp.Raw("{}")))))
+	if len(want.tasks) > 0 && x.call.Tasks != mcp.ExtensionTasks {
+		return refuseBad(mcp.ErrTasksUndeclared())
 	}
 	if !x.accept.stream {
 		return refuseAccept("text/event-stream")

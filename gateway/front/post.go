@@ -24,7 +24,7 @@ type posted struct {
 // params are the members of a message's params that the front reads itself; nil
 // where absent.
 type params struct {
-	name, uri, ref, notifications, answers, state mcp.Raw
+	name, uri, ref, notifications, answers, state, task, taskID mcp.Raw
 	// Of _meta.
 	version, clientInfo, caps, logLevel, token mcp.Raw
 }
@@ -52,8 +52,12 @@ func readParams(m wire.Message) (p params, err error) {
 			p.answers = value
 		case "requestState":
 			p.state = value
+		case "task":
+			p.task = value
+		case "taskId":
+			p.taskID = value
 		}
-	}, "_meta", "name", "uri", "ref", "arguments", "cursor", "notifications", "inputResponses", "requestState")
+	}, "_meta", "name", "uri", "ref", "arguments", "cursor", "notifications", "inputResponses", "requestState", "task", "taskId")
 	if err != nil {
 		return p, err
 	}
@@ -90,6 +94,8 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 		raw = p.name
 	case "uri":
 		raw = p.uri
+	case "taskId":
+		raw = p.taskID
 	default:
 		if method != mcp.MethodComplete {
 			return nil, "", nil
@@ -104,7 +110,7 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 		}
 	}
 	if !wire.NameOK(raw) {
-		return nil, "", invalidParams("%s needs a name or URI that is a string", method)
+		return nil, "", invalidParams("%s needs a name, URI or id that is a string", method)
 	}
 	return raw, raw.Text(), nil
 }

@@ -101,12 +101,14 @@ func (x *exchange) render(reply *mcp.Reply) (message, error) {
 		return message{head: x.resultHead(), body: reply.Result, tail: closeOne}, nil
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
+	case !x.mayAnswer(reply):
+		return message{}, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the upstream answered with a task, which this client does not know")
 	case !reply.Result.IsObject():
 		return message{}, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the answer of the upstream is no object")
 	case x.rev.Stateful:
 		return message{head: x.resultHead(), body: x.rev.Result(x.call.Method, reply.Result), tail: closeOne}, nil
 	}
-	return x.renderStateless(reply.Result, reply.Outline), nil
+	return x.renderStateless(reply), nil
 }
 
 var (
@@ -122,19 +124,25 @@ func (x *exchange) resultHead() []byte {
 
 // renderStateless completes a result by the members that this revision requires.
 // They are put in front of the others, so that what is relayed is not copied;
-// only what says something else has to go.
-func (x *exchange) renderStateless(result mcp.Raw, outline *mcp.Outline) message {
+// only what says something else has to go. A task has its own resultType, and what it
+// tells of its time is no hint to a cache.
+func (x *exchange) renderStateless(reply *mcp.Reply) message {
+	result, want := reply.Result, `"complete"`
+	if reply.Task {
+		want = `"task"`
+	}
+	task := reply.Task || mcp.IsTaskMethod(x.call.Method)
 	var meta mcp.Raw
 	var kind, ttl, scope hint
 	others := false
-	outline.Members(result, func(name []byte, value mcp.Raw) bool {
+	reply.Outline.Members(result, func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case "_meta":
 			meta = value
 		case "resultType":
-			kind.saw(string(value) == `"complete"`)
+			kind.saw(string(value) == want)
 		case "ttlMs":
-			ttl.saw(isDuration(value))
+			ttl.saw(task || isDuration(value))
 		case "cacheScope":
 			// What one user may read is not another's, whatever its server thinks.
 			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.call.Caller.Issuer == "")
@@ -161,7 +169,7 @@ func (x *exchange) renderStateless(result mcp.Raw, outline *mcp.Outline) message
 	}
 	head := appendMember(append(x.resultHead(), '{'), "_meta", x.f.meta(meta))
 	if kind != good {
-		head = append(head, `,"resultType":"complete"`...)
+		head = append(append(head, `,"resultType":`...), want...)
 	}
 	if x.call.Method == mcp.MethodResourcesRead {
 		if ttl != good {

@@ -190,6 +190,9 @@ func (l *live) event(e mcp.Event) {
 	switch e.Method {
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated,
 		mcp.NoteElicitationComplete:
+	case mcp.NoteTask:
+		l.taskStatus(e)
+		return
 	default:
 		return
 	}
@@ -200,19 +203,24 @@ func (l *live) event(e mcp.Event) {
 	}
 }
 
-// deliver is called with mu held. An event goes to one stream, the newest that
-// takes it (2025-11-25 basic/transports#multiple-connections), or waits for one.
+// deliver is called with mu held. An event goes to one stream, or waits for one.
 func (l *live) deliver(e mcp.Event) {
+	if !l.send(e) && !l.waiting.put(e) {
+		l.f.log.Warn("too many events wait for a client that has no stream open: one was dropped", "method", e.Method)
+	}
+}
+
+// send is called with mu held. It sends an event on the newest stream that takes it
+// (2025-11-25 basic/transports#multiple-connections); false when none does.
+func (l *live) send(e mcp.Event) bool {
 	for _, st := range slices.Backward(l.streams) {
 		if !st.stream.usable() {
 			continue
 		}
 		data := wire.AppendNotification(nil, e.Method, e.Params)
 		if st.stream.send(l.keep(st.name, data), data) {
-			return
+			return true
 		}
 	}
-	if !l.waiting.put(e) {
-		l.f.log.Warn("too many events wait for a client that has no stream open: one was dropped", "method", e.Method)
-	}
+	return false
 }

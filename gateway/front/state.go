@@ -87,21 +87,9 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 // without a state are passed as they are: the server may know them by their keys.
 func (x *exchange) retry(p params) error {
 	if p.answers != nil {
-		if !p.answers.IsObject() {
-			return invalidParams("inputResponses is no object")
+		if err := x.readAnswers(p.answers); err != nil {
+			return err
 		}
-		answers := make(map[string]mcp.Raw)
-		twice := false
-		p.answers.Each(func(name string, value mcp.Raw) bool {
-			key := mcp.Raw(`"` + name + `"`).Text() // names come as they are written
-			_, twice = answers[key]
-			answers[key] = value
-			return !twice
-		})
-		if twice {
-			return invalidParams("inputResponses has a key twice")
-		}
-		x.call.Answers = answers
 	}
 	if p.state == nil {
 		return nil
@@ -121,6 +109,26 @@ func (x *exchange) retry(p params) error {
 		return badState("mismatch", "requestState belongs to a request with other params")
 	}
 	x.call.State = state.State
+	return nil
+}
+
+// readAnswers reads inputResponses.
+func (x *exchange) readAnswers(raw mcp.Raw) error {
+	if !raw.IsObject() {
+		return invalidParams("inputResponses is no object")
+	}
+	answers := make(map[string]mcp.Raw)
+	twice := false
+	raw.Each(func(name string, value mcp.Raw) bool {
+		key := mcp.Raw(`"` + name + `"`).Text() // names come as they are written
+		_, twice = answers[key]
+		answers[key] = value
+		return !twice
+	})
+	if twice {
+		return invalidParams("inputResponses has a key twice")
+	}
+	x.call.Answers = answers
 	return nil
 }
 

@@ -119,6 +119,10 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 		x.fail(err)
 		return nil
 	}
+	if err := x.coreTasks(p.params); err != nil {
+		x.fail(err)
+		return nil
+	}
 	switch x.call.Method {
 	case mcp.MethodDiscover, mcp.MethodListen:
 		x.fail(mcp.ErrMethod(x.call.Method)) // of the other dialect

@@ -24,7 +24,8 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 		return ref
 	}
 	switch p.message.Method { // what this revision does not have, however it is asked for
-	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
+		mcp.MethodTasksResult, mcp.MethodTasksList:
 		return refuseBad(mcp.ErrMethod(p.message.Method))
 	}
 	name, err := p.checkRequest()
@@ -41,6 +42,9 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 		if err := x.retry(p.params); err != nil {
 			return refuseBad(err)
 		}
+	}
+	if err := x.extensionTasks(p.params); err != nil {
+		return refuseBad(err)
 	}
 	if x.call.Method == mcp.MethodToolsCall {
 		if x.call.ParamHeaders, err = paramHeaders(p.r.Header, f.noParams); err != nil {
@@ -107,7 +111,8 @@ func (p *posted) checkRequest() (name string, err error) {
 		return "", err
 	}
 	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead,
+		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel:
 		return name, checkHeader(p.r.Header, wire.HeaderName, name, true)
 	}
 	return name, nil

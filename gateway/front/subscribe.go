@@ -139,6 +139,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 		Caller:  caller,
 		Session: l.key,
 		Caps:    r.Caps,
+		Tasks:   tasksOf(r.Revision),
 	}
 	call.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {

@@ -18,8 +18,8 @@ type Call struct {
 	// may: the catalog hands on nothing without it. Zero above policy, and for methods
 	// without a Name.
 	Target Target
-	// Visible, set by policy for server/discover and subscriptions/listen, reports
-	// whether the caller may know of an upstream at all; nil for all of them.
+	// Visible, set by policy for server/discover, subscriptions/listen and calls with a
+	// Task, reports whether the caller may know of an upstream at all; nil for all of them.
 	Visible func(upstream string) bool
 	// Params is the params object as the client wrote it, _meta included; nil when
 	// the client sent none.
@@ -42,6 +42,11 @@ type Call struct {
 	// "Mcp-Param-" in lower case, still encoded; nil when the revision has none and
 	// they are not to be checked (2026-07-28 basic/transports/streamable-http).
 	ParamHeaders map[string]string
+	// Tasks is the form of tasks that the client knows. Task, for tools/call, is the
+	// member task of 2025-11-25: the call shall run as a task. The catalog sets it too,
+	// for tools that run as nothing else; who does not know such tasks gets the result.
+	Tasks TaskForm
+	Task  Raw
 	// Answers are, on a retry, the answers to Ask.Requests by their keys, Refused the
 	// errors that a stateful client answered instead, and State is the Ask.State that
 	// they belong to.
@@ -79,6 +84,8 @@ type Reply struct {
 	List *List
 	// Ask says that the server wants input first.
 	Ask *Ask
+	// Task says that Result is a task, which the caller asked for or has declared to know.
+	Task bool
 	// Release, if set, gives the memory of Result back to be used again: the edge that
 	// has written the reply calls it, once, and nobody reads Result any more then.
 	// Whoever wants to keep a Result clones it. A reply that is dropped need not be
@@ -103,8 +110,11 @@ type Ask struct {
 	Requests []InputRequest
 	// State is opaque, to be given back with the answers; "" when there is none.
 	State string
-	// Here says that only this replica can take the answers.
+	// Here says that only this replica can take the answers. Kept says that the server
+	// keeps something for them, and any replica can take them. Who will not come back
+	// with answers makes the call once more all the same, cancelled, in either case.
 	Here bool
+	Kept bool
 	// Anew says that the server has ended the call for these questions, all of which
 	// send the user to a URL: once they are done with it is made anew. It is what
 	// 2025-11-25 says by the error URLElicitationRequired (client/elicitation).

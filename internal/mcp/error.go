@@ -99,6 +99,8 @@ func ErrUnknown(method, name string) *Error {
 		return &Error{Code: CodeInvalidParams, Message: "Resource not found", Data: Object("uri", String(name))}
 	case MethodComplete:
 		what = "reference"
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
+		return Errorf(CodeInvalidParams, "Task not found")
 	}
 	return Errorf(CodeInvalidParams, "Unknown %s: %s", what, name)
 }

@@ -17,6 +17,11 @@ const (
 	MethodComplete              = "completion/complete"
 	MethodSetLevel              = "logging/setLevel"
 	MethodListen                = "subscriptions/listen"
+	MethodTasksGet              = "tasks/get"
+	MethodTasksUpdate           = "tasks/update"
+	MethodTasksCancel           = "tasks/cancel"
+	MethodTasksResult           = "tasks/result"
+	MethodTasksList             = "tasks/list"
 )
 
 // Methods of requests that a server makes of a client; inside they are the
@@ -40,6 +45,7 @@ const (
 	NoteResourceUpdated      = "notifications/resources/updated"
 	NoteAcknowledged         = "notifications/subscriptions/acknowledged"
 	NoteElicitationComplete  = "notifications/elicitation/complete"
+	NoteTask                 = "notifications/tasks"
 )
 
 // ListMember is the member of a list method's result that holds the items, "" for
@@ -80,6 +86,8 @@ func NameMember(method string) string {
 		return "name"
 	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
 		return "uri"
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
+		return "taskId"
 	}
 	return ""
 }
@@ -110,7 +118,8 @@ func ParamsFor(method string, params Raw, name string) Raw {
 }
 
 // CanAsk says whether a method may be answered with an Ask
-// (2026-07-28 basic/patterns/mrtr#supported-requests).
+// (2026-07-28 basic/patterns/mrtr#supported-requests). tasks/result, which stateless
+// clients do not have, is one of them (2025-11-25 basic/utilities/tasks).
 func CanAsk(method string) bool {
-	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead
+	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead || method == MethodTasksResult
 }

@@ -9,6 +9,9 @@ const (
 	KindSkills    = "skills"
 )
 
+// KindTask is the kind of a task's id: what policy decides on is the tool that made it.
+const KindTask = "task"
+
 // Target is one thing that an upstream offers, under the name that it has there: what
 // policy speaks of, so that renaming never moves a permission.
 type Target struct {

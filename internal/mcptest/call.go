@@ -184,14 +184,14 @@ func (s *Server) usual(c *Call) {
 		s.mu.Unlock()
 		c.w.Header().Set("Mcp-Session-Id", session)
 		c.Result(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"1"}}`,
-			s.revision.Name, scriptedCaps))
+			s.revision.Name, s.offered()))
 	case "server/discover":
 		if s.revision.Stateful {
 			c.Status(http.StatusBadRequest, "text/plain", "session required")
 			return
 		}
 		c.Result(fmt.Sprintf(`{"supportedVersions":[%q],"capabilities":%s,"ttlMs":60000,"cacheScope":"public"}`,
-			s.revision.Name, scriptedCaps))
+			s.revision.Name, s.offered()))
 	case "tools/list":
 		c.Result(`{"tools":[]}`)
 	case "prompts/list":

@@ -86,13 +86,15 @@ func (c *Client) SendID(ctx context.Context, id, method, params string) (*Exchan
 	header := http.Header{}
 	if !c.Revision.Stateful {
 		header.Set("Mcp-Method", method)
-		var named struct{ Name, URI string }
+		var named struct{ Name, URI, TaskID string }
 		if json.Unmarshal([]byte(params), &named) == nil {
 			switch method {
 			case "tools/call", "prompts/get":
 				header.Set("Mcp-Name", named.Name)
 			case "resources/read":
 				header.Set("Mcp-Name", named.URI)
+			case "tasks/get", "tasks/update", "tasks/cancel":
+				header.Set("Mcp-Name", named.TaskID)
 			}
 		}
 	}

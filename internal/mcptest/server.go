@@ -28,6 +28,7 @@ type Server struct {
 
 	mu       sync.Mutex // guards the fields below
 	script   map[string]func(*Call)
+	caps     string // a capabilities object
 	received []Received
 	more     chan struct{}           // closed and replaced when received or standing grows
 	waiting  map[string]chan Message // asks by their id
@@ -54,6 +55,7 @@ func NewServer(revision *wire.Revision) *Server {
 		ctx:      ctx,
 		stop:     stop,
 		script:   map[string]func(*Call){},
+		caps:     scriptedCaps,
 		more:     make(chan struct{}),
 		waiting:  map[string]chan Message{},
 		standing: map[*Call]bool{},
@@ -78,6 +80,31 @@ func (s *Server) On(method string, do func(*Call)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script[method] = do
+}
+
+// Offers adds to what the server says that it can: the members of a capabilities object.
+func (s *Server) Offers(caps string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var more map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(caps), &more); err != nil {
+		panic(err) // the test's own JSON
+	}
+	added := make(map[string]string, len(more))
+	for name, value := range more {
+		added[name] = string(value)
+	}
+	merged, err := merge(s.caps, added)
+	if err != nil {
+		panic(err)
+	}
+	s.caps = merged
+}
+
+func (s *Server) offered() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.caps
 }
 
 // Tools sets the answer of tools/list to tools of these names without arguments.

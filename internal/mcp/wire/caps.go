@@ -20,7 +20,7 @@ type capability struct {
 }
 
 // tasksExtension replaced what 2025-11-25 calls tasks.
-const tasksExtension = "io.modelcontextprotocol/tasks"
+const tasksExtension = mcp.TasksExtension
 
 // cut leaves what is known of a capabilities object; the same bytes if that is all.
 func cut(caps mcp.Raw, known []capability) mcp.Raw {

@@ -36,7 +36,12 @@ var rev20250618 = Revision{
 	answer:   answer20250618,
 }
 
-func item20250618(_ string, item mcp.Raw) mcp.Raw { return without(item, "icons") }
+func item20250618(listMethod string, item mcp.Raw) mcp.Raw {
+	if listMethod == mcp.MethodToolsList {
+		item = without(item, "execution")
+	}
+	return without(item, "icons")
+}
 
 func result20250618(method string, result mcp.Raw) mcp.Raw {
 	if !bytes.Contains(result, []byte(`"icons"`)) {

@@ -8,13 +8,14 @@ import (
 
 // rev20251125 is the newest revision with sessions. Its differences are to the
 // inner language: results have no discriminator and no cache hints, structured
-// content is an object, tasks were no extension yet.
+// content is an object, tasks were no extension yet (task.go).
 var rev20251125 = Revision{
 	Name:           "2025-11-25",
 	Stateful:       true,
 	VersionHeader:  true,
 	Priming:        true,
 	ElicitationIDs: true,
+	CoreTasks:      true,
 	clients: []capability{
 		{name: "experimental", any: true},
 		{name: "roots", members: []string{"listChanged"}},
@@ -35,6 +36,7 @@ var rev20251125 = Revision{
 	},
 	item:   item20251125,
 	result: result20251125,
+	event:  event20251125,
 	error:  error20251125,
 }
 
@@ -42,7 +44,6 @@ func item20251125(listMethod string, item mcp.Raw) mcp.Raw {
 	if listMethod != mcp.MethodToolsList {
 		return item
 	}
-	item = without(item, "execution") // the gateway offers no tasks of this kind
 	if schema, ok := item.Member("outputSchema"); ok {
 		if kind, _ := schema.Member("type"); kind.Text() != "object" {
 			item = without(item, "outputSchema")
@@ -52,11 +53,19 @@ func item20251125(listMethod string, item mcp.Raw) mcp.Raw {
 }
 
 func result20251125(method string, result mcp.Raw) mcp.Raw {
+	switch method {
+	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
+		return coreTask(result)
+	case mcp.MethodTasksResult:
+		method = mcp.MethodToolsCall // it is that of the call
+	}
 	var structured, meta mcp.Raw
-	newer := false
+	newer, task := false, false
 	result.Members(func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
-		case "resultType", "ttlMs", "cacheScope":
+		case "resultType":
+			newer, task = true, string(value) == `"task"`
+		case "ttlMs", "cacheScope":
 			newer = true
 		case "structuredContent":
 			structured = value
@@ -65,6 +74,9 @@ func result20251125(method string, result mcp.Raw) mcp.Raw {
 		}
 		return true
 	})
+	if task && method == mcp.MethodToolsCall {
+		return coreCreatedTask(result)
+	}
 	if newer {
 		result = without(result, "resultType", "ttlMs", "cacheScope")
 	}
@@ -75,6 +87,13 @@ func result20251125(method string, result mcp.Raw) mcp.Raw {
 		result = result.With("_meta", less)
 	}
 	return result
+}
+
+func event20251125(method string, params mcp.Raw) mcp.Raw {
+	if method == mcp.NoteTask {
+		return coreTask(params)
+	}
+	return params
 }
 
 // withoutStructured removes the structured content and makes sure that a text

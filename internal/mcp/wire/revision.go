@@ -20,6 +20,8 @@ type Revision struct {
 	// ElicitationIDs says that a question which sends the user to a URL has an id, and
 	// that the client is told by it when the user is done there.
 	ElicitationIDs bool
+	// CoreTasks says that a client may ask for a tools/call to run as a task.
+	CoreTasks bool
 
 	next     *Revision // the next newer one, nil for the one that differs least from inside
 	clients  []capability

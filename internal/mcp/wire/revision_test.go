@@ -98,7 +98,11 @@ func TestItem(t *testing.T) {
 		{"P9/135 schemas keep their text", mcp.MethodToolsList,
 			`{"name":"a","inputSchema":{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","$defs":{"t":{"title":"x","icons":[]}},"oneOf":[{"$ref":"https://example.com/x"}],"additionalProperties":false,"properties":{"title":{"type":"string"}, "_meta":{}}}}`, nil},
 		{"P9/134 execution", mcp.MethodToolsList, `{"name":"a","execution":{"taskSupport":"optional"},"inputSchema":{}}`,
-			byRevision{"2026-07-28": `{"name":"a","inputSchema":{}}`}},
+			byRevision{
+				"2026-07-28": `{"name":"a","inputSchema":{}}`,
+				"2025-11-25": `{"name":"a","execution":{"taskSupport":"optional"},"inputSchema":{}}`,
+				"2025-06-18": `{"name":"a","inputSchema":{}}`,
+			}},
 		{"P9/134 icons", mcp.MethodToolsList, `{"name":"a","icons":[{"src":"x"}],"inputSchema":{"icons":1}}`,
 			byRevision{"2025-06-18": `{"name":"a","inputSchema":{"icons":1}}`}},
 		{"P9/134 title and annotations of a tool", mcp.MethodToolsList, `{"name":"a","title":"A","annotations":{"readOnlyHint":true},"_meta":{"k":1}}`,

@@ -1,0 +1,106 @@
+package catalog
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// taskReply returns what an upstream says of a task as the client may see it: under the
+// id that it was asked by, and with public URIs.
+func (n naming) taskReply(call *mcp.Call, r *mcp.Reply) *mcp.Reply {
+	switch {
+	case r == nil:
+		return nil
+	case r.Ask != nil:
+		ask := *n.ask(r.Ask)
+		ask.Requests = append([]mcp.InputRequest(nil), ask.Requests...)
+		for i := range ask.Requests {
+			ask.Requests[i].Params = related(ask.Requests[i].Params, call.Name)
+		}
+		return &mcp.Reply{Ask: &ask}
+	case call.Method == mcp.MethodTasksResult:
+		result := n.reply(mcp.MethodToolsCall, &mcp.Reply{Result: r.Result}).Result
+		return &mcp.Reply{Result: related(result, call.Name)}
+	}
+	return &mcp.Reply{Result: n.task(r.Result, call.Name)}
+}
+
+// task returns a task under its public id. Without one, such as the answer to an update,
+// it gets none.
+func (n naming) task(task mcp.Raw, public string) mcp.Raw {
+	if _, ok := task.Member("taskId"); ok {
+		task = task.With("taskId", mcp.String(public))
+	}
+	if n.plain() || !mentions(task) {
+		return task
+	}
+	return task.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "result":
+			return n.result(mcp.MethodToolsCall, value)
+		case "inputRequests":
+			return value.Map(func(_ []byte, request mcp.Raw) mcp.Raw { return n.inputRequest(request) })
+		case "error":
+			return value.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+				if string(name) == "data" {
+					return n.member(value, "uri")
+				}
+				return value
+			})
+		}
+		return value
+	})
+}
+
+func (n naming) inputRequest(request mcp.Raw) mcp.Raw {
+	method, _ := request.Member("method")
+	params, _ := request.Member("params")
+	ask := &mcp.Ask{Requests: []mcp.InputRequest{{Method: method.Text(), Params: params}}}
+	if changed := n.ask(ask); changed != ask {
+		return request.With("params", changed.Requests[0].Params)
+	}
+	return request
+}
+
+// taskFailure returns the error of a call about a task as the client may see it.
+// Upstreams repeat ids in their messages.
+func (n naming) taskFailure(err error, native, public string) error {
+	err = n.failure(err)
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok || !strings.Contains(e.Message, native) {
+		return err
+	}
+	changed := *e
+	changed.Message = strings.ReplaceAll(e.Message, native, public)
+	return &changed
+}
+
+// related puts into _meta which task a message belongs to
+// (2025-11-25 basic/utilities/tasks#related-task-metadata).
+func related(object mcp.Raw, public string) mcp.Raw {
+	meta, _ := object.Member("_meta")
+	if !meta.IsObject() {
+		meta = mcp.Raw(`{}`)
+	}
+	if len(object) == 0 {
+		object = mcp.Raw(`{}`)
+	}
+	return object.With("_meta", meta.With(wire.MetaRelatedTask, mcp.Object("taskId", mcp.String(public))))
+}
+
+// relate translates what an event says of the task that it belongs to; of another one it
+// says nothing.
+func relate(params mcp.Raw, native string, call *mcp.Call) mcp.Raw {
+	meta, _ := params.Member("_meta")
+	task, ok := meta.Member(wire.MetaRelatedTask)
+	if !ok {
+		return params
+	}
+	if id, _ := task.Member("taskId"); id.Text() == native && call.Tasks == mcp.CoreTasks {
+		return related(params, call.Name)
+	}
+	return params.With("_meta", meta.Without(wire.MetaRelatedTask))
+}

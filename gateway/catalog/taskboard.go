@@ -1,0 +1,157 @@
+package catalog
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// In 2025-11-25 nobody subscribes to tasks: a server may tell of any that the session has
+// (basic/utilities/tasks#task-status-notification), by its own id. The ids that we gave
+// are sealed and not kept, so they are noted, for a session that listens, as its client
+// gets or uses them; what is told of a task that is not known goes to nobody.
+
+// maxFollowed bounds the tasks of one session of which the client is told; the oldest
+// goes first.
+const maxFollowed = 1000
+
+// board is where those who listen for sessions are found. The zero board is ready.
+type board struct {
+	mu        sync.Mutex // guards followers
+	followers map[string]map[*follower]struct{}
+}
+
+// follower is one subscriptions/listen call of a session that knows tasks of 2025-11-25.
+type follower struct {
+	wake chan struct{} // holds one: fresh is not empty
+
+	mu      sync.Mutex // guards the fields below
+	known   map[followed]string
+	order   []followed // of known, oldest first
+	sources map[int]bool
+	fresh   []int // sources that nobody listens to yet
+}
+
+// followed is a task by its upstream and the id that it has there.
+type followed struct {
+	source int
+	native string
+}
+
+// join returns the follower of a call, to be given to leave when it listens no more; nil
+// for one that is told nothing of tasks in this way.
+func (b *board) join(call *mcp.Call) *follower {
+	if call.Tasks != mcp.CoreTasks || call.Session == "" {
+		return nil
+	}
+	f := &follower{wake: make(chan struct{}, 1), known: make(map[followed]string), sources: make(map[int]bool)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.followers == nil {
+		b.followers = make(map[string]map[*follower]struct{})
+	}
+	if b.followers[call.Session] == nil {
+		b.followers[call.Session] = make(map[*follower]struct{})
+	}
+	b.followers[call.Session][f] = struct{}{}
+	return f
+}
+
+func (b *board) leave(call *mcp.Call, f *follower) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.followers[call.Session], f)
+	if len(b.followers[call.Session]) == 0 {
+		delete(b.followers, call.Session)
+	}
+}
+
+// saw notes the id by which the client of a call knows a task.
+func (b *board) saw(call *mcp.Call, s *source, native, public string) {
+	if call.Tasks != mcp.CoreTasks {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.followers[call.Session] {
+		f.add(followed{s.index, native}, public)
+	}
+}
+
+func (f *follower) add(task followed, public string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.known[task]; !ok {
+		if len(f.order) == maxFollowed {
+			delete(f.known, f.order[0])
+			f.order = append(f.order[:0:0], f.order[1:]...)
+		}
+		f.order = append(f.order, task)
+	}
+	f.known[task] = public
+	if !f.sources[task.source] {
+		f.sources[task.source] = true
+		f.fresh = append(f.fresh, task.source)
+		select {
+		case f.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// some is readable when there are sources to take; never for nobody.
+func (f *follower) some() <-chan struct{} {
+	if f == nil {
+		return nil
+	}
+	return f.wake
+}
+
+func (f *follower) take() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fresh := f.fresh
+	f.fresh = nil
+	return fresh
+}
+
+func (f *follower) public(task followed) (id string, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	id, ok = f.known[task]
+	return id, ok
+}
+
+// run tells the client what an upstream says of the session's tasks, until ctx ends.
+func (f *follower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *source) {
+	inner := call.Clone()
+	inner.Params = mcp.Raw(`{"notifications":{}}`)
+	inner.Notify = func(e mcp.Event) {
+		switch e.Method {
+		case mcp.NoteTask:
+			if public, ok := f.public(followed{s.index, mcp.TaskID(e.Params)}); ok {
+				call.Notify(mcp.Event{Method: e.Method, Params: s.naming.task(e.Params, public)})
+			}
+		case mcp.NoteAcknowledged:
+		default:
+			s.told(call.Caller, changedBy(e.Method))
+		}
+	}
+	pause := newPause()
+	for {
+		start := time.Now()
+		_, err := s.upstream.Handle(ctx, inner)
+		if ctx.Err() != nil {
+			return
+		}
+		if time.Since(start) >= steady {
+			pause.Reset()
+		}
+		c.log.LogAttrs(ctx, slog.LevelInfo, "not told of tasks, listening again",
+			slog.String("upstream", s.naming.upstream), slog.Any("cause", err))
+		waitFor(ctx, pause.NextBackOff())
+	}
+}

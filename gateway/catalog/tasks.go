@@ -1,0 +1,167 @@
+package catalog
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// taskSupport is how a tool may run (2025-11-25 basic/utilities/tasks#tool-level-negotiation).
+type taskSupport uint8
+
+const (
+	noTask   taskSupport = iota // or it is the upstream that decides
+	mayTask                     // as a task or not
+	mustTask                    // as nothing else
+)
+
+// withTasks says of each tool how it may run, and to clients what they can make of it.
+// With a tool that runs as nothing but a task they can do either, for else the gateway
+// makes the task and waits for it. offered says that the upstream has tasks of
+// 2025-11-25: else what it says of them is void.
+func (s *shelf) withTasks(offered bool) *shelf {
+	for i := range s.entries {
+		e := &s.entries[i]
+		execution, ok := e.item.Raw.Member("execution")
+		if !ok {
+			continue
+		}
+		support, _ := execution.Member("taskSupport")
+		switch {
+		case !offered:
+			e.item.Raw = e.item.Raw.Without("execution")
+		case support.Text() == "optional":
+			e.task = mayTask
+		case support.Text() == "required":
+			e.task = mustTask
+			e.item.Raw = e.item.Raw.With("execution", execution.With("taskSupport", mcp.Raw(`"optional"`)))
+		}
+	}
+	return s
+}
+
+// asTask returns a call of a tool as its upstream is to run it.
+func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
+	if call.Method != mcp.MethodToolsCall {
+		return call, nil
+	}
+	task := call.Task
+	switch {
+	case to.task == mustTask && task == nil:
+		task = mcp.Raw(`{}`)
+	case to.task == noTask && task != nil:
+		if c.view(&call.Caller).faceFor(c.plan.sightOf(call)).offers.coreTasks {
+			return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task: call it without the member task", call.Name)
+		}
+		task = nil // who offers no tasks pays no heed to it
+	default:
+		return call, nil
+	}
+	inner := call.Clone()
+	inner.Task = task
+	if call.Task == nil && call.Tasks == mcp.CoreTasks {
+		inner.Tasks = mcp.NoTasks // these are made when they are asked for
+	}
+	return inner, nil
+}
+
+// taskID is what the id of a task says that we gave to a client. It is sealed and bound
+// to the user and the client: nobody else's opens, and nothing is kept for it.
+type taskID struct {
+	form     mcp.TaskForm // in which the client was given it
+	upstream string
+	tool     string // that made it, by its original name
+	native   string // its id at the upstream
+}
+
+// Bounds of what is sealed into the id of a task.
+const (
+	taskVersion = 1
+	maxSealed   = 8 << 10 // bytes of its text
+)
+
+func (c *Catalog) sealTask(id taskID, caller *mcp.Caller) string {
+	plain := []byte{taskVersion, byte(id.form)}
+	for _, part := range [...]string{id.upstream, id.tool} {
+		plain = append(binary.AppendUvarint(plain, uint64(len(part))), part...)
+	}
+	return c.taskSeal.Seal(append(plain, id.native...), caller.User(), caller.ClientID)
+}
+
+// openTask opens the id of a task. ok is false for whatever is not one of this caller,
+// and for tasks of upstreams that are no more.
+func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *source, ok bool) {
+	if len(public) > maxSealed {
+		return id, nil, false
+	}
+	plain, err := c.taskSeal.Open(public, caller.User(), caller.ClientID)
+	if err != nil || len(plain) < 2 || plain[0] != taskVersion {
+		return id, nil, false
+	}
+	id.form, plain = mcp.TaskForm(plain[1]), plain[2:]
+	for _, part := range [...]*string{&id.upstream, &id.tool} {
+		size, n := binary.Uvarint(plain)
+		if n <= 0 || size > uint64(len(plain)-n) {
+			return id, nil, false
+		}
+		*part, plain = string(plain[n:n+int(size)]), plain[n+int(size):]
+	}
+	id.native = string(plain)
+	for _, s := range c.sources {
+		if s.naming.upstream == id.upstream {
+			return id, s, id.native != ""
+		}
+	}
+	return id, nil, false
+}
+
+// task answers what is asked about a task: by the upstream that it is at. What policy
+// has decided on has to be the tool that made it.
+func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	id, s, ok := c.openTask(call.Name, &call.Caller)
+	if ok {
+		ok = id.form == call.Tasks && call.Target == s.naming.target(tools, id.tool)
+	}
+	if !ok {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		switch offers := c.view(&call.Caller).whole.offers; {
+		case call.Tasks == mcp.CoreTasks && offers.coreTasks, call.Tasks == mcp.ExtensionTasks && offers.tasks():
+			return nil, mcp.ErrUnknown(call.Method, call.Name)
+		case call.Tasks == mcp.NoTasks && offers.tasks():
+			return nil, mcp.ErrTasksUndeclared()
+		}
+		return nil, mcp.ErrMethod(call.Method)
+	}
+	inner := call.Clone()
+	inner.Name = id.native
+	inner.Notify = func(e mcp.Event) {
+		e = s.naming.event(e)
+		e.Params = relate(e.Params, id.native, call)
+		call.Notify(e)
+	}
+	reply, err := s.upstream.Handle(ctx, inner)
+	if err != nil {
+		return nil, s.naming.taskFailure(err, id.native, call.Name)
+	}
+	c.board.saw(call, s, id.native, call.Name)
+	return s.naming.taskReply(call, reply), nil
+}
+
+// handOut returns the reply to a tools/call that became a task, with the id that its
+// client may use.
+func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Reply) (*mcp.Reply, error) {
+	native := mcp.TaskID(reply.Result)
+	if native == "" || call.Tasks == mcp.NoTasks {
+		return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+			"Upstream %s answered with a task that nobody can ask for", s.naming.upstream)
+	}
+	public := c.sealTask(taskID{call.Tasks, s.naming.upstream, tool, native}, &call.Caller)
+	if len(public) > maxSealed {
+		return nil, mcp.Errorf(mcp.CodeInternal, "The name of this tool is too long for it to run as a task")
+	}
+	c.board.saw(call, s, native, public)
+	return &mcp.Reply{Result: reply.Result.With("taskId", mcp.String(public)), Task: true}, nil
+}

@@ -1,0 +1,71 @@
+package front
+
+import (
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Clients have tasks in the form of their revision. What a client of the extension sends
+// and gets is what is said inside; a client of 2025-11-25 asks for tasks one by one, and
+// wire has its words.
+
+// tasksOf is the form of tasks that the client of a session knows.
+func tasksOf(revision string) mcp.TaskForm {
+	if rev := wire.Lookup(revision); rev != nil && rev.CoreTasks {
+		return mcp.CoreTasks
+	}
+	return mcp.NoTasks
+}
+
+// taskStatus tells the client of a session about one of its tasks, as the one revision
+// says it that has such sessions. Nobody has to rely on that, so it waits for no stream.
+func (l *live) taskStatus(e mcp.Event) {
+	e = mcp.Event{Method: wire.NoteTaskStatus, Params: wire.NewestStateful().Event(e.Method, e.Params)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.send(e)
+	}
+}
+
+// coreTasks notes what a client with a session knows of tasks. Methods that its revision
+// does not have are refused.
+func (x *exchange) coreTasks(p params) error {
+	method := x.call.Method
+	switch {
+	case method == mcp.MethodTasksList, method == mcp.MethodTasksUpdate, mcp.IsTaskMethod(method) && !x.rev.CoreTasks:
+		return mcp.ErrMethod(method) // nobody keeps what would be on a list
+	case !x.rev.CoreTasks:
+		return nil
+	}
+	x.call.Tasks = mcp.CoreTasks
+	if method != mcp.MethodToolsCall || p.task == nil {
+		return nil
+	}
+	if err := wire.CheckObject(p.task, "ttl"); err != nil {
+		return err
+	}
+	x.call.Task = p.task
+	return nil
+}
+
+// extensionTasks notes whether a request declares the extension, and reads the answers
+// that it brings for a task.
+func (x *exchange) extensionTasks(p params) error {
+	if mcp.DeclaresTasks(p.caps) {
+		x.call.Tasks = mcp.ExtensionTasks
+	}
+	if x.call.Method != mcp.MethodTasksUpdate {
+		return nil
+	}
+	if p.answers == nil {
+		return invalidParams("tasks/update needs inputResponses")
+	}
+	return x.readAnswers(p.answers)
+}
+
+// mayAnswer reports whether the client can make something of a result: a task is for
+// those alone who asked for it, or declared in this request that they know tasks.
+func (x *exchange) mayAnswer(reply *mcp.Reply) bool {
+	return !reply.Task || x.call.Method == mcp.MethodToolsCall && (x.call.Task != nil || x.call.Tasks == mcp.ExtensionTasks)
+}

@@ -1,0 +1,101 @@
+package mcp
+
+// Tasks: a tools/call may be answered with a task instead of its result, to be asked for
+// later. There are two forms. In 2025-11-25 the client asks for a task with each call
+// (basic/utilities/tasks); in the extension of 2026-07-28 the server decides, once the
+// client has declared that it knows tasks. The words here are those of the extension:
+//
+//	tools/call     Reply.Task: Result is the task, flat, with resultType "task"
+//	tasks/get      the task; with its result, error or inputRequests for ExtensionTasks
+//	tasks/update   Answers are the answers to inputRequests
+//	tasks/cancel   the cancelled task for CoreTasks, nothing for ExtensionTasks
+//	tasks/result   only for CoreTasks: waits for the result, and may Ask
+//
+// Call.Name is the task's id. An id that leaves is sealed by the catalog with the
+// upstream, the tool and for whom it is, so that nothing is kept of a task and whoever
+// shares the key can route it; policy decides on the tool. Who has another form of tasks
+// in mind, or is somebody else, gets the answer for an id that does not exist.
+//
+// What is offered is what an upstream has of the client's own form, and what is not
+// offered is never needed: a caller who knows no tasks, or those of the other form, gets
+// a result all the same, since the upstream's edge then makes the task, waits for it,
+// and puts its questions as those of the call. A client of 2026-07-28 is also handed the
+// tasks of a stateful upstream, for tools that run as nothing else. Lists of tasks
+// are not offered: nobody keeps what would have to be on them.
+
+// TasksExtension is the extension that tasks are in 2026-07-28.
+const TasksExtension = "io.modelcontextprotocol/tasks"
+
+// TaskForm is the form of tasks that a client knows.
+type TaskForm uint8
+
+// Forms of tasks.
+const (
+	NoTasks TaskForm = iota
+	CoreTasks
+	ExtensionTasks
+)
+
+// MaxTaskID is the length of the longest id of a task that is taken from a server, in
+// bytes. Sealed, it stands in headers.
+const MaxTaskID = 1024
+
+// States of a task, the same in both forms.
+const (
+	TaskWorking       = "working"
+	TaskInputRequired = "input_required"
+	TaskCompleted     = "completed"
+	TaskFailed        = "failed"
+	TaskCancelled     = "cancelled"
+)
+
+// IsTaskMethod reports whether the method is about a task that exists.
+func IsTaskMethod(method string) bool {
+	switch method {
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
+		return true
+	}
+	return false
+}
+
+// TaskEnded reports whether a task of this state never changes any more.
+func TaskEnded(state string) bool {
+	return state == TaskCompleted || state == TaskFailed || state == TaskCancelled
+}
+
+// TaskID returns the id of a task object, "" when it has none that can be handed on.
+func TaskID(task Raw) string {
+	raw, _ := task.Member("taskId")
+	if id := raw.Text(); len(id) <= MaxTaskID {
+		return id
+	}
+	return ""
+}
+
+// DeclaresTasks reports whether a ClientCapabilities object has the extension.
+func DeclaresTasks(caps Raw) bool {
+	extensions, ok := caps.Member("extensions")
+	if !ok {
+		return false
+	}
+	settings, _ := extensions.Member(TasksExtension)
+	return settings.IsObject()
+}
+
+// OffersTasks reports whether a ServerCapabilities object says that tools run as tasks of
+// 2025-11-25, and whether these can be cancelled.
+func OffersTasks(caps Raw) (offered, cancel bool) {
+	tasks, _ := caps.Member("tasks")
+	requests, _ := tasks.Member("requests")
+	of, _ := requests.Member("tools")
+	call, _ := of.Member("call")
+	_, cancel = tasks.Member("cancel")
+	return call.IsObject(), cancel && call.IsObject()
+}
+
+// ErrTasksUndeclared is the answer to a client that uses the extension without having
+// declared it in the request.
+func ErrTasksUndeclared() *Error {
+	return &Error{Code: CodeMissingCapability, Message: "Missing required client capability: tasks",
+		Data: Object("requiredCapabilities", Object("extensions", Object(TasksExtension, Raw("{}"))))}
+}

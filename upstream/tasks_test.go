@@ -1,0 +1,503 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+const (
+	coreCaps  = `{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
+	extCaps   = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	insists   = `{"code":-32021,"message":"tasks are needed","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}`
+	knowsThem = `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+)
+
+// taskFake is a server that runs every call as a task, "t", and of which a test writes
+// what is answered about it: of 2025-11-25, or of the extension, where it insists on it.
+func taskFake(t *testing.T, stateful bool, tell func(w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
+	t.Helper()
+	f := newBubbleFake(t, stateful, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		params := mcp.Raw(m.Params)
+		switch {
+		case tell != nil && tell(w, r, m):
+		case m.Method == mcp.MethodToolsCall && stateful:
+			if _, ok := params.Member("task"); !ok {
+				return false
+			}
+			result(w, m, `{"task":{"taskId":"t","status":"working","ttl":null,"pollInterval":1000}}`)
+		case m.Method == mcp.MethodToolsCall:
+			if !strings.Contains(string(m.Params), "io.modelcontextprotocol/tasks") {
+				failure(w, 400, m, insists)
+				return true
+			}
+			result(w, m, `{"resultType":"task","taskId":"t","status":"working","ttlMs":null,"pollIntervalMs":1000}`)
+		case m.Method == mcp.MethodTasksResult:
+			events(w, ": here\n\n")
+			<-r.Context().Done()
+		case m.Method == mcp.MethodTasksGet:
+			result(w, m, `{"resultType":"complete","taskId":"t","status":"working","ttl":null,"ttlMs":null}`)
+		default:
+			return false
+		}
+		return true
+	})
+	f.caps = extCaps
+	if stateful {
+		f.caps = coreCaps
+	}
+	return f
+}
+
+// inTask is a call that shall run as a task, for a caller who knows none.
+func inTask() *mcp.Call {
+	c := asked("a")
+	c.Caps = mcp.Raw(`{"elicitation":{"form":{}}}`)
+	c.Task = mcp.Raw(`{}`)
+	return c
+}
+
+// eachForm runs a test in a bubble for the servers of both forms.
+func eachForm(t *testing.T, test func(t *testing.T, stateful bool)) {
+	for _, stateful := range []bool{true, false} {
+		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, stateful) })
+		})
+	}
+}
+
+// TestP9_186_TasksForThoseWhoDeclareThem: a server must not answer with a task whom it
+// was not told that they know any.
+func TestP9_186_TasksForThoseWhoDeclareThem(t *testing.T) {
+	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		if m.Method == mcp.MethodDiscover {
+			return false
+		}
+		result(w, m, `{"resultType":"task","taskId":"t","status":"working","ttlMs":null}`)
+		return true
+	})
+	u := start(t, upstream.Config{URL: f.URL})
+	for name, caps := range map[string]string{"nothing": "", "another extension": `{"extensions":{"com.example/x":{}}}`, "the old form": `{"tasks":{}}`} {
+		c := tool("a")
+		c.Caps = mcp.Raw(caps)
+		_, err := do(t, u, c)
+		wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+		if got := f.requests(mcp.MethodToolsCall); strings.Contains(string(got[len(got)-1].Params), "io.modelcontextprotocol/tasks") {
+			t.Errorf("with %s declared, the server was told %s", name, got[len(got)-1].Params)
+		}
+	}
+	c := tool("a")
+	c.Caps, c.Tasks = mcp.Raw(knowsThem), mcp.ExtensionTasks
+	if reply := mustDo(t, u, c); !reply.Task {
+		t.Errorf("with the extension declared: %+v", reply)
+	}
+	read := &mcp.Call{Method: mcp.MethodResourcesRead, Name: "file:///a", Caps: mcp.Raw(knowsThem), Tasks: mcp.ExtensionTasks, Notify: func(mcp.Event) {}}
+	_, err := do(t, u, read)
+	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+}
+
+// TestTasksThatAreNone: what nobody could ask for is no task.
+func TestTasksThatAreNone(t *testing.T) {
+	for _, task := range []string{`{}`, `{"taskId":1,"status":"working"}`, `{"taskId":"","status":"working"}`, `{"taskId":null,"status":"working"}`,
+		`{"taskId":"` + strings.Repeat("x", mcp.MaxTaskID+1) + `","status":"working"}`} {
+		core := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall {
+				return false
+			}
+			result(w, m, `{"task":`+task+`}`)
+			return true
+		})
+		core.caps = coreCaps
+		c := tool("a")
+		c.Task, c.Tasks = mcp.Raw(`{"ttl":1}`), mcp.CoreTasks
+		_, err := do(t, start(t, upstream.Config{URL: core.URL}), c)
+		wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+		ext := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall {
+				return false
+			}
+			result(w, m, string(mcp.Raw(task).With("resultType", mcp.Raw(`"task"`))))
+			return true
+		})
+		c = tool("a")
+		c.Caps, c.Tasks = mcp.Raw(knowsThem), mcp.ExtensionTasks
+		_, err = do(t, start(t, upstream.Config{URL: ext.URL}), c)
+		wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+	}
+}
+
+// TestTheFormOfATaskIsThatOfItsServer: whoever has the id of a server that is another
+// one by now has none.
+func TestTheFormOfATaskIsThatOfItsServer(t *testing.T) {
+	for _, stateful := range []bool{true, false} {
+		f := newFake(t, stateful, nil) // it has no tasks
+		u := start(t, upstream.Config{URL: f.URL})
+		form := mcp.CoreTasks
+		if stateful {
+			f.version = "2025-06-18"
+			f.caps = coreCaps // which are void there
+		}
+		for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel} {
+			_, err := do(t, u, &mcp.Call{Method: method, Name: "t", Session: "user:session", Tasks: form, Notify: func(mcp.Event) {}})
+			wantError(t, err, mcp.CodeInvalidParams, "")
+			if got := f.requests(method); len(got) > 0 {
+				t.Errorf("the server was asked %s", method)
+			}
+		}
+	}
+}
+
+// TestP9_191_EndsOfATaskThatIsWaitedFor are all ways in which it can end.
+func TestP9_191_EndsOfATaskThatIsWaitedFor(t *testing.T) {
+	tests := []struct {
+		name, core, ext string // what tasks/result, or tasks/get, answers
+		code            int    // 0 for okResult
+		cancels         bool
+	}{
+		{"completed", `"result":` + okResult, `"result":{"status":"completed","result":` + okResult + `}`, 0, false},
+		{"failed", `"error":{"code":7,"message":"m"}`, `"result":{"status":"failed","error":{"code":7,"message":"m"}}`, 7, false},
+		{"failed and does not say how", "", `"result":{"status":"failed","statusMessage":"why"}`, mcp.CodeInternal, false},
+		{"cancelled by somebody", "", `"result":{"status":"cancelled"}`, mcp.CodeInternal, false},
+		{"completed without a result", "", `"result":{"status":"completed"}`, mcp.CodeUpstreamBadAnswer, false},
+		{"in no known state", "", `"result":{"status":"dreaming"}`, mcp.CodeUpstreamBadAnswer, true},
+		{"in no state", "", `"result":{}`, mcp.CodeUpstreamBadAnswer, true},
+		{"forgotten", `"error":{"code":-32602,"message":"Task not found"}`, `"error":{"code":-32602,"message":"Task not found"}`, mcp.CodeInvalidParams, false},
+		{"asks what nobody can be asked", "", `"result":{"status":"input_required","inputRequests":{"q":{"method":"sampling/createMessage","params":{"messages":[]}}}}`, mcp.CodeInternal, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			eachForm(t, func(t *testing.T, stateful bool) {
+				method, answer := mcp.MethodTasksGet, tt.ext
+				if stateful {
+					method, answer = mcp.MethodTasksResult, tt.core
+				}
+				if answer == "" {
+					return
+				}
+				f := taskFake(t, stateful, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
+					if m.Method == method {
+						raw(w, "application/json", fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%s}`, m.ID, answer))
+					}
+					return m.Method == method
+				})
+				u := f.start(t, upstream.Config{})
+				reply, err := u.Handle(t.Context(), inTask())
+				if e, _ := errors.AsType[*mcp.Error](err); tt.code != 0 && (e == nil || e.Code != tt.code) || tt.code == 0 && err != nil {
+					t.Errorf("got %v, want code %d", err, tt.code)
+				}
+				if tt.code == 0 && string(reply.Result) != okResult {
+					t.Errorf("result %s", reply.Result)
+				}
+				synctest.Wait()
+				if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 && !tt.cancels && tt.name != "forgotten" || n == 0 && tt.cancels {
+					t.Errorf("cancelled %d times", n)
+				}
+				if n := len(f.requests(mcp.MethodToolsCall)); stateful && n != 1 || !stateful && n != 2 {
+					t.Errorf("the call was made %d times", n)
+				}
+			})
+		})
+	}
+}
+
+// TestTaskThatTakesTooLong: the call ends with its limit of time, and the task with it.
+func TestTaskThatTakesTooLong(t *testing.T) {
+	eachForm(t, func(t *testing.T, stateful bool) {
+		f := taskFake(t, stateful, nil)
+		u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Minute, Total: time.Hour}})
+		began := time.Now()
+		_, err := u.Handle(t.Context(), inTask())
+		wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown)
+		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		f.await(t, mcp.MethodTasksCancel, 1)
+	})
+}
+
+// TestTaskWithoutItsCaller: who leaves wants it no more, nor does a gateway that stops.
+func TestTaskWithoutItsCaller(t *testing.T) {
+	eachForm(t, func(t *testing.T, stateful bool) {
+		f := taskFake(t, stateful, nil)
+		u := f.start(t, upstream.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Second, cancel)
+		if _, err := u.Handle(ctx, inTask()); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		f.await(t, mcp.MethodTasksCancel, 1)
+
+		ended := make(chan error, 1)
+		go func() {
+			_, err := u.Handle(t.Context(), inTask())
+			ended <- err
+		}()
+		<-time.After(10 * time.Second)
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = u.Close(now)
+		wantError(t, <-ended, mcp.CodeDraining, mcp.ExecutedUnknown)
+		f.await(t, mcp.MethodTasksCancel, 2)
+	})
+}
+
+// TestTaskIsNotMadeTwice: whatever becomes of the wait, the call ran.
+func TestTaskIsNotMadeTwice(t *testing.T) {
+	eachForm(t, func(t *testing.T, stateful bool) {
+		gone := func(w http.ResponseWriter, status int, m rpc) bool {
+			if m.Method == mcp.MethodTasksGet || m.Method == mcp.MethodTasksResult {
+				w.WriteHeader(status)
+				return true
+			}
+			return false
+		}
+		for _, status := range []int{404, 405, 500, 503} {
+			f := taskFake(t, stateful, func(w http.ResponseWriter, _ *http.Request, m rpc) bool { return gone(w, status, m) })
+			u := f.start(t, upstream.Config{})
+			_, err := u.Handle(t.Context(), inTask())
+			e, _ := errors.AsType[*mcp.Error](err)
+			if executed, _ := e.Data.Member("executed"); e == nil || executed.Text() == string(mcp.ExecutedNo) {
+				t.Errorf("status %d: %v %s", status, err, e.Data)
+			}
+			if n := len(f.requests(mcp.MethodToolsCall)); stateful && n != 1 || !stateful && n != 2 {
+				t.Errorf("status %d: the call was made %d times", status, n)
+			}
+		}
+	})
+}
+
+// TestTaskSurvivesHiccups: a poll that fails is made again, for a while.
+func TestTaskSurvivesHiccups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		polls := atomic.Int32{}
+		f := taskFake(t, false, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodTasksGet {
+				return false
+			}
+			if n := polls.Add(1); n%4 != 0 {
+				w.WriteHeader(503)
+			} else if n < 12 {
+				result(w, m, `{"taskId":"t","status":"working"}`)
+			} else {
+				result(w, m, `{"taskId":"t","status":"completed","result":`+okResult+`}`)
+			}
+			return true
+		})
+		wantOK(t, f.start(t, upstream.Config{}), inTask())
+	})
+}
+
+// TestWaitsAreBounded: of one user only so many calls wait for tasks, and they take no
+// turn of other calls.
+func TestWaitsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, nil)
+		u := f.start(t, upstream.Config{Limits: upstream.Limits{Concurrent: 1, AsksPerUser: 3}})
+		wait := func(user string) *mcp.Call {
+			return &mcp.Call{Method: mcp.MethodTasksResult, Name: "t", Session: user + ":session", Tasks: mcp.CoreTasks, Notify: func(mcp.Event) {},
+				Caller: mcp.NewCaller(mcp.Caller{Subject: user})}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 4)
+		for _, user := range []string{"ann", "ann", "ann", "bob"} {
+			go func() {
+				_, err := u.Handle(ctx, wait(user))
+				ended <- err
+			}()
+		}
+		f.await(t, mcp.MethodTasksResult, 4)
+		_, err := u.Handle(ctx, wait("ann"))
+		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
+		wantOK(t, u, tool("a"))
+		cancel()
+		for range 4 {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 {
+			t.Errorf("P9/190 who waits no more has not cancelled the task: %d times", n)
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		_, err = u.Handle(ctx, wait("ann"))
+		if e := wantError(t, err, mcp.CodeUpstreamTimeout, mcp.ExecutedUnknown); !strings.Contains(e.Message, "ask for its result again") {
+			t.Errorf("after the time limit: %v", e)
+		}
+	})
+}
+
+// TestParkedTaskExpires: when nobody answers its question, the task that was made here
+// is cancelled.
+func TestParkedTaskExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodTasksResult {
+				return false
+			}
+			events(w, `data: {"jsonrpc":"2.0","id":"q",`+elicit+"}\n\n")
+			<-r.Context().Done()
+			return true
+		})
+		u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Ask: patience / 2}})
+		if reply := mustDo(t, u, inTask()); reply.Ask == nil {
+			t.Fatalf("got %+v", reply)
+		}
+		f.await(t, mcp.MethodTasksCancel, 1)
+		if got := f.awaitAnswer(t, "q"); got != `{"action":"cancel"}` {
+			t.Errorf("the question was answered %s", got)
+		}
+	})
+}
+
+// TestQuestionOfATaskOnAnotherStream: a server may put it anywhere, saying which task it
+// belongs to (2025-11-25 basic/utilities/tasks).
+func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		say := make(chan string)
+		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+			if r.Method != http.MethodGet {
+				return false
+			}
+			events(w, ": hello\n\n")
+			for {
+				select {
+				case text := <-say:
+					events(w, "data: "+text+"\n\n")
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		})
+		u := f.start(t, upstream.Config{})
+		waiting := func(id string) *mcp.Call {
+			c := asked("")
+			c.Method, c.Name, c.Params, c.Tasks = mcp.MethodTasksResult, id, mcp.Raw(`{}`), mcp.CoreTasks
+			return c
+		}
+		replies := map[string]chan *mcp.Reply{"t1": make(chan *mcp.Reply, 1), "t2": make(chan *mcp.Reply, 1)}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for id, ended := range replies {
+			go func() {
+				reply, _ := u.Handle(ctx, waiting(id))
+				ended <- reply
+			}()
+		}
+		f.await(t, mcp.MethodTasksResult, 2)
+		question := func(id, task string) string {
+			return `{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create","params":{"message":"m","requestedSchema":{},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + task + `"}}}}`
+		}
+		say <- question("q2", "t2")
+		reply := <-replies["t2"]
+		if reply == nil || reply.Ask == nil || len(reply.Ask.Requests) != 1 {
+			t.Fatalf("who waits for the task was not asked: %+v", reply)
+		}
+		say <- question("q3", "t3")
+		if got := f.awaitAnswer(t, "q3"); !strings.Contains(got, "-32602") {
+			t.Errorf("for a task that nobody waits for: %s", got)
+		}
+		again := waiting("t2")
+		again.State, again.Answers = reply.Ask.State, map[string]mcp.Raw{reply.Ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{}}`)}
+		go func() { _, _ = u.Handle(ctx, again) }()
+		if got := f.awaitAnswer(t, "q2"); got != `{"action":"accept","content":{}}` {
+			t.Errorf("answered %s", got)
+		}
+	})
+}
+
+// TestP9_105_StatesThatLookLikeOurs come back to their server as they were.
+func TestP9_105_StatesThatLookLikeOurs(t *testing.T) {
+	for _, state := range []string{`task:["t"]`, "task:", "=", "=task:x", "==", "plain", "anew:x"} {
+		f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall {
+				return false
+			}
+			if _, again := mcp.Raw(m.Params).Member("requestState"); again {
+				return false
+			}
+			result(w, m, string(mcp.Object("resultType", mcp.Raw(`"input_required"`), "requestState", mcp.String(state))))
+			return true
+		})
+		u := start(t, upstream.Config{URL: f.URL})
+		c := tool("a")
+		c.State = mustDo(t, u, c).Ask.State
+		wantOK(t, u, c)
+		got, _ := mcp.Raw(f.requests(mcp.MethodToolsCall)[1].Params).Member("requestState")
+		if got.Text() != state || len(f.requests(mcp.MethodTasksGet)) > 0 {
+			t.Errorf("%q came back as %s", state, got)
+		}
+	}
+}
+
+// TestQuestionsOfAPolledTask: each is put once, and its answer goes by tasks/update.
+func TestQuestionsOfAPolledTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := func(key, message string) string {
+			return `"` + key + `":{"method":"elicitation/create","params":{"mode":"form","message":"` + message + `","requestedSchema":{}}}`
+		}
+		open := []string{q("a", "1") + "," + q("b", "2"), q("a", "1") + "," + q("b", "2"), q("b", "2") + "," + q("c", "3")}
+		polls := atomic.Int32{}
+		f := taskFake(t, false, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			switch m.Method {
+			case mcp.MethodTasksGet:
+				if n := int(polls.Add(1)) - 1; n < len(open) {
+					result(w, m, `{"taskId":"t","status":"input_required","inputRequests":{`+open[n]+`}}`)
+				} else {
+					result(w, m, `{"taskId":"t","status":"completed","result":`+okResult+`}`)
+				}
+			case mcp.MethodTasksUpdate:
+				result(w, m, `{"resultType":"complete"}`)
+			default:
+				return false
+			}
+			return true
+		})
+		u := f.start(t, upstream.Config{})
+		c := inTask()
+		first := mustDo(t, u, c).Ask
+		if first == nil || len(first.Requests) != 2 || first.Here || !first.Kept {
+			t.Fatalf("asked %+v", first)
+		}
+		again := c.Clone()
+		again.State, again.Answers = first.State, map[string]mcp.Raw{"a": mcp.Raw(`{"action":"accept","content":{}}`), "b": mcp.Raw(`{"action":"decline"}`)}
+		second := mustDo(t, u, again).Ask
+		if second == nil || len(second.Requests) != 1 || second.Requests[0].Key != "c" {
+			t.Fatalf("asked %+v", second)
+		}
+		update := f.requests(mcp.MethodTasksUpdate)[0]
+		if responses, _ := mcp.Raw(update.Params).Member("inputResponses"); string(responses) != `{"a":{"action":"accept","content":{}},"b":{"action":"decline"}}` ||
+			update.header.Get("Mcp-Name") != "t" {
+			t.Errorf("the server got %s", update.Params)
+		}
+		last := c.Clone()
+		last.State, last.Answers = second.State, map[string]mcp.Raw{"c": mcp.Raw(`{"action":"cancel"}`)}
+		wantOK(t, u, last)
+
+		refused := c.Clone()
+		refused.State, refused.Refused = first.State, map[string]*mcp.Error{"a": mcp.Errorf(-1, "no"), "b": mcp.Errorf(-1, "no")}
+		reply := mustDo(t, u, refused)
+		if failed, _ := reply.Result.Member("isError"); !failed.IsTrue() {
+			t.Errorf("a client that refuses: %s", reply.Result)
+		}
+		f.await(t, mcp.MethodTasksCancel, 1)
+
+		left, cancel := context.WithCancel(t.Context())
+		cancel()
+		gone := c.Clone()
+		gone.State = first.State
+		if _, err := u.Handle(left, gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that has left: %v", err)
+		}
+		f.await(t, mcp.MethodTasksCancel, 2)
+	})
+}
