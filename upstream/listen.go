@@ -31,7 +31,8 @@ type keep struct {
 type listening struct {
 	tools, prompts, resources bool
 	uris                      []string
-	tasks                     bool // all that the session has
+	tasks                     bool            // all that the session has
+	ids                       map[string]bool // tasks
 	wake                      chan struct{}
 
 	mu      sync.Mutex // guards the fields below
@@ -101,7 +102,7 @@ func (k *keep) event(m wire.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range k.listens {
-		if l.wants(event.Method) {
+		if l.wants(event.Method) && l.follows(event) {
 			l.put(event)
 		}
 	}
@@ -143,9 +144,14 @@ func (l *listening) wants(method string) bool {
 	case mcp.NoteResourcesListChanged:
 		return l.resources
 	case mcp.NoteTask:
-		return l.tasks
+		return l.tasks || len(l.ids) > 0
 	}
 	return len(l.uris) > 0
+}
+
+// follows reports whether an event is not of a task that is none of the listener's.
+func (l *listening) follows(e mcp.Event) bool {
+	return e.Method != mcp.NoteTask || l.tasks || l.ids[mcp.TaskID(e.Params)]
 }
 
 // put queues an event, unless the same one waits already.
@@ -210,7 +216,9 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 		case <-l.wake:
 			events, err := l.take()
 			for _, event := range events {
-				c.Notify(event)
+				if event, ok := s.inForm(ctx, c, event); ok {
+					c.Notify(event)
+				}
 			}
 			if err != nil {
 				return nil, err
@@ -256,8 +264,9 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) mcp.
 		})
 	}
 	k := s.slot.keep
+	ids := s.named(want)
 	k.mu.Lock()
-	l.tools, l.prompts, l.resources, l.uris = tools, prompts, resources, uris
+	l.tools, l.prompts, l.resources, l.uris, l.ids = tools, prompts, resources, uris, ids
 	k.mu.Unlock()
 	ack := mcp.Raw(`{}`)
 	for _, f := range []struct {
@@ -277,6 +286,10 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) mcp.
 			list = mcp.AppendString(list, uri)
 		}
 		ack = ack.With("resourceSubscriptions", append(list, ']'))
+	}
+	if len(ids) > 0 {
+		list, _ := want.Member("taskIds")
+		ack = ack.With("taskIds", list)
 	}
 	return ack
 }

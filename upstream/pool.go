@@ -46,6 +46,7 @@ type slot struct {
 	opening  *opening
 	busy     int // calls that use it
 	used     time.Time
+	until    time.Time // it is not idle before that
 	ended    bool
 	restarts restarts
 }
@@ -119,6 +120,15 @@ func (p *pool) hold(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.slot.busy++
+}
+
+// keepUntil keeps a slot although it may be idle.
+func (p *pool) keepUntil(sl *slot, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until.After(sl.until) {
+		sl.until = until
+	}
 }
 
 // release gives a session back.
@@ -256,7 +266,7 @@ func (p *pool) sweep() {
 	for _, sl := range p.slots {
 		switch {
 		case !sl.sweeps || p.closed:
-		case sl.busy == 0 && time.Since(sl.used) >= idle:
+		case sl.busy == 0 && time.Since(sl.used) >= idle && time.Now().After(sl.until):
 			p.drop(sl)
 		default:
 			left = true

@@ -46,7 +46,11 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 		if err != nil {
 			return nil, err
 		}
-		reply, err := s.callWithRoots(ctx, c)
+		call := s.callWithRoots
+		if c.Tasks == mcp.ExtensionTasks && mcp.IsTaskMethod(c.Method) {
+			call = s.bridge
+		}
+		reply, err := call(ctx, c)
 		if !errors.Is(err, errSessionGone) {
 			return reply, err
 		}
@@ -80,6 +84,8 @@ type exchange struct {
 	// a caller who knows nothing of it. Neither is changed.
 	task string
 	ours bool
+	// keys is in front of the keys of its questions. It is not changed.
+	keys string
 	// token is the progress token of the call that made that task, 0 for none. It is not
 	// changed.
 	token int64
@@ -295,7 +301,7 @@ func (x *exchange) ask(m wire.Message) *mcp.Error {
 	}
 	params := bytes.Clone(withoutContext(m.Method, m.Params.Edit(edits...)))
 	x.open = append(x.open, question{
-		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
+		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
 		changes: x.s.slot.keep.knownRoots().changes,
 	})
 	x.signal()
@@ -405,7 +411,9 @@ func (x *exchange) free() {
 		<-x.pumped
 	}
 	x.leave()
-	x.first.Close()
+	if x.first != nil {
+		x.first.Close()
+	}
 	x.s.u.pool.release(x.s)
 }
 

@@ -16,7 +16,7 @@ func (s *session) taskParams(c *mcp.Call) mcp.Raw {
 	switch {
 	case c.Method != mcp.MethodToolsCall || !s.server.tasks:
 		return nil
-	case c.Task != nil && c.Tasks != mcp.CoreTasks:
+	case c.Task != nil && c.Tasks == mcp.NoTasks:
 		return mcp.Object("ttl", mcp.Int(s.u.cfg.Timeout.Total.Milliseconds()))
 	}
 	return c.Task
@@ -29,7 +29,10 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	case id == "":
 		x.free()
 		return nil, fmt.Errorf("%w: a task without an id that can be used", errGarbage)
-	case c.Tasks == mcp.CoreTasks:
+	case c.Tasks != mcp.NoTasks:
+		if c.Ephemeral {
+			s.lastsFor(task)
+		}
 		x.free()
 		return &mcp.Reply{Result: task, Task: true}, nil
 	}
@@ -81,10 +84,7 @@ func (x *exchange) taskReply(result mcp.Raw) mcp.Raw {
 		return wire.ReadTask(result)
 	}
 	if x.ours { // for its caller there is no task
-		meta, _ := result.Member("_meta")
-		if less := meta.Without(wire.MetaRelatedTask); len(less) != len(meta) {
-			return result.With("_meta", less)
-		}
+		return unrelate(result)
 	}
 	return result
 }

@@ -65,6 +65,7 @@ type Upstream struct {
 	pool   pool
 	parks  parks
 	waits  waits
+	holds  holds
 	tools  tools
 	health health
 
@@ -298,6 +299,7 @@ func (u *Upstream) spawn(f func()) {
 // parked calls.
 func (u *Upstream) EndSession(session string) {
 	u.parks.endSession(session)
+	u.holds.endSession(session)
 	u.pool.endSession(session)
 }
 
@@ -318,6 +320,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	}
 	u.mu.Unlock()
 	u.parks.close()
+	u.holds.close()
 	u.pool.endListens()
 	select {
 	case <-u.idle:

@@ -99,5 +99,6 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 	return o
 }
 
-// tasks reports whether there are tasks for clients that know the extension.
-func (o offers) tasks() bool { return o.extTasks }
+// tasks reports whether there are tasks for clients that know the extension: those of
+// 2025-11-25 are shown to them as theirs.
+func (o offers) tasks() bool { return o.extTasks || o.coreTasks }

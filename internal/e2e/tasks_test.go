@@ -254,7 +254,7 @@ func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
 	}{
 		{taskServer, statefulClient, `{"cancel":{},"requests":{"tools":{"call":{}}}}`, false, "optional"},
 		{taskServer, statefulServer, "", false, ""},
-		{taskServer, stateless, "", false, ""},
+		{taskServer, stateless, "", true, ""},
 		{stateless, statefulClient, "", false, ""},
 		{stateless, stateless, "", true, ""},
 		{statefulServer, statefulClient, "", false, ""},

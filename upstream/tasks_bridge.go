@@ -1,0 +1,341 @@
+package upstream
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// This file lets clients of the extension have the tasks of a 2025-11-25 server. What
+// tasks/get tells them at once is asked for there: the result of a task that has ended by
+// tasks/result, and its questions by the same request, which is held open as long as the
+// client comes back for them. An answer comes by tasks/update and goes to the request
+// that the server made. A task is its session's at many servers, so that the session of
+// a client without one is kept for longer while it may have some.
+
+const (
+	// firstQuestion is how long a client waits for the questions of a task whose server
+	// says that it has some.
+	firstQuestion = 2 * time.Second
+	// usualLife is how long a session is kept for a task that does not say how long it
+	// lives, and mostLife for any.
+	usualLife = time.Hour
+	mostLife  = 24 * time.Hour
+)
+
+// holds are the tasks whose questions wait for a client of the extension. Each holds a
+// stream and one goroutine that reads it.
+type holds struct {
+	mu     sync.Mutex // guards the fields below
+	all    map[holdKey]*hold
+	users  map[string]int
+	closed bool
+}
+
+type holdKey struct {
+	slot *slot
+	task string
+}
+
+type hold struct {
+	key   holdKey
+	user  string
+	x     *exchange
+	timer *time.Timer // ends it when nobody comes back
+}
+
+// bridge answers a call about a task of a client of the extension, and releases the
+// session.
+func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	defer s.u.pool.release(s)
+	if !s.server.tasks {
+		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	}
+	about := mcp.Object("taskId", mcp.String(c.Name))
+	switch c.Method {
+	case mcp.MethodTasksUpdate:
+		if h := s.u.holds.find(s, c.Name); h != nil {
+			h.answer(c)
+		} // else there is nothing open, and answers to nothing are ignored
+		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+	case mcp.MethodTasksCancel:
+		m, err := s.request(ctx, c.Method, about)
+		if err == nil && m.Error != nil { // it may have ended, which is as good here
+			m, err = s.request(ctx, mcp.MethodTasksGet, about)
+		}
+		if err == nil && m.Error != nil {
+			err = wire.ReadError(m.Error)
+		}
+		if err != nil {
+			return nil, s.refusal(err)
+		}
+		s.u.holds.drop(s, c.Name)
+		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+	case mcp.MethodTasksGet:
+		m, err := s.request(ctx, c.Method, about)
+		if err == nil && m.Error != nil {
+			err = wire.ReadError(m.Error)
+		}
+		if err != nil {
+			return nil, s.refusal(err)
+		}
+		task, err := s.detailed(ctx, c, wire.ReadTask(m.Result).With("taskId", mcp.String(c.Name)))
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: task}, nil
+	}
+	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+// detailed returns a task with what the extension wants in it: the result or the error,
+// or the questions. A task that failed with a result has completed there.
+func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.Raw, error) {
+	status, _ := task.Member("status")
+	id := mcp.TaskID(task)
+	switch status.Text() {
+	case mcp.TaskInputRequired:
+		requests, err := s.questions(ctx, c, id)
+		if err != nil {
+			return nil, err
+		}
+		return task.With("inputRequests", requests), nil
+	case mcp.TaskCompleted, mcp.TaskFailed:
+		m, err := s.request(ctx, mcp.MethodTasksResult, mcp.Object("taskId", mcp.String(id)))
+		switch {
+		case err != nil:
+			return nil, s.refusal(err)
+		case m.Error != nil:
+			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", m.Error), nil
+		}
+		return task.With("status", mcp.String(mcp.TaskCompleted)).With("result", unrelate(m.Result)), nil
+	}
+	return task, nil
+}
+
+// unrelate takes out of a result which task it belongs to.
+func unrelate(result mcp.Raw) mcp.Raw {
+	meta, _ := result.Member("_meta")
+	switch less := meta.Without(wire.MetaRelatedTask); {
+	case len(less) == len(meta):
+		return result
+	case string(less) == "{}":
+		return result.Without("_meta")
+	default:
+		return result.With("_meta", less)
+	}
+}
+
+// questions returns the open questions of a task as inputRequests. It waits for the first
+// of them, for a while.
+func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Raw, error) {
+	h, err := s.u.hold(s, c, id)
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(firstQuestion)
+	defer timer.Stop()
+	for !h.x.asks() && !h.x.over() {
+		select {
+		case <-h.x.wake:
+			continue
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		break
+	}
+	h.x.mu.Lock()
+	defer h.x.mu.Unlock()
+	requests := mcp.Raw(`{}`)
+	for _, q := range h.x.open {
+		request := mcp.Object("method", mcp.String(q.request.Method))
+		if q.request.Params != nil {
+			request = request.With("params", q.request.Params)
+		}
+		requests = requests.With(q.request.Key, request)
+	}
+	return requests, nil
+}
+
+// hold returns the hold of a task, a new one if there is none; its time begins anew.
+func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
+	p := &u.holds
+	key := holdKey{s.slot, id}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h := p.all[key]; h != nil {
+		h.timer.Reset(u.cfg.Timeout.Ask)
+		return h, nil
+	}
+	user := c.Caller.User()
+	switch {
+	case p.closed:
+		return nil, errDraining
+	case p.users[user] >= u.cfg.Limits.AsksPerUser:
+		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
+			"Too many tasks of upstream %s wait for an answer of this user", u.cfg.Name)
+	}
+	life, err := u.life(context.WithoutCancel(s.base), true)
+	if err != nil {
+		return nil, err
+	}
+	u.pool.hold(s)
+	// Keys are unique in the life of a task, of which this may not be the only hold.
+	x := &exchange{
+		s: s, id: u.ids.Add(1), life: life, task: id, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
+		keys: strings.ToLower(rand.Text()[:8]) + "-",
+		call: &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
+	}
+	h := &hold{key: key, user: user, x: x}
+	if p.all == nil {
+		p.all, p.users = make(map[holdKey]*hold), make(map[string]int)
+	}
+	p.all[key] = h
+	p.users[user]++
+	h.timer = time.AfterFunc(u.cfg.Timeout.Ask, func() { p.expire(h) })
+	s.add(x)
+	u.spawn(h.run)
+	return h, nil
+}
+
+// run reads the stream of a hold until its task ends or it is given up.
+func (h *hold) run() {
+	x := h.x
+	out := outgoing{id: x.id, call: x.call, rev: x.s.rev}
+	stream, err := x.s.conn.Start(&Request{
+		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.appendRequest(nil),
+	})
+	if err == nil {
+		x.first, x.stream = stream, stream
+		x.pump()
+	} else {
+		x.end(nil, err)
+		x.signal()
+		close(x.pumped)
+	}
+	if x.s.u.holds.remove(h) {
+		x.settleNothing()
+		x.free()
+	}
+}
+
+// answer passes the answers of a client on.
+func (h *hold) answer(c *mcp.Call) {
+	bodies, _ := h.x.settle(c)
+	for _, body := range bodies {
+		h.x.s.post(body)
+	}
+}
+
+// settleNothing answers what is still open of a task that needs no answers any more.
+func (x *exchange) settleNothing() {
+	x.mu.Lock()
+	open := x.open
+	x.open = nil
+	x.mu.Unlock()
+	for _, q := range open {
+		x.s.post(unrelated(q.id))
+	}
+}
+
+func (p *holds) find(s *session, task string) *hold {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[holdKey{s.slot, task}]
+}
+
+// remove forgets a hold, and reports whether it was there: who removed it frees it.
+func (p *holds) remove(h *hold) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.forget(h)
+}
+
+// forget is called with mu held.
+func (p *holds) forget(h *hold) bool {
+	if p.all[h.key] != h {
+		return false
+	}
+	delete(p.all, h.key)
+	h.timer.Stop()
+	if p.users[h.user]--; p.users[h.user] == 0 {
+		delete(p.users, h.user)
+	}
+	return true
+}
+
+// expire ends a hold that nobody came back for.
+func (p *holds) expire(h *hold) {
+	if p.remove(h) {
+		h.x.s.u.spawn(h.x.giveUp)
+	}
+}
+
+// drop ends the hold of a task, if there is one.
+func (p *holds) drop(s *session, task string) {
+	if h := p.find(s, task); h != nil {
+		p.expire(h)
+	}
+}
+
+func (p *holds) endSession(session string) {
+	p.endAll(func(h *hold) bool { return h.x.call.Session == session })
+}
+
+func (p *holds) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.endAll(func(*hold) bool { return true })
+}
+
+func (p *holds) endAll(which func(*hold) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.all {
+		if which(h) && p.forget(h) {
+			h.x.s.u.spawn(h.x.giveUp)
+		}
+	}
+}
+
+// lastsFor keeps the session for a task that its client may come back for, though it
+// ends by idle time else.
+func (s *session) lastsFor(task mcp.Raw) {
+	life := usualLife
+	raw, _ := task.Member("ttlMs")
+	if ttl, ok := milliseconds(raw); ok {
+		life = min(ttl, mostLife)
+	}
+	s.u.pool.keepUntil(s.slot, time.Now().Add(life))
+}
+
+// named are the tasks that a filter of subscriptions/listen names.
+func (s *session) named(filter mcp.Raw) map[string]bool {
+	if !s.server.tasks || !asksForTasks(filter) {
+		return nil
+	}
+	ids := make(map[string]bool)
+	list, _ := filter.Member("taskIds")
+	list.Elements(func(id mcp.Raw) bool {
+		ids[id.Text()] = true
+		return len(ids) < maxPending/2
+	})
+	return ids
+}
+
+// inForm returns an event in the form that a listener knows; ok is false for one that
+// cannot be told so.
+func (s *session) inForm(ctx context.Context, c *mcp.Call, e mcp.Event) (_ mcp.Event, ok bool) {
+	if e.Method != mcp.NoteTask || c.Tasks != mcp.ExtensionTasks {
+		return e, true
+	}
+	task, err := s.detailed(ctx, c, e.Params)
+	return mcp.Event{Method: e.Method, Params: task}, err == nil
+}

@@ -1,0 +1,249 @@
+package upstream_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// bridged is a call about a task, or a tool's, of a stateless client that knows tasks of
+// the extension.
+func bridged(method, name, user string) *mcp.Call {
+	c := &mcp.Call{
+		Method: method, Name: name, Session: user + ":~x", Ephemeral: true, Caps: mcp.Raw(knowsThem), Tasks: mcp.ExtensionTasks,
+		Caller: mcp.NewCaller(mcp.Caller{Subject: user}), Notify: func(mcp.Event) {},
+	}
+	if method == mcp.MethodToolsCall {
+		c.Task = mcp.Raw(`{}`)
+	}
+	return c
+}
+
+// askingTask is a server whose tasks all ask, with their own names in the questions' ids,
+// and end when that was answered.
+func askingTask(t *testing.T, cfg upstream.Config) (*fake, *upstream.Upstream) {
+	t.Helper()
+	var f *fake
+	f = taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+		raw, _ := mcp.Raw(m.Params).Member("taskId")
+		id := raw.Text()
+		switch m.Method {
+		case mcp.MethodTasksGet:
+			result(w, m, `{"taskId":"`+id+`","status":"input_required","ttl":null}`)
+		case mcp.MethodTasksResult:
+			question := "q-" + id
+			for _, before := range f.requests(mcp.MethodTasksResult) {
+				if task, _ := mcp.Raw(before.Params).Member("taskId"); task.Text() == id && string(before.ID) != string(m.ID) {
+					question += "-again"
+				}
+			}
+			events(w, `data: {"jsonrpc":"2.0","id":"`+question+`",`+elicit+"}\n\n")
+			select {
+			case <-r.Context().Done():
+			case <-answered(f, question):
+				events(w, event(m, "", okResult))
+			}
+		case mcp.MethodTasksCancel:
+			result(w, m, `{"taskId":"`+id+`","status":"cancelled","ttl":null}`)
+		default:
+			return false
+		}
+		return true
+	})
+	return f, f.start(t, cfg)
+}
+
+// answered is closed when the server's question has an answer.
+func answered(f *fake, id string) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		for {
+			f.mu.Lock()
+			news := f.news
+			f.mu.Unlock()
+			for _, s := range f.requests("") {
+				if s.verb == http.MethodPost && s.Method == "" && string(s.ID) == `"`+id+`"` {
+					close(done)
+					return
+				}
+			}
+			select {
+			case <-news:
+			case <-time.After(patience):
+				return
+			}
+		}
+	}()
+	return done
+}
+
+func keyOf(t *testing.T, reply *mcp.Reply) (key string) {
+	t.Helper()
+	requests, _ := reply.Result.Member("inputRequests")
+	requests.Each(func(name string, _ mcp.Raw) bool {
+		key = name
+		return true
+	})
+	return key
+}
+
+// TestQuestionsThatNobodyComesBackFor: the stream that waits for their answers is freed.
+func TestQuestionsThatNobodyComesBackFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, u := askingTask(t, upstream.Config{Timeout: upstream.Timeout{Ask: 10 * time.Second}})
+		first := keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann")))
+		for range 5 { // whoever comes back has more time
+			<-time.After(9 * time.Second)
+			if key := keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))); key != first || key == "" {
+				t.Errorf("asked under %q, then under %q", first, key)
+			}
+		}
+		if n := len(f.requests(mcp.MethodTasksResult)); n != 1 {
+			t.Errorf("%d streams wait", n)
+		}
+		if got := f.awaitAnswer(t, "q-t"); got != `{"action":"cancel"}` {
+			t.Errorf("in the end it was answered %s", got)
+		}
+		f.await(t, mcp.NoteCancelled, 1)
+		if n := len(f.requests(mcp.MethodTasksCancel)); n > 0 {
+			t.Error("the task is its client's, and was cancelled")
+		}
+		late := bridged(mcp.MethodTasksUpdate, "t", "ann")
+		late.Answers = map[string]mcp.Raw{first: mcp.Raw(`{"action":"accept","content":{}}`)}
+		if reply := mustDo(t, u, late); string(reply.Result) != `{}` {
+			t.Errorf("too late: %s", reply.Result)
+		}
+		if again := keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))); again == first || again == "" {
+			t.Errorf("a question after that is under %q, the first was under %q", again, first)
+		}
+	})
+}
+
+// TestTasksThatAskAreBounded: of one user only so many wait.
+func TestTasksThatAskAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, u := askingTask(t, upstream.Config{Limits: upstream.Limits{AsksPerUser: 2}})
+		keys := map[string]string{}
+		for _, id := range []string{"t1", "t2"} {
+			keys[id] = keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, id, "ann")))
+		}
+		_, err := do(t, u, bridged(mcp.MethodTasksGet, "t3", "ann"))
+		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
+		mustDo(t, u, bridged(mcp.MethodTasksGet, "t3", "bob"))
+		answer := bridged(mcp.MethodTasksUpdate, "t1", "ann")
+		answer.Answers = map[string]mcp.Raw{keys["t1"]: mcp.Raw(`{"action":"decline"}`), keys["t2"]: mcp.Raw(`{"action":"accept","content":{}}`)}
+		mustDo(t, u, answer)
+		if got := f.awaitAnswer(t, "q-t1"); got != `{"action":"decline"}` {
+			t.Errorf("answered %s", got)
+		}
+		synctest.Wait() // its stream has ended
+		mustDo(t, u, bridged(mcp.MethodTasksGet, "t3", "ann"))
+		mustDo(t, u, bridged(mcp.MethodTasksCancel, "t2", "ann"))
+		if got := f.awaitAnswer(t, "q-t2"); got != `{"action":"cancel"}` {
+			t.Errorf("the question of another task was answered %s", got)
+		}
+		now, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = u.Close(now) // with two that ask
+		_, err = do(t, u, bridged(mcp.MethodTasksGet, "t4", "ann"))
+		wantError(t, err, mcp.CodeDraining, mcp.ExecutedNo)
+	})
+}
+
+// TestHoldsEndWithTheirSession: nothing waits for a client whose session has ended.
+func TestHoldsEndWithTheirSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, u := askingTask(t, upstream.Config{})
+		mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))
+		u.EndSession("ann:~x")
+		if got := f.awaitAnswer(t, "q-t"); got != `{"action":"cancel"}` {
+			t.Errorf("answered %s", got)
+		}
+	})
+}
+
+// TestTaskWithoutItsQuestion: a server may say that it has some and not ask any.
+func TestTaskWithoutItsQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request, m rpc){
+			"silent":  func(_ http.ResponseWriter, r *http.Request, _ rpc) { <-r.Context().Done() },
+			"ended":   func(w http.ResponseWriter, _ *http.Request, m rpc) { result(w, m, okResult) },
+			"refuses": func(w http.ResponseWriter, _ *http.Request, _ rpc) { w.WriteHeader(500) },
+		} {
+			f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+				switch m.Method {
+				case mcp.MethodTasksGet:
+					result(w, m, `{"taskId":"t","status":"input_required","ttl":null}`)
+				case mcp.MethodTasksResult:
+					answer(w, r, m)
+				default:
+					return false
+				}
+				return true
+			})
+			u := f.start(t, upstream.Config{})
+			began := time.Now()
+			reply := mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))
+			if requests, _ := reply.Result.Member("inputRequests"); string(requests) != "{}" || time.Since(began) > 10*time.Second {
+				t.Errorf("%s: %s after %s", name, reply.Result, time.Since(began))
+			}
+		}
+	})
+}
+
+// TestSessionLastsForItsTasks: at many servers they go with it.
+func TestSessionLastsForItsTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, nil)
+		u := f.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: time.Minute}})
+		reply := mustDo(t, u, bridged(mcp.MethodToolsCall, "a", "ann"))
+		if !reply.Task || mcp.TaskID(reply.Result) != "t" {
+			t.Fatalf("got %+v", reply)
+		}
+		<-time.After(30 * time.Minute)
+		if n := u.Status().Sessions; n != 1 {
+			t.Errorf("after half an hour there are %d sessions", n)
+		}
+		<-time.After(time.Hour)
+		if n := u.Status().Sessions; n != 0 {
+			t.Errorf("in the end there are %d sessions", n)
+		}
+	})
+}
+
+// TestErrorsOfBridgedTasks pass, and make nothing of what is no task.
+func TestErrorsOfBridgedTasks(t *testing.T) {
+	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodTasksGet && m.Method != mcp.MethodTasksCancel {
+			return false
+		}
+		failure(w, 200, m, `{"code":-32602,"message":"Task not found"}`)
+		return true
+	})
+	f.caps = coreCaps
+	u := start(t, upstream.Config{URL: f.URL})
+	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksCancel} {
+		_, err := do(t, u, bridged(method, "t", "ann"))
+		wantError(t, err, mcp.CodeInvalidParams, "")
+	}
+	_, err := do(t, u, bridged(mcp.MethodTasksResult, "t", "ann")) // which the extension does not have
+	wantError(t, err, mcp.CodeInvalidParams, "")
+	none := newFake(t, true, nil)
+	u = start(t, upstream.Config{URL: none.URL})
+	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel} {
+		_, err := do(t, u, bridged(method, "t", "ann"))
+		wantError(t, err, mcp.CodeInvalidParams, "")
+		if n := len(none.requests(method)); n > 0 {
+			t.Errorf("a server without tasks was asked %s", method)
+		}
+	}
+	if strings.Contains(string(f.requests(mcp.MethodInitialize)[0].Params), "tasks") {
+		t.Error("a server of 2025-11-25 was told of the extension")
+	}
+}
