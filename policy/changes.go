@@ -31,6 +31,8 @@ func listsOf(note string) []string {
 		return []string{mcp.MethodPromptsList}
 	case mcp.NoteResourcesListChanged:
 		return []string{mcp.MethodResourcesList, mcp.MethodResourceTemplatesList}
+	case mcp.NoteSkillsListChanged:
+		return []string{mcp.MethodSkillsList}
 	}
 	return nil
 }
@@ -40,6 +42,7 @@ func (s *sightings) begin(ctx context.Context, acknowledged mcp.Raw) {
 	honoured, _ := acknowledged.Member("notifications")
 	for member, note := range map[string]string{
 		"toolsListChanged": mcp.NoteToolsListChanged, "promptsListChanged": mcp.NotePromptsListChanged, "resourcesListChanged": mcp.NoteResourcesListChanged,
+		"skillsListChanged": mcp.NoteSkillsListChanged,
 	} {
 		if wanted, _ := honoured.Member(member); wanted.IsTrue() {
 			s.changed(ctx, note)

@@ -53,13 +53,13 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		switch c.Method {
-		case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead:
+		case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
 			return g.use(ctx, c, next)
 		case mcp.MethodComplete:
 			return g.complete(ctx, c, next)
 		case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
 			return g.task(ctx, c, next)
-		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+		case mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodSkillsList:
 			return g.list(ctx, c, next)
 		case mcp.MethodDiscover:
 			inner := bare(c)
@@ -86,8 +86,10 @@ func kindOf(c *mcp.Call) string {
 		return mcp.KindTools
 	case mcp.MethodPromptsGet:
 		return mcp.KindPrompts
-	case mcp.MethodResourcesRead:
+	case mcp.MethodResourcesRead, mcp.MethodDirectoryRead:
 		return mcp.KindResources
+	case mcp.MethodSkillsGet:
+		return mcp.KindSkills
 	case mcp.MethodComplete:
 		ref, _ := c.Params.Member("ref")
 		switch kind, _ := ref.Member("type"); kind.Text() {
@@ -152,9 +154,34 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 		}
 		return g.pass(ctx, c, next, target, round, "")
 	case Ask:
+		if !mcp.CanAsk(c.Method) {
+			return g.withoutAsking(ctx, c, next, target, decision)
+		}
 		return g.approve(ctx, c, next, target, decision)
 	}
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+// withoutAsking serves the methods of skills, which stateless clients cannot be asked
+// about. What tells no more than the list does needs no approval: an entry, the names in
+// a directory. The text of a skill does.
+func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
+	_, byURI := mcp.SkillKey(c.Params)
+	if c.Method == mcp.MethodDirectoryRead || byURI {
+		inner := bare(c)
+		inner.Target = target
+		return next.Handle(ctx, inner)
+	}
+	if c.Ephemeral {
+		return refuse(c, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
+	}
+	return g.approve(ctx, c, next, target, d)
+}
+
+// Sees reports whether a caller may know of what has a public name or URI, as for a list.
+func (g *Guard) Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool {
+	target, ok := g.resolver.Resolve(ctx, kind, public)
+	return ok && g.policy.Visible(caller, target)
 }
 
 // letGo hands on a retry whose caller has left: it runs nothing, and frees what the
@@ -195,5 +222,8 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 	}
 	inner := bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
+	if mcp.IsTaskMethod(c.Method) {
+		inner.Visible = g.policy.upstreams(&c.Caller)
+	}
 	return next.Handle(ctx, inner)
 }

@@ -223,7 +223,7 @@ func TestGuardTakesNobodysWord(t *testing.T) {
 func TestGuardRefusesUnknownMethods(t *testing.T) {
 	s := newShelves(tool("u", "open"))
 	h := guardForTest(t, Config{Default: DefaultAllow}, s)
-	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/list", "skills/get", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
+	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/list", "skills/activate", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
 		_, err := h.Handle(t.Context(), callOf(method, "u__open", `{"name":"u__open"}`, user("alice")))
 		if !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 			t.Errorf("%q: got %v", method, err)

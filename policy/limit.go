@@ -20,6 +20,9 @@ type LimiterDeps struct {
 	Resolver Resolver
 	// Buckets keep the allowances; nil for this process's own memory.
 	Buckets Buckets
+	// Rounds remember which calls were counted and wait for answers; nil for this
+	// process's own memory.
+	Rounds Approvals
 }
 
 // Limiter refuses calls that come more often than they may. It stands above the guard.
@@ -29,7 +32,7 @@ type Limiter struct {
 	policy   *Policy
 	resolver Resolver
 	buckets  Buckets
-	rounds   *Memory // calls that were counted and wait for answers
+	rounds   Approvals // calls that were counted and wait for answers
 }
 
 type limit struct {
@@ -49,7 +52,10 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	if deps.Buckets == nil {
 		deps.Buckets = NewMemoryBuckets()
 	}
-	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: NewMemory()}
+	if deps.Rounds == nil {
+		deps.Rounds = NewMemory()
+	}
+	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: deps.Rounds}
 	for _, c := range cfg {
 		if c.Per == "" {
 			c.Per = PerUser
@@ -76,7 +82,13 @@ const countedState = "p1l"
 // Middleware puts the limiter in front of the guard.
 func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 	if len(l.limits) == 0 {
-		return next
+		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			inner, _, err := l.comeBack(ctx, c) // it may have been counted before a reload
+			if err != nil {
+				return nil, err
+			}
+			return next.Handle(ctx, inner)
+		})
 	}
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		kind := kindOf(c)
@@ -98,7 +110,8 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		}
 		ask := *reply.Ask
 		nonce := rand.Text()
-		_ = l.rounds.Put(ctx, c.Caller.User(), nonce, "", roundLife) // a Memory has no errors
+		// Where it cannot be remembered, the next round counts as a call.
+		_ = l.rounds.Put(ctx, c.Caller.User(), nonce, "", roundLife)
 		ask.State = countedState + nonce + ":" + ask.State
 		return &mcp.Reply{Ask: &ask, Release: reply.Release}, nil
 	})
@@ -112,13 +125,17 @@ func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, c
 	}
 	rest, ours := strings.CutPrefix(c.State, countedState)
 	nonce, state, found := strings.Cut(rest, ":")
-	if !ours || !found {
+	if !ours { // its first round came before a reload that brought limits
+		return c, false, nil
+	}
+	if !found {
 		return nil, false, expired()
 	}
-	_, counted, err = l.rounds.Take(ctx, c.Caller.User(), nonce)
+	// One of which nobody can tell counts as a call.
+	_, counted, _ = l.rounds.Take(ctx, c.Caller.User(), nonce)
 	inner = c.Clone()
 	inner.State = state
-	return inner, counted, err
+	return inner, counted, nil
 }
 
 // count takes the call from the allowances of all limits that apply, or from none.

@@ -53,7 +53,7 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 		switch e.Method {
 		case mcp.NoteAcknowledged:
 			lists.begin(ctx, e.Params)
-		case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged:
+		case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
 			if !lists.changed(ctx, e.Method) {
 				return
 			}

@@ -38,7 +38,7 @@ func (p *Policy) outlookOn(who *person, t mcp.Target) *outlook {
 		return o
 	}
 	o := p.newOutlook(who.class, t)
-	if len(t.Name) <= maxNameKept {
+	if len(t.Name)+len(t.File) <= maxNameKept {
 		p.outlooks.Add(key, o)
 	}
 	return o

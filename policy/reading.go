@@ -16,6 +16,8 @@ type reading struct {
 	names []string
 	// template is what a URI template makes; nil for what is none.
 	template *glob
+	// files are what the URI of a skill's file may be read as.
+	files []string
 }
 
 func readTarget(t mcp.Target) reading {
@@ -28,6 +30,8 @@ func readTarget(t mcp.Target) reading {
 		r.template = &g
 	case t.Kind == mcp.KindResources:
 		r.names, r.refused = spellings(t.Name)
+	case t.File != "":
+		r.files, r.refused = spellings(t.File)
 	}
 	return r
 }
@@ -46,6 +50,9 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 		}
 		return about(func(p *pattern) bool { return p.name.meets(r.template) })
 	}
+	if effect != Allow && r.fitsFile(patterns) {
+		return true
+	}
 	matches := 0
 	for _, name := range r.names {
 		if about(func(p *pattern) bool { return p.name.match(name) }) {
@@ -53,6 +60,16 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 		}
 	}
 	return matches > 0 && (effect != Allow || matches == len(r.names))
+}
+
+// fitsFile reports whether patterns about resources fit the file of a skill. It is the
+// skill that has to be allowed; what is denied or asked about as a resource is so as a
+// part of a skill, too.
+func (r *reading) fitsFile(patterns []pattern) bool {
+	as := mcp.Target{Kind: mcp.KindResources, Upstream: r.target.Upstream}
+	return slices.ContainsFunc(r.files, func(file string) bool {
+		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.match(file) })
+	})
 }
 
 // templateGlob is what a URI template (RFC 6570) makes: any run of bytes for each

@@ -79,7 +79,7 @@ func (g *Guard) recall(ctx context.Context, c *mcp.Call, r round, digest string)
 func (g *Guard) pass(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, r round, digest string) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Target, inner.State = target, r.inner
-	if c.Task != nil {
+	if c.Task != nil || mcp.IsTaskMethod(c.Method) {
 		inner.Visible = g.policy.upstreams(&c.Caller) // whether they were told of tasks at all
 	}
 	if r.kind == asked {

@@ -37,6 +37,8 @@ func TestH66_TasksOfTools(t *testing.T) {
 			}
 			if len(s.calls) != 1 || s.calls[0].Target != want {
 				t.Errorf("%s %s: got through as %+v, want %+v", method, name, s.calls, want)
+			} else if visible := s.calls[0].Visible; visible == nil || !visible("u") || visible("v") {
+				t.Errorf("%s %s: the catalog is not told which upstreams the caller may know of", method, name)
 			}
 		}
 	}

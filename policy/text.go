@@ -27,8 +27,11 @@ func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 	b.WriteString("A program asks to make this call in your name. Let it run only if you want what it does.\n\n")
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
 	line("server: %s", shown(target.Upstream, maxShownName))
-	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource"}[target.Kind], shown(target.Name, maxShownName))
-	lines, cut := 0, len(target.Name) > maxShownName
+	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource", mcp.KindSkills: "skill"}[target.Kind], shown(target.Name, maxShownName))
+	if target.File != "" {
+		line("file: %s", shown(target.File, maxShownName))
+	}
+	lines, cut := 0, len(target.Name) > maxShownName || len(target.File) > maxShownName
 	add := func(name, value string) {
 		if lines++; lines > maxShownLines {
 			cut = true

@@ -4,6 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+)
+
+// What Config.Store can be.
+const (
+	StoreMemory = "memory"
+	StoreRedis  = "redis"
 )
 
 // Defaults of Config.
@@ -13,27 +22,51 @@ const (
 	DefaultMax         = 100_000
 )
 
+// minKey is the least length of Config.Key.
+const minKey = 32
+
 // Config is the section "sessions". Its zero value means the defaults. All of it is
 // read at start; a reload does not change it.
 type Config struct {
-	// Store is where sessions are kept; "memory", the default, is the only one:
-	// they end with the process.
+	// Store is where sessions are kept: "memory", the default, where they end with the
+	// process, or "redis", where several replicas of the gateway share them.
 	Store string `yaml:"store"`
+	// Redis is where the store "redis" is.
+	Redis redisdb.Config `yaml:"redis"`
+	// Key is what the replicas seal with, at least 32 bytes, such as those of openssl rand
+	// -base64 32: what clients bring back, and what replicas tell each other. Needed for
+	// the store "redis", and the same for all replicas. Default: a random one, that is good
+	// until the process ends.
+	Key mcp.Secret `yaml:"key"`
 	// IdleTimeout is how long a session lives without a request, such as 30m, the
 	// default.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// MaxPerUser is how many sessions one user may have at a time, 100 by default. One
 	// that was not used for a minute makes room for a new one.
 	MaxPerUser int `yaml:"max_per_user"`
-	// Max is how many sessions there may be in all, 100000 by default.
+	// Max is how many sessions there may be in all, 100000 by default; with Redis, how
+	// many of them one replica serves.
 	Max int `yaml:"max"`
 }
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Store != "" && c.Store != "memory" {
-		errs = append(errs, fmt.Errorf("store: %q does not exist: sessions are kept in memory only; write memory or leave it out", c.Store))
+	switch c.Store {
+	case "", StoreMemory:
+		if !c.Redis.IsZero() {
+			errs = append(errs, errors.New("redis: store is memory: write store: redis, or leave redis out"))
+		}
+	case StoreRedis:
+		errs = append(errs, under("redis", c.Redis.Validate())...)
+		if c.Key == "" {
+			errs = append(errs, errors.New("key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints"))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("store: %q does not exist: want memory or redis", c.Store))
+	}
+	if c.Key != "" && len(c.Key) < minKey {
+		errs = append(errs, fmt.Errorf("key: %d bytes are too few: at least %d are needed, such as those of openssl rand -base64 32", len(c.Key), minKey))
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))
@@ -47,10 +80,20 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// under puts a key in front of each problem of a section.
+func under(key string, err error) (errs []error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	return errs
+}
+
 // withDefaults fills in what was left out.
 func (c Config) withDefaults() Config {
 	if c.Store == "" {
-		c.Store = "memory"
+		c.Store = StoreMemory
 	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = DefaultIdleTimeout

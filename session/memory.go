@@ -27,6 +27,9 @@ type Deps struct {
 	// long, with its key, and under no lock; nil for nobody. It delays the Delete,
 	// or the end of other idle sessions: it should not wait for anything.
 	OnEnd func(key string)
+	// OnMail is given what other replicas send to this one (see Mailbox); nil to drop it.
+	// It must not wait: nothing else is heard in the meantime.
+	OnMail func(message []byte)
 }
 
 // Memory is a Store in the memory of this process.

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/session/sessiontest"
 )
@@ -32,7 +33,11 @@ func TestConfigValidate(t *testing.T) {
 	}{
 		{"the zero value", session.Config{}, nil},
 		{"everything", session.Config{Store: "memory", IdleTimeout: time.Minute, MaxPerUser: 1, Max: 1}, nil},
-		{"another store", session.Config{Store: "redis"}, []string{`store: "redis" does not exist: sessions are kept in memory only`}},
+		{"another store", session.Config{Store: "etcd"}, []string{`store: "etcd" does not exist: want memory or redis`}},
+		{"redis", session.Config{Store: "redis", Redis: redisdb.Config{URL: "redis://localhost"}, Key: "0123456789abcdef0123456789abcdef"}, nil},
+		{"redis without a key", session.Config{Store: "redis", Redis: redisdb.Config{URL: "redis://localhost"}}, []string{"key: needed with store: redis"}},
+		{"redis without a place", session.Config{Store: "redis", Key: "short"}, []string{"redis: url: want redis://", "key: 5 bytes are too few"}},
+		{"redis for nothing", session.Config{Redis: redisdb.Config{URL: "redis://localhost"}}, []string{"redis: store is memory: write store: redis"}},
 		{"all at once", session.Config{IdleTimeout: -1, MaxPerUser: -1, Max: -1},
 			[]string{"idle_timeout: -1ns is negative", "max_per_user: -1 is negative", "max: -1 is negative"}},
 	}
@@ -46,6 +51,9 @@ func TestConfigValidate(t *testing.T) {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("got %q, want it to contain %q", err, part)
 				}
+			}
+			if tt.cfg.Store == session.StoreRedis {
+				return
 			}
 			m, newErr := session.NewMemory(tt.cfg, session.Deps{})
 			if (newErr != nil) != (err != nil) {

@@ -35,6 +35,9 @@ type Record struct {
 	LogLevel string
 	// Subscriptions are the public URIs of resources/subscribe.
 	Subscriptions []string
+	// Standing is the replica that the session's GET stream is open at, "" for none, or
+	// where there are no replicas.
+	Standing string
 	// Created is when the session began.
 	Created time.Time
 

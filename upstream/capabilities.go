@@ -97,6 +97,16 @@ func flags(names ...any) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
+// has reports whether these capabilities, by their names, were declared.
+func (c capabilities) has(required mcp.Raw) bool {
+	all := true
+	required.Each(func(name string, _ mcp.Raw) bool {
+		_, all = mcp.Raw(c.raw).Member(name)
+		return all
+	})
+	return all
+}
+
 // any reports whether there is something that the server can ask.
 func (c capabilities) any() bool { return c.roots || c.sampling || c.form || c.url }
 
@@ -153,6 +163,7 @@ type serverCaps struct {
 	tools     bool // tools.listChanged, and so on
 	prompts   bool
 	resources bool
+	skills    bool
 }
 
 func readServerCaps(caps mcp.Raw) (s serverCaps) {
@@ -167,5 +178,6 @@ func readServerCaps(caps mcp.Raw) (s serverCaps) {
 	s.resources = flag("resources", "listChanged")
 	s.tools = flag("tools", "listChanged")
 	s.prompts = flag("prompts", "listChanged")
+	s.skills = flag("skills", "listChanged")
 	return s
 }

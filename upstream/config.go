@@ -21,7 +21,7 @@ type Config struct {
 	// and single '-', starting with a letter. Required and unique.
 	Name string `yaml:"name"`
 	// URL is the endpoint of a server on HTTP. https, or http to a loopback address.
-	// Without user information. Exactly one of url and command is needed.
+	// Without user information. Exactly one of url, command and skills is needed.
 	URL string `yaml:"url"`
 	// AllowPlaintext allows http to other than loopback addresses. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
@@ -56,16 +56,31 @@ type Config struct {
 	// cannot ask them anything. Default false: a process for each client session.
 	Shared bool `yaml:"shared"`
 
-	// Prefix is put in front of the names of this server's tools and prompts. Default
+	// Skills is a directory of Agent Skills, each a directory with a SKILL.md in it, in
+	// place of a server. Only name, prefix and enabled go with it.
+	Skills string `yaml:"skills"`
+
+	// Prefix is put in front of the names of this server's tools, prompts and skills. Default
 	// the name and the separator; "" for none.
 	Prefix *string `yaml:"prefix"`
 	// Enabled set to false leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled"`
+	// Disclosure is how its tools are described to clients. It changes nothing here.
+	Disclosure Disclosure `yaml:"disclosure"`
 
 	// Timeout bounds waiting.
 	Timeout Timeout `yaml:"timeout"`
 	// Limits bound memory and load.
 	Limits Limits `yaml:"limits"`
+}
+
+// Disclosure is how the tools of one server are described; see gateway/feature/disclosure.
+type Disclosure struct {
+	// Mode is full or progressive. Default: that of the section "disclosure".
+	Mode string `yaml:"mode"`
+	// Summaries are short descriptions of tools, by their original names, in place of the
+	// beginning of the server's own. Default none.
+	Summaries map[string]string `yaml:"summaries"`
 }
 
 // Timeout is how long an upstream may take. Durations such as 10s; 0 is the default.
@@ -106,6 +121,7 @@ const (
 	transportStreamable = "streamable"
 	transportSSE        = "sse"
 	transportStdio      = "stdio"
+	transportSkills     = "skills" // a directory: in a Status only
 
 	defaultConnect     = 10 * time.Second
 	defaultStart       = 60 * time.Second // package runners fetch before they start
@@ -183,9 +199,12 @@ func (c Config) Validate() error {
 
 func (c Config) validateTransport() (errs []error) {
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Skills != "" {
+		return c.validateSkills()
+	}
 	switch {
 	case c.URL == "" && len(c.Command) == 0:
-		add("url or command: one of them is needed")
+		add("url, command or skills: one of them is needed")
 	case c.URL != "" && len(c.Command) > 0:
 		add("url and command: only one of them can be given")
 	case c.URL != "":
@@ -220,6 +239,30 @@ func (c Config) validateTransport() (errs []error) {
 	}
 	if rev := wire.Lookup(c.Revision); c.Transport == transportSSE && rev != nil && !rev.Stateful {
 		add("revision: %s is not spoken over sse", c.Revision)
+	}
+	return errs
+}
+
+// validateSkills refuses what is for servers.
+func (c Config) validateSkills() (errs []error) {
+	if c.URL != "" || len(c.Command) > 0 {
+		errs = append(errs, errors.New("skills, url and command: only one of them can be given"))
+	}
+	if strings.Contains(c.Skills, "\x00") {
+		errs = append(errs, errors.New("skills: has a NUL character"))
+	}
+	for _, key := range []struct {
+		name string
+		set  bool
+	}{
+		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
+		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
+		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared},
+		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
+	} {
+		if key.set {
+			errs = append(errs, fmt.Errorf("%s: is for a server, not for a directory of skills", key.name))
+		}
 	}
 	return errs
 }

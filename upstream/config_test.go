@@ -32,7 +32,7 @@ func TestValidate(t *testing.T) {
 		{"all set", `{name: a, url: "https://x", transport: streamable, revision: "2025-06-18", headers: {Authorization: Bearer x},
 			prefix: "", enabled: false, timeout: {connect: 1s, call: 1m, total: 1h, ask: 1m, idle: 1m},
 			limits: {result_bytes: 1, concurrent: 1, sessions: 1, asks_per_user: 1}}`, nil},
-		{"nothing", `{}`, []string{"name:", "url or command"}},
+		{"nothing", `{}`, []string{"name:", "url, command or skills"}},
 		{"both", `{name: a, url: "https://x", command: [x]}`, []string{"only one"}},
 		{"names", `{name: a__b, url: "https://x"}`, []string{"name:"}},
 		{"name with double dash", `{name: a--b, url: "https://x"}`, []string{"name:"}},

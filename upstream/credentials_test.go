@@ -332,7 +332,7 @@ func TestP9_224_ChallengeStays(t *testing.T) {
 				if !strings.Contains(log.String(), "crm.admin") {
 					t.Errorf("the operator cannot see what is wanted: %s", log)
 				}
-				if u.Status().State != upstream.StateDown {
+				if u.Status().State != upstream.StateNeedsLogin {
 					t.Errorf("got state %s", u.Status().State)
 				}
 			})
@@ -389,14 +389,14 @@ func TestPerUser(t *testing.T) {
 			return base(f, w, r, m)
 		})
 		u, _ := startAuthorized(t, upstream.Config{URL: f.URL, Auth: endpoint.exchange()})
-		if !u.PerUser() || u.Status().State != upstream.StateWaiting {
+		if !u.PerUser() || u.Status().State != upstream.StateConnecting {
 			t.Errorf("per user %t, state %s", u.PerUser(), u.Status().State)
 		}
 		_, err := do(t, u, list(mcp.MethodToolsList))
 		if e := wantError(t, err, mcp.CodeUpstreamAuthFailed, mcp.ExecutedNo); !strings.Contains(e.Message, "in the name of each user") {
 			t.Errorf("got %q", e.Message)
 		}
-		if u.Status().State != upstream.StateWaiting || len(f.requests("")) > 0 {
+		if u.Status().State != upstream.StateConnecting || len(f.requests("")) > 0 {
 			t.Errorf("state %s after %d requests", u.Status().State, len(f.requests("")))
 		}
 		var all sync.WaitGroup

@@ -20,11 +20,10 @@ var errTimeout = errors.New("timeout")
 // The context is not derived from the caller's: an event stream is drained after the
 // caller has its answer, and a parked call outlives its caller.
 type deadline struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ended  func(*deadline) // nil, or told of the end
-	begin  time.Time
-	last   atomic.Int64 // when the server last showed life, nanoseconds after begin
+	ctx   *lifetime
+	ended func(*deadline) // nil, or told of the end
+	begin time.Time
+	last  atomic.Int64 // when the server last showed life, nanoseconds after begin
 
 	mu     sync.Mutex    // guards the fields below
 	round  time.Duration // when the present round began, after begin
@@ -38,8 +37,7 @@ type deadline struct {
 // newDeadline begins to watch an exchange that this caller waits for; a total of 0 is
 // no limit of time. In the end the stream of the exchange must call end.
 func newDeadline(caller context.Context, idle, total time.Duration) *deadline {
-	d := &deadline{begin: time.Now()}
-	d.ctx, d.cancel = context.WithCancelCause(context.WithoutCancel(caller))
+	d := &deadline{begin: time.Now(), ctx: newLifetime(caller)}
 	d.resume(caller, idle, total)
 	return d
 }
@@ -94,14 +92,17 @@ func (d *deadline) end() {
 
 // why adds to an error of the exchange why it was ended, if it was.
 func (d *deadline) why(err error) error {
-	if cause := context.Cause(d.ctx); err != nil && cause != nil && cause != context.Canceled {
+	if cause := d.ctx.why(); err != nil && cause != nil && cause != context.Canceled {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
 // timedOut reports whether the exchange was ended for its slowness.
-func (d *deadline) timedOut() bool { return context.Cause(d.ctx) == errTimeout }
+func (d *deadline) timedOut() bool { return d.ctx.why() == errTimeout }
+
+// cancel ends the exchange's context; nil stands for context.Canceled.
+func (d *deadline) cancel(cause error) { d.ctx.end(cause) }
 
 // touch notes that the server shows life.
 func (d *deadline) touch() { d.last.Store(int64(time.Since(d.begin))) }

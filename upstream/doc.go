@@ -19,6 +19,8 @@
 //	park.go                  calls that wait for an answer of the user
 //	pool.go                  one session for each client session
 //	health.go                what is to be seen of it all
+//	skills.go                skills of a server, in whichever form it has them
+//	skilldir.go              a directory of skills as an upstream; skillscan.go, frontmatter.go
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
 // stream, for each parked call, for opening a session, five for each process, and two for

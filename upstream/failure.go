@@ -90,6 +90,20 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
 }
 
+// refusal is the error of a call that is not made, for the server was not to be reached
+// by those before.
+func (u *Upstream) refusal(wait time.Duration) error {
+	u.health.mu.Lock()
+	state, last := u.health.status.State, u.health.status.Last.Error
+	u.health.mu.Unlock()
+	if state != StateDown {
+		last = "Upstream " + u.cfg.Name + " cannot be reached; try again later"
+	}
+	e := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, u.cfg.Name, mcp.ExecutedNo, "%s", last)
+	e.Data = e.Data.With("retryAfterMs", mcp.Int(wait.Milliseconds()+1))
+	return e
+}
+
 // statusFailure is the error for an HTTP status. Challenges of the server are about
 // our credentials and stay here.
 func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Error {
@@ -110,7 +124,7 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 		}
 		return limited
 	case e.hasError():
-		return wire.ReadError(e.Message.Error)
+		return notOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
 			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", name, e.Status)

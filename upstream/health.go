@@ -1,7 +1,11 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"errors"
+	"io/fs"
+	"net"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,11 +18,38 @@ type State string
 
 // States of an upstream.
 const (
-	StateConnecting State = "connecting" // not reached yet
-	StateWaiting    State = "waiting"    // for the first call of a user, whose credential it takes
-	StateReady      State = "ready"
-	StateDown       State = "down"
+	StateConnecting State = "connecting"  // not reached yet
+	StateReady      State = "ready"       // it answers
+	StateDegraded   State = "degraded"    // it can be reached, and its answers do not come
+	StateNeedsLogin State = "needs-login" // it does not take the credential
+	StateDown       State = "down"        // it cannot be reached
 )
+
+// Stages at which something fails.
+const (
+	StageResolve   = "resolve"   // its name
+	StageConnect   = "connect"   // a connection, or the start of its process
+	StageTLS       = "tls"       // its certificate
+	StageLogin     = "login"     // the credential
+	StageHandshake = "handshake" // finding out what it speaks, or opening a session
+	StageCall      = "call"      // the call itself
+)
+
+// degradedAfter is how many calls in a row must fail on their way for a server to count
+// as degraded: one alone does not say much.
+const degradedAfter = 3
+
+// maxUsers bounds for how many users it is known that their credential is refused.
+const maxUsers = 1000
+
+// Failure is what went wrong.
+type Failure struct {
+	At time.Time
+	// Stage is one of the Stage words.
+	Stage string
+	// Error says why, without addresses and secrets.
+	Error string
+}
 
 // Status is what is to be seen of an upstream from outside.
 type Status struct {
@@ -31,16 +62,26 @@ type Status struct {
 	State    State
 	// Since is when the state was entered.
 	Since time.Time
-	// LastError is why the server was last down, without addresses and secrets.
-	LastError string
+	// Last is the last failure that says something about the server; zero for none.
+	Last Failure
+	// Refused is until when calls are refused without asking the server, zero when they
+	// are not.
+	Refused time.Time
+	// UsersNeedLogin is of how many users the server, which takes the credential of each,
+	// has refused it. The state says nothing of that.
+	UsersNeedLogin int
 	// ServerName and ServerVersion are what the server calls itself.
 	ServerName    string
 	ServerVersion string
 	// DroppedTools are tools that cannot be offered, and why.
 	DroppedTools map[string]string
-	// Sessions is how many sessions (processes) are open, Parked how many calls wait
-	// for an answer of their user.
+	// SkippedSkills are skills, and files of skills, that are left out, by their paths or
+	// URIs, and why.
+	SkippedSkills map[string]string
+	// Sessions is how many sessions (processes) are open, Calls how many calls are under
+	// way, and Parked how many of them wait for an answer of their user.
 	Sessions int
+	Calls    int
 	Parked   int
 	// Restarts counts processes and event streams that ended by themselves, Garbage what
 	// came on them that was no message.
@@ -50,19 +91,23 @@ type Status struct {
 
 // health keeps the changing part of a Status.
 type health struct {
-	ready    atomic.Bool // State is StateReady: the usual case needs no lock
+	ready    atomic.Bool  // State is StateReady: the usual case needs no lock
+	failing  atomic.Int64 // calls in a row that failed on their way
 	restarts atomic.Int64
 	garbage  atomic.Int64
+	breaker  breaker
 
-	mu     sync.Mutex // guards status
+	mu     sync.Mutex // guards the fields below
 	status Status
+	users  map[string]Failure // of whom the credential was refused
 }
 
-func (h *health) set(state State, lastError string) (changed bool) {
+// set notes a state, and the failure that shows it, the zero one for none.
+func (h *health) set(state State, last Failure) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if lastError != "" {
-		h.status.LastError = lastError
+	if last.Error != "" {
+		h.status.Last = last
 	}
 	if h.status.State == state {
 		return false
@@ -70,6 +115,29 @@ func (h *health) set(state State, lastError string) (changed bool) {
 	h.status.State, h.status.Since = state, time.Now()
 	h.ready.Store(state == StateReady)
 	return true
+}
+
+// refuses notes that the credential of a user is refused.
+func (h *health) refuses(user string, last Failure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, known := h.users[user]; !known && len(h.users) >= maxUsers {
+		for other := range h.users { // any one
+			delete(h.users, other)
+			break
+		}
+	}
+	if h.users == nil {
+		h.users = make(map[string]Failure)
+	}
+	h.users[user] = last
+}
+
+// takes notes that the credential of a user is not refused.
+func (h *health) takes(user string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.users, user)
 }
 
 // meet notes which server it is.
@@ -93,22 +161,70 @@ func clip(s string) string {
 	return s
 }
 
-// note takes the outcome of a call. Any answer, be it an error of the server's own,
-// shows that the server is there; one call that fails on its way does not say much.
-func (u *Upstream) note(err error) {
+// note takes the outcome of a call: the error that it ends with, and why that is. Any
+// answer, be it an error of the server's own, shows that the server is there; one call
+// that fails on its way does not say much.
+func (u *Upstream) note(c *mcp.Call, err error, cause error) {
+	h := &u.health
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil, ok && !u.ours(e):
-		if !u.health.ready.Load() && u.health.set(StateReady, "") {
+		if h.failing.Load() != 0 {
+			h.failing.Store(0)
+		}
+		if !h.ready.Load() && h.set(StateReady, Failure{}) {
 			u.log.Debug("upstream answers") // the catalog tells what that means for lists
 		}
-	case ok && e.Code == mcp.CodeUpstreamAuthFailed && u.perUser():
-		// One user's credential says nothing about the server.
-	case ok && unreachable(e):
-		if u.health.set(StateDown, e.Message) {
-			u.log.Debug("upstream does not answer", "error", e.Message)
+		if u.perUser() {
+			h.takes(c.Caller.User())
+		}
+		return
+	case !ok: // its caller has left
+		return
+	}
+	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message}
+	switch {
+	case e.Code == mcp.CodeUpstreamAuthFailed && u.perUser():
+		h.refuses(c.Caller.User(), last) // which says nothing about the server
+	case e.Code == mcp.CodeUpstreamAuthFailed:
+		u.become(StateNeedsLogin, last)
+	case unreachable(e):
+		u.become(StateDown, last)
+	case e.Code == mcp.CodeUpstreamTimeout, e.Code == mcp.CodeUpstreamBadAnswer:
+		if h.failing.Add(1) >= degradedAfter {
+			u.become(StateDegraded, last)
 		}
 	}
+}
+
+func (u *Upstream) become(state State, last Failure) {
+	if u.health.set(state, last) {
+		u.log.Debug("upstream is "+string(state), "stage", last.Stage, "error", last.Error)
+	}
+}
+
+// stage says at which stage a call failed.
+func stage(err error) string {
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		exit *exitError
+		dial *net.OpError
+	)
+	switch {
+	case aboutCredentials(err):
+		return StageLogin
+	case errors.As(err, &dns):
+		return StageResolve
+	case errors.As(err, &cert):
+		return StageTLS
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown), errors.As(err, &exit),
+		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return StageConnect
+	case errors.Is(err, errNotStarted), errors.Is(err, errWrongEra):
+		return StageHandshake
+	}
+	return StageCall
 }
 
 // ours reports whether an error was made here, not by the server, which may be a
@@ -134,13 +250,15 @@ func unreachable(e *mcp.Error) bool {
 func (u *Upstream) Status() Status {
 	u.health.mu.Lock()
 	s := u.health.status
+	s.UsersNeedLogin = len(u.health.users)
 	u.health.mu.Unlock()
+	s.Refused = u.health.breaker.opens()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
 	if u.speaksSSE() {
 		s.Transport = transportSSE
 	}
-	s.DroppedTools = u.tools.droppedTools()
-	s.Sessions, s.Parked = u.pool.size(), u.parks.size()
+	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
+	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.size()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s
 }

@@ -35,6 +35,8 @@ type httpStream struct {
 
 func (s *httpStream) Release() func() { return s.release }
 
+func (s *httpStream) Taken() <-chan struct{} { return nil }
+
 func (s *httpStream) Outline() *mcp.Outline { return s.outline }
 
 // Read reads the body, for the event reader and for JSON bodies.

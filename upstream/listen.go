@@ -30,6 +30,7 @@ type keep struct {
 // listening is one subscriptions/listen at a stateful server.
 type listening struct {
 	tools, prompts, resources bool
+	skills                    bool
 	uris                      []string
 	tasks                     bool            // all that the session has
 	ids                       map[string]bool // tasks
@@ -68,6 +69,13 @@ func (k *keep) add(l *listening) {
 func (k *keep) remove(l *listening) {
 	k.mu.Lock()
 	delete(k.listens, l)
+	k.mu.Unlock()
+}
+
+// expect has updates of resources kept for a listener.
+func (k *keep) expect(l *listening, uris []string) {
+	k.mu.Lock()
+	l.uris = uris
 	k.mu.Unlock()
 }
 
@@ -113,7 +121,7 @@ func (k *keep) missed() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range k.listens {
-		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged} {
+		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged} {
 			if l.wants(method) {
 				l.put(mcp.Event{Method: method, Params: mcp.Raw(`{}`)})
 			}
@@ -143,6 +151,8 @@ func (l *listening) wants(method string) bool {
 		return l.prompts
 	case mcp.NoteResourcesListChanged:
 		return l.resources
+	case mcp.NoteSkillsListChanged:
+		return l.skills
 	case mcp.NoteTask:
 		return l.tasks || len(l.ids) > 0
 	}
@@ -209,7 +219,17 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 	}()
 	k.add(l)
 	s.stand()
-	ack := s.honour(ctx, l, c.Params)
+	ack, ok := s.honour(ctx, l, c.Params)
+	if !ok { // the session is lost; another one has what this one had
+		u.pool.lose(s)
+		if s, err = u.another(ctx, e, c, s); err != nil {
+			return nil, err
+		}
+		s.stand()
+		if ack, ok = s.honour(ctx, l, c.Params); !ok {
+			return nil, errEnded
+		}
+	}
 	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack)})
 	for {
 		select {
@@ -229,81 +249,122 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 			if u.base.Err() != nil {
 				return nil, errClosed
 			}
-			next, err := u.sessionFor(ctx, e, c)
-			if err != nil {
+			if s, err = u.another(ctx, e, c, s); err != nil {
 				return nil, err
 			}
-			if next.slot != s.slot {
-				u.pool.release(next)
-				return nil, errEnded
-			}
-			u.pool.release(s)
-			s = next
 			k.missed()
 		}
 	}
 }
 
-// honour subscribes to what the server has of what is wanted, and returns that.
-func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) mcp.Raw {
+// another returns the session that takes the place of a lost one, which is released. With
+// an error it returns the lost one.
+func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *session) (*session, error) {
+	next, err := u.sessionFor(ctx, e, c)
+	if err != nil {
+		return lost, err
+	}
+	if next.slot != lost.slot {
+		u.pool.release(next)
+		return lost, errEnded
+	}
+	u.pool.release(lost)
+	return next, nil
+}
+
+// honour subscribes to what the server has of what is wanted, and returns that. It
+// reports false, and nothing is subscribed, where the session turns out to be lost.
+func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack mcp.Raw, ok bool) {
 	want, _ := params.Member("notifications")
 	flag := func(name string, has bool) bool {
 		v, _ := want.Member(name)
 		return has && v.IsTrue()
 	}
 	tools, prompts := flag("toolsListChanged", s.server.tools), flag("promptsListChanged", s.server.prompts)
-	resources := flag("resourcesListChanged", s.server.resources)
-	var uris []string
-	if s.server.subscribe {
-		list, _ := want.Member("resourceSubscriptions")
-		list.Elements(func(v mcp.Raw) bool {
-			if uri := v.Text(); uri != "" && s.subscribe(ctx, uri) {
-				uris = append(uris, uri)
-			}
-			return len(uris) < maxPending/2
-		})
-	}
+	resources, skills := flag("resourcesListChanged", s.server.resources), flag("skillsListChanged", s.server.skills)
 	k := s.slot.keep
-	ids := s.named(want)
+	uris, err := s.subscribeAll(ctx, l, want)
+	if errors.Is(err, errSessionGone) {
+		for _, uri := range uris {
+			k.unsubscribe(uri)
+		}
+		k.expect(l, nil)
+		return nil, false
+	}
+	tasks := s.named(want)
+	ids := make(map[string]bool, len(tasks))
+	for _, id := range tasks {
+		ids[id] = true
+	}
 	k.mu.Lock()
+	l.skills = skills
 	l.tools, l.prompts, l.resources, l.uris, l.ids = tools, prompts, resources, uris, ids
 	k.mu.Unlock()
-	ack := mcp.Raw(`{}`)
+	ack = mcp.Raw(`{}`)
 	for _, f := range []struct {
 		name string
 		is   bool
-	}{{"toolsListChanged", tools}, {"promptsListChanged", prompts}, {"resourcesListChanged", resources}} {
+	}{{"toolsListChanged", tools}, {"promptsListChanged", prompts}, {"resourcesListChanged", resources}, {"skillsListChanged", skills}} {
 		if f.is {
 			ack = ack.With(f.name, mcp.Raw("true"))
 		}
 	}
-	if len(uris) > 0 {
+	for _, f := range []struct {
+		name  string
+		names []string
+	}{{"resourceSubscriptions", uris}, {"taskIds", tasks}} {
+		if len(f.names) == 0 {
+			continue
+		}
 		list := []byte{'['}
-		for i, uri := range uris {
+		for i, name := range f.names {
 			if i > 0 {
 				list = append(list, ',')
 			}
-			list = mcp.AppendString(list, uri)
+			list = mcp.AppendString(list, name)
 		}
-		ack = ack.With("resourceSubscriptions", append(list, ']'))
+		ack = ack.With(f.name, append(list, ']'))
 	}
-	if len(ids) > 0 {
-		list, _ := want.Member("taskIds")
-		ack = ack.With("taskIds", list)
-	}
-	return ack
+	return ack, true
 }
 
-func (s *session) subscribe(ctx context.Context, uri string) bool {
+// subscribeAll subscribes to resources, and returns those that it subscribed to.
+func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, err error) {
+	if !s.server.subscribe {
+		return nil, nil
+	}
+	var all []string
+	list, _ := want.Member("resourceSubscriptions")
+	list.Elements(func(v mcp.Raw) bool {
+		if uri := v.Text(); uri != "" {
+			all = append(all, uri)
+		}
+		return len(all) < maxPending/2
+	})
+	s.slot.keep.expect(l, all) // an update may come on its stream before the answer does
+	for _, uri := range all {
+		switch err = s.subscribe(ctx, uri); {
+		case err == nil:
+			uris = append(uris, uri)
+		case errors.Is(err, errSessionGone):
+			return uris, err
+		}
+	}
+	return uris, nil
+}
+
+func (s *session) subscribe(ctx context.Context, uri string) error {
 	if !s.slot.keep.subscribe(uri) {
-		return true
+		return nil
 	}
 	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
-	if err == nil && m.Error == nil {
-		return true
+	if err == nil && m.Error != nil {
+		err = wire.ReadError(m.Error)
 	}
-	s.slot.keep.unsubscribe(uri)
-	return false
+	if err != nil {
+		s.slot.keep.unsubscribe(uri)
+	}
+	return err
 }
 
 // unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
@@ -361,7 +422,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 		}
 		switch m.Method {
 		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,
-			mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated:
+			mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated:
 			params := m.Params.Without("_meta")
 			if params == nil {
 				params = mcp.Raw(`{}`)

@@ -152,6 +152,7 @@ type muxStream struct {
 	method string
 	life   *deadline
 	wake   chan struct{}
+	taken  chan struct{} // nil where messages are taken in their order
 
 	mu       sync.Mutex // guards the fields below
 	messages []wire.Message
@@ -196,6 +197,8 @@ func (s *muxStream) signal() {
 }
 
 func (s *muxStream) Release() func() { return nil }
+
+func (s *muxStream) Taken() <-chan struct{} { return s.taken }
 
 func (s *muxStream) Outline() *mcp.Outline { return nil }
 

@@ -142,6 +142,12 @@ func (p *parks) endAll(which func(*exchange) bool) {
 	}
 }
 
+func (p *parks) holds(handle string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[handle] != nil
+}
+
 func (p *parks) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -72,9 +72,11 @@ func (s *slowStream) Next() (wire.Message, error) {
 	return scan([]byte(text))
 }
 
-func (s *slowStream) LastEventID() string   { return "" }
-func (s *slowStream) Retry() time.Duration  { return 0 }
-func (s *slowStream) Release() func()       { return nil }
+func (s *slowStream) LastEventID() string    { return "" }
+func (s *slowStream) Retry() time.Duration   { return 0 }
+func (s *slowStream) Release() func()        { return nil }
+func (s *slowStream) Taken() <-chan struct{} { return nil }
+
 func (s *slowStream) Outline() *mcp.Outline { return nil }
 func (s *slowStream) Close()                { s.life.end() }
 

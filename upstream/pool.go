@@ -44,7 +44,8 @@ type slot struct {
 
 	current  *session
 	opening  *opening
-	busy     int // calls that use it
+	busy     int           // calls that use it
+	idle     chan struct{} // closed when they are over; nil when nobody waits for that
 	used     time.Time
 	until    time.Time // it is not idle before that
 	ended    bool
@@ -138,6 +139,10 @@ func (p *pool) leave(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sl.busy--
+	if sl.busy == 0 && sl.idle != nil {
+		close(sl.idle)
+		sl.idle = nil
+	}
 	sl.used = time.Now()
 	if sl.sweeps && p.sweeper == nil && !p.closed {
 		p.sweeper = time.AfterFunc(p.u.cfg.Timeout.Idle, p.sweep)
@@ -247,14 +252,19 @@ func (p *pool) makeRoom() bool {
 
 // drop ends a slot for good. p.mu is held.
 func (p *pool) drop(sl *slot) {
+	if s := p.remove(sl); s != nil {
+		p.u.spawn(s.close)
+	}
+}
+
+// remove takes a slot out for good, and returns its session, nil for none. p.mu is held.
+func (p *pool) remove(sl *slot) *session {
 	if p.slots[sl.key] == sl {
 		delete(p.slots, sl.key)
 	}
-	sl.ended = true
-	if s := sl.current; s != nil {
-		sl.current = nil
-		p.u.spawn(s.close)
-	}
+	s := sl.current
+	sl.ended, sl.current = true, nil
+	return s
 }
 
 // sweep closes what was idle for too long.
@@ -277,6 +287,8 @@ func (p *pool) sweep() {
 	}
 }
 
+// endSession ends what belongs to a client session whose calls were cancelled. Their
+// server hears of that first: for many servers the end of a session ends no call.
 func (p *pool) endSession(session string) {
 	if session == "" {
 		return
@@ -284,10 +296,21 @@ func (p *pool) endSession(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, sl := range p.slots {
-		if key.session == session {
-			sl.keep.end(errEnded)
-			p.drop(sl)
+		if key.session != session {
+			continue
 		}
+		sl.keep.end(errEnded)
+		s := p.remove(sl)
+		if s == nil {
+			continue
+		}
+		idle := make(chan struct{})
+		if sl.busy > 0 {
+			sl.idle = idle
+		} else {
+			close(idle)
+		}
+		p.u.spawn(func() { s.closeAfter(idle) })
 	}
 }
 

@@ -90,8 +90,14 @@ func TestProbeHTTP(t *testing.T) {
 func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		was  bool // stateful
-	}{{"stateless server becomes stateful", false}, {"stateful server becomes stateless", true}} {
+		was  bool   // stateful
+		says string // the stateless server of a request that is not for it, "" for 404
+	}{
+		{"stateless server becomes stateful", false, ""},
+		{"stateful server becomes stateless", true, ""},
+		{"and says that a header is missing", true, `{"code":-32020,"message":"Mcp-Method is missing"}`},
+		{"and says what it speaks", true, `{"code":-32022,"message":"m","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stateful := atomic.Bool{}
 			stateful.Store(tt.was)
@@ -103,6 +109,8 @@ func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 					w.WriteHeader(404)
 				case r.Method != http.MethodPost || m.ID == nil:
 					return false
+				case !stateful.Load() && r.Header.Get("Mcp-Method") == "" && tt.says != "":
+					failure(w, 400, m, tt.says)
 				case !stateful.Load() && r.Header.Get("Mcp-Method") == "":
 					w.WriteHeader(404)
 				case stateful.Load() && m.Method != mcp.MethodInitialize && r.Header.Get("Mcp-Session-Id") == "":
@@ -134,7 +142,7 @@ func TestNeitherEra(t *testing.T) {
 	u := start(t, upstream.Config{URL: f.URL})
 	_, err := do(t, u, tool("a"))
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
-	if s := u.Status(); s.State != upstream.StateDown || s.LastError == "" {
+	if s := u.Status(); s.State != upstream.StateDown || s.Last.Error == "" {
 		t.Errorf("status %+v", s)
 	}
 }

@@ -29,3 +29,24 @@ func (u *Upstream) inOurWords(c *mcp.Call, err error) error {
 	}
 	return err
 }
+
+// notOurs returns an error of a server that was told of these capabilities without the
+// codes by which 2026-07-28 judges a request: from a server with sessions, or out of a
+// task, they would tell the client that something is wrong with its request to the
+// gateway. What a client really lacks, it is to be told.
+func (c capabilities) notOurs(e *mcp.Error) *mcp.Error {
+	if required, _ := e.Data.Member("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.has(required) {
+		return e
+	}
+	return notOurs(e)
+}
+
+// notOurs is the same for a server of which nothing is known.
+func notOurs(e *mcp.Error) *mcp.Error {
+	switch e.Code {
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+		return &mcp.Error{Code: mcp.CodeInternal, Message: e.Message,
+			Data: mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message))}
+	}
+	return e
+}

@@ -41,8 +41,9 @@ type session struct {
 
 	mu       sync.Mutex // guards the fields below
 	calls    map[int64]*exchange
-	standing bool // questions may come from outside of a call's own stream
-	asked    bool // for a standing stream
+	standing bool          // questions may come from outside of a call's own stream
+	opened   chan struct{} // closed when the first attempt at a standing stream is over; nil before it
+	asked    time.Time     // when that began
 	// Questions for roots outside of a call: those that wait for one, and whether the
 	// server was told none.
 	held      []question
@@ -253,9 +254,14 @@ func (s *session) deliver(m wire.Message) {
 func (s *session) note(m wire.Message, x *exchange) {
 	switch m.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:
-		if x != nil {
-			x.tell(mcp.Event{Method: m.Method, Params: m.Params})
+		if x == nil {
+			return
 		}
+		params := m.Params
+		if x.ours { // for its caller there is no task
+			params = unrelate(params)
+		}
+		x.tell(mcp.Event{Method: m.Method, Params: params})
 	case mcp.NoteCancelled:
 		id, _ := m.Params.Member("requestId")
 		for _, x := range s.all() {
@@ -263,7 +269,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 		}
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated,
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated,
 		wire.NoteTaskStatus:
 		s.slot.keep.event(m)
 	}
@@ -325,14 +331,27 @@ func (s *session) remove(x *exchange) {
 }
 
 // sole returns the one call that is under way, nil when there is none or more than
-// one: then nothing says which one a message is for.
+// one: then nothing says which one a message is for. What waits for a task counts only
+// where there is no other: a message of a task says of which (taskOf).
 func (s *session) sole() *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls) == 1 {
-		for _, x := range s.calls {
-			return x
+	var call, task *exchange
+	calls, tasks := 0, 0
+	for _, x := range s.calls {
+		if x.task == "" {
+			call = x
+			calls++
+		} else {
+			task = x
+			tasks++
 		}
+	}
+	switch {
+	case calls == 1:
+		return call
+	case calls == 0 && tasks == 1:
+		return task
 	}
 	return nil
 }
@@ -398,6 +417,18 @@ func (s *session) close() {
 	closeConn(s.conn)
 }
 
+// closeAfter is close, but that the server may be told something first.
+func (s *session) closeAfter(said <-chan struct{}) {
+	s.cancel()
+	timer := time.NewTimer(goodbye)
+	defer timer.Stop()
+	select {
+	case <-said:
+	case <-timer.C:
+	}
+	closeConn(s.conn)
+}
+
 // refusal sorts the errors with which a server refuses a call.
 func (s *session) refusal(err error) error {
 	status, ok := errors.AsType[*statusError](err)
@@ -406,7 +437,11 @@ func (s *session) refusal(err error) error {
 		return err
 	case status.hasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
 		status.Status != http.StatusTooManyRequests:
-		return wire.ReadError(status.Message.Error)
+		e := wire.ReadError(status.Message.Error)
+		if e.Code == mcp.CodeHeaderMismatch || offered(status.Message) != nil {
+			return fmt.Errorf("%w: %w", errWrongEra, err) // a server that had sessions once
+		}
+		return s.declared.notOurs(e)
 	case piped(s.conn):
 	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%w: %w", errWrongEra, err)

@@ -11,40 +11,47 @@ import (
 // server asks for.
 const leastPause = 100 * time.Millisecond
 
-// stand opens the session's standing stream, once, and waits a moment for it to be
-// open.
+// stand opens the session's standing stream, once, and waits a moment for it to be open,
+// so that what the server says from now on is heard. So does who comes meanwhile.
 func (s *session) stand() {
-	s.mu.Lock()
-	if s.asked || s.standing || s.base.Err() != nil {
-		s.mu.Unlock()
+	if piped(s.conn) || s.base.Err() != nil {
 		return
 	}
-	s.asked = true
+	s.mu.Lock()
+	first := s.opened == nil
+	if first {
+		s.opened, s.asked = make(chan struct{}), time.Now()
+	}
+	opened, left := s.opened, standingWait-time.Since(s.asked)
 	s.mu.Unlock()
-	open := make(chan struct{})
-	s.u.spawn(func() { s.listen(open) })
-	timer := time.NewTimer(standingWait)
+	if first {
+		s.u.spawn(func() { s.listen(opened) })
+	}
+	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
-	case <-open:
+	case <-opened:
 	case <-timer.C:
 	}
 }
 
 // listen reads the standing stream until the session ends, and opens it again when it
-// breaks. open is closed when the first attempt is over.
-func (s *session) listen(open chan struct{}) {
+// breaks. opened is closed when the first attempt is over.
+func (s *session) listen(opened chan struct{}) {
 	pauses := newBackOff()
 	lastID := ""
 	// Until it is known that there is no such stream, questions may come on it.
 	s.setStanding(true)
 	for first := true; s.base.Err() == nil; first = false {
 		stream, err := s.conn.Standing(s.base, lastID, nil)
-		if first {
-			if errors.Is(err, errNoStanding) {
-				s.setStanding(false)
-			}
-			close(open)
+		if first && errors.Is(err, errNoStanding) {
+			s.setStanding(false)
+		}
+		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
+			s.slot.keep.missed()
+		}
+		if first { // after that: who waited has missed nothing
+			close(opened)
 		}
 		switch {
 		case errors.Is(err, errNoStanding):
@@ -53,9 +60,6 @@ func (s *session) listen(open chan struct{}) {
 			s.u.pool.lose(s)
 			return
 		case err == nil:
-			if lastID == "" { // also the first time: it may be later than it was waited for
-				s.slot.keep.missed()
-			}
 			var pause time.Duration
 			lastID, pause = s.drain(stream)
 			pauses.Reset()

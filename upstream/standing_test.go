@@ -72,6 +72,79 @@ func TestP9_93_StandingStreamThatOpensLate(t *testing.T) {
 	})
 }
 
+// Who subscribes while the stream is being opened is answered when it is open, and then
+// has missed nothing.
+func TestP9_090_SubscribedWhileTheStreamOpens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const takes = 200 * time.Millisecond
+		say := make(chan string, 1)
+		u := subscribable(t, say, takes, nil)
+		began := time.Now()
+		end, first := listen(t, u, `{"toolsListChanged":true}`, "user:session")
+		time.Sleep(takes / 2)
+		endSecond, second := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		for _, got := range []chan mcp.Event{first, second} {
+			if e := <-got; e.Method != mcp.NoteAcknowledged || time.Since(began) != takes {
+				t.Errorf("%s after %s, want it after %s", e.Method, time.Since(began), takes)
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if len(first)+len(second) > 0 {
+			t.Error("something was told that was not said")
+		}
+		say <- update
+		if e := <-second; e.Method != mcp.NoteResourceUpdated {
+			t.Errorf("told %s", e.Method)
+		}
+		end()
+		endSecond()
+	})
+}
+
+// A stream and an answer are two connections: an update may be there first.
+func TestP9_090_UpdateBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		say := make(chan string, 1)
+		u := subscribable(t, say, 0, func() {
+			say <- update
+			time.Sleep(time.Second)
+		})
+		end, got := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		for _, want := range []string{mcp.NoteAcknowledged, mcp.NoteResourceUpdated} {
+			if e := <-got; e.Method != want {
+				t.Errorf("told %s, want %s", e.Method, want)
+			}
+		}
+		end()
+	})
+}
+
+const update = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
+
+// subscribable is a server whose stream takes a while to open and then says what it is
+// told to; subscribed is called before it answers that somebody has.
+func subscribable(t *testing.T, say <-chan string, takes time.Duration, subscribed func()) *upstream.Upstream {
+	return newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		switch {
+		case r.Method == http.MethodGet:
+			<-time.After(takes)
+			events(w, ": hello\n\n")
+			for {
+				select {
+				case text := <-say:
+					events(w, "data: "+text+"\n\n")
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		case m.Method == mcp.MethodResourcesSubscribe && subscribed != nil:
+			subscribed()
+		}
+		return false
+	}).start(t, upstream.Config{})
+}
+
 // What is kept must not lie in memory that is used again, nor keep a large piece of
 // it from being so.
 func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {

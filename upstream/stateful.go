@@ -192,7 +192,7 @@ func (x *exchange) read() {
 	case m.Kind == wire.Response:
 		if answers(m, x.id) {
 			if m.Error != nil {
-				x.end(nil, wire.ReadError(m.Error))
+				x.end(nil, x.s.declared.notOurs(wire.ReadError(m.Error)))
 			} else {
 				x.end(m.Result, nil)
 			}
@@ -433,5 +433,20 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 		say()
 		return
 	}
-	x.s.u.spawn(say)
+	x.s.u.pool.hold(x.s) // it is not closed before that
+	var taken <-chan struct{}
+	if x.first != nil {
+		taken = x.first.Taken()
+	}
+	x.s.u.spawn(func() {
+		defer x.s.u.pool.release(x.s)
+		if taken != nil { // a cancellation that comes before its request cancels nothing
+			select {
+			case <-taken:
+			case <-time.After(overtakeTime):
+			case <-x.s.u.base.Done():
+			}
+		}
+		say()
+	})
 }

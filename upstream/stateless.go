@@ -86,7 +86,7 @@ func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, d
 		u.learnEra(e, better)
 		e = better
 	case mcp.CodeMissingCapability:
-		if u.wasDeclared(declared, refused) {
+		if wasDeclared(declared, refused) {
 			return nil, u.hopError(refused)
 		}
 		return nil, refused
@@ -103,14 +103,9 @@ func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, d
 }
 
 // wasDeclared reports whether the server asks for capabilities that it was told of.
-func (u *Upstream) wasDeclared(declared capabilities, refused *mcp.Error) bool {
+func wasDeclared(declared capabilities, refused *mcp.Error) bool {
 	required, _ := refused.Data.Member("requiredCapabilities")
-	all := true
-	required.Each(func(name string, _ mcp.Raw) bool {
-		_, all = mcp.Raw(declared.raw).Member(name)
-		return all
-	})
-	return all && required.IsObject()
+	return required.IsObject() && declared.has(required)
 }
 
 // hopError is for errors that describe the hop between gateway and server, which the

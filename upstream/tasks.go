@@ -85,12 +85,7 @@ func (u *Upstream) taskResult(ctx context.Context, c *mcp.Call) (*mcp.Reply, err
 			"Too many calls of this user wait for tasks of upstream %s; ask for their states by tasks/get", u.cfg.Name)
 	}
 	defer u.waits.end(user)
-	reply, err := u.call(ctx, c)
-	if err != nil {
-		err = u.failure(ctx, err)
-	}
-	u.note(err)
-	return reply, err
+	return u.tried(ctx, c, u.call)
 }
 
 // begun makes of the error of a call whose task has begun to run one after which it is not

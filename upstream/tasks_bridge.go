@@ -69,7 +69,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			m, err = s.request(ctx, mcp.MethodTasksGet, about)
 		}
 		if err == nil && m.Error != nil {
-			err = wire.ReadError(m.Error)
+			err = s.declared.notOurs(wire.ReadError(m.Error))
 		}
 		if err != nil {
 			return nil, s.refusal(err)
@@ -79,7 +79,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case mcp.MethodTasksGet:
 		m, err := s.request(ctx, c.Method, about)
 		if err == nil && m.Error != nil {
-			err = wire.ReadError(m.Error)
+			err = s.declared.notOurs(wire.ReadError(m.Error))
 		}
 		if err != nil {
 			return nil, s.refusal(err)
@@ -118,16 +118,16 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 	return task, nil
 }
 
-// unrelate takes out of a result which task it belongs to.
-func unrelate(result mcp.Raw) mcp.Raw {
-	meta, _ := result.Member("_meta")
+// unrelate takes out of a result, or of the params of an event, which task it belongs to.
+func unrelate(object mcp.Raw) mcp.Raw {
+	meta, _ := object.Member("_meta")
 	switch less := meta.Without(wire.MetaRelatedTask); {
 	case len(less) == len(meta):
-		return result
+		return object
 	case string(less) == "{}":
-		return result.Without("_meta")
+		return object.Without("_meta")
 	default:
-		return result.With("_meta", less)
+		return object.With("_meta", less)
 	}
 }
 
@@ -150,13 +150,18 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 		}
 		break
 	}
+	h.x.signal() // whoever else waits for them
 	h.x.mu.Lock()
 	defer h.x.mu.Unlock()
 	requests := mcp.Raw(`{}`)
 	for _, q := range h.x.open {
+		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge does it for what stands in a task
+		if err != nil {
+			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
+		}
 		request := mcp.Object("method", mcp.String(q.request.Method))
-		if q.request.Params != nil {
-			request = request.With("params", q.request.Params)
+		if params != nil {
+			request = request.With("params", params)
 		}
 		requests = requests.With(q.request.Key, request)
 	}
@@ -316,15 +321,14 @@ func (s *session) lastsFor(task mcp.Raw) {
 	s.u.pool.keepUntil(s.slot, time.Now().Add(life))
 }
 
-// named are the tasks that a filter of subscriptions/listen names.
-func (s *session) named(filter mcp.Raw) map[string]bool {
+// named are the tasks that a filter of subscriptions/listen names and that are followed.
+func (s *session) named(filter mcp.Raw) (ids []string) {
 	if !s.server.tasks || !asksForTasks(filter) {
 		return nil
 	}
-	ids := make(map[string]bool)
 	list, _ := filter.Member("taskIds")
 	list.Elements(func(id mcp.Raw) bool {
-		ids[id.Text()] = true
+		ids = append(ids, id.Text())
 		return len(ids) < maxPending/2
 	})
 	return ids

@@ -2,6 +2,7 @@ package upstream_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -246,4 +247,97 @@ func TestErrorsOfBridgedTasks(t *testing.T) {
 	if strings.Contains(string(f.requests(mcp.MethodInitialize)[0].Params), "tasks") {
 		t.Error("a server of 2025-11-25 was told of the extension")
 	}
+}
+
+// TestURLsOfBridgedTasks: what 2026-07-28 does not have in a question is not in one that
+// stands in a task either.
+func TestURLsOfBridgedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+			switch m.Method {
+			case mcp.MethodTasksGet:
+				result(w, m, `{"taskId":"t","status":"input_required","ttl":null}`)
+			case mcp.MethodTasksResult:
+				events(w, `data: {"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://a.example/","elicitationId":"e"}}`+"\n\n")
+				<-r.Context().Done()
+			default:
+				return false
+			}
+			return true
+		})
+		c := bridged(mcp.MethodTasksGet, "t", "ann")
+		c.Caps = mcp.Raw(`{"elicitation":{"url":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+		reply := mustDo(t, f.start(t, upstream.Config{}), c)
+		requests, _ := reply.Result.Member("inputRequests")
+		question, _ := requests.Member(keyOf(t, reply))
+		if params, _ := question.Member("params"); string(params) != `{"mode":"url","message":"m","url":"https://a.example/"}` {
+			t.Errorf("asked %s", reply.Result)
+		}
+	})
+}
+
+// TestSeveralWaitForOneQuestion: all hear of it as soon as it comes.
+func TestSeveralWaitForOneQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
+			switch m.Method {
+			case mcp.MethodTasksGet:
+				result(w, m, `{"taskId":"t","status":"input_required","ttl":null}`)
+			case mcp.MethodTasksResult:
+				events(w, ": here\n\n")
+				<-time.After(time.Second)
+				events(w, `data: {"jsonrpc":"2.0","id":"q",`+elicit+"}\n\n")
+				<-r.Context().Done()
+			default:
+				return false
+			}
+			return true
+		})
+		u := f.start(t, upstream.Config{})
+		mustDo(t, u, bridged(mcp.MethodToolsCall, "a", "ann"))
+		began := time.Now()
+		replies := make(chan *mcp.Reply, 3)
+		for range 3 {
+			go func() {
+				reply, _ := u.Handle(t.Context(), bridged(mcp.MethodTasksGet, "t", "ann"))
+				replies <- reply
+			}()
+		}
+		for range 3 {
+			reply := <-replies
+			if reply == nil || keyOf(t, reply) == "" || time.Since(began) >= 1500*time.Millisecond {
+				t.Errorf("after %s: %+v", time.Since(began), reply)
+			}
+		}
+	})
+}
+
+// TestFollowedTasksAreThosePromised: what an acknowledgement names is followed, and a
+// server that is asked for more than can be is not said to tell of all.
+func TestFollowedTasksAreThosePromised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, true, nil)
+		u := f.start(t, upstream.Config{})
+		c := bridged(mcp.MethodListen, "", "ann")
+		ids := `"first"`
+		for i := range 999 {
+			ids += fmt.Sprintf(`,"t%d"`, i)
+		}
+		c.Params = mcp.Raw(`{"notifications":{"taskIds":[` + ids + `]}}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		promised := 0
+		c.Notify = func(e mcp.Event) {
+			notifications, _ := e.Params.Member("notifications")
+			list, _ := notifications.Member("taskIds")
+			list.Elements(func(mcp.Raw) bool {
+				promised++
+				return true
+			})
+			cancel()
+		}
+		_, _ = u.Handle(ctx, c)
+		if promised != 500 {
+			t.Errorf("%d tasks are promised to be followed", promised)
+		}
+	})
 }

@@ -225,7 +225,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 		return nil, fmt.Errorf("%w: a completed task without a result", errGarbage)
 	case mcp.TaskFailed:
 		if why, _ := task.Member("error"); why.IsObject() {
-			return nil, wire.ReadError(why)
+			return nil, w.declared.notOurs(wire.ReadError(why))
 		}
 	case mcp.TaskCancelled:
 	default:
@@ -281,6 +281,9 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 	w.cancel()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
+	}
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		return w.declared.notOurs(e)
 	}
 	return begun(err)
 }

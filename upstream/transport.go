@@ -83,6 +83,9 @@ type Stream interface {
 	// Release returns what gives the memory of the response back, for mcp.Reply.Release;
 	// nil when there is nothing to give.
 	Release() func()
+	// Taken is closed when the server has taken the request, or never will; nil when it
+	// had when Start returned.
+	Taken() <-chan struct{}
 	// Outline returns that of the response's result, nil when there is none.
 	Outline() *mcp.Outline
 	// Close gives the stream up, where the transport has a way to tell the server. After

@@ -23,6 +23,8 @@ const (
 	// lateAnswer is how long a POST may still take whose request is over: many servers
 	// answer it after the request itself.
 	lateAnswer = 10 * drainTime
+	// overtakeTime is how long a cancellation waits for its request's POST to be answered.
+	overtakeTime = 5 * drainTime
 )
 
 var (
@@ -201,7 +203,11 @@ func (c *sseConn) Start(req *Request) (Stream, error) {
 		caller = &own
 	}
 	header := c.posts.header // Bind replaces it
-	c.t.spawn(func() { c.send(s, caller, header, req.Body) })
+	s.taken = make(chan struct{})
+	c.t.spawn(func() {
+		defer close(s.taken)
+		c.send(s, caller, header, req.Body)
+	})
 	return s, nil
 }
 

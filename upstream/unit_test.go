@@ -38,8 +38,8 @@ func TestDeadline(t *testing.T) {
 					time.AfterFunc(tt.caller, leave)
 				}
 				<-d.ctx.Done()
-				if took := time.Since(began); took != tt.want || context.Cause(d.ctx) != tt.cause {
-					t.Errorf("ended after %s by %v, want %s and %v", took, context.Cause(d.ctx), tt.want, tt.cause)
+				if took := time.Since(began); took != tt.want || d.ctx.why() != tt.cause {
+					t.Errorf("ended after %s by %v, want %s and %v", took, d.ctx.why(), tt.want, tt.cause)
 				}
 				d.end()
 			})
@@ -66,8 +66,8 @@ func TestDeadline(t *testing.T) {
 			began := time.Now()
 			d.resume(t.Context(), time.Minute, 2*time.Minute)
 			<-d.ctx.Done()
-			if took := time.Since(began); took != time.Minute || !errors.Is(context.Cause(d.ctx), errTimeout) {
-				t.Errorf("ended after %s by %v", took, context.Cause(d.ctx))
+			if took := time.Since(began); took != time.Minute || !errors.Is(d.ctx.why(), errTimeout) {
+				t.Errorf("ended after %s by %v", took, d.ctx.why())
 			}
 			d.end()
 		})

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -41,6 +42,9 @@ type Deps struct {
 	// Tell takes what belongs to a client's session and to no call of it; nil drops it.
 	// It does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)
+	// Before is the Upstream whose place this one takes, nil for none. Calls that it has
+	// put aside, for their users to answer, go on there.
+	Before *Upstream
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
@@ -67,7 +71,11 @@ type Upstream struct {
 	waits  waits
 	holds  holds
 	tools  tools
+	skills skillTable
 	health health
+	former former
+
+	disclosed disclosed
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -106,9 +114,6 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
-	if u.perUser() {
-		u.health.status.State = StateWaiting
-	}
 	reach := transportDeps{
 		cfg: cfg, http: deps.HTTP, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
 	}
@@ -121,6 +126,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}
 	u.pool.init(u)
 	u.parks.init(u)
+	u.former.init(deps.Before)
 	return u, nil
 }
 
@@ -147,11 +153,23 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		return reply, err
 	case mcp.MethodDiscover:
 		handle = u.discover
-	case mcp.MethodToolsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodPromptsList,
-		mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodComplete,
+	case mcp.MethodToolsList, mcp.MethodToolsCall, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+		handle = u.disclosing
+	case mcp.MethodSkillsList:
+		handle = u.listSkills
+	case mcp.MethodSkillsGet:
+		handle = u.getSkill
+	case mcp.MethodResourcesRead:
+		handle = u.readResource
+	case mcp.MethodPromptsList, mcp.MethodPromptsGet, mcp.MethodComplete, mcp.MethodDirectoryRead,
 		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
 	default:
 		return nil, mcp.ErrMethod(c.Method)
+	}
+	if c.State != "" {
+		if older := u.former.of(c.State); older != nil {
+			return older.Handle(ctx, c)
+		}
 	}
 	if ctx.Err() != nil && c.State != "" {
 		u.letGo(c) // needs no turn: it must not wait for calls that may wait for it
@@ -170,12 +188,31 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	if err := u.enter(ctx); err != nil {
 		return nil, u.failure(ctx, err)
 	}
-	reply, err := handle(ctx, c)
+	reply, err := u.tried(ctx, c, handle)
 	<-u.gate
-	if err != nil {
-		err = u.inOurWords(c, u.failure(ctx, err))
+	return reply, err
+}
+
+// tried makes a call, unless it is known that the server cannot be reached. To find out
+// what a server can is always tried: whoever asks for that does not ask too often.
+func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.Context, *mcp.Call) (*mcp.Reply, error)) (*mcp.Reply, error) {
+	breaker, trial := &u.health.breaker, false
+	if c.Method != mcp.MethodDiscover && c.State == "" {
+		var wait time.Duration
+		var ok bool
+		if trial, wait, ok = breaker.admit(time.Now()); !ok {
+			return nil, u.refusal(wait)
+		}
 	}
-	u.note(err)
+	reply, cause := handle(ctx, c)
+	err := cause
+	if cause != nil {
+		err = u.inOurWords(c, u.failure(ctx, cause))
+	}
+	u.note(c, err, cause)
+	e, ours := errors.AsType[*mcp.Error](err)
+	there := err == nil || ours && !u.ours(e)
+	breaker.done(time.Now(), trial, there, ours && !there && e.Code == mcp.CodeUpstreamUnreachable)
 	return reply, err
 }
 
@@ -201,6 +238,9 @@ func (u *Upstream) discover(ctx context.Context, c *mcp.Call) (reply *mcp.Reply,
 		}
 		return err
 	})
+	if err == nil {
+		reply = &mcp.Reply{Result: u.skills.meet(reply.Result)}
+	}
 	return reply, err
 }
 
@@ -270,6 +310,18 @@ func (u *Upstream) endLife(d *deadline) {
 	if u.closed && len(u.running) == 0 {
 		close(u.idle)
 	}
+}
+
+// calls is how many exchanges with an end of their own are under way.
+func (u *Upstream) calls() (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, standing := range u.running {
+		if !standing {
+			n++
+		}
+	}
+	return n
 }
 
 // spawn runs f on a goroutine that Close waits for. f must end soon after u.base; what

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +86,7 @@ func TestRefusedRequests(t *testing.T) {
 		{"blank in the host", func(r *http.Request) { r.URL.Host = "a b" }},
 		{"path in the host", func(r *http.Request) { r.Host = "a/b" }},
 		{"user in the host", func(r *http.Request) { r.Host = "a@b" }},
+		{"a user in the URL", func(r *http.Request) { r.URL.User = url.User("a") }},
 		{"a zone", func(r *http.Request) { r.URL.Host = "[fe80::1%25en0]:80" }},
 		{"a host beyond ASCII", func(r *http.Request) { r.URL.Host = "ä.example" }},
 		{"line end in the path", func(r *http.Request) { r.URL.Opaque = "/a HTTP/1.1\r\nX: y" }},

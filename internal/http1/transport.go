@@ -72,6 +72,8 @@ func unsupported(req *http.Request) string {
 		return "a URL that is not http"
 	case !isHost(req.URL.Host) || req.Host != "" && !isHost(req.Host):
 		return "the host's name"
+	case req.URL.User != nil:
+		return "a user in the URL"
 	case hasBody != (req.ContentLength > 0):
 		return "a body of unknown length"
 	case req.ContentLength > MaxRequest:
@@ -142,7 +144,7 @@ func (t *Transport) connect(ctx context.Context, u *url.URL) (*conn, error) {
 func (t *Transport) exchange(ctx context.Context, c *conn, req *http.Request, out []byte) (*http.Response, error) {
 	// The context's end, be it a deadline or not, closes the connection: that ends
 	// reading and writing. A connection is used again only if stop came before it.
-	stop := context.AfterFunc(ctx, c.interrupt)
+	stop := afterFunc(ctx, c.interrupt)
 	a, err := c.roundTrip(req, out, t.head)
 	if err != nil {
 		stop()
@@ -159,6 +161,17 @@ func (t *Transport) exchange(ctx context.Context, c *conn, req *http.Request, ou
 		a.response.Body = http.NoBody
 	}
 	return &a.response, nil
+}
+
+// afterFunc is context.AfterFunc, with the way round it for a context that has the
+// method which it would call.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if c, ok := ctx.(interface {
+		AfterFunc(func()) (stop func() bool)
+	}); ok {
+		return c.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
 }
 
 // staleError says that a connection was closed before a byte of the answer came.

@@ -18,8 +18,8 @@ type Call struct {
 	// may: the catalog hands on nothing without it. Zero above policy, and for methods
 	// without a Name.
 	Target Target
-	// Visible, set by policy for server/discover, subscriptions/listen and calls with a
-	// Task, reports whether the caller may know of an upstream at all; nil for all of them.
+	// Visible, set by policy for server/discover, subscriptions/listen and what is about
+	// tasks, reports whether the caller may know of an upstream at all; nil for all of them.
 	Visible func(upstream string) bool
 	// Params is the params object as the client wrote it, _meta included; nil when
 	// the client sent none.

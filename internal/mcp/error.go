@@ -97,6 +97,10 @@ func ErrUnknown(method, name string) *Error {
 		what = "prompt"
 	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
 		return &Error{Code: CodeInvalidParams, Message: "Resource not found", Data: Object("uri", String(name))}
+	case MethodSkillsGet:
+		what = "skill"
+	case MethodDirectoryRead: // without data: everyone is told by -32602
+		what = "directory"
 	case MethodComplete:
 		what = "reference"
 	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:

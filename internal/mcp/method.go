@@ -22,6 +22,9 @@ const (
 	MethodTasksCancel           = "tasks/cancel"
 	MethodTasksResult           = "tasks/result"
 	MethodTasksList             = "tasks/list"
+	MethodSkillsList            = "skills/list"
+	MethodSkillsGet             = "skills/get"
+	MethodDirectoryRead         = "resources/directory/read"
 )
 
 // Methods of requests that a server makes of a client; inside they are the
@@ -46,6 +49,7 @@ const (
 	NoteAcknowledged         = "notifications/subscriptions/acknowledged"
 	NoteElicitationComplete  = "notifications/elicitation/complete"
 	NoteTask                 = "notifications/tasks"
+	NoteSkillsListChanged    = "notifications/skills/list_changed"
 )
 
 // ListMember is the member of a list method's result that holds the items, "" for
@@ -60,6 +64,8 @@ func ListMember(method string) string {
 		return "resourceTemplates"
 	case MethodPromptsList:
 		return "prompts"
+	case MethodSkillsList:
+		return "skills"
 	}
 	return ""
 }
@@ -68,7 +74,7 @@ func ListMember(method string) string {
 // other methods.
 func ItemKey(listMethod string) string {
 	switch listMethod {
-	case MethodToolsList, MethodPromptsList:
+	case MethodToolsList, MethodPromptsList, MethodSkillsList:
 		return "name"
 	case MethodResourcesList:
 		return "uri"
@@ -79,12 +85,13 @@ func ItemKey(listMethod string) string {
 }
 
 // NameMember is the member of params that holds the routing key of a method, ""
-// for methods without one. completion/complete has its key one level down, in ref.
+// for methods without one. completion/complete has its key one level down, in ref, and
+// skills/get has it in uri or in name (see SkillKey).
 func NameMember(method string) string {
 	switch method {
 	case MethodToolsCall, MethodPromptsGet:
 		return "name"
-	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
+	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe, MethodDirectoryRead:
 		return "uri"
 	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
 		return "taskId"

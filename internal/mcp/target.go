@@ -22,7 +22,16 @@ type Target struct {
 	Name string
 	// Template says that Name is a URI template.
 	Template bool
+	// File is, of a target of kind skills, the original URI of the one file or directory
+	// of the skill that is meant; "" for the skill itself.
+	File string
 }
 
-// String returns kind:upstream/name.
-func (t Target) String() string { return t.Kind + ":" + t.Upstream + "/" + t.Name }
+// String returns kind:upstream/name, of a file of a skill with the file behind it.
+func (t Target) String() string {
+	s := t.Kind + ":" + t.Upstream + "/" + t.Name
+	if t.File != "" {
+		s += " (its file " + t.File + ")"
+	}
+	return s
+}

@@ -16,8 +16,10 @@ type Call struct {
 	Received
 
 	server *Server
+	key    string // of session and id
 	ctx    context.Context
 	cancel context.CancelFunc
+	pipe   *pipe // nil over Streamable HTTP
 
 	mu      sync.Mutex // guards the fields below: one writer at a time
 	w       http.ResponseWriter
@@ -82,6 +84,9 @@ func (c *Call) Ask(method, params string) (Message, error) {
 	case m := <-answer:
 		return m, nil
 	case <-c.Done():
+		c.server.mu.Lock()
+		delete(c.server.waiting, id)
+		c.server.mu.Unlock()
 		return Message{}, fmt.Errorf("%s: the call is over", method)
 	}
 }
@@ -91,10 +96,15 @@ func (c *Call) Hang() { <-c.Done() }
 
 // Die breaks the connection, after what was sent already.
 func (c *Call) Die() {
+	if c.pipe != nil {
+		c.pipe.cancel()
+		return
+	}
 	panic(http.ErrAbortHandler) // net/http's own way to do it
 }
 
-// Status answers with an HTTP status and a body of any kind.
+// Status answers with an HTTP status and a body of any kind. Only Streamable HTTP has
+// one.
 func (c *Call) Status(status int, contentType, body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,27 +117,27 @@ func (c *Call) Status(status int, contentType, body string) {
 func (c *Call) Garbage(text string) { c.finish(text) }
 
 // stand is the standing stream of a session: it lasts until somebody ends it.
-func (c *Call) stand() {
-	c.open()
-	c.keep()
-	<-c.Done()
-	c.leave()
-}
+func (c *Call) stand() { c.keep(c.open) }
 
-func (c *Call) keep() {
+// keep begins a standing stream and keeps it until somebody ends it. Who sees that it has
+// begun does not miss what is pushed from then on.
+func (c *Call) keep(begin func()) {
 	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
+	begin()
 	c.server.standing[c] = true
 	c.server.grown()
-}
-
-func (c *Call) leave() {
+	c.server.mu.Unlock()
+	<-c.Done()
 	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
 	delete(c.server.standing, c)
+	c.server.mu.Unlock()
 }
 
 func (c *Call) finish(message string) {
+	if c.pipe != nil {
+		c.pipe.say(message)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.started {
@@ -136,9 +146,14 @@ func (c *Call) finish(message string) {
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.write(message)
+	c.over = true // a question that comes too late is not asked any more
 }
 
 func (c *Call) event(message string) {
+	if c.pipe != nil {
+		c.pipe.say(message)
+		return
+	}
 	c.open()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,20 +189,26 @@ func (s *Server) usual(c *Call) {
 	switch c.Method {
 	case "initialize":
 		if !s.revision.Stateful {
-			c.Status(http.StatusNotFound, "application/json",
+			c.unknown(http.StatusNotFound, "application/json",
 				fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, c.ID))
 			return
 		}
-		session := "session-" + s.mint()
+		session := c.Session
+		if c.pipe == nil {
+			session = "session-" + s.mint()
+			c.w.Header().Set("Mcp-Session-Id", session)
+		}
 		s.mu.Lock()
 		s.sessions[session] = true
+		if !s.discards {
+			s.hellos[session] = c.Message
+		}
 		s.mu.Unlock()
-		c.w.Header().Set("Mcp-Session-Id", session)
 		c.Result(fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":"scripted","version":"1"}}`,
 			s.revision.Name, s.offered()))
 	case "server/discover":
 		if s.revision.Stateful {
-			c.Status(http.StatusBadRequest, "text/plain", "session required")
+			c.unknown(http.StatusBadRequest, "text/plain", "session required")
 			return
 		}
 		c.Result(fmt.Sprintf(`{"supportedVersions":[%q],"capabilities":%s,"ttlMs":60000,"cacheScope":"public"}`,
@@ -207,14 +228,22 @@ func (s *Server) usual(c *Call) {
 		if !c.Param("notifications", &wanted) {
 			wanted = json.RawMessage(`{}`)
 		}
-		c.Notify("notifications/subscriptions/acknowledged",
-			fmt.Sprintf(`{"_meta":{%q:%s},"notifications":%s}`, wire.MetaSubscriptionID, c.ID, wanted))
-		c.keep()
-		<-c.Done()
-		c.leave()
+		c.keep(func() {
+			c.Notify("notifications/subscriptions/acknowledged",
+				fmt.Sprintf(`{"_meta":{%q:%s},"notifications":%s}`, wire.MetaSubscriptionID, c.ID, wanted))
+		})
 	default:
 		c.Error(-32601, "Method not found: "+c.Method)
 	}
+}
+
+// unknown answers the handshake of the other era, over HTTP by a status.
+func (c *Call) unknown(status int, contentType, body string) {
+	if c.pipe != nil {
+		c.Error(-32601, "Method not found: "+c.Method)
+		return
+	}
+	c.Status(status, contentType, body)
 }
 
 // scriptedCaps are everything that a script may play.

@@ -7,6 +7,8 @@
 // cancel itself out; only the revision table is shared. What a well-behaved peer does
 // is left to go-sdk, which internal/e2e uses too.
 //
+// A Client speaks Streamable HTTP, an SSEClient what came before it.
+//
 // A Server and an Issuer run an httptest.Server; Close ends it and every handler. A
 // Client starts nothing.
 //

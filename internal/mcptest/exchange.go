@@ -60,7 +60,7 @@ func (x *Exchange) Next() (Message, error) {
 			continue // a priming event
 		}
 		m, err := parse([]byte(e.data))
-		m.EventID = e.id
+		m.EventID, m.EventName = e.id, e.name
 		return m, err
 	}
 }

@@ -20,6 +20,8 @@ type Message struct {
 	Text string `json:"-"`
 	// EventID is the id of the event that it came in, "" without one.
 	EventID string `json:"-"`
+	// EventName is the name of that event, "" without one.
+	EventName string `json:"-"`
 }
 
 // Error is a JSON-RPC error.
@@ -66,10 +68,10 @@ func parse(text []byte) (Message, error) {
 }
 
 // event is one event of an event stream.
-type event struct{ id, data string }
+type event struct{ id, name, data string }
 
 // readEvent reads the next event; comments are skipped. Only what servers write is
-// understood: LF or CRLF, the fields id, data, event and retry.
+// understood: LF or CRLF, the fields id, event, data and retry.
 func readEvent(r *bufio.Reader) (event, error) {
 	var e event
 	var seen bool
@@ -90,6 +92,8 @@ func readEvent(r *bufio.Reader) (event, error) {
 		switch field {
 		case "id":
 			e.id, seen = value, true
+		case "event":
+			e.name, seen = value, true
 		case "data":
 			if e.data != "" {
 				e.data += "\n"

@@ -15,16 +15,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Server is an MCP server over Streamable HTTP that follows a script. Without one
+// Server is an MCP server that follows a script, over Streamable HTTP at its URL, or over
+// HTTP+SSE there; ListenLines serves it over stdio as well. Without a script
 // it has no tools and answers the handshake, lists, ping and subscriptions as its
 // revision wants; everything that arrives is kept.
 type Server struct {
 	// URL is the endpoint.
 	URL      string
 	revision *wire.Revision
+	sse      bool // URL is that of HTTP+SSE
 	http     *httptest.Server
 	ctx      context.Context
 	stop     context.CancelFunc
+	lines    sync.WaitGroup // of ListenLines
 
 	mu       sync.Mutex // guards the fields below
 	script   map[string]func(*Call)
@@ -35,7 +38,10 @@ type Server struct {
 	standing map[*Call]bool
 	running  map[string]*Call // by session and request id
 	sessions map[string]bool
+	hellos   map[string]Message // by session
+	pipes    map[string]*pipe
 	down     bool
+	discards bool // what is received is not kept
 	minted   int
 }
 
@@ -61,9 +67,19 @@ func NewServer(revision *wire.Revision) *Server {
 		standing: map[*Call]bool{},
 		running:  map[string]*Call{},
 		sessions: map[string]bool{},
+		hellos:   map[string]Message{},
+		pipes:    map[string]*pipe{},
 	}
 	s.http = httptest.NewServer(s)
 	s.URL = s.http.URL + "/mcp"
+	return s
+}
+
+// NewSSEServer is NewServer over HTTP+SSE.
+func NewSSEServer(revision *wire.Revision) *Server {
+	s := NewServer(revision)
+	s.sse = true
+	s.URL = s.http.URL + "/sse"
 	return s
 }
 
@@ -72,6 +88,7 @@ func (s *Server) Close() {
 	s.stop()
 	s.http.CloseClientConnections()
 	s.http.Close()
+	s.lines.Wait()
 }
 
 // On sets what happens for requests of a method. The exchange ends when the
@@ -135,11 +152,34 @@ func (s *Server) SetDown(down bool) {
 	s.down = down
 }
 
+// Hello is the initialize request that a session began with.
+func (s *Server) Hello(session string) Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hellos[session]
+}
+
 // Forget loses all sessions: a request of one is answered with 404.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.sessions)
+}
+
+// Discard makes the server keep nothing of what arrives: Received and Await see none
+// of it.
+func (s *Server) Discard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.discards, s.received = true, nil
+}
+
+// Load is what the server holds: exchanges under way, standing ones among them, sessions
+// and questions without an answer.
+func (s *Server) Load() (running, sessions, asked int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running), len(s.sessions), len(s.waiting)
 }
 
 // AwaitStanding waits until there are at least n standing streams.
@@ -161,10 +201,17 @@ func (s *Server) AwaitStanding(ctx context.Context, n int) error {
 
 // Push sends a notification on every standing stream and returns how many they are.
 func (s *Server) Push(method, params string) int {
+	return s.push(method, params, func(*Call) bool { return true })
+}
+
+// push asks with mu held whether a stream is to have it.
+func (s *Server) push(method, params string, fits func(*Call) bool) int {
 	s.mu.Lock()
 	calls := make([]*Call, 0, len(s.standing))
 	for c := range s.standing {
-		calls = append(calls, c)
+		if fits(c) {
+			calls = append(calls, c)
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range calls {
@@ -178,6 +225,26 @@ func (s *Server) Push(method, params string) int {
 		c.Notify(method, own)
 	}
 	return len(calls)
+}
+
+// Update says that a resource was updated, on the standing streams of those who have
+// subscribed to it.
+func (s *Server) Update(uri string) {
+	params := fmt.Sprintf(`{"uri":%q}`, uri)
+	s.push("notifications/resources/updated", params, func(c *Call) bool {
+		var uris []string
+		if c.Param("notifications|resourceSubscriptions", &uris) || !s.revision.Stateful {
+			return slices.Contains(uris, uri)
+		}
+		subscribed := false
+		for _, r := range s.received {
+			var named string
+			if r.Session == c.Session && r.Param("uri", &named) && named == uri {
+				subscribed = r.Method == "resources/subscribe"
+			}
+		}
+		return subscribed
+	})
 }
 
 // Received returns what arrived of a method so far; "" for everything, GET and
@@ -218,6 +285,10 @@ func (s *Server) Await(ctx context.Context, what string, fits func(Received) boo
 
 // ServeHTTP takes one HTTP request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.sse {
+		s.serveSSE(w, r)
+		return
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, 16<<20))
 	if err != nil {
 		return // the client is gone
@@ -229,12 +300,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	do, down := s.record(got)
 	s.mu.Lock()
-	s.received = append(s.received, got)
-	s.grown()
-	down := s.down
 	known := got.Session == "" || s.sessions[got.Session]
-	do := s.script[got.Method]
 	s.mu.Unlock()
 	switch {
 	case down:
@@ -254,27 +322,52 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answered(got.Message)
 		w.WriteHeader(http.StatusAccepted)
 	case got.ID == nil:
-		s.notified(got)
+		s.notified(got.Session, got)
 		w.WriteHeader(http.StatusAccepted)
-	case do != nil:
-		s.serve(w, r, got, do)
 	default:
-		s.serve(w, r, got, s.usual)
+		s.serve(w, r, got, do)
 	}
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do func(*Call)) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	c := &Call{Received: got, server: s, ctx: ctx, cancel: cancel, w: w}
-	key := got.Session + " " + string(got.ID)
+// record keeps what arrived, and returns what happens for it.
+func (s *Server) record(got Received) (do func(*Call), down bool) {
 	s.mu.Lock()
-	s.running[key] = c
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if !s.discards {
+		s.received = append(s.received, got)
+		s.grown()
+	}
+	if do = s.script[got.Method]; do == nil {
+		do = s.usual
+	}
+	return do, s.down
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do func(*Call)) {
+	s.run(r.Context(), &Call{Received: got, server: s, w: w, key: got.Session + " " + string(got.ID)}, do)
+}
+
+// run works at a call until its function returns.
+func (s *Server) run(ctx context.Context, c *Call, do func(*Call)) {
+	s.enter(ctx, c)
+	s.work(c, do)
+}
+
+// enter makes a call known, so that it can be cancelled.
+func (s *Server) enter(ctx context.Context, c *Call) {
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[c.key] = c
+}
+
+// work works at a call that has entered.
+func (s *Server) work(c *Call, do func(*Call)) {
+	defer c.cancel()
+	defer context.AfterFunc(s.ctx, c.cancel)()
 	defer func() {
 		s.mu.Lock()
-		delete(s.running, key)
+		delete(s.running, c.key)
 		s.mu.Unlock()
 		c.mu.Lock()
 		c.over = true
@@ -283,14 +376,14 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do 
 	do(c)
 }
 
-// notified ends the call that a cancellation names.
-func (s *Server) notified(got Received) {
+// notified ends the call of a session that a cancellation names.
+func (s *Server) notified(session string, got Received) {
 	var id json.RawMessage
 	if got.Method != "notifications/cancelled" || !got.Param("requestId", &id) {
 		return
 	}
 	s.mu.Lock()
-	c := s.running[got.Session+" "+string(id)]
+	c := s.running[session+" "+string(id)]
 	s.mu.Unlock()
 	if c != nil {
 		c.cancel()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -39,8 +38,8 @@ func testOnEndUsesStore(t *testing.T, f *fixture) {
 	if err := f.Delete(t.Context(), "deleted", first["deleted"].ID); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(idle + idle/2)
-	synctest.Wait()
+	f.pass(idle + idle/2)
+	f.settle()
 	if got := f.endedKeys(); !slices.Contains(got, first["idle"].Key()) {
 		t.Errorf("the idle session has not ended: %q", got)
 	}
@@ -100,13 +99,15 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 	for range 20 {
 		r := f.create(t, "alice")
 		keys = append(keys, r.Key())
-		time.Sleep(idle - time.Nanosecond)
+		f.pass(f.justBefore(idle))
 		// Now deleting, using and the end of the idle time all meet.
 		var wg sync.WaitGroup
 		var deleted atomic.Int32
 		for range 4 {
 			wg.Go(func() {
-				time.Sleep(time.Nanosecond)
+				if f.passes == nil {
+					time.Sleep(time.Nanosecond)
+				}
 				if f.Delete(t.Context(), "alice", r.ID) == nil {
 					deleted.Add(1)
 				}
@@ -123,8 +124,8 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 			t.Error("two deletes of one session succeeded")
 		}
 	}
-	time.Sleep(2 * idle)
-	synctest.Wait()
+	f.pass(2 * idle)
+	f.settle()
 	wantKeys(t, "ended", f.endedKeys(), keys...)
 	for range maxPerUser { // the count came out right
 		f.create(t, "alice")
@@ -149,6 +150,6 @@ func testClosed(t *testing.T, f *fixture) {
 	_, _, _, err = f.Log().Read(t.Context(), r.Key(), "s", 0)
 	wantErr(t, "read", err, session.ErrUnavailable)
 	wantErr(t, "end", f.Log().End(t.Context(), r.Key(), "s"), session.ErrUnavailable)
-	time.Sleep(2 * idle)
+	f.pass(2 * idle)
 	wantKeys(t, "ended", f.endedKeys())
 }

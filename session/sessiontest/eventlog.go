@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -142,7 +141,7 @@ func testLogWake(t *testing.T, f *fixture) {
 		start := time.Now()
 		change.do()
 		wg.Wait()
-		if took := time.Since(start); took != 0 {
+		if took := time.Since(start); f.passes == nil && took != 0 {
 			t.Errorf("%s: the readers were woken after %s", change.name, took)
 		}
 	}
@@ -203,13 +202,13 @@ func testLogStreams(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	for i := range session.LogStreams {
 		f.appendTo(t, r, fmt.Sprint(i), "x")
-		time.Sleep(time.Second)
+		f.pass(time.Second)
 	}
 	for _, ended := range []string{"7", "3"} {
 		if err := f.Log().End(t.Context(), r.Key(), ended); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second)
+		f.pass(time.Second)
 	}
 	// The one that ended first goes first, then the other, then the one written
 	// longest ago.
@@ -218,7 +217,7 @@ func testLogStreams(t *testing.T, f *fixture) {
 		f.appendTo(t, r, fmt.Sprint("new", i), "x")
 		_, _, _, err := f.Log().Read(t.Context(), r.Key(), gone, 0)
 		wantErr(t, "reading "+gone, err, session.ErrNotFound)
-		time.Sleep(time.Second)
+		f.pass(time.Second)
 	}
 	f.wantEvents(t, r, "2", 0, nil, false, "x")
 }
@@ -231,7 +230,7 @@ func testLogEvicted(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	for i := range session.LogStreams {
-		time.Sleep(time.Second)
+		f.pass(time.Second)
 		f.appendTo(t, r, fmt.Sprint(i), "x")
 	}
 	<-more // whoever followed it learns
@@ -245,20 +244,20 @@ func testLogEvicted(t *testing.T, f *fixture) {
 
 func testLogForgotten(t *testing.T, f *fixture) {
 	const kept = 5 * time.Minute
-	time.Sleep(offBeat)
+	f.pass(offBeat)
 	r := f.create(t, "alice")
 	f.appendTo(t, r, "done", "x")
 	f.appendTo(t, r, "open", "x")
 	if err := f.Log().End(t.Context(), r.Key(), "done"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(kept - time.Second)
+	f.pass(f.justBefore(kept))
 	wantErr(t, "the session", f.get(t, r), nil)
 	f.wantEvents(t, r, "done", 0, nil, true, "x")
-	time.Sleep(time.Second)
+	f.pass(time.Second + f.slack)
 	_, _, _, err := f.Log().Read(t.Context(), r.Key(), "done", 0)
 	wantErr(t, "reading what ended long ago", err, session.ErrNotFound)
-	time.Sleep(kept)
+	f.pass(kept)
 	f.wantEvents(t, r, "open", 0, nil, false, "x")
 }
 
@@ -273,7 +272,8 @@ func testLogSessionEnd(t *testing.T, f *fixture) {
 	if err := f.Delete(t.Context(), "alice", deleted.ID); err != nil {
 		t.Fatal(err)
 	}
-	<-more // closed when the idle time is over
+	f.pass(f.justAfter(idle))
+	<-more
 	for _, r := range []session.Record{deleted, idled} {
 		_, _, _, err := f.Log().Read(t.Context(), r.Key(), "s", 0)
 		wantErr(t, "read", err, session.ErrNotFound)
@@ -288,11 +288,12 @@ func testLogIdle(t *testing.T, f *fixture) {
 	for range 10 {
 		seq := f.appendTo(t, r, "s", "x")
 		f.wantEvents(t, r, "s", seq-1, nil, false, "x")
-		time.Sleep(idle / 10)
+		f.pass(idle / 10)
 	}
+	f.pass(f.slack)
 	wantErr(t, "get", f.get(t, r), session.ErrNotFound)
-	time.Sleep(idle)
-	synctest.Wait()
+	f.pass(idle)
+	f.settle()
 	wantKeys(t, "ended", f.endedKeys(), r.Key())
 }
 

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -158,7 +157,7 @@ func testForeign(t *testing.T, f *fixture) {
 	r := f.create(t, "alice")
 	for _, user := range []string{"mallory", "", "ALICE", "alice "} {
 		for range 20 { // over the whole idle time: the attempts must not prolong it
-			time.Sleep(idle / 100)
+			f.pass(idle / 100)
 			_, err := f.Get(t.Context(), user, r.ID)
 			wantErr(t, "get by "+user, err, session.ErrNotFound)
 			_, err = f.Update(t.Context(), user, r.ID, func(r *session.Record) { r.LogLevel = "debug" })
@@ -167,7 +166,7 @@ func testForeign(t *testing.T, f *fixture) {
 		}
 	}
 	wantKeys(t, "ended", f.endedKeys())
-	time.Sleep(idle/5 + time.Second)
+	f.pass(f.justAfter(idle/5 + time.Second))
 	wantErr(t, "get by the owner after the idle time", f.get(t, r), session.ErrNotFound)
 
 	r = f.create(t, "alice")
@@ -218,7 +217,7 @@ func testDelete(t *testing.T, f *fixture) {
 func testIdle(t *testing.T, f *fixture) {
 	used, updated, unused := f.create(t, "alice"), f.create(t, "alice"), f.create(t, "alice")
 	for range 5 {
-		time.Sleep(idle * 9 / 10)
+		f.pass(idle * 9 / 10)
 		wantErr(t, "get of one in use", f.get(t, used), nil)
 		if _, err := f.Update(t.Context(), "alice", updated.ID, func(*session.Record) {}); err != nil {
 			t.Errorf("update of one in use: %v", err)
@@ -227,13 +226,13 @@ func testIdle(t *testing.T, f *fixture) {
 	wantErr(t, "get of the unused", f.get(t, unused), session.ErrNotFound)
 	wantKeys(t, "ended", f.endedKeys(), unused.Key())
 
-	time.Sleep(idle - time.Nanosecond)
+	f.pass(f.justBefore(idle))
 	wantErr(t, "get just in time", f.get(t, used), nil)
-	time.Sleep(idle)
+	f.pass(f.justAfter(idle))
 	wantErr(t, "get just too late", f.get(t, used), session.ErrNotFound)
 	wantErr(t, "delete just too late", f.Delete(t.Context(), "alice", used.ID), session.ErrNotFound)
-	time.Sleep(idle)
-	synctest.Wait()
+	f.pass(idle)
+	f.settle()
 	wantKeys(t, "ended", f.endedKeys(), unused.Key(), used.Key(), updated.Key())
 	for range maxPerUser { // all places are free again
 		f.create(t, "alice")
@@ -241,12 +240,12 @@ func testIdle(t *testing.T, f *fixture) {
 }
 
 func testLateUpdate(t *testing.T, f *fixture) {
-	time.Sleep(offBeat)
+	f.pass(offBeat)
 	deleted, idled := f.create(t, "alice"), f.create(t, "alice")
 	if err := f.Delete(t.Context(), "alice", deleted.ID); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(idle)
+	f.pass(f.justAfter(idle))
 	for _, r := range []session.Record{deleted, idled} {
 		_, err := f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
 		wantErr(t, "late event", err, session.ErrNotFound)
@@ -256,8 +255,8 @@ func testLateUpdate(t *testing.T, f *fixture) {
 		wantErr(t, "late update", err, session.ErrNotFound)
 		wantErr(t, "get after it", f.get(t, r), session.ErrNotFound)
 	}
-	time.Sleep(idle)
-	synctest.Wait()
+	f.pass(idle)
+	f.settle()
 	wantKeys(t, "ended", f.endedKeys(), deleted.Key(), idled.Key())
 }
 
@@ -300,13 +299,13 @@ func testMaxPerUserEvicts(t *testing.T, f *fixture) {
 	for range maxPerUser {
 		all = append(all, f.create(t, "alice"))
 	}
-	time.Sleep(time.Minute - time.Second)
+	f.pass(f.justBefore(time.Minute))
 	for _, r := range all[1:] {
 		wantErr(t, "in use", f.get(t, r), nil)
 	}
 	_, err := f.Create(t.Context(), session.Record{User: "alice"})
 	wantErr(t, "one too many, all used lately", err, session.ErrTooMany)
-	time.Sleep(time.Second)
+	f.pass(time.Second + f.slack)
 	f.create(t, "alice")
 	wantErr(t, "the one used longest ago", f.get(t, all[0]), session.ErrNotFound)
 	for _, r := range all[1:] {
@@ -326,7 +325,7 @@ func testMaxAll(t *testing.T, f *fixture) {
 	}
 	_, err := f.Create(t.Context(), session.Record{User: "erin"})
 	wantErr(t, "one too many", err, session.ErrTooMany)
-	time.Sleep(2 * idle)
+	f.pass(2 * idle)
 	f.create(t, "erin")
 }
 

@@ -22,21 +22,41 @@ const (
 	offBeat = 1234567 * time.Microsecond
 )
 
-// NewStore makes an empty store. It is called inside the bubble of testing/synctest
-// in which the store is then used.
+// NewStore makes an empty store.
 type NewStore func(t *testing.T, cfg session.Config, deps session.Deps) session.Store
+
+// Pass lets time pass for a store, and returns when what is due has happened.
+type Pass func(t *testing.T, store session.Store, d time.Duration)
 
 // fixture is a store and the keys of the sessions that it has reported as ended.
 type fixture struct {
 	session.Store
+	t      *testing.T
+	passes Pass          // nil inside a bubble of testing/synctest
+	slack  time.Duration // how inexact the store's time is
 
 	mu    sync.Mutex // guards the fields below
 	ended []string
 	hook  func(key string) // also called for each
 }
 
-// Run runs the suite.
+// Run runs the suite over a store that keeps time by this process's clock: each test, and
+// newStore in it, is in a bubble of testing/synctest.
 func Run(t *testing.T, newStore NewStore) {
+	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
+		synctest.Test(t, func(t *testing.T) { test(t, &fixture{}) })
+	})
+}
+
+// RunWith runs the suite over a store whose time is another one's. The tests use up some
+// of it: slack is more than that, and more than what the store may be late by.
+func RunWith(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
+	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
+		test(t, &fixture{passes: pass, slack: slack})
+	})
+}
+
+func run(t *testing.T, newStore NewStore, in func(*testing.T, func(*testing.T, *fixture))) {
 	tests := []struct {
 		name string
 		run  func(*testing.T, *fixture)
@@ -80,8 +100,8 @@ func Run(t *testing.T, newStore NewStore) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fixture{}
+			in(t, func(t *testing.T, f *fixture) {
+				f.t = t
 				f.Store = newStore(t, session.Config{IdleTimeout: idle, MaxPerUser: maxPerUser, Max: maxAll}, session.Deps{OnEnd: f.onEnd})
 				t.Cleanup(func() {
 					if err := f.Close(); err != nil {
@@ -91,6 +111,28 @@ func Run(t *testing.T, newStore NewStore) {
 				tt.run(t, f)
 			})
 		})
+	}
+}
+
+// pass lets time pass.
+func (f *fixture) pass(d time.Duration) {
+	if f.passes == nil {
+		time.Sleep(d)
+		return
+	}
+	f.passes(f.t, f.Store, d)
+}
+
+// justBefore and justAfter are when something has surely not happened yet that happens
+// after d, and when it surely has.
+func (f *fixture) justBefore(d time.Duration) time.Duration { return d - max(f.slack, time.Nanosecond) }
+
+func (f *fixture) justAfter(d time.Duration) time.Duration { return d + f.slack }
+
+// settle returns when what is due has happened.
+func (f *fixture) settle() {
+	if f.passes == nil {
+		synctest.Wait()
 	}
 }
 

@@ -31,6 +31,7 @@ var rev20251125 = Revision{
 		{name: "prompts", any: true},
 		{name: "resources", any: true},
 		{name: "tools", any: true},
+		{name: "skills", any: true}, // SEP-2076
 		{name: "tasks", any: true},
 		{name: "extensions", any: true, without: []string{tasksExtension}},
 	},
@@ -126,7 +127,7 @@ func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 func error20251125(method string, e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeInvalidParams:
-		if _, ok := e.Data.Member("uri"); ok && mcp.NameMember(method) == "uri" {
+		if _, ok := e.Data.Member("uri"); ok && mcp.NameMember(method) == "uri" && method != mcp.MethodDirectoryRead {
 			return &mcp.Error{Code: mcp.CodeResourceNotFound, Message: e.Message, Data: e.Data}
 		}
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:

@@ -22,6 +22,7 @@ var rev20260728 = Revision{
 		{name: "prompts", any: true},
 		{name: "resources", any: true},
 		{name: "tools", any: true},
+		{name: "skills", any: true}, // SEP-2076
 		{name: "extensions", any: true},
 	},
 	item:   statelessItem,

@@ -63,7 +63,7 @@ func FuzzScanner(f *testing.F) {
 // in steps of several sizes.
 func TestLongStrings(t *testing.T) {
 	var lengths []int
-	for _, around := range []int{8, shortRun * 8, shortRun*8 + 32, window, window + shortRun*8, 2*window + longRun*8} {
+	for _, around := range []int{8, shortRun * 8, shortRun*8 + 64, window, window + shortRun*8, 2*window + longRun*8} {
 		for n := around - 9; n <= around+34; n++ {
 			lengths = append(lengths, max(n, 0))
 		}

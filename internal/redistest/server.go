@@ -1,0 +1,241 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTime bounds how long a server may take until it answers.
+const startTime = 60 * time.Second
+
+// Server is a Redis of one test.
+type Server struct {
+	// Addr is host:port. It stays the same over Stop and Start.
+	Addr string
+
+	program string
+	args    []string
+
+	mu     sync.Mutex // guards the fields below
+	cmd    *exec.Cmd
+	exited chan struct{}
+	output *bytes.Buffer
+}
+
+// Start runs a server until the test ends. The arguments are settings of redis.conf in
+// pairs, such as "maxmemory", "2mb".
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	program := lookUp(t)
+	// Another process may take the port before the server does: then another one.
+	for range 5 {
+		s := &Server{Addr: freeAddr(t), program: program}
+		_, port, _ := net.SplitHostPort(s.Addr)
+		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", t.TempDir()}
+		for i := 0; i+1 < len(settings); i += 2 {
+			s.args = append(s.args, "--"+settings[i], settings[i+1])
+		}
+		if s.launch(t) == nil {
+			t.Cleanup(s.Kill)
+			return s
+		}
+	}
+	t.Fatal("redistest: no redis-server would start")
+	return nil
+}
+
+// lookUp finds the program, or fails the test.
+func lookUp(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("redistest: neither redis-server nor valkey-server is in PATH: run \"make redis\", which installs it as root where there is apt, " +
+		"or install Redis 7 or Valkey with your system's packages (its service need not run)")
+	return ""
+}
+
+func freeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// URL is the server as sessions.redis.url has it.
+func (s *Server) URL() string { return "redis://" + s.Addr }
+
+// Restart runs the server again, empty, after Kill.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if err := s.launch(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// launch returns once the server answers.
+func (s *Server) launch(t testing.TB) error {
+	t.Helper()
+	s.mu.Lock()
+	s.output, s.exited = &bytes.Buffer{}, make(chan struct{})
+	s.cmd = exec.Command(s.program, s.args...)
+	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	cmd, exited, output := s.cmd, s.exited, s.output
+	err := cmd.Start()
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	go func() { // ends with the process, which Kill waits for
+		_ = cmd.Wait()
+		close(exited)
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	client := s.Client()
+	defer client.Close()
+	for ctx.Err() == nil {
+		if c, err := net.Dial("tcp", s.Addr); err == nil {
+			c.Close()
+		} else {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		pid, err := client.Do(ctx, "INFO", "server").Text()
+		if err == nil && bytes.Contains([]byte(pid), []byte("process_id:"+strconv.Itoa(cmd.Process.Pid))) {
+			return nil
+		}
+		select {
+		case <-exited:
+			return fmt.Errorf("redistest: the server ended: %s", output.Bytes())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	s.Kill()
+	return fmt.Errorf("redistest: the server does not answer: %w", ctx.Err())
+}
+
+// Client is a client of the test's own. The test closes it.
+func (s *Server) Client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Addr, DisableIdentity: true, DialerRetries: 1, MaxRetries: -1})
+}
+
+// Kill ends the server as a crash would. It may be called twice.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGKILL) // ends one that is stopped, too
+	<-s.exited
+	s.cmd = nil
+}
+
+// Hang has the server answer nobody any more until Resume.
+func (s *Server) Hang(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+
+// Resume ends Hang.
+func (s *Server) Resume(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// advance lets time pass for one key: for its end, and for the scores of a sorted set,
+// which are times in milliseconds.
+const advance = `
+local by = tonumber(ARGV[1])
+if redis.call('TYPE', KEYS[1]).ok == 'zset' then
+  local members = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
+  for i = 1, #members, 2 do
+    redis.call('ZADD', KEYS[1], tonumber(members[i + 1]) - by, members[i])
+  end
+end
+local left = redis.call('PTTL', KEYS[1])
+if left >= 0 then
+  if left <= by then redis.call('DEL', KEYS[1]) else redis.call('PEXPIRE', KEYS[1], left - by) end
+end
+return 1`
+
+// Advance lets time pass in the server, without waiting for it.
+func (s *Server) Advance(t testing.TB, d time.Duration) {
+	t.Helper()
+	client := s.Client()
+	defer client.Close()
+	ctx := context.Background()
+	keys, err := client.Keys(ctx, "*").Result()
+	if err == nil && len(keys) > 0 {
+		_, err = client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, key := range keys {
+				p.Eval(ctx, advance, []string{key}, d.Milliseconds())
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		t.Errorf("redistest: letting time pass: %v", err)
+	}
+}
+
+// StartCluster runs a Cluster of one node, which refuses what would not work on several.
+func StartCluster(t testing.TB) *Server {
+	t.Helper()
+	s := Start(t, "cluster-enabled", "yes")
+	client := s.Client()
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), startTime)
+	defer cancel()
+	if err := client.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for ctx.Err() == nil {
+		if info, err := client.ClusterInfo(ctx).Result(); err == nil && bytes.Contains([]byte(info), []byte("cluster_state:ok")) {
+			return s
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("redistest: the cluster does not come up")
+	return nil
+}
+
+// StartSentinel runs a Sentinel that knows a server as the master of a name.
+func StartSentinel(t testing.TB, master *Server, name string) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr)
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	s := &Server{Addr: freeAddr(t), program: lookUp(t)}
+	_, own, _ := net.SplitHostPort(s.Addr)
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s %s %s 1\n", own, name, host, port)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.args = []string{file, "--sentinel"}
+	if err := s.launch(t); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}

@@ -1,0 +1,156 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+)
+
+// RedisBuckets are Buckets that replicas share, by the same algorithm as MemoryBuckets and
+// Redis's clock. While Redis cannot be asked, each replica counts for itself.
+type RedisBuckets struct {
+	db    *redisdb.DB
+	take  *redisdb.Script
+	local *MemoryBuckets
+}
+
+// NewRedisBuckets returns Buckets in a Redis.
+func NewRedisBuckets(db *redisdb.DB) *RedisBuckets {
+	return &RedisBuckets{db: db, local: NewMemoryBuckets(), take: redisdb.NewScript(takeSource)}
+}
+
+// takeSource: KEYS are the buckets, each holds when it will be full again in microseconds.
+// ARGV: interval and burst of each. Returns how long to wait, and for which bucket.
+const takeSource = `#!lua
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local wait, which = 0, 0
+local full = {}
+for i, key in ipairs(KEYS) do
+  local interval, burst = tonumber(ARGV[2 * i - 1]), tonumber(ARGV[2 * i])
+  full[i] = math.max(tonumber(redis.call('GET', key) or '0'), now) + interval
+  local short = full[i] - now - burst * interval
+  if short > wait then wait, which = short, i - 1 end
+end
+if wait > 0 then return {math.ceil(wait), which} end
+for i, key in ipairs(KEYS) do
+  redis.call('SET', key, string.format('%.0f', full[i]), 'PX', math.ceil((full[i] - now) / 1000))
+end
+return {0, 0}`
+
+// Take takes a call from all of the buckets, or from none. It never fails.
+func (r *RedisBuckets) Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
+	var keys []string
+	var args []any
+	for _, b := range buckets {
+		// On one node of a Cluster all of them, for they are taken as one step.
+		keys = append(keys, r.db.Key("b:{limits}:"+keyPart(b.Key)))
+		args = append(args, max(b.Interval.Microseconds(), 1), b.Burst)
+	}
+	got, err := r.db.Run(ctx, r.take, keys, args...)
+	if err != nil {
+		return r.local.Take(ctx, buckets)
+	}
+	pair, _ := got.([]any)
+	if len(pair) != 2 {
+		return r.local.Take(ctx, buckets)
+	}
+	micros, _ := pair[0].(int64)
+	index, _ := pair[1].(int64)
+	if index < 0 || index >= int64(len(buckets)) {
+		index = 0
+	}
+	return time.Duration(micros) * time.Microsecond, int(index), nil
+}
+
+// keyPart is a part of a key of bounded length and letters, for what may be of any.
+func keyPart(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// RedisApprovals are Approvals that replicas share.
+type RedisApprovals struct {
+	db                  *redisdb.DB
+	prefix              string
+	put, take, existing *redisdb.Script
+}
+
+// NewRedisApprovals returns Approvals in a Redis; those of another kind are others.
+func NewRedisApprovals(db *redisdb.DB, kind string) *RedisApprovals {
+	return &RedisApprovals{
+		db:     db,
+		prefix: kind,
+		// KEYS: the value, the user's index by expiry. ARGV: value, ttl, most, the value's
+		// name in the index, what stands before names in keys.
+		put: redisdb.NewScript(`#!lua
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local ttl = tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
+while redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[3]) do
+  local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+  redis.call('ZREM', KEYS[2], first)
+  redis.call('DEL', ARGV[5] .. first)
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
+redis.call('ZADD', KEYS[2], string.format('%.0f', now + ttl), ARGV[4])
+if redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
+return 1`),
+		// KEYS as above. ARGV: the value's name.
+		take: redisdb.NewScript(`#!lua flags=allow-oom
+local value = redis.call('GET', KEYS[1])
+if not value then return false end
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[1])
+return value`),
+		existing: redisdb.NewScript(`#!lua flags=no-writes,allow-oom
+return redis.call('EXISTS', KEYS[1])`),
+	}
+}
+
+// keys are those of a value and of its user's index, and its name there.
+func (r *RedisApprovals) keys(user, key string) (keys []string, before, name string) {
+	tag := "{" + keyPart(user) + "}"
+	before = r.db.Key("a:" + tag + ":" + r.prefix + ":")
+	name = keyPart(key)
+	return []string{before + name, r.db.Key("ai:" + tag + ":" + r.prefix)}, before, name
+}
+
+// Put remembers a value. Of a user who has too many, the one that would be forgotten
+// first goes.
+func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl time.Duration) error {
+	keys, before, name := r.keys(user, key)
+	_, err := r.db.Run(ctx, r.put, keys, value, ttl.Milliseconds(), maxPerUser, name, before)
+	return r.wrap(err)
+}
+
+// Take returns a value and forgets it.
+func (r *RedisApprovals) Take(ctx context.Context, user, key string) (string, bool, error) {
+	keys, _, name := r.keys(user, key)
+	got, err := r.db.Run(ctx, r.take, keys, name)
+	value, ok := got.(string)
+	return value, ok && err == nil, r.wrap(err)
+}
+
+// Has reports whether there is a value.
+func (r *RedisApprovals) Has(ctx context.Context, user, key string) (bool, error) {
+	keys, _, _ := r.keys(user, key)
+	got, err := r.db.Run(ctx, r.existing, keys[:1])
+	return got == int64(1) && err == nil, r.wrap(err)
+}
+
+func (r *RedisApprovals) wrap(err error) error {
+	if errors.Is(err, redisdb.ErrValue) {
+		return nil // as if it were not there
+	}
+	if err != nil {
+		return fmt.Errorf("approvals: %w", err)
+	}
+	return nil
+}

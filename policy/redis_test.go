@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+func openRedis(t *testing.T, url string) *redisdb.DB {
+	t.Helper()
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(url)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// What replicas may use together is what one may use alone.
+func TestRedisBuckets(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	for name, url := range map[string]string{"single": redistest.Start(t).URL(), "cluster": "redis+cluster://" + cluster.Addr} {
+		t.Run(name, func(t *testing.T) {
+			one, other := NewRedisBuckets(openRedis(t, url)), NewRedisBuckets(openRedis(t, url))
+			narrow := Bucket{Key: "narrow", Interval: time.Hour, Burst: 10}
+			wide := Bucket{Key: "wide", Interval: time.Hour, Burst: 100}
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			taken := 0
+			for _, b := range []*RedisBuckets{one, other, one, other} {
+				wg.Go(func() {
+					for range 10 {
+						wait, which, err := b.Take(t.Context(), []Bucket{wide, narrow})
+						mu.Lock()
+						switch {
+						case err != nil:
+							t.Error(err)
+						case wait == 0:
+							taken++
+						case which != 1 || wait > time.Hour || wait < 59*time.Minute:
+							t.Errorf("wait %s for bucket %d", wait, which)
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			if taken != 10 {
+				t.Errorf("%d calls were let through, want 10", taken)
+			}
+			// What the narrow one refused was not taken from the wide one.
+			for i := range 91 {
+				if wait, _, _ := one.Take(t.Context(), []Bucket{wide}); (wait > 0) != (i == 90) {
+					t.Fatalf("call %d of the wide one waits %s", i, wait)
+				}
+			}
+		})
+	}
+}
+
+// H/181: without Redis each replica counts for itself, and never lets everything through.
+func TestRedisBucketsDown(t *testing.T) {
+	server := redistest.Start(t)
+	b := NewRedisBuckets(openRedis(t, server.URL()))
+	server.Kill()
+	taken := 0
+	for range 20 {
+		if wait, _, err := b.Take(t.Context(), []Bucket{{Key: "k", Interval: time.Hour, Burst: 3}}); err == nil && wait == 0 {
+			taken++
+		}
+	}
+	if taken != 3 {
+		t.Errorf("%d calls were let through, want 3", taken)
+	}
+}
+
+func TestRedisApprovals(t *testing.T) {
+	server := redistest.Start(t)
+	cluster := redistest.StartCluster(t)
+	for name, s := range map[string]*redistest.Server{"single": server, "cluster": cluster} {
+		t.Run(name, func(t *testing.T) {
+			url := s.URL()
+			if s == cluster {
+				url = "redis+cluster://" + s.Addr
+			}
+			ctx := t.Context()
+			a, b := NewRedisApprovals(openRedis(t, url), "x"), NewRedisApprovals(openRedis(t, url), "x")
+			put := func(user, key, value string, ttl time.Duration) {
+				t.Helper()
+				if err := a.Put(ctx, user, key, value, ttl); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("alice", "k", "v", time.Hour)
+			for _, other := range []struct{ user, key string }{{"bob", "k"}, {"alice", "K"}, {"alice:k", ""}} {
+				if ok, err := b.Has(ctx, other.user, other.key); ok || err != nil {
+					t.Errorf("%q %q: %t, %v", other.user, other.key, ok, err)
+				}
+			}
+			if _, ok, _ := NewRedisApprovals(openRedis(t, url), "y").Take(ctx, "alice", "k"); ok {
+				t.Error("another kind finds it")
+			}
+			if ok, err := b.Has(ctx, "alice", "k"); !ok || err != nil {
+				t.Errorf("the other replica: %t, %v", ok, err)
+			}
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			got := 0
+			for _, r := range []*RedisApprovals{a, b, a, b} {
+				wg.Go(func() {
+					value, ok, err := r.Take(ctx, "alice", "k")
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil || ok && value != "v" {
+						t.Errorf("%q, %v", value, err)
+					}
+					if ok {
+						got++
+					}
+				})
+			}
+			wg.Wait()
+			if got != 1 {
+				t.Errorf("%d of those who asked got it", got)
+			}
+			put("alice", "short", "v", time.Minute)
+			s.Advance(t, 2*time.Minute)
+			if ok, _ := b.Has(ctx, "alice", "short"); ok {
+				t.Error("it outlives its time")
+			}
+			for i := range maxPerUser + 10 {
+				put("carol", fmt.Sprint(i), "v", time.Hour+time.Duration(i)*time.Second)
+			}
+			kept := 0
+			for i := range maxPerUser + 10 {
+				if ok, _ := b.Has(ctx, "carol", fmt.Sprint(i)); ok {
+					kept++
+				}
+			}
+			if kept != maxPerUser {
+				t.Errorf("%d are kept of one user, want %d", kept, maxPerUser)
+			}
+			if ok, _ := b.Has(ctx, "carol", "0"); ok {
+				t.Error("the first to be forgotten is still there")
+			}
+		})
+	}
+	server.Kill()
+	a := NewRedisApprovals(openRedis(t, server.URL()), "x")
+	if err := a.Put(t.Context(), "alice", "k", "v", time.Hour); err == nil {
+		t.Error("what cannot be remembered counts as remembered")
+	}
+	if _, ok, err := a.Take(t.Context(), "alice", "k"); ok || err == nil {
+		t.Error("what cannot be known counts as known")
+	}
+}

@@ -1,0 +1,17 @@
+package session
+
+import "time"
+
+// NewRedisAt makes a store with a clock of the test's.
+func NewRedisAt(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error) {
+	return newRedis(cfg, deps, clock)
+}
+
+// Sweep does now what the store does from time to time.
+func (s *Redis) Sweep() {
+	s.wakeAll()
+	s.sweep()
+}
+
+// Decode reads what Redis holds for a session.
+func Decode(value, user, id string) (*Record, error) { return decode(value, name{user, id}) }

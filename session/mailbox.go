@@ -1,0 +1,127 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// broadcast is the channel that all replicas hear.
+const broadcast = "all"
+
+const (
+	// largeMail is the longest message that goes through a channel: Redis drops listeners
+	// for whom too much waits. Larger ones wait at a key, for largeTime.
+	largeMail = 128 << 10
+	largeTime = time.Minute
+	largeMark = "@"
+	// maxLarge bounds how many of them are fetched at a time.
+	maxLarge = 64
+)
+
+func channelOf(replica string) string { return "to:" + replica }
+
+// Mailbox is how replicas of the gateway talk to each other. A message may be lost, with
+// the connection or the replica: what has to come asks for an answer. What is in it may
+// be read and written by whoever can use the same Redis: senders seal it.
+type Mailbox interface {
+	// Self is the name of this replica: lower-case letters and digits, another one each
+	// time that it starts.
+	Self() string
+	// Send sends a message to one replica, Broadcast to all others; each hands it to
+	// Deps.OnMail. Errors: ErrUnavailable.
+	Send(ctx context.Context, replica string, message []byte) error
+	Broadcast(ctx context.Context, message []byte) error
+}
+
+// Self is the name of this replica.
+func (s *Redis) Self() string { return s.self }
+
+// Send sends a message to one replica; see Mailbox.
+func (s *Redis) Send(ctx context.Context, replica string, message []byte) error {
+	return s.post(ctx, channelOf(replica), message)
+}
+
+// Broadcast sends a message to all other replicas; see Mailbox.
+func (s *Redis) Broadcast(ctx context.Context, message []byte) error {
+	return s.post(ctx, broadcast, message)
+}
+
+func (s *Redis) post(ctx context.Context, channel string, message []byte) error {
+	if s.closed.Load() {
+		return ErrUnavailable
+	}
+	letter := append([]byte{saidMail}, s.self...)
+	letter = append(letter, ' ')
+	if len(message) > largeMail {
+		key := "x:" + rand.Text()
+		if _, err := s.db.Run(ctx, s.scripts.leave, []string{s.db.Key(key)}, message, largeTime.Milliseconds()); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		message = []byte(largeMark + key)
+	}
+	letter = append(letter, message...)
+	if err := s.db.Publish(ctx, channel, letter); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// hear takes what replicas, this one too, say to this one or to all.
+func (s *Redis) hear(_ /* channel */, payload string) {
+	if payload == "" {
+		return
+	}
+	said, rest := payload[0], payload[1:]
+	switch said {
+	case saidNews:
+		s.wake(rest)
+	case saidEnded:
+		if n, ok := nameOf(rest); ok {
+			s.ended(n)
+		}
+	case saidUpdated, saidMail:
+		from, rest, _ := strings.Cut(rest, " ")
+		if from == s.self {
+			return
+		}
+		if said == saidMail {
+			if key, large := strings.CutPrefix(rest, largeMark); large {
+				s.collect(key)
+				return
+			}
+			s.onMail([]byte(rest))
+			return
+		}
+		if n, ok := nameOf(rest); ok {
+			if h := s.copyOf(n); h != nil {
+				h.doubt()
+			}
+		}
+	}
+}
+
+// collect gets a message that is too large for a channel.
+func (s *Redis) collect(key string) {
+	if !strings.HasPrefix(key, "x:") || !validID(key[len("x:"):]) {
+		return
+	}
+	select {
+	case s.collecting <- struct{}{}:
+	default:
+		s.log.Warn("too many large messages of other replicas at a time: one was dropped")
+		return
+	}
+	go func() { // ends within the time limits of Redis; Close waits for all of them
+		defer func() { <-s.collecting }()
+		got, err := s.db.Run(context.Background(), s.scripts.collect, []string{s.db.Key(key)})
+		message, ok := got.(string)
+		if err != nil || !ok {
+			s.log.Warn("a large message of another replica is lost", "error", err)
+			return
+		}
+		s.onMail([]byte(message))
+	}()
+}

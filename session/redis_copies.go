@@ -1,0 +1,217 @@
+package session
+
+import (
+	"context"
+	"time"
+)
+
+// sweepTime bounds one round of asking for sessions that were not used here.
+const sweepTime = 10 * time.Second
+
+// copyOf returns what is held of a session, nil for nothing.
+func (s *Redis) copyOf(n name) *held {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.copies[n]
+}
+
+// hold returns what is held of a session, from now on if nothing was: its end, should it
+// come while Redis is asked, is not missed.
+func (s *Redis) hold(n name) (*held, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.copies[n]
+	if h == nil {
+		if len(s.copies) >= s.cfg.Max {
+			return nil, ErrUnavailable
+		}
+		h = newHeld(n)
+		h.used = s.clock()
+		s.copies[n] = h
+	}
+	return h, nil
+}
+
+// drop lets go of what was never more than asked for.
+func (s *Redis) drop(h *held) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.record == nil && s.copies[h.name] == h {
+		h.ended = true
+		delete(s.copies, h.name)
+	}
+}
+
+func (s *Redis) full() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.copies) >= s.cfg.Max
+}
+
+// begin holds a session that was just made.
+func (s *Redis) begin(n name, r *Record) {
+	h := newHeld(n)
+	h.record, h.checked = r, s.clock()
+	h.used = h.checked
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.copies[n] = h
+}
+
+func newHeld(n name) *held { return &held{name: n, updating: make(chan struct{}, 1)} }
+
+// ended forgets a session and, once, tells whoever holds something for it.
+func (s *Redis) ended(n name) {
+	s.mu.Lock()
+	h := s.copies[n]
+	delete(s.copies, n)
+	s.mu.Unlock()
+	s.wake(n.user + ":" + n.id)
+	if h != nil && h.end() {
+		s.onEnd(n.user + ":" + n.id)
+	}
+}
+
+// doubt makes all copies ask Redis again, and all followers of streams: something may
+// have been missed.
+func (s *Redis) doubt() {
+	s.mu.RLock()
+	for _, h := range s.copies {
+		h.doubt()
+	}
+	s.mu.RUnlock()
+	s.wakeAll()
+}
+
+// run ends sessions that nobody used for too long, and has followers of streams look
+// again from time to time, until the store is closed.
+func (s *Redis) run() {
+	tick := time.NewTicker(copyLife)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+		}
+		s.wakeAll()
+		s.sweep()
+	}
+}
+
+// sweep asks Redis for the sessions that have not been used here for so long that they
+// have ended, unless another replica had use for them.
+func (s *Redis) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTime)
+	defer cancel()
+	now, ttl := s.clock(), time.Duration(s.ttl())*time.Millisecond
+	var idle []*held
+	s.mu.RLock()
+	for _, h := range s.copies {
+		if h.idle(now, ttl) {
+			idle = append(idle, h)
+		}
+	}
+	s.mu.RUnlock()
+	count := 0
+	for _, h := range idle {
+		got, err := s.step(ctx, s.scripts.left, h.name, []string{s.keyOf("s", h.name)})
+		if err != nil {
+			return
+		}
+		left, _ := got.(int64)
+		if left < 0 {
+			s.ended(h.name)
+			count++
+			continue
+		}
+		h.usedElsewhere(now - ttl + time.Duration(left)*time.Millisecond)
+	}
+	if count > 0 {
+		s.log.Debug("idle sessions ended", "count", count)
+	}
+}
+
+// fresh returns the copy if Redis need not be asked. One whose client has yet to say that
+// it is initialized is about to change.
+func (h *held) fresh(now time.Duration) *Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.record == nil || h.stale || h.ended || !h.record.Initialized || now-h.checked >= copyLife {
+		return nil
+	}
+	h.used = now
+	return h.record
+}
+
+// known returns the copy for as long as Redis cannot be asked; nil where there is none,
+// or the session would be over by now.
+func (h *held) known(now, idle time.Duration) *Record {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.record == nil || h.ended || now-h.used >= idle {
+		return nil
+	}
+	h.used = now
+	return h.record
+}
+
+// asked returns what learn wants to know.
+func (h *held) asked() (changes int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changes
+}
+
+// learn takes what Redis said, unless the session has ended since it was asked.
+func (h *held) learn(r *Record, changes int, now time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return false
+	}
+	h.record, h.used = r, now
+	if changes == h.changes { // not said to be stale meanwhile
+		h.checked, h.stale = now, false
+	}
+	return true
+}
+
+// replace takes what this replica has made of the session. Somebody may have changed it
+// since.
+func (h *held) replace(r *Record, now time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record, h.used, h.stale = r, now, true
+	h.changes++
+}
+
+func (h *held) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stale = true
+	h.changes++
+}
+
+// end reports whether it was anything, the first time.
+func (h *held) end() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := !h.ended && h.record != nil
+	h.ended = true
+	return first
+}
+
+func (h *held) idle(now, ttl time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return now-h.used >= ttl
+}
+
+func (h *held) usedElsewhere(at time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.used = max(h.used, at)
+}

@@ -1,0 +1,199 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// endedBefore is what the time of a stream that has ended is moved by: it stands
+	// before all that are open, in the order of their ends.
+	endedBefore = 1_000_000_000_000_000
+	// maxMissed bounds the streams of which it is remembered that an event could not be
+	// kept.
+	maxMissed = 10_000
+)
+
+// missedStream is a stream of a session.
+type missedStream struct{ key, stream string }
+
+// redisLog is the EventLog of a Redis.
+type redisLog struct{ s *Redis }
+
+func (l redisLog) keys(n name, stream string) (session, index, meta, events string) {
+	return l.s.keyOf("s", n), l.s.keyOf("i", n), l.s.keyOf("m", n, stream), l.s.keyOf("e", n, stream)
+}
+
+// nameOf reads a key; ok is false for what no session has.
+func nameOf(key string) (n name, ok bool) {
+	n.user, n.id = splitKey(key)
+	return n, n.user != "" && validID(n.id)
+}
+
+// Append adds an event; see EventLog. One that cannot be kept leaves a gap.
+func (l redisLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	n, ok := nameOf(key)
+	if !ok {
+		return 0, l.none()
+	}
+	session, index, meta, events := l.keys(n, stream)
+	missed := missedStream{key, stream}
+	gap := "0"
+	if l.s.hasMissed(missed) {
+		gap = "1"
+	}
+	word := l.s.self + strconv.FormatUint(l.s.words.Add(1), 36)
+	got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
+		stream, data, LogEvents, LogBytes, LogStreams, word, gap)
+	if err != nil {
+		l.s.setMissed(missed, true)
+		return 0, err
+	}
+	if gap == "1" {
+		l.s.setMissed(missed, false)
+	}
+	seq, _ := got.(int64)
+	if seq <= 0 {
+		return 0, ErrNotFound
+	}
+	return uint64(seq), nil
+}
+
+// End says that nothing more comes; see EventLog.
+func (l redisLog) End(ctx context.Context, key, stream string) error {
+	n, ok := nameOf(key)
+	if !ok {
+		return l.none()
+	}
+	session, index, meta, events := l.keys(n, stream)
+	got, err := l.s.step(ctx, l.s.scripts.endStream, n, []string{session, index, meta, events},
+		stream, streamKept.Milliseconds(), strconv.Itoa(endedBefore))
+	if err != nil {
+		return err
+	}
+	l.s.setMissed(missedStream{key, stream}, false)
+	if got != int64(1) {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// Read returns the events after a position; see EventLog.
+func (l redisLog) Read(ctx context.Context, key, stream string, after uint64) ([]Event, bool, <-chan struct{}, error) {
+	n, ok := nameOf(key)
+	if !ok {
+		return nil, false, nil, l.none()
+	}
+	session, _, meta, events := l.keys(n, stream)
+	more := l.s.await(key) // before it is read, so that nothing comes in between
+	got, err := l.s.step(ctx, l.s.scripts.read, n, []string{session, meta, events, l.s.keyOf("w", n)},
+		strconv.FormatUint(after, 10), l.s.self)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	found, _ := got.([]any)
+	if len(found) != 5 {
+		return nil, false, nil, ErrNotFound
+	}
+	var numbers [4]uint64 // born, last, dropped, ended
+	for i := range numbers {
+		text, _ := found[i].(string)
+		if numbers[i], err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, false, nil, fmt.Errorf("session: reading a stream: %w", err)
+		}
+	}
+	born, last, dropped, ended := numbers[0], numbers[1], numbers[2], numbers[3] == 1
+	if after > last {
+		return nil, false, nil, ErrNotFound
+	}
+	list, err := readEvents(found[4])
+	if err != nil {
+		return nil, false, nil, err
+	}
+	if after < dropped || after != 0 && after <= born {
+		err = ErrGap // dropped from the log, or with an earlier stream of this name
+	}
+	if ended {
+		more = nil
+	}
+	return list, ended, more, err
+}
+
+// readEvents reads the answer of XRANGE.
+func readEvents(reply any) (list []Event, err error) {
+	entries, _ := reply.([]any)
+	for _, entry := range entries {
+		pair, _ := entry.([]any)
+		if len(pair) != 2 {
+			return nil, fmt.Errorf("session: an event has no form")
+		}
+		id, _ := pair[0].(string)
+		fields, _ := pair[1].([]any)
+		digits, _, _ := strings.Cut(id, "-")
+		seq, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || len(fields) != 2 {
+			return nil, fmt.Errorf("session: an event has no form")
+		}
+		data, _ := fields[1].(string)
+		list = append(list, Event{Seq: seq, Data: []byte(data)})
+	}
+	return list, nil
+}
+
+// none is the answer for a key that no session has.
+func (l redisLog) none() error {
+	if l.s.closed.Load() {
+		return ErrUnavailable
+	}
+	return ErrNotFound
+}
+
+// await returns what is closed when a session has news, or now and then.
+func (s *Redis) await(key string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.waits[key]
+	if c == nil {
+		c = make(chan struct{})
+		s.waits[key] = c
+	}
+	return c
+}
+
+func (s *Redis) wake(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.waits[key]; c != nil {
+		close(c)
+		delete(s.waits, key)
+	}
+}
+
+func (s *Redis) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, c := range s.waits {
+		close(c)
+		delete(s.waits, key)
+	}
+}
+
+func (s *Redis) hasMissed(m missedStream) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.missed) > 0 && s.missed[m]
+}
+
+func (s *Redis) setMissed(m missedStream, missed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !missed {
+		delete(s.missed, m)
+		return
+	}
+	if len(s.missed) < maxMissed {
+		s.missed[m] = true
+	}
+}

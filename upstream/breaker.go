@@ -1,0 +1,84 @@
+package upstream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// openAfter is how many calls in a row must find the server unreachable for the next
+// ones to be refused at once.
+const openAfter = 5
+
+// breaker keeps calls from a server that cannot be reached: they would wait for it in
+// vain, and be all over it when it comes back. After a pause, which grows and is never
+// quite the same, one call is let through to see. The zero breaker is closed: calls pass.
+type breaker struct {
+	open     atomic.Bool // the usual case needs no lock
+	counting atomic.Bool // failures is not 0
+
+	mu       sync.Mutex // guards the fields below
+	failures int        // in a row
+	pauses   *backoff.ExponentialBackOff
+	until    time.Time
+	trying   bool // a call is under way to see
+}
+
+// admit reports whether a call may be made, and if not, how long that stays so at least.
+// trial says that it is the one that is let through to see: done must be called for it.
+func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, ok bool) {
+	if !b.open.Load() {
+		return false, 0, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.failures < openAfter:
+		return false, 0, true
+	case b.trying:
+		return false, firstPause, false
+	case now.Before(b.until):
+		return false, b.until.Sub(now), false
+	}
+	b.trying = true
+	return true, 0, true
+}
+
+// done takes what a call has shown: that the server is there, that it is not, or neither.
+func (b *breaker) done(now time.Time, trial, there, gone bool) {
+	if !trial && !gone && !(there && b.counting.Load()) {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if trial {
+		b.trying = false
+	}
+	switch {
+	case there:
+		b.failures, b.pauses = 0, nil
+	case !gone:
+	case b.failures < openAfter:
+		b.failures++
+		if b.failures == openAfter {
+			b.pauses = newBackOff()
+			b.until = now.Add(b.pauses.NextBackOff())
+		}
+	case trial: // calls that began before it opened say nothing new
+		b.until = now.Add(b.pauses.NextBackOff())
+	}
+	b.counting.Store(b.failures > 0)
+	b.open.Store(b.failures >= openAfter)
+}
+
+// opens returns until when calls are refused, zero when they pass.
+func (b *breaker) opens() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures < openAfter {
+		return time.Time{}
+	}
+	return b.until
+}

@@ -1,0 +1,150 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestH159_Breaker: a server that cannot be reached is left alone but for one call at a
+// time that sees whether it is back, with longer and longer pauses.
+func TestH159_Breaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		f := newBubbleFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if !broken.Load() {
+				return false
+			}
+			time.Sleep(100 * time.Millisecond) // of the bubble: so that calls meet
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		})
+		u := f.start(t, upstream.Config{Name: "u"})
+		wantOK(t, u, tool("a"))
+		if s := u.Status(); s.State != upstream.StateReady || !s.Refused.IsZero() {
+			t.Errorf("at first: %+v", s)
+		}
+		// many makes calls at the same time, and returns how many of them got to the server
+		// and how many succeeded.
+		many := func(calls int) (asked, good int) {
+			t.Helper()
+			before := len(f.requests(mcp.MethodToolsCall))
+			var all sync.WaitGroup
+			var ok atomic.Int64
+			for range calls {
+				all.Go(func() {
+					_, err := u.Handle(t.Context(), tool("a"))
+					e, ours := errors.AsType[*mcp.Error](err)
+					switch {
+					case err == nil:
+						ok.Add(1)
+					case !ours || e.Code != mcp.CodeUpstreamUnreachable:
+						t.Errorf("got %v", err)
+					}
+				})
+			}
+			all.Wait()
+			return len(f.requests(mcp.MethodToolsCall)) - before, int(ok.Load())
+		}
+		broken.Store(true)
+		for range 5 {
+			if asked, good := many(1); asked != 1 || good != 0 {
+				t.Fatalf("before it opens: %d of 1 calls got there, %d good", asked, good)
+			}
+		}
+		if s := u.Status(); s.State != upstream.StateDown || s.Refused.IsZero() || s.Last.Stage != upstream.StageCall || s.Last.Error == "" {
+			t.Errorf("open: %+v", s)
+		}
+		if asked, _ := many(20); asked != 0 {
+			t.Errorf("open: %d of 20 calls got there", asked)
+		}
+		_, err := u.Handle(t.Context(), tool("a"))
+		e, _ := errors.AsType[*mcp.Error](err)
+		retry, _ := e.Data.Member("retryAfterMs")
+		executed, _ := e.Data.Member("executed")
+		if ms, err := strconv.Atoi(string(retry)); err != nil || ms <= 0 || ms > 1201 || executed.Text() != string(mcp.ExecutedNo) {
+			t.Errorf("refused with %s", e.Data)
+		}
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+			time.Sleep(pause*8/10 - 200*time.Millisecond) // jitter is a fifth; the last trial took 100 ms
+			if asked, _ := many(20); asked != 0 {
+				t.Errorf("before %s: %d calls got there", pause, asked)
+			}
+			time.Sleep(pause*4/10 + 400*time.Millisecond)
+			if asked, good := many(20); asked != 1 || good != 0 {
+				t.Errorf("after %s: %d calls got there, %d good", pause, asked, good)
+			}
+		}
+		broken.Store(false)
+		time.Sleep(10 * time.Second)
+		if asked, good := many(1); asked != 1 || good != 1 {
+			t.Errorf("back: %d calls got there, %d good", asked, good)
+		}
+		if asked, good := many(20); asked != 20 || good != 20 {
+			t.Errorf("closed again: %d calls got there, %d good", asked, good)
+		}
+		if s := u.Status(); s.State != upstream.StateReady || !s.Refused.IsZero() {
+			t.Errorf("at last: %+v", s)
+		}
+	})
+}
+
+// TestBreakerIsClosedByDiscovery: the watch of the catalog asks a server what it can,
+// whatever calls have seen, and what it finds is good for them.
+func TestBreakerIsClosedByDiscovery(t *testing.T) {
+	var broken atomic.Bool
+	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, _ rpc) bool {
+		if broken.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return broken.Load()
+	})
+	u := f.start(t, upstream.Config{Name: "u"})
+	wantOK(t, u, tool("a"))
+	broken.Store(true)
+	for range 6 {
+		if _, err := do(t, u, tool("a")); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	broken.Store(false)
+	if _, err := do(t, u, &mcp.Call{Method: mcp.MethodDiscover}); err != nil {
+		t.Fatal(err)
+	}
+	wantOK(t, u, tool("a"))
+}
+
+// TestDegraded: a server that can be reached, and whose answers do not come.
+func TestDegraded(t *testing.T) {
+	var broken atomic.Bool
+	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, _ rpc) bool {
+		if broken.Load() {
+			_, _ = w.Write([]byte("<html>"))
+		}
+		return broken.Load()
+	})
+	u := f.start(t, upstream.Config{Name: "u"})
+	wantOK(t, u, tool("a"))
+	broken.Store(true)
+	for i, want := range []upstream.State{upstream.StateReady, upstream.StateReady, upstream.StateDegraded} {
+		if _, err := do(t, u, tool("a")); err == nil {
+			t.Fatal("no error")
+		}
+		if got := u.Status().State; got != want {
+			t.Errorf("after %d: %s, want %s", i+1, got, want)
+		}
+	}
+	broken.Store(false)
+	wantOK(t, u, tool("a"))
+	if s := u.Status(); s.State != upstream.StateReady || s.Last.Stage != upstream.StageCall {
+		t.Errorf("back: %+v", s)
+	}
+}

@@ -1,0 +1,349 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of a frontmatter: in bytes, in values, and of how deep they nest.
+const (
+	maxFrontmatter       = 64 << 10
+	maxFrontmatterValues = 2000
+	maxFrontmatterDepth  = 8
+)
+
+// Limits of the agentskills format, in characters.
+const (
+	maxSkillName     = 64
+	maxDescription   = 1024
+	maxCompatibility = 500
+)
+
+// skillName is ASCII alone: names are shown to models and compared by people.
+var skillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+// skillText is a SKILL.md.
+type skillText struct {
+	frontmatter mcp.Raw // an object, its members in the order of the file
+	name        string
+	description string
+	body        string // what follows the frontmatter
+}
+
+// readSkill reads a SKILL.md: frontmatter between two lines of three dashes, then
+// Markdown (agentskills specification). Fields that the format does not know stay: the
+// extension wants the frontmatter verbatim. Errors quote nothing but names of fields.
+func readSkill(text []byte) (s skillText, err error) {
+	if !utf8.Valid(text) {
+		return s, errors.New("it is not UTF-8")
+	}
+	head, body, err := splitSkill(text)
+	if err != nil {
+		return s, err
+	}
+	s.body = string(body)
+	if s.frontmatter, err = readFrontmatter(head); err != nil {
+		return s, err
+	}
+	return s, s.check()
+}
+
+// splitSkill divides a SKILL.md.
+func splitSkill(text []byte) (head, body []byte, err error) {
+	line := func(text []byte) (line, rest []byte) {
+		line, rest, _ = bytes.Cut(text, []byte{'\n'})
+		return bytes.TrimSuffix(line, []byte{'\r'}), rest
+	}
+	first, rest := line(text)
+	if string(first) != "---" {
+		return nil, nil, errors.New("it does not begin with a line of three dashes")
+	}
+	start := rest
+	for len(rest) > 0 {
+		if len(start)-len(rest) > maxFrontmatter {
+			return nil, nil, fmt.Errorf("its frontmatter has more than %d bytes", maxFrontmatter)
+		}
+		at := len(start) - len(rest)
+		var l []byte
+		if l, rest = line(rest); string(l) == "---" {
+			return start[:at], rest, nil
+		}
+	}
+	return nil, nil, errors.New("its frontmatter does not end with a line of three dashes")
+}
+
+// readFrontmatter makes JSON of YAML. What YAML can do beyond that, and what two readers
+// could read in two ways, is refused: aliases, anchors, tags, merges, several documents,
+// keys that stand twice or are no strings.
+func readFrontmatter(head []byte) (object mcp.Raw, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(head))
+	var document yaml.Node
+	if err := decoder.Decode(&document); err != nil {
+		return nil, errors.New("its frontmatter is not YAML" + lineOf(err))
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("its frontmatter is more than one document")
+	}
+	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, errors.New("its frontmatter is no mapping")
+	}
+	w := frontmatterWriter{left: maxFrontmatterValues}
+	return w.append(nil, document.Content[0], 1)
+}
+
+var yamlLine = regexp.MustCompile(`line \d+`)
+
+// lineOf is where in the file an error of the parser is; what else it says may quote it.
+func lineOf(err error) string {
+	at := yamlLine.FindString(err.Error())
+	if at == "" {
+		return ""
+	}
+	n, err := strconv.Atoi(at[len("line "):])
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(" (line %d of the file)", n+1) // the first one is that of the dashes
+}
+
+type frontmatterWriter struct{ left int }
+
+func (w *frontmatterWriter) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Raw, error) {
+	fail := func(why string) (mcp.Raw, error) {
+		return nil, fmt.Errorf("its frontmatter %s (line %d of the file)", why, n.Line+1)
+	}
+	if w.left--; w.left < 0 {
+		return fail(fmt.Sprintf("has more than %d values", maxFrontmatterValues))
+	}
+	switch {
+	case depth > maxFrontmatterDepth:
+		return fail("nests too deep")
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return fail("has an anchor or alias")
+	case n.Style&yaml.TaggedStyle != 0:
+		return fail("has a tag")
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		dst = append(dst, '{')
+		seen := make(map[string]bool)
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+				return fail("has a key that is no plain text")
+			}
+			if seen[key.Value] {
+				return fail("has a key twice")
+			}
+			seen[key.Value] = true
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(mcp.AppendString(dst, key.Value), ':')
+			var err error
+			if dst, err = w.append(dst, n.Content[i+1], depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, '}'), nil
+	case yaml.SequenceNode:
+		dst = append(dst, '[')
+		for i, element := range n.Content {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			var err error
+			if dst, err = w.append(dst, element, depth+1); err != nil {
+				return nil, err
+			}
+		}
+		return append(dst, ']'), nil
+	case yaml.ScalarNode:
+		return appendScalar(dst, n)
+	}
+	return fail("has something that JSON has not")
+}
+
+// appendScalar writes a scalar as what YAML takes it for. A date stays text.
+func appendScalar(dst mcp.Raw, n *yaml.Node) (mcp.Raw, error) {
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp":
+		return mcp.AppendString(dst, n.Value), nil
+	case "!!null":
+		return append(dst, "null"...), nil
+	case "!!bool":
+		var b bool
+		if err := n.Decode(&b); err == nil {
+			return strconv.AppendBool(dst, b), nil
+		}
+	case "!!int":
+		var i int64
+		if err := n.Decode(&i); err == nil {
+			return strconv.AppendInt(dst, i, 10), nil
+		}
+	case "!!float":
+		var f float64
+		if err := n.Decode(&f); err == nil && f-f == 0 { // not infinite, and a number
+			return strconv.AppendFloat(dst, f, 'g', -1, 64), nil
+		}
+	}
+	return nil, fmt.Errorf("its frontmatter has a value that JSON has not (line %d of the file)", n.Line+1)
+}
+
+// check checks the fields that the format knows.
+func (s *skillText) check() error {
+	text := func(field string, least, most int) (string, error) {
+		value, ok := s.frontmatter.Member(field)
+		if !ok {
+			if least > 0 {
+				return "", fmt.Errorf("its frontmatter has no %s", field)
+			}
+			return "", nil
+		}
+		t, isText := value.StringValue()
+		switch n := utf8.RuneCountInString(strings.TrimSpace(t)); {
+		case !isText:
+			return "", fmt.Errorf("%s is no text", field)
+		case n == 0:
+			return "", fmt.Errorf("%s is empty", field)
+		case utf8.RuneCountInString(t) > most:
+			return "", fmt.Errorf("%s has more than %d characters", field, most)
+		}
+		return t, nil
+	}
+	var err error
+	if s.name, err = text("name", 1, maxSkillName); err != nil {
+		return err
+	}
+	if !skillName.MatchString(s.name) {
+		return errors.New("name: want lower-case letters, digits and single '-' between them")
+	}
+	if s.description, err = text("description", 1, maxDescription); err != nil {
+		return err
+	}
+	if _, err = text("compatibility", 0, maxCompatibility); err != nil {
+		return err
+	}
+	for _, field := range []string{"license", "allowed-tools"} {
+		if _, err = text(field, 0, maxFrontmatter); err != nil {
+			return err
+		}
+	}
+	metadata, ok := s.frontmatter.Member("metadata")
+	if !ok || metadata.IsNull() {
+		return nil
+	}
+	if !metadata.IsObject() {
+		return errors.New("metadata is no mapping")
+	}
+	metadata.Members(func(_ []byte, value mcp.Raw) bool {
+		if value.IsObject() || value.IsArray() {
+			err = errors.New("metadata has a value that is no text")
+		}
+		return err == nil
+	})
+	return err
+}
+
+// record makes the inner record of the skill, without its files: what SEP-2076 has a
+// member for is taken from the field of the same name, or from metadata, which is where
+// the format has room for it.
+func (s *skillText) record(key, uri string) mcp.Raw {
+	out := mcp.Object("name", mcp.String(key), "description", mcp.String(s.description))
+	metadata, _ := s.frontmatter.Member("metadata")
+	field := func(name string) mcp.Raw {
+		if value, ok := s.frontmatter.Member(name); ok {
+			return value
+		}
+		value, _ := metadata.Member(name)
+		return value
+	}
+	for _, name := range []string{"title", "version"} {
+		if value := field(name); value.Text() != "" {
+			out = out.With(name, value)
+		} else if len(value) > 0 && name == "version" && !value.IsNull() && !value.IsObject() && !value.IsArray() && value[0] != '"' {
+			out = out.With(name, mcp.String(string(value))) // 1.0 without quotation marks
+		}
+	}
+	if tags := words(field("tags")); tags != nil {
+		out = out.With("tags", stringArray(tags))
+	}
+	if dependencies := s.dependencies(metadata); dependencies != nil {
+		out = out.With("dependencies", dependencies)
+	}
+	return out.With("uri", mcp.String(uri)).With("frontmatter", s.frontmatter)
+}
+
+// dependencies are those of the field dependencies, in the form of SEP-2076, or those in
+// metadata under gatehouse.tools, gatehouse.prompts and gatehouse.resources.
+func (s *skillText) dependencies(metadata mcp.Raw) mcp.Raw {
+	if given, ok := s.frontmatter.Member("dependencies"); ok && given.IsObject() {
+		return given
+	}
+	var out mcp.Raw
+	add := func(member string, value mcp.Raw) {
+		if out == nil {
+			out = mcp.Raw("{}")
+		}
+		out = out.With(member, value)
+	}
+	refs := func(names []string, kind, member string) mcp.Raw {
+		list := mcp.Raw{'['}
+		for i, name := range names {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = append(list, mcp.Object("type", mcp.String(kind), member, mcp.String(name))...)
+		}
+		return append(list, ']')
+	}
+	given := func(kind string) []string {
+		value, _ := metadata.Member("gatehouse." + kind)
+		return words(value)
+	}
+	if tools := given("tools"); tools != nil {
+		add("tools", stringArray(tools))
+	}
+	if prompts := given("prompts"); prompts != nil {
+		add("prompts", refs(prompts, "ref/prompt", "name"))
+	}
+	if resources := given("resources"); resources != nil {
+		add("resources", refs(resources, "ref/resource", "uri"))
+	}
+	return out
+}
+
+// words are the texts of a list, or of a text in which commas or spaces part them.
+func words(value mcp.Raw) (all []string) {
+	if value.IsArray() {
+		value.Elements(func(element mcp.Raw) bool {
+			if text := element.Text(); text != "" {
+				all = append(all, text)
+			}
+			return true
+		})
+		return all
+	}
+	return strings.FieldsFunc(value.Text(), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+}
+
+func stringArray(values []string) mcp.Raw {
+	out := mcp.Raw{'['}
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = mcp.AppendString(out, v)
+	}
+	return append(out, ']')
+}

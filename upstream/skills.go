@@ -1,0 +1,463 @@
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// This file makes records of the inner language (mcp/skill.go) of what servers say about
+// skills, in whichever spelling: entries of SEP-2640 get a key, entries of SEP-2076 a URI
+// and a SKILL.md that is written here, and of servers that have neither the resources that
+// are a SKILL.md are taken for what they are.
+
+const (
+	// maxPlainSkills bounds how many SKILL.md are read of a server that has no skills/list.
+	maxPlainSkills = 100
+	// maxSkillPages bounds how far its resources are looked through.
+	maxSkillPages = 50
+)
+
+const schemeSkill = "skill://"
+
+// skillTable is what is known of a server's skills, to find its own names for them again.
+type skillTable struct {
+	mu      sync.Mutex // guards the fields below
+	core    bool       // it speaks SEP-2076
+	uris    bool       // it speaks SEP-2640
+	known   map[string]knownSkill
+	slugs   map[string]string // keys by the URIs that were made up
+	skipped map[string]string
+}
+
+// knownSkill is a skill by its key.
+type knownSkill struct {
+	root   string  // the URI of its directory
+	name   string  // its name in SEP-2076, "" for none
+	record mcp.Raw // where it has no URI of its own; nil otherwise
+}
+
+func (t *skillTable) forms() (core, uris bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.core, t.uris
+}
+
+// meet notes which spellings a server speaks. Skills are read as resources, so one that has
+// only skills is said to have resources.
+func (t *skillTable) meet(discovered mcp.Raw) mcp.Raw {
+	caps, _ := discovered.Member("capabilities")
+	skills, ok := caps.Member("skills")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.core, t.uris = ok && !skills.IsNull(), mcp.DeclaresSkills(caps)
+	if _, ok := caps.Member("resources"); !ok && t.core {
+		return discovered.With("capabilities", caps.With("resources", mcp.Raw("{}")))
+	}
+	return discovered
+}
+
+func (t *skillTable) add(key string, k knownSkill, made string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known == nil || len(t.known) >= maxSkills {
+		t.known, t.slugs = make(map[string]knownSkill), make(map[string]string)
+	}
+	t.known[key] = k
+	if made != "" {
+		t.slugs[made] = key
+	}
+}
+
+func (t *skillTable) find(key string) (knownSkill, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.known[key]
+	return k, ok
+}
+
+// made returns the key of a skill that has a URI of ours.
+func (t *skillTable) made(uri string) (key string, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key, ok = t.slugs[uri]
+	return key, ok
+}
+
+func (t *skillTable) skip(all map[string]string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.skipped = all
+}
+
+func (t *skillTable) left() map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.skipped)
+}
+
+// innerCall is a call of ours on behalf of another one.
+func innerCall(c *mcp.Call, method, name string, params mcp.Raw) *mcp.Call {
+	inner := c.Clone()
+	inner.Method, inner.Name, inner.Params = method, name, params
+	inner.Task, inner.State, inner.Answers, inner.Refused, inner.ParamHeaders = nil, "", nil, nil, nil
+	return inner
+}
+
+// listSkills answers skills/list.
+func (u *Upstream) listSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	core, uris := u.skills.forms()
+	if !core && !uris {
+		return u.listPlainSkills(ctx, c)
+	}
+	reply, err := u.call(ctx, c)
+	if err != nil || reply.List == nil {
+		return reply, err
+	}
+	list := &mcp.List{Next: reply.List.Next, Expires: reply.List.Expires, Private: reply.List.Private}
+	for _, item := range reply.List.Items {
+		list.Items = append(list.Items, u.skillItem(item.Raw, core))
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// skillItem makes the record of an entry of either shape, or of both.
+func (u *Upstream) skillItem(entry mcp.Raw, core bool) mcp.Item {
+	name, _ := entry.Member("name")
+	uri, hasURI := entry.Member("uri")
+	if !hasURI {
+		return u.madeItem(entry, name.Text())
+	}
+	root, ok := mcp.SkillRoot(uri.Text())
+	if !ok {
+		return mcp.Item{Name: uri.Text(), Raw: entry} // which the catalog withholds
+	}
+	key := mcp.SkillPath(root)
+	known := knownSkill{root: root}
+	if core {
+		known.name = name.Text()
+	}
+	u.skills.add(key, known, "")
+	return mcp.Item{Name: key, Raw: withFields(entry.With("name", mcp.String(key)))}
+}
+
+// withFields adds to an entry of SEP-2640 the members of SEP-2076 that its frontmatter has
+// something for.
+func withFields(record mcp.Raw) mcp.Raw {
+	frontmatter, _ := record.Member("frontmatter")
+	s := skillText{frontmatter: frontmatter}
+	description, _ := frontmatter.Member("description")
+	s.description = description.Text()
+	fields := s.record("", "")
+	for _, member := range []string{"title", "description", "version", "tags"} {
+		if _, has := record.Member(member); has {
+			continue
+		}
+		if value, ok := fields.Member(member); ok && len(value) > len(`""`) {
+			record = record.With(member, value)
+		}
+	}
+	if _, has := record.Member("resources"); !has {
+		record = record.With("resources", mcp.Raw(`"dynamic"`))
+	}
+	return record
+}
+
+// notInName is what the names of the agentskills format cannot have.
+var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slugOf makes a name of the agentskills format of any name; a name that is none gets a
+// hash, so that different ones stay different.
+func slugOf(name string) string {
+	if skillName.MatchString(name) && len(name) <= maxSkillName {
+		return name
+	}
+	const digits = 8
+	slug := strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	slug = strings.Trim(slug[:min(len(slug), maxSkillName-1-digits)], "-")
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimPrefix(slug+"-"+hex.EncodeToString(sum[:])[:digits], "-")
+}
+
+// madeItem makes the record of an entry that has no URI. What it says may depend on
+// arguments, so that there are no digests.
+func (u *Upstream) madeItem(entry mcp.Raw, name string) mcp.Item {
+	slug := slugOf(name)
+	about := ""
+	for _, member := range []string{"description", "title", "name"} {
+		if value, _ := entry.Member(member); about == "" {
+			about = strings.TrimSpace(value.Text())
+		}
+	}
+	if runes := []rune(about); len(runes) > maxDescription {
+		about = string(runes[:maxDescription])
+	}
+	frontmatter := mcp.Object("name", mcp.String(slug), "description", mcp.String(about))
+	metadata := mcp.Raw("{}")
+	if version, _ := entry.Member("version"); version.Text() != "" {
+		metadata = metadata.With("version", mcp.String(version.Text()))
+	}
+	if tags, _ := entry.Member("tags"); tags.IsArray() {
+		metadata = metadata.With("tags", mcp.String(strings.Join(words(tags), ", ")))
+	}
+	if len(metadata) > len("{}") {
+		frontmatter = frontmatter.With("metadata", metadata)
+	}
+	uri := schemeSkill + slug + "/" + mcp.SkillFile
+	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(uri)}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
+	u.skills.add(name, knownSkill{root: schemeSkill + slug, name: name, record: record}, uri)
+	return mcp.Item{Name: name, Raw: record}
+}
+
+// getSkill answers skills/get.
+func (u *Upstream) getSkill(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	key, byURI := mcp.SkillKey(c.Params)
+	core, uris := u.skills.forms()
+	known, ok := u.skills.find(c.Name)
+	if !ok && !(uris && byURI) { // by URI a server answers for what it does not list, too
+		if err := u.learnSkills(ctx, c); err != nil {
+			return nil, err
+		}
+		if known, ok = u.skills.find(c.Name); !ok {
+			return nil, mcp.ErrUnknown(c.Method, c.Name)
+		}
+	}
+	switch {
+	case byURI && known.record != nil && known.name == "": // one that is only a resource
+		item, err := u.plainSkill(ctx, c, key.Text())
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: mcp.Object("skill", item.Raw)}, nil
+	case byURI && known.record != nil:
+		return &mcp.Reply{Result: mcp.Object("skill", known.record)}, nil
+	case byURI:
+		return u.skillEntry(ctx, c, key.Text(), core)
+	case known.name != "":
+		return u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", c.Params.Without("uri").With("name", mcp.String(known.name))))
+	}
+	return u.skillInstructions(ctx, c, known.root, core)
+}
+
+// learnSkills lists the skills, so that the table knows them.
+func (u *Upstream) learnSkills(ctx context.Context, c *mcp.Call) error {
+	var params mcp.Raw
+	for range maxSkillPages {
+		reply, err := u.listSkills(ctx, innerCall(c, mcp.MethodSkillsList, "", params))
+		if err != nil || reply.List == nil || reply.List.Next == nil {
+			return err
+		}
+		params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+	}
+	return nil
+}
+
+// skillEntry asks for the entry of a skill by its URI.
+func (u *Upstream) skillEntry(ctx context.Context, c *mcp.Call, uri string, core bool) (*mcp.Reply, error) {
+	reply, err := u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", c.Params.Without("name").With("uri", mcp.String(uri))))
+	if err != nil {
+		return nil, err
+	}
+	entry, ok := reply.Result.Member("skill")
+	if !ok || !entry.IsObject() {
+		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", errGarbage)
+	}
+	return &mcp.Reply{Result: reply.Result.With("skill", u.skillItem(entry, core).Raw)}, nil
+}
+
+// skillInstructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is
+// only a resource: its SKILL.md without the frontmatter, and its other files.
+func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, root string, core bool) (*mcp.Reply, error) {
+	uri := root + "/" + mcp.SkillFile
+	text, err := u.readText(ctx, c, uri)
+	if err != nil {
+		return nil, err
+	}
+	result := mcp.Raw("{}")
+	body := text
+	if head, rest, err := splitSkill(text); err == nil {
+		body = rest
+		if frontmatter, err := readFrontmatter(head); err == nil {
+			if description, ok := frontmatter.Member("description"); ok && description.Text() != "" {
+				result = result.With("description", description)
+			}
+		}
+	}
+	result = result.With("instructions", mcp.String(string(body)))
+	if _, uris := u.skills.forms(); !uris {
+		return &mcp.Reply{Result: result}, nil
+	}
+	entry, err := u.skillEntry(ctx, c, uri, core)
+	if err != nil {
+		return nil, err
+	}
+	skill, _ := entry.Result.Member("skill")
+	resources, _ := skill.Member("resources")
+	files := mcp.Raw{'['}
+	resources.Elements(func(f mcp.Raw) bool {
+		at, _ := f.Member("uri")
+		name, inside := strings.CutPrefix(at.Text(), root+"/")
+		if !inside || name == mcp.SkillFile {
+			return true
+		}
+		if len(files) > 1 {
+			files = append(files, ',')
+		}
+		file := mcp.Object("name", mcp.String(name), "uri", at)
+		if media := mcp.MediaType(name); media != "" {
+			file = file.With("mimeType", mcp.String(media))
+		}
+		files = append(files, file...)
+		return true
+	})
+	if len(files) > 1 {
+		result = result.With("files", append(files, ']'))
+	}
+	return &mcp.Reply{Result: result}, nil
+}
+
+// readText reads a resource of the server.
+func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byte, error) {
+	reply, err := u.call(ctx, innerCall(c, mcp.MethodResourcesRead, uri, mcp.Object("uri", mcp.String(uri))))
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	err = fmt.Errorf("%w: a %s without text", errGarbage, mcp.SkillFile)
+	contents, _ := reply.Result.Member("contents")
+	contents.Elements(func(content mcp.Raw) bool {
+		if t, ok := content.Member("text"); ok {
+			text, err = []byte(t.Text()), nil
+		} else if blob, ok := content.Member("blob"); ok {
+			text, err = base64.StdEncoding.DecodeString(blob.Text())
+		}
+		return false
+	})
+	if err == nil && len(text) > maxSkillText {
+		err = errTooLarge
+	}
+	return text, err
+}
+
+// readResource answers resources/read. A SKILL.md that was made up for a skill of SEP-2076
+// is written of what the skill says without arguments.
+func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	core, uris := u.skills.forms()
+	if !core || uris || !strings.HasPrefix(c.Name, schemeSkill) || !strings.HasSuffix(c.Name, "/"+mcp.SkillFile) {
+		return u.call(ctx, c)
+	}
+	key, ok := u.skills.made(c.Name)
+	if !ok {
+		if err := u.learnSkills(ctx, c); err != nil {
+			return nil, err
+		}
+		if key, ok = u.skills.made(c.Name); !ok {
+			return u.call(ctx, c)
+		}
+	}
+	known, _ := u.skills.find(key)
+	reply, err := u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
+	if err != nil {
+		return nil, err
+	}
+	instructions, ok := reply.Result.Member("instructions")
+	if !ok {
+		return nil, fmt.Errorf("%w: an answer to skills/get without instructions", errGarbage)
+	}
+	frontmatter, _ := known.record.Member("frontmatter")
+	return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, writeSkill(frontmatter, instructions.Text())))}, nil
+}
+
+// asYAML makes JSON one line of YAML: what YAML takes for the end of a line, and what it
+// does not take at all, is escaped.
+var asYAML = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`, "\u0085", `\u0085`, "\x7f", `\u007f`, "\ufeff", `\ufeff`)
+
+// writeSkill writes a SKILL.md with this frontmatter, an object.
+func writeSkill(frontmatter mcp.Raw, instructions string) []byte {
+	var b strings.Builder
+	b.WriteString("---\n")
+	frontmatter.Each(func(name string, value mcp.Raw) bool {
+		b.WriteString(name + ": " + asYAML.Replace(string(value)) + "\n")
+		return true
+	})
+	b.WriteString("---\n" + instructions)
+	return []byte(b.String())
+}
+
+// listPlainSkills makes skills of the resources of a server that has no skills/list: each
+// skill://.../SKILL.md is one. All its files cannot be known (SEP-2640 says so by
+// "dynamic").
+func (u *Upstream) listPlainSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	list := &mcp.List{}
+	skipped := make(map[string]string)
+	var params mcp.Raw
+	for range maxSkillPages {
+		reply, err := u.call(ctx, innerCall(c, mcp.MethodResourcesList, "", params))
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range reply.List.Items {
+			if !strings.HasPrefix(r.Name, schemeSkill) || !strings.HasSuffix(r.Name, "/"+mcp.SkillFile) || skipped[r.Name] != "" {
+				continue
+			}
+			if len(list.Items) == maxPlainSkills {
+				skipped[r.Name] = fmt.Sprintf("there are more than %d skills", maxPlainSkills)
+				break
+			}
+			item, err := u.plainSkill(ctx, c, r.Name)
+			switch {
+			case ctx.Err() != nil:
+				return nil, context.Cause(ctx)
+			case err != nil:
+				skipped[r.Name] = plainFailure(err)
+			default:
+				list.Items = append(list.Items, item)
+			}
+		}
+		if reply.List.Next == nil {
+			break
+		}
+		params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+	}
+	u.skills.skip(skipped)
+	return &mcp.Reply{List: list}, nil
+}
+
+// plainSkill makes the record of a skill that is only a resource.
+func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string) (mcp.Item, error) {
+	root, _ := mcp.SkillRoot(uri)
+	text, err := u.readText(ctx, c, uri)
+	if err != nil {
+		return mcp.Item{}, err
+	}
+	s, err := readSkill(text)
+	if err != nil {
+		return mcp.Item{}, &badSkill{err}
+	}
+	key := mcp.SkillPath(root)
+	record := s.record(key, uri).With("resources", mcp.Raw(`"dynamic"`))
+	u.skills.add(key, knownSkill{root: root, record: record}, "")
+	return mcp.Item{Name: key, Raw: record}, nil
+}
+
+// badSkill is a SKILL.md that breaks the rules of its format.
+type badSkill struct{ why error }
+
+func (b *badSkill) Error() string { return mcp.SkillFile + ": " + b.why.Error() }
+
+// plainFailure says why a skill is left out.
+func plainFailure(err error) string {
+	if bad, ok := errors.AsType[*badSkill](err); ok {
+		return bad.Error()
+	}
+	return "it cannot be read"
+}
