@@ -8,7 +8,7 @@
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check archtest fuzz interop conformance bench clean
+.PHONY: help build run test redis check archtest fuzz interop conformance bench clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,8 +19,13 @@ build: ## build bin/gatehouse
 run: build ## build and run the demo: a gateway with three servers behind it
 	bin/gatehouse demo
 
-test: ## run all tests with the race detector
+test: redis ## run all tests with the race detector, and the one for leaks without
 	go test -race -timeout 9m ./...
+	go test -timeout 9m -run '^TestNothingIsLeft$$' ./internal/e2e
+	go test -tags purego ./internal/mcp/wire # as it is without assembly
+
+redis: ## install redis-server for the tests where it is missing (apt, as root)
+	@internal/redistest/install.sh
 
 check: archtest ## gofmt, vet, staticcheck and the rules of the architecture
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "gofmt is needed for:"; echo "$$unformatted"; exit 1; fi

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -28,10 +29,11 @@ const (
 	defaultEndpoint        = "/mcp"
 	defaultSeparator       = "__"
 	defaultShutdownTimeout = 30 * time.Second
+	mostDelay              = 10 * time.Minute
 )
 
-// Config is the whole configuration. Its zero value lacks only upstreams. All of it
-// is read at start.
+// Config is the whole configuration. Its zero value lacks only upstreams. A reload
+// takes up what needsRestart does not name.
 type Config struct {
 	// Listen is the address of the endpoint, host:port; port 0 takes a free one.
 	// Default 127.0.0.1:8080.
@@ -53,12 +55,20 @@ type Config struct {
 	Upstreams []upstream.Config `yaml:"upstreams"`
 	// Naming is how names of different upstreams are told apart.
 	Naming catalog.Config `yaml:"naming"`
+	// Disclosure is how tools are described. Default: in full.
+	Disclosure Disclosure `yaml:"disclosure"`
 	// HTTP is what the endpoint accepts and how it answers. Hosts in listen and
 	// public_url are allowed in any case.
 	HTTP front.Config `yaml:"http"`
 	// Telemetry is what the gateway tells about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
-	// ShutdownTimeout is how long calls that run may go on after the signal to stop.
+	// Admin is what operators are served.
+	Admin Admin `yaml:"admin"`
+	// ShutdownDelay is how long the gateway goes on after the signal to stop, for load
+	// balancers to see by /readyz that it does: new sessions are refused, all else is
+	// served. Default 0s, at most 10m.
+	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
+	// ShutdownTimeout is how long calls that run may go on after that.
 	// Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
 }
@@ -94,8 +104,14 @@ func (c Config) Validate() error {
 	add("sessions", c.Sessions.Validate())
 	errs = append(errs, c.checkPolicy()...)
 	add("naming", c.Naming.Validate())
+	add("disclosure", c.Disclosure.validate(c.issuers()))
 	add("http", c.HTTP.Validate())
+	add("http.sse_path", c.checkSSEPath())
 	add("telemetry.log", c.Telemetry.Log.Validate())
+	add("admin", c.Admin.Validate())
+	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
+		add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
+	}
 	if c.ShutdownTimeout < 0 {
 		add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
 	}
@@ -119,10 +135,7 @@ func (c Config) checkPolicy() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	var issuers []string
-	for _, iss := range c.Auth.Issuers {
-		issuers = append(issuers, iss.URL)
-	}
+	issuers := c.issuers()
 	if c.Policy.IsZero() && c.Auth.Mode == auth.ModeOAuth {
 		add("policy", errors.New("auth.mode oauth needs it; if everyone with a token may use everything, write policy: {default: allow}"))
 	}
@@ -131,6 +144,14 @@ func (c Config) checkPolicy() (errs []error) {
 	add("limits", c.Limits.Validate())
 	add("limits", c.Limits.CheckIssuers(issuers))
 	return errs
+}
+
+// issuers are those whose tokens are accepted.
+func (c Config) issuers() (urls []string) {
+	for _, iss := range c.Auth.Issuers {
+		urls = append(urls, iss.URL)
+	}
+	return urls
 }
 
 // checkExchange wants tokens to be exchanged only if users come with them.
@@ -154,6 +175,7 @@ func (c Config) checkUpstreams() (errs []error) {
 			}
 		}
 		add(u.Validate())
+		add(checkDisclosure(u.Disclosure))
 		add(c.checkExchange(u))
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
 			add(fmt.Errorf("name: upstreams[%d] is called %q already; names differ in more than case", first, c.Upstreams[first].Name))
@@ -236,6 +258,37 @@ func (c Config) path() string {
 	return u.Path
 }
 
+// ssePath is the path of the event stream of HTTP+SSE, front.SSEOff for none. By default
+// it stands beside the endpoint, unless that is the place of one of its paths.
+func (c Config) ssePath() string {
+	switch {
+	case c.HTTP.Clients == front.ClientsStateless:
+		return front.SSEOff
+	case c.HTTP.SSEPath != "":
+		return c.HTTP.SSEPath
+	}
+	beside := path.Join(path.Dir(c.path()), "sse")
+	if c.path() == beside || c.path() == front.SSEMessages(beside) {
+		return front.SSEOff
+	}
+	return beside
+}
+
+func (c Config) checkSSEPath() error {
+	p := c.HTTP.SSEPath
+	switch {
+	case p == "" || p == front.SSEOff:
+		return nil
+	case c.HTTP.Clients == front.ClientsStateless:
+		return fmt.Errorf("%q: with clients: %s there is no HTTP+SSE", p, front.ClientsStateless)
+	case !strings.HasPrefix(p, "/") || strings.HasSuffix(p, "/") || !plainPath.MatchString(p):
+		return fmt.Errorf("%q: want a path of segments of letters, digits and -._~, such as /sse, or %s", p, front.SSEOff)
+	case c.path() == p || c.path() == front.SSEMessages(p):
+		return fmt.Errorf("%q: the endpoint, public_url, is there already", p)
+	}
+	return nil
+}
+
 // alwaysHosts are the names that the front takes without being told.
 var alwaysHosts = []string{"localhost", "127.0.0.1", "::1"}
 
@@ -287,9 +340,12 @@ func (c *Config) resolvePaths(dir string) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
+	absolute(&c.Disclosure.Descriptions)
+	absolute(&c.Sessions.Redis.CAFile)
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		absolute(&u.Dir)
+		absolute(&u.Skills)
 		if len(u.Command) > 0 && strings.Contains(u.Command[0], "/") {
 			absolute(&u.Command[0])
 		}

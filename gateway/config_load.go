@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,26 +12,69 @@ import (
 // its directory. The error is a *ConfigError with everything that is wrong; warnings
 // come in either case.
 func LoadConfig(file string) (cfg Config, warnings []Problem, err error) {
-	data, _, err := readBounded(file, maxConfigBytes)
+	l, err := load(file, nil)
+	return l.cfg, l.warnings, err
+}
+
+// loaded is what came of reading a configuration file.
+type loaded struct {
+	cfg      Config
+	warnings []Problem
+	files    []seen // the file, and those that references in it name
+}
+
+// seen is a file as it was read.
+type seen struct {
+	path    string
+	limit   int64
+	content [sha256.Size]byte
+}
+
+// see reads a file, and notes what was there.
+func see(path string, limit int64) (data []byte, mode os.FileMode, s seen, err error) {
+	data, mode, err = readBounded(path, limit)
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%d %v\n", len(data), err)
+	sum.Write(data)
+	return data, mode, seen{path, limit, [sha256.Size]byte(sum.Sum(nil))}, err
+}
+
+// load is LoadConfig. With the configuration that holds, it is also an error to change
+// what cannot be changed without a restart.
+func load(file string, holds *Config) (loaded, error) {
+	data, _, this, err := see(file, maxConfigBytes)
 	if err != nil {
-		return Config{}, nil, &ConfigError{[]Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
+		return loaded{files: []seen{this}}, &ConfigError{[]Problem{{File: file, Message: "cannot be read: " + err.Error()}}}
 	}
-	return ParseConfig(file, data)
+	l, err := parseConfig(file, data, holds)
+	l.files = append(l.files, this)
+	return l, err
 }
 
 // ParseConfig is LoadConfig for a text that is already there. file names it in
 // problems, and its directory is where relative paths begin; it need not exist.
 func ParseConfig(file string, data []byte) (cfg Config, warnings []Problem, err error) {
+	l, err := parseConfig(file, data, nil)
+	return l.cfg, l.warnings, err
+}
+
+func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) {
 	dir, err := filepath.Abs(filepath.Dir(file))
 	if err != nil {
-		return Config{}, nil, &ConfigError{[]Problem{{File: file, Message: "its directory is not known: " + err.Error()}}}
+		return l, &ConfigError{[]Problem{{File: file, Message: "its directory is not known: " + err.Error()}}}
 	}
-	problems, warnings := decodeConfig(source{file, data, dir, os.LookupEnv}, &cfg)
+	var cfg Config
+	d, problems, warnings := decodeSource(source{file, data, dir, os.LookupEnv}, &cfg)
+	l.warnings, l.files = warnings, d.refs.files
+	if len(problems) == 0 && holds != nil {
+		problems = d.report(file, d.place(cfg.withDefaults().needsRestart(*holds), reflect.TypeFor[Config]()))
+	}
 	if len(problems) > 0 {
-		return Config{}, warnings, &ConfigError{problems}
+		return l, &ConfigError{problems}
 	}
 	cfg.resolvePaths(dir)
-	return cfg, warnings, nil
+	l.cfg = cfg
+	return l, nil
 }
 
 // source is where a configuration comes from: its text, and what references in it
@@ -50,7 +95,12 @@ type checked interface {
 
 // decodeConfig fills target, a pointer to a struct, from src and checks it.
 func decodeConfig(src source, target checked) (problems, warnings []Problem) {
-	d := newDecoder(src.env, src.dir)
+	_, problems, warnings = decodeSource(src, target)
+	return problems, warnings
+}
+
+func decodeSource(src source, target checked) (d *decoder, problems, warnings []Problem) {
+	d = newDecoder(src.env, src.dir)
 	root, faults := parseDocument(src.data)
 	d.problems = append(d.problems, faults...)
 	if root != nil {
@@ -59,7 +109,7 @@ func decodeConfig(src source, target checked) (problems, warnings []Problem) {
 		d.problems = append(d.problems, d.place(target.Validate(), value.Type())...)
 		d.warnings = append(d.warnings, d.place(target.doubts(), value.Type())...)
 	}
-	return d.report(src.file, d.problems), d.report(src.file, d.warnings)
+	return d, d.report(src.file, d.problems), d.report(src.file, d.warnings)
 }
 
 // report turns what was found into what is shown.

@@ -89,11 +89,26 @@ func TestConfigProblems(t *testing.T) {
 		{"public_url with dots", "public_url: https://a.example/a/../mcp\n" + crm, []string{`c.yaml:1: public_url: path "/a/../mcp": want segments of letters, digits and -._~ only`}},
 		{"public_url with a slash at its end", "public_url: https://a.example/mcp/\n" + crm, []string{`c.yaml:1: public_url: path "/mcp/": take the / at its end away`}},
 		{"public_url without a path", "public_url: https://a.example\n" + crm, nil},
+		{"sse_path", "http: {sse_path: sse}\n" + crm, []string{`c.yaml:1: http.sse_path: "sse": want a path of segments of letters, digits and -._~, such as /sse, or off`}},
+		{"sse_path with a slash at its end", "http: {sse_path: /sse/}\n" + crm, []string{`c.yaml:1: http.sse_path: "/sse/": want a path of segments of letters, digits and -._~, such as /sse, or off`}},
+		{"sse_path with dots", "http: {sse_path: /a/../sse}\n" + crm, []string{`c.yaml:1: http.sse_path: "/a/../sse": want a path of segments of letters, digits and -._~, such as /sse, or off`}},
+		{"sse_path at the endpoint", "http: {sse_path: /mcp}\n" + crm, []string{`c.yaml:1: http.sse_path: "/mcp": the endpoint, public_url, is there already`}},
+		{"sse_path whose messages are at the endpoint", "public_url: https://a.example/old/messages\nhttp: {sse_path: /old}\n" + crm, []string{`c.yaml:2: http.sse_path: "/old": the endpoint, public_url, is there already`}},
+		{"sse_path among the well-known", "http: {sse_path: /.well-known/sse}\n" + crm, []string{`c.yaml:1: http.sse_path: "/.well-known/sse": want a path of segments of letters, digits and -._~, such as /sse, or off`}},
+		{"sse_path elsewhere", "http: {sse_path: /old/events}\n" + crm, nil},
+		{"sse_path without sessions", "http: {sse_path: /sse, clients: stateless}\n" + crm, []string{`c.yaml:1: http.sse_path: "/sse": with clients: stateless there is no HTTP+SSE`}},
+		{"clients", "http: {clients: new}\n" + crm, []string{`c.yaml:1: http.clients: "new" is neither all nor stateless`}},
+		{"sse_path off", "http: {sse_path: off}\n" + crm, nil},
 		{"shutdown_timeout", crm + "shutdown_timeout: -1s\n", []string{`c.yaml:2: shutdown_timeout: -1s is negative`}},
 		{"log", crm + "telemetry:\n  log:\n    format: xml\n", []string{`c.yaml:4: telemetry.log.format: "xml": want text or json`}},
-		{"sessions", crm + "sessions: {store: redis, max: -1}\n", []string{
-			`c.yaml:2: sessions.store: "redis" does not exist: sessions are kept in memory only; write memory or leave it out`,
+		{"sessions", crm + "sessions: {store: disk, max: -1}\n", []string{
+			`c.yaml:2: sessions.store: "disk" does not exist: want memory or redis`,
 			`c.yaml:2: sessions.max: -1 is negative`,
+		}},
+		{"replicas without what they share", crm + "sessions:\n  store: redis\n  redis:\n    url: http://redis.example.com\n    prefix: \"{\"\n", []string{
+			`c.yaml:2: sessions.key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints`,
+			`c.yaml:5: sessions.redis.url: the scheme is none of redis, rediss, unix, and redis or rediss with +sentinel or +cluster`,
+			`c.yaml:6: sessions.redis.prefix: "{": want no braces, patterns or spaces in it`,
 		}},
 	}
 	for _, tt := range tests {
@@ -103,6 +118,25 @@ func TestConfigProblems(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestSSEPath(t *testing.T) {
+	for _, tt := range []struct{ endpoint, given, want string }{
+		{"https://a.example/mcp", "", "/sse"},
+		{"https://a.example", "", "/sse"},
+		{"https://a.example/", "", "/sse"},
+		{"https://a.example/team/mcp", "", "/team/sse"},
+		{"https://a.example/sse", "", "off"}, // which is the endpoint
+		{"https://a.example/sse/messages", "", "/sse/sse"},
+		{"https://a.example/mcp", "/old", "/old"},
+		{"https://a.example/mcp", "off", "off"},
+	} {
+		cfg := Config{PublicURL: tt.endpoint}
+		cfg.HTTP.SSEPath = tt.given
+		if got := cfg.withDefaults().ssePath(); got != tt.want {
+			t.Errorf("%s %q: %s, want %s", tt.endpoint, tt.given, got, tt.want)
+		}
 	}
 }
 
@@ -163,9 +197,11 @@ func TestRelativePaths(t *testing.T) {
 }
 
 func TestExampleIsValid(t *testing.T) {
-	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY"} {
+	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
 		t.Setenv(name, "s3cret")
 	}
+	t.Setenv("GATEHOUSE_KEY", strings.Repeat("k", 32))
+	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("SEARCH_KEY", privateKey(t))
 	_, warnings, err := LoadConfig(exampleFile)
 	if err != nil || len(warnings) > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // UpstreamReport is what was found when connecting to one upstream.
@@ -21,7 +22,7 @@ type UpstreamReport struct {
 	Revision string
 	Server   string
 	// How many of each are offered.
-	Tools, Prompts, Resources, Templates int
+	Tools, Prompts, Resources, Templates, Skills int
 	// Withheld are those that are not offered, and why.
 	Withheld []Withheld
 	// Error is why the upstream cannot be used, "" when it can.
@@ -30,7 +31,7 @@ type UpstreamReport struct {
 
 // Withheld is a thing that an upstream has and clients are not shown.
 type Withheld struct {
-	Kind   string // "tools", "prompts", "resources", "resource templates"
+	Kind   string // "tools", "prompts", "resources", "resource templates", "skills"
 	Name   string // as the upstream has it
 	Reason string
 }
@@ -42,18 +43,49 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	g, err := newGraph(cfg.withDefaults(), version, nil, log)
+	with, err := newLasting(&common{}, version, nil, log)
 	if err != nil {
 		return nil, err
 	}
-	stop := g.watch()
+	g, err := newGraph(cfg.withDefaults(), with, nil)
+	if err != nil {
+		return nil, err
+	}
+	g.watch()
 	g.catalog.WaitFirst(ctx) // who has not answered by then is reported as such
 	reports = g.reports()
 	g.warnIdle(ctx, cfg, log)
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return reports, errors.Join(stop(closing), g.close(closing))
+	return reports, errors.Join(g.stop(closing), g.close(closing))
+}
+
+// CheckSkills reads the directories of skills of a configuration. Nothing is connected to.
+func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err error) {
+	for _, u := range cfg.Upstreams {
+		if !enabled(u) || u.Skills == "" {
+			continue
+		}
+		d, err := upstream.NewSkillDir(u, upstream.Deps{Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return nil, err
+		}
+		r := UpstreamReport{Name: u.Name, State: string(catalog.StateUp)}
+		if r.Skills, err = d.Check(ctx); err != nil {
+			r.State, r.Error = string(catalog.StateDown), d.Status().Last.Error
+		}
+		r.withholdSkills(d.Status())
+		reports = append(reports, r)
+	}
+	return reports, nil
+}
+
+// withholdSkills adds what a directory of skills leaves out.
+func (r *UpstreamReport) withholdSkills(status upstream.Status) {
+	for _, name := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
+		r.Withheld = append(r.Withheld, Withheld{Kind: "skills", Name: name, Reason: status.SkippedSkills[name]})
+	}
 }
 
 // reports puts together what the catalog and the upstreams know.
@@ -61,7 +93,7 @@ func (g *graph) reports() []UpstreamReport {
 	views := g.catalog.Status()
 	reports := make([]UpstreamReport, len(views))
 	for i, view := range views { // in the order of the upstreams
-		status := g.upstreams[i].Status()
+		status := g.members[i].Status()
 		r := UpstreamReport{
 			Name:      view.Name,
 			State:     string(view.State),
@@ -71,6 +103,7 @@ func (g *graph) reports() []UpstreamReport {
 			Prompts:   view.Prompts,
 			Resources: view.Resources,
 			Templates: view.ResourceTemplates,
+			Skills:    view.Skills,
 			Error:     view.LastError,
 		}
 		if view.State == catalog.StateConnecting {
@@ -82,6 +115,7 @@ func (g *graph) reports() []UpstreamReport {
 		for _, name := range slices.Sorted(maps.Keys(status.DroppedTools)) {
 			r.Withheld = append(r.Withheld, Withheld{Kind: "tools", Name: name, Reason: status.DroppedTools[name]})
 		}
+		r.withholdSkills(status)
 		reports[i] = r
 	}
 	return reports

@@ -3,16 +3,17 @@
 //
 // The way of a request is this, and each part has its own package:
 //
-//	routes.go -> auth.Require -> front -> pipeline.go -> catalog -> upstream
+//	routes.go -> auth.Require -> front -> handover -> pipeline.go -> catalog -> upstream
 //
 // It owns the configuration file (the loader in config_*.go is strict: every
 // problem is found at once, with its line), the order of start and stop
-// (lifecycle.go), what the configuration shapes (graph.go), the order of the
-// pipeline (pipeline.go) and the routes (routes.go). It leaves what keys mean to
-// the packages that own them, signals and exit codes to cmd/gatehouse, and
-// everything about MCP to the packages below.
+// (lifecycle.go), what the configuration shapes (graph.go) and how it is replaced
+// (reload.go), the order of the pipeline (pipeline.go) and the routes (routes.go). It
+// leaves what keys mean to the packages that own them, signals and exit codes to
+// cmd/gatehouse, and everything about MCP to the packages below.
 //
-// A Gateway runs two goroutines of its own, one that serves HTTP and one for the
-// catalog's watches; Stop waits for both. Nothing is global: two gateways live side
+// A Gateway runs a goroutine that serves HTTP, one for the catalog's watches, one for
+// the keys of issuers, one that watches the configuration file, and one for each
+// upstream that a reload replaced and that still has calls; Stop waits for all. Nothing is global: two gateways live side
 // by side in one process.
 package gateway

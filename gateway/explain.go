@@ -18,7 +18,7 @@ import (
 
 // Question is a call of somebody, of which policy is to say what it would decide.
 type Question struct {
-	// Method is tools/call, prompts/get or resources/read.
+	// Method is tools/call, prompts/get, resources/read or skills/get.
 	Method string
 	// Name is what is called: by its public name or URI, as upstream/name, or as
 	// kind:upstream/name, with the upstream's own name for it.
@@ -76,10 +76,7 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
 	}
 	if c.Auth.Mode == auth.ModeOAuth {
-		var issuers []string
-		for _, iss := range c.Auth.Issuers {
-			issuers = append(issuers, iss.URL)
-		}
+		issuers := c.issuers()
 		switch {
 		case q.Issuer == "" && len(issuers) == 1:
 			q.Issuer = issuers[0]
@@ -94,10 +91,10 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 
 // target finds out what a name stands for, as far as the configuration tells.
 func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
-	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources}
+	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
 	if !known {
-		return t, nil, fmt.Errorf("method %q: want tools/call, prompts/get or resources/read", q.Method)
+		return t, nil, fmt.Errorf("method %q: want tools/call, prompts/get, resources/read or skills/get", q.Method)
 	}
 	name := q.Name
 	for _, other := range []string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills} {
@@ -117,6 +114,16 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 	}
 	if kind == mcp.KindResources {
 		return c.resourceTarget(name)
+	}
+	if kind == mcp.KindSkills && strings.Contains(name, "://") {
+		if t, _, err = c.resourceTarget(name); err != nil {
+			return t, nil, err
+		}
+		root, ok := mcp.SkillRoot(t.Name)
+		if !ok {
+			return t, nil, fmt.Errorf("%q: the URI of a skill ends in /%s", name, mcp.SkillFile)
+		}
+		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root)}, nil, nil
 	}
 	return c.namedTarget(kind, name)
 }
@@ -161,6 +168,9 @@ func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err er
 		case !enabled(u):
 		case c.withDefaults().prefix(u) == "":
 			plain = append(plain, u.Name)
+		case found && u.Name == tag && strings.HasPrefix(uri, "skill://"):
+			notes = append(notes, "A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
+			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, notes, nil
 		case found && u.Name == tag:
 			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, nil, nil
 		}

@@ -9,13 +9,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -34,33 +36,56 @@ const (
 // Gateway is a gateway that is bound to its port. Make one with New; Run it, or
 // Start and Stop it.
 type Gateway struct {
-	cfg      Config
+	file     *configFile // nil for none
 	log      *slog.Logger
 	undo     *lifecycle
-	auth     *auth.Auth
-	graph    *graph
+	lasting  lasting
+	calls    *handover.Switch // to the pipeline of the graph that holds
+	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
 	listener net.Listener
 	server   *http.Server
-	failed   chan error // takes why the server stopped by itself
+	failed   chan error    // takes why the server stopped by itself
+	built    chan struct{} // closed once the front is there
+
+	lookEvery time.Duration // lookAtFile, but for tests
+	draining  atomic.Bool   // takes no new sessions any more
+	warm      atomic.Bool   // lists were there once
+	admin     net.Listener  // nil for none
+
+	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
+	running   bool
+	stopAuth  func(context.Context) error
+
+	retirement   context.Context // ends when the gateway stops
+	stopRetiring context.CancelFunc
+	retirements  sync.WaitGroup // one for each of retired
+
+	mu       sync.Mutex // guards the fields below
+	current  *graph
+	retired  []*member // upstreams of graphs before, until nothing runs there
+	reloaded ReloadStatus
 }
 
 // New reads and checks the configuration, builds everything and binds the port. It
 // connects to nothing yet, and what it made it takes down again when it fails. The
 // error of a bad configuration is a *ConfigError.
 func New(opts Options) (*Gateway, error) {
-	cfg, warnings, err := opts.load()
+	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), built: make(chan struct{}), lookEvery: lookAtFile}
+	if opts.ConfigFile != "" {
+		g.file = &configFile{path: opts.ConfigFile}
+	}
+	cfg, warnings, err := g.load(opts)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, undo: &lifecycle{}, failed: make(chan error, 1)}
-	if err := g.openLog(opts.Log); err != nil {
+	if err := g.openLog(opts.Log, cfg); err != nil {
 		return nil, err
 	}
 	for _, w := range warnings {
 		g.log.Warn("configuration", "warning", w.String())
 	}
-	if err := g.build(opts); err != nil {
+	if err := g.build(opts, cfg); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stepGrace)
 		defer cancel()
 		return nil, errors.Join(err, g.undo.stop(ctx))
@@ -68,10 +93,12 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-func (opts Options) load() (Config, []Problem, error) {
-	if opts.ConfigFile != "" {
-		cfg, warnings, err := LoadConfig(opts.ConfigFile)
-		return cfg.withDefaults(), warnings, err
+func (g *Gateway) load(opts Options) (Config, []Problem, error) {
+	now := time.Now()
+	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
+	if g.file != nil {
+		l, err := g.file.load(nil)
+		return l.cfg.withDefaults(), l.warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
 		var problems []Problem
@@ -83,10 +110,10 @@ func (opts Options) load() (Config, []Problem, error) {
 	return opts.Config.withDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger) error {
+func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
 	g.log = log
 	if log == nil {
-		opened, closeLog, err := observe.NewLogger(os.Stderr, g.cfg.Telemetry.Log)
+		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log)
 		if err != nil {
 			return err
 		}
@@ -97,25 +124,31 @@ func (g *Gateway) openLog(log *slog.Logger) error {
 	return nil
 }
 
-func (g *Gateway) build(opts Options) error {
+func (g *Gateway) build(opts Options, cfg Config) error {
 	var err error
 	version := cmp.Or(opts.Version, "dev")
-	if g.auth, err = auth.New(g.cfg.Auth, auth.Deps{PublicURL: g.cfg.PublicURL, Log: g.log}); err != nil {
-		return err
-	}
-	if g.graph, err = newGraph(g.cfg, version, g.tell, g.log); err != nil {
-		return err
-	}
-	g.undo.onStop("upstreams", g.graph.close)
-
-	sessions, err := session.NewMemory(g.cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession})
+	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail})
 	if err != nil {
 		return err
 	}
-	g.undo.onStop("sessions", func(context.Context) error { return sessions.Close() })
+	closeSessions := func(context.Context) error { return shared.sessions.Close() }
+	g.undo.onStop("sessions", closeSessions)
+	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
+		return err
+	}
+	if g.current, err = newGraph(cfg, g.lasting, nil); err != nil {
+		return err
+	}
+	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
+	g.undo.onStop("upstreams", g.closeUpstreams)
+	g.calls = handover.New(&g.current.way)
+	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
 
+	if err := g.openAdmin(cfg); err != nil {
+		return err
+	}
 	if g.listener = opts.Listener; g.listener == nil {
-		if g.listener, err = net.Listen("tcp", g.cfg.Listen); err != nil {
+		if g.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 			return err // net names the address
 		}
 	}
@@ -126,21 +159,31 @@ func (g *Gateway) build(opts Options) error {
 		return nil // the server closes it first
 	})
 
-	key, err := seal.NewRandom("request state")
+	key, err := shared.key("request state")
 	if err != nil {
 		return err
 	}
-	accepted := g.cfg.HTTP
-	accepted.AllowedHosts = g.cfg.hosts()
+	mailKey, err := shared.key("mail")
+	if err != nil {
+		return err
+	}
+	accepted := cfg.HTTP
+	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
 	g.front, err = front.New(accepted, front.Deps{
-		Handler:  g.graph.handler,
-		Sessions: sessions,
+		Handler:  g.calls,
+		Sessions: shared.sessions,
 		Seal:     key,
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
 
+		Mail:         shared.mail,
+		MailKey:      mailKey,
+		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		RootsChanged: g.rootsChanged,
 	})
+	if err == nil {
+		close(g.built)
+	}
 	return err
 }
 
@@ -148,8 +191,18 @@ func (g *Gateway) build(opts Options) error {
 // the front begins one.
 func (g *Gateway) endSession(key string) {
 	g.front.EndSession(key)
-	for _, u := range g.graph.upstreams {
+	g.lasting.grants.End(key)
+	for _, u := range g.members() {
 		u.EndSession(key)
+	}
+}
+
+// takeMail takes a letter of another replica. Before the gateway serves, none is for it.
+func (g *Gateway) takeMail(sealed []byte) {
+	select {
+	case <-g.built:
+		g.front.Mail(sealed)
+	default:
 	}
 }
 
@@ -159,18 +212,26 @@ func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
 
 // rootsChanged tells the upstreams that a session's client has other roots.
 func (g *Gateway) rootsChanged(key string) {
-	for _, u := range g.graph.upstreams {
+	for _, u := range g.members() {
 		u.RootsChanged(key)
 	}
 }
 
 // Start begins to serve and to connect to the upstreams, and returns at once.
 func (g *Gateway) Start() {
-	g.undo.onStop("catalog", g.graph.watch())
-	g.undo.onStop("auth", run(g.auth.Run))
+	g.serveAdmin() // to the end of a stop
+	first := g.graph()
+	first.watch()
+	g.undo.onStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
+	g.stopAuth = run(first.auth.Run)
+	g.undo.onStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
 
+	routes := routes(first.cfg.path(), g.front.Behind, first.auth, g.log, g.oldPlaces()...)
+	g.routes.Store(&routes)
 	base, cancel := context.WithCancel(context.Background())
-	g.server = newServer(routes(g.cfg.path(), g.front.Behind, g.auth, g.log), g.log)
+	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		(*g.routes.Load()).ServeHTTP(w, r)
+	}), g.log)
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
 	go func() {
@@ -190,7 +251,19 @@ func (g *Gateway) Start() {
 		return err
 	})
 	g.undo.onStop("front", g.front.Close)
-	g.log.Info("serving", "url", g.URL(), "address", g.Addr().String(), "upstreams", len(g.graph.upstreams))
+	g.reloading.Lock()
+	g.running = true
+	g.reloading.Unlock()
+	if g.file != nil {
+		g.undo.onStop("configuration file", run(g.watchFile))
+	}
+	g.undo.onStop("reloads", func(context.Context) error {
+		g.reloading.Lock() // one that runs is brought to its end, which takes seconds at most
+		defer g.reloading.Unlock()
+		g.running = false
+		return nil
+	})
+	g.log.Info("serving", "url", g.URL(), "address", g.Addr().String(), "upstreams", len(first.members))
 }
 
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
@@ -212,30 +285,52 @@ func (g *Gateway) Stop(ctx context.Context) error {
 	return g.undo.stop(ctx)
 }
 
-// Run serves until ctx ends or serving fails, and then stops within the
-// configuration's shutdown_timeout.
+// Run serves until ctx ends or serving fails. Then it goes on for the configuration's
+// shutdown_delay without taking new sessions, and stops within shutdown_timeout.
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
 	var failure error
 	select {
 	case <-ctx.Done():
-		g.log.Info("stopping", "timeout", g.cfg.ShutdownTimeout.String())
+		failure = g.linger()
 	case failure = <-g.failed:
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.cfg.ShutdownTimeout)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.graph().cfg.ShutdownTimeout)
 	defer cancel()
 	return errors.Join(failure, g.Stop(bounded))
+}
+
+// drain begins the end: the gateway is not ready any more and takes no new sessions, but
+// all else.
+func (g *Gateway) drain() {
+	g.draining.Store(true)
+	g.server.SetKeepAlivesEnabled(false) // each answer tells its client to connect anew
+	g.front.Drain(g.lasting.mail != nil)
+}
+
+// linger drains, and gives what sends requests here the time to send them elsewhere.
+func (g *Gateway) linger() (failure error) {
+	cfg := g.graph().cfg
+	g.log.Info("stopping", "delay", cfg.ShutdownDelay.String(), "timeout", cfg.ShutdownTimeout.String())
+	g.drain()
+	delay := time.NewTimer(cfg.ShutdownDelay)
+	defer delay.Stop()
+	select {
+	case <-delay.C:
+	case failure = <-g.failed:
+	}
+	return failure
 }
 
 // Addr is the address that the gateway is bound to.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
 
 // URL is the endpoint as clients on this machine write it.
-func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.cfg.path() }
+func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.path() }
 
 // WaitReady returns when every upstream has answered or failed for the first time,
 // or with ctx's error.
 func (g *Gateway) WaitReady(ctx context.Context) error {
-	g.graph.catalog.WaitFirst(ctx)
+	g.graph().catalog.WaitFirst(ctx)
 	return ctx.Err()
 }

@@ -331,7 +331,7 @@ func TestRun(t *testing.T) {
 	}
 	var log lockedBuffer
 	g, err := New(Options{
-		Config:   Config{Upstreams: []upstream.Config{{Name: "a", URL: startPeer(t, true, says("x")).url}}},
+		Config:   Config{Upstreams: []upstream.Config{{Name: "a", URL: startPeer(t, true, says("x")).url}}, ShutdownDelay: 50 * time.Millisecond},
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
 		Listener: listener,
 	})
@@ -345,9 +345,13 @@ func TestRun(t *testing.T) {
 	if got, err := callTool(t.Context(), connect(t, g, stateless), "a__work"); err != nil || got != "x" {
 		t.Errorf("got %q, %v; want x", got, err)
 	}
+	begun := time.Now()
 	stop()
 	if err := <-ran; err != nil {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took < 50*time.Millisecond {
+		t.Errorf("stopped after %s, before the delay", took)
 	}
 	for _, want := range []string{"msg=serving url=" + g.URL(), "msg=stopping", "name=a__work"} {
 		if !strings.Contains(log.String(), want) {

@@ -5,89 +5,224 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// graph is what the configuration shapes: the upstreams, the catalog over them and
-// the pipeline above it. Making one does no I/O.
+// graph is what the configuration shapes: who callers are, the upstreams, the catalog
+// over them and the pipeline above it. Making one does no I/O. A reload makes another
+// one, in which what did not change is the same.
 type graph struct {
-	upstreams []*upstream.Upstream
-	catalog   *catalog.Catalog
-	handler   mcp.Handler
-	transport *upstream.HTTPTransport
+	cfg     Config // with defaults
+	auth    *auth.Auth
+	members []*member // the upstreams, in the order of the configuration
+	catalog *catalog.Catalog
+	way     handover.Way
 
-	credentials []*outbound.Credentials // of the upstreams
+	stop func(context.Context) error // ends the catalog's watches; nil before they began
 }
 
-// newGraph makes a graph. tell takes what upstreams say to a client's session and to no
-// call of it; nil drops it.
-func newGraph(cfg Config, version string, tell func(session string, e mcp.Event), log *slog.Logger) (*graph, error) {
-	g := &graph{transport: upstream.NewTransport(cfg.Upstreams...)}
+// member is an upstream with what belongs to it alone.
+type member struct {
+	server
+	mcp         *upstream.Upstream // the server, nil where it is a directory of skills, as are the two last
+	cfg         upstream.Config
+	credentials *outbound.Credentials
+	transport   *upstream.HTTPTransport
+}
+
+// server is an upstream of either kind: an MCP server or a directory of skills.
+type server interface {
+	catalog.Upstream
+	Status() upstream.Status
+	PerUser() bool
+	Idle() bool
+	EndSession(session string)
+	RootsChanged(session string)
+	Close(ctx context.Context) error
+}
+
+// lasting is what graphs have in common: what a reload does not change.
+type lasting struct {
+	common
+	version string
+	log     *slog.Logger
+	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
+	cursors *seal.Key
+	tasks   *seal.Key
+	grants  grants
+}
+
+func newLasting(shared *common, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l lasting, err error) {
+	l = lasting{common: *shared, version: version, log: log, tell: tell, grants: shared.grants}
+	if l.grants == nil {
+		l.grants = session.NewGrants()
+	}
+	if l.approvals == nil {
+		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
+	}
+	if l.cursors, err = l.key("catalog cursor"); err != nil {
+		return l, err
+	}
+	l.tasks, err = l.key("task id")
+	return l, err
+}
+
+// newGraph makes a graph of a configuration with defaults. before is the one whose place
+// it takes, nil for none: it goes on with those upstreams of it that are the same.
+func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
+	g = &graph{cfg: cfg}
+	defer func() {
+		if err != nil {
+			g.discard(before)
+			g = nil
+		}
+	}()
+	if g.auth = before.sameAuth(cfg); g.auth == nil {
+		if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log}); err != nil {
+			return g, err
+		}
+	}
+	transport := upstream.NewTransport(cfg.Upstreams...)
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
 		if !enabled(c) {
 			continue
 		}
-		credentials, err := outbound.New(c.Auth, outbound.Deps{Log: log, Upstream: c.Name, URL: c.URL})
+		m, err := newMember(c, transport, with, before.member(c.Name))
 		if err != nil {
-			return nil, err
+			return g, err
 		}
-		g.credentials = append(g.credentials, credentials)
-		u, err := upstream.New(c, upstream.Deps{
-			Log:         log,
-			HTTP:        g.transport,
-			Credentials: credentials,
-			Client:      upstream.ClientInfo{Name: "gatehouse", Version: version},
-			Tell:        tell,
-		})
-		if err != nil {
-			return nil, err
-		}
-		g.upstreams = append(g.upstreams, u)
-		sources = append(sources, catalog.Source{Upstream: u, Prefix: c.Prefix, PerUser: u.PerUser()})
+		g.members = append(g.members, m)
+		sources = append(sources, catalog.Source{Upstream: m.server, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""})
 	}
-	cursors, err := seal.NewRandom("catalog cursor")
+	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks}
+	if before == nil {
+		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
+	} else {
+		g.catalog, err = before.catalog.Successor(cfg.Naming, sources, deps)
+	}
 	if err != nil {
-		return nil, err
+		return g, err
 	}
-	tasks, err := seal.NewRandom("task id")
-	if err != nil {
-		return nil, err
-	}
-	g.catalog, err = catalog.New(cfg.Naming, sources, catalog.Deps{Log: log, Seal: cursors, Tasks: tasks})
-	if err != nil {
-		return nil, err
-	}
-	if g.handler, err = pipeline(cfg, g.catalog, log); err != nil {
-		return nil, err
-	}
-	return g, nil
+	g.way = handover.Way{Callers: g.auth}
+	g.way.Handler, g.way.Lists, err = pipeline(cfg, g.catalog, with)
+	return g, err
 }
 
-// watch runs the catalog's watches and returns what ends them and waits.
-func (g *graph) watch() (stop func(context.Context) error) { return run(g.catalog.Run) }
+// newMember makes an upstream, unless it is the same as the one before.
+func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lasting, before *member) (*member, error) {
+	if before != nil && sameServer(c, before.cfg) {
+		same := *before
+		same.cfg = c
+		return &same, nil
+	}
+	if c.Skills != "" {
+		d, err := upstream.NewSkillDir(c, upstream.Deps{Log: with.log})
+		return &member{server: d, cfg: c}, err
+	}
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL})
+	if err != nil {
+		return nil, err
+	}
+	var former *upstream.Upstream
+	if before != nil {
+		former = before.mcp
+	}
+	u, err := upstream.New(c, upstream.Deps{
+		Log:         with.log,
+		HTTP:        transport,
+		Credentials: credentials,
+		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
+		Tell:        with.tell,
+		Before:      former,
+	})
+	if err != nil {
+		credentials.Close()
+		return nil, err
+	}
+	return &member{u, u, c, credentials, transport}, nil
+}
 
-// close ends all upstreams at the same time, their processes too.
-func (g *graph) close(ctx context.Context) error {
-	errs := make([]error, len(g.upstreams))
-	var all sync.WaitGroup
-	for i, u := range g.upstreams {
-		all.Go(func() {
-			if err := u.Close(ctx); err != nil {
-				errs[i] = fmt.Errorf("upstream %s: %w", u.Name(), err)
+// sameServer reports whether two configurations of an upstream are the same but for what
+// concerns only how others see it.
+func sameServer(a, b upstream.Config) bool {
+	a.Prefix, a.Enabled, a.Disclosure = b.Prefix, b.Enabled, b.Disclosure
+	return reflect.DeepEqual(a, b)
+}
+
+// close ends the upstream, its processes too.
+func (m *member) close(ctx context.Context) error {
+	err := m.server.Close(ctx)
+	if m.mcp != nil {
+		m.credentials.Close()
+		m.transport.CloseIdleConnections()
+	}
+	if err != nil {
+		return fmt.Errorf("upstream %s: %w", m.Name(), err)
+	}
+	return nil
+}
+
+// member returns the member of a name, nil for none.
+func (g *graph) member(name string) *member {
+	if g != nil {
+		for _, m := range g.members {
+			if m.Name() == name {
+				return m
 			}
-		})
+		}
+	}
+	return nil
+}
+
+// has reports whether an upstream is one of this graph.
+func (g *graph) has(m *member) bool {
+	same := g.member(m.Name())
+	return same != nil && same.server == m.server
+}
+
+// sameAuth returns the Auth of the graph if it is also that of a configuration.
+func (g *graph) sameAuth(cfg Config) *auth.Auth {
+	if g == nil || g.cfg.PublicURL != cfg.PublicURL || !reflect.DeepEqual(g.cfg.Auth, cfg.Auth) {
+		return nil
+	}
+	return g.auth
+}
+
+// watch runs the catalog's watches until stop.
+func (g *graph) watch() { g.stop = run(g.catalog.Run) }
+
+// discard closes what a graph that was never used has of its own.
+func (g *graph) discard(before *graph) {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, m := range g.members {
+		if before == nil || !before.has(m) {
+			_ = m.close(now) // nothing was done with it
+		}
+	}
+}
+
+// close ends all upstreams at the same time.
+func (g *graph) close(ctx context.Context) error { return closeAll(ctx, g.members) }
+
+func closeAll(ctx context.Context, members []*member) error {
+	errs := make([]error, len(members))
+	var all sync.WaitGroup
+	for i, m := range members {
+		all.Go(func() { errs[i] = m.close(ctx) })
 	}
 	all.Wait()
-	for _, c := range g.credentials {
-		c.Close()
-	}
-	g.transport.CloseIdleConnections()
 	return errors.Join(errs...)
 }

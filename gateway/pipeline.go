@@ -1,10 +1,9 @@
 package gateway
 
 import (
-	"log/slog"
-
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -12,25 +11,32 @@ import (
 
 // pipeline is the way of every call from the front to the catalog, the outermost
 // first: a stage feels what stands below it and must not care what stands above. The
-// guard stands directly above the catalog, so that nothing gets around it.
-func pipeline(cfg Config, last *catalog.Catalog, log *slog.Logger) (mcp.Handler, error) {
+// guard stands directly above the catalog, so that nothing gets around it. quiet is the
+// same for what the gateway looks at by itself, of which nothing is observed.
+func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet mcp.Handler, err error) {
 	rules, err := policy.New(cfg.rules())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last})
+	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last})
+	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return mcp.Chain(last,
-		observe.Middleware(log),
+	described, err := cfg.disclosure(last, with.grants, with.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	quiet = mcp.Chain(last,
 		limiter.Middleware,
+		skills.Middleware(guard),
+		described.Middleware,
 		guard.Middleware,
-	), nil
+	)
+	return observe.Middleware(with.log)(quiet), quiet, nil
 }
 
 // rules is the policy that holds: without authentication, and without one, everything

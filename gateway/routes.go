@@ -14,12 +14,30 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// routes is everything that is served: the endpoint at exactly its path, with every
-// HTTP method, what tells clients where to get a token for it, and nothing else. Paths
-// are not cleaned: another spelling of the path is another path. The endpoint puts
-// authentication where it belongs (front.Behind).
-func routes(path string, behind func(authenticate func(http.Handler) http.Handler) http.Handler, who *auth.Auth, log *slog.Logger) http.Handler {
+// place is a path for clients. It puts authentication where it belongs (front.Behind).
+type place struct {
+	path   string
+	behind func(authenticate func(http.Handler) http.Handler) http.Handler
+}
+
+// oldPlaces are the paths of HTTP+SSE, if it is served.
+func (g *Gateway) oldPlaces() []place {
+	stream, messages := g.front.SSEPaths()
+	if stream == "" {
+		return nil
+	}
+	return []place{{stream, g.front.SSEBehind}, {messages, g.front.MessagesBehind}}
+}
+
+// routes is everything that is served: the endpoint and other places at exactly their
+// paths, with every HTTP method, what tells clients where to get a token for it, and
+// nothing else. Paths are not cleaned: another spelling of the path is another path.
+func routes(path string, behind func(authenticate func(http.Handler) http.Handler) http.Handler, who *auth.Auth, log *slog.Logger, others ...place) http.Handler {
 	endpoint := behind(who.Require)
+	places := map[string]http.Handler{path: endpoint}
+	for _, p := range others {
+		places[p.path] = p.behind(who.Require)
+	}
 	nothing := func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is nothing here: the MCP endpoint is "+path, http.StatusNotFound)
 	}
@@ -28,13 +46,15 @@ func routes(path string, behind func(authenticate func(http.Handler) http.Handle
 	r.NotFound(nothing)
 	// Asked for methods that chi does not know, whatever the path.
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.EscapedPath() != path {
-			nothing(w, req)
+		if there := places[req.URL.EscapedPath()]; there != nil {
+			there.ServeHTTP(w, req)
 			return
 		}
-		endpoint.ServeHTTP(w, req)
+		nothing(w, req)
 	})
-	r.Handle(path, endpoint)
+	for path, there := range places {
+		r.Handle(path, there)
+	}
 	for _, metadata := range who.MetadataPaths() {
 		r.Handle(metadata, who.Metadata())
 	}

@@ -25,7 +25,8 @@ func TestRoutes(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusTeapot)
 	})
-	server := httptest.NewServer(routes("/mcp", alone(front), anybody(t), slog.New(slog.DiscardHandler)))
+	server := httptest.NewServer(routes("/mcp", alone(front), anybody(t), slog.New(slog.DiscardHandler),
+		place{"/sse", alone(front)}, place{"/sse/messages", alone(front)}))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -38,6 +39,13 @@ func TestRoutes(t *testing.T) {
 		{"TRACE", "TRACE", "/mcp", found},
 		{"a method nobody knows", "BREW", "/mcp", found},
 		{"a method nobody knows elsewhere", "BREW", "/", missing},
+		{"another place", "GET", "/sse", found},
+		{"with a query", "POST", "/sse/messages?c=x", found},
+		{"another method there", "PUT", "/sse/messages", found},
+		{"a method nobody knows there", "BREW", "/sse", found},
+		{"between them", "GET", "/sse/", missing},
+		{"below them", "POST", "/sse/messages/x", missing},
+		{"dots", "POST", "/sse/../sse", missing},
 		{"the root", "GET", "/", missing},
 		{"slash at the end", "POST", "/mcp/", missing},
 		{"slash at the start", "POST", "//mcp", missing},

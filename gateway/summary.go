@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -19,6 +20,10 @@ type Summary struct {
 	Hosts     []string
 	Origins   []string
 	Upstreams []UpstreamSummary
+	// Disclosure says to whom tools are described in short, and Prompt is what the system
+	// prompt of their agents should tell; "" where all is described in full.
+	Disclosure string
+	Prompt     string
 }
 
 // UpstreamSummary is what the configuration says of one upstream.
@@ -41,6 +46,9 @@ func (c Config) Summary() Summary {
 		Hosts:    slices.Concat(alwaysHosts, c.hosts()),
 		Origins:  append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
 	}
+	if c.progressive() {
+		s.Disclosure, s.Prompt = c.disclosureSummary(), disclosure.Prompt
+	}
 	for _, u := range c.Upstreams {
 		s.Upstreams = append(s.Upstreams, UpstreamSummary{
 			Name:      u.Name,
@@ -59,12 +67,17 @@ func transportOf(u upstream.Config) string {
 		return u.Transport
 	case u.URL != "":
 		return "streamable"
+	case u.Skills != "":
+		return "skills"
 	}
 	return "stdio"
 }
 
 // target leaves out what may be secret: a query, and the arguments of a program.
 func target(u upstream.Config) string {
+	if u.Skills != "" {
+		return u.Skills
+	}
 	if u.URL == "" {
 		return strings.Join(u.Command[:1], "")
 	}

@@ -23,7 +23,8 @@ func newCheck() *cobra.Command {
 		Use:   "check --config FILE",
 		Short: "Say what a configuration means, or everything that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
-			"With --connect it also connects to each upstream and prints what it found.",
+			"Directories of skills are read. With --connect it also connects to each upstream\n" +
+			"and prints what it found.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			cfg, warnings, err := gateway.LoadConfig(config)
@@ -34,9 +35,17 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			printSummary(out, cfg.Summary())
+			described, err := cfg.CheckDescriptions()
+			if err != nil {
+				return err
+			}
+			printSummary(out, cfg.Summary(), described)
 			if !connect {
-				return nil
+				reports, err := gateway.CheckSkills(cmd.Context(), cfg)
+				if err != nil {
+					return err
+				}
+				return printReports(out, reports)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
@@ -49,9 +58,8 @@ func newCheck() *cobra.Command {
 	return cmd
 }
 
-func printSummary(w io.Writer, s gateway.Summary) {
+func printSummary(w io.Writer, s gateway.Summary, described int) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	defer table.Flush()
 	row := func(name, value string) { fmt.Fprintf(table, "%s\t%s\n", name, value) }
 	row("endpoint", s.Endpoint)
 	row("listens on", s.Listen)
@@ -68,6 +76,17 @@ func printSummary(w io.Writer, s gateway.Summary) {
 		}
 		row("upstream "+u.Name, fmt.Sprintf("%s %s, %s", u.Transport, u.Target, prefix))
 	}
+	if s.Prompt == "" {
+		table.Flush()
+		return
+	}
+	row("disclosure", s.Disclosure)
+	if described > 0 {
+		row("descriptions", fmt.Sprintf("files for %d tools", described))
+	}
+	table.Flush()
+	fmt.Fprintf(w, "\nFor the system prompt of agents that are shown tools in short (docs/disclosure.md):\n\n  %s\n",
+		strings.ReplaceAll(s.Prompt, "\n", "\n  "))
 }
 
 // checkUpstreams prints what each upstream answers; it is an error when one of them
@@ -79,12 +98,20 @@ func checkUpstreams(ctx context.Context, w, stderr io.Writer, cfg gateway.Config
 	if err != nil {
 		return err
 	}
+	return printReports(w, reports)
+}
+
+// printReports prints what was found; it is an error when something cannot be used.
+func printReports(w io.Writer, reports []gateway.UpstreamReport) error {
 	var bad []string
 	for _, r := range reports {
 		fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.State)
 		if r.Error != "" {
 			bad = append(bad, r.Name)
 			fmt.Fprintf(w, "  error: %s\n", r.Error)
+		}
+		if r.Skills > 0 {
+			fmt.Fprintf(w, "  %d skills\n", r.Skills)
 		}
 		if r.Server != "" || r.Revision != "" {
 			fmt.Fprintf(w, "  server %s, revision %s\n", r.Server, r.Revision)

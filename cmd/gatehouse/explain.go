@@ -23,7 +23,7 @@ func newExplain() *cobra.Command {
 		Long: "Says what the policy of a configuration decides on a call, which rule decided, and\n" +
 			"of every other rule why it did not. No upstream is asked, so arguments that a server\n" +
 			"would refuse are fine.\n\n" +
-			"METHOD is tools/call, prompts/get or resources/read. NAME is what clients call it\n" +
+			"METHOD is tools/call, prompts/get, resources/read or skills/get. NAME is what clients call it\n" +
 			"(crm__export, crm+file:///a), or the upstream and its own name (crm/export), as in\n" +
 			"rules also with the kind in front (tools:crm/export).\n\n" +
 			"The exit code is 0 for allow, 3 for deny and 4 for ask; 1 for a problem and 2 for a\n" +

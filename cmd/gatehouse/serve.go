@@ -18,7 +18,8 @@ func newServe() *cobra.Command {
 		Use:   "serve --config FILE",
 		Short: "Run the gateway",
 		Long: "Runs the gateway until SIGTERM or SIGINT, which lets running calls end within\n" +
-			"shutdown_timeout. A second signal ends it at once.",
+			"shutdown_timeout. A second signal ends it at once. SIGHUP has it read the\n" +
+			"configuration again, which it also does by itself when the file changes.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			tuneGC()
@@ -26,7 +27,9 @@ func newServe() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return g.Run(untilSignal(cmd.Context()))
+			ctx := untilSignal(cmd.Context())
+			defer reloadOnSignal(g)()
+			return g.Run(ctx)
 		}),
 	}
 	configFlag(cmd, &config)
@@ -64,4 +67,27 @@ func untilSignal(parent context.Context) context.Context {
 		os.Exit(exitProblem)
 	}()
 	return ctx
+}
+
+// reloadOnSignal has the gateway read its configuration again at each SIGHUP, until stop.
+// The gateway logs what comes of it. Signals that come while it reads are one.
+func reloadOnSignal(g *gateway.Gateway) (stop func()) {
+	signals, done, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-signals:
+				_ = g.Reload()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
+	}
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // TestH238_SecondSignal: a call that runs holds up the end; a second signal does not
-// wait for it.
+// wait for it. A SIGHUP before that has the configuration read again.
 func TestH238_SecondSignal(t *testing.T) {
 	called, done := make(chan struct{}), make(chan struct{})
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
@@ -83,6 +83,21 @@ func TestH238_SecondSignal(t *testing.T) {
 		answer <- err
 	}()
 	<-called
+	// The peer is the same: the call goes on.
+	if err := os.WriteFile(config, []byte(text+"no_such_key: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(`unknown key`)
+	if err := os.WriteFile(config, []byte(text+"limits: [{name: l, rate: 9/s}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	await(`"configuration reloaded" changed=limits`)
 	for _, wait := range []string{"msg=stopping", ""} {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
@@ -101,4 +116,56 @@ func TestH238_SecondSignal(t *testing.T) {
 	if err := <-answer; err == nil {
 		t.Error("the call that was cut off has an answer")
 	}
+}
+
+// TestH237_SignalEndsAll: SIGTERM ends the gateway with exit code 0, and with it the
+// processes that it started.
+func TestH237_SignalEndsAll(t *testing.T) {
+	dir := t.TempDir()
+	config, pid := filepath.Join(dir, "gatehouse.yaml"), filepath.Join(dir, "pid")
+	// It says nothing and ends when its input does.
+	script := fmt.Sprintf("echo $$ > %s.part; mv %s.part %s; exec cat > /dev/null", pid, pid, pid)
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nupstreams: [{name: a, command: [sh, -c, %q]}]\n", script)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Args = []string{"gatehouse", "serve", "--config", config}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() && !strings.Contains(lines.Text(), "msg=serving") {
+		t.Log(lines.Text())
+	}
+	var process int
+	for process == 0 {
+		if _, err := fmt.Sscan(readFile(pid), &process); err != nil && ctx.Err() != nil {
+			t.Fatal("the upstream was not started")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v, want exit code 0", err)
+	}
+	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
+		t.Errorf("the process of the upstream: %v, want that there is none", err)
+	}
+}
+
+func readFile(path string) string {
+	data, _ := os.ReadFile(path) // which may not be there yet
+	return string(data)
 }

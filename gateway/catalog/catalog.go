@@ -34,6 +34,9 @@ type Source struct {
 	// PerUser says that the upstream's credential is the user's: it is asked for its
 	// lists on behalf of each user, when they call, and never by the gateway itself.
 	PerUser bool
+	// SkillDir says that it is a directory of skills. It has no tools of its own, so what
+	// its skills depend on is written upstream/name.
+	SkillDir bool
 }
 
 // Deps are what a Catalog works with; all are needed.
@@ -56,7 +59,8 @@ type Catalog struct {
 	taskSeal *seal.Key
 	board    board
 
-	people *people // nil without per-user sources
+	people *people            // nil without per-user sources
+	before map[string]kindSet // what upstreams offered in the catalog before, by name
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
@@ -75,6 +79,7 @@ type source struct {
 	naming   naming
 	people   *people  // keeps what it tells each user; nil unless it is per user
 	changes  *changes // what the upstream says has changed, for the watch
+	inherits bool     // what is known of it at first is inherited
 }
 
 // callID is in place of the id of a client's request in the calls of a watch.
@@ -94,6 +99,16 @@ func (s *source) told(caller mcp.Caller, kinds kindSet) {
 // New makes a Catalog of the sources in the order in which lists show them. It does
 // no I/O: Run does.
 func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
+	return assemble(cfg, sources, deps, nil)
+}
+
+// Successor is New for a catalog that takes the place of c. What c knows is shown until
+// the upstreams have answered. c must have ended before the new one runs.
+func (c *Catalog) Successor(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
+	return assemble(cfg, sources, deps, c)
+}
+
+func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalog, error) {
 	errs := []error{cfg.Validate()}
 	if deps.Log == nil || deps.Seal == nil || deps.Tasks == nil {
 		errs = append(errs, errors.New("log, seal and tasks are needed"))
@@ -116,6 +131,7 @@ func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 		}
 		names[name] = true
 		n, err := newNaming(cfg, name, s.Prefix)
+		n.skillDir = s.SkillDir
 		if err != nil {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", name, err))
 		}
@@ -142,14 +158,19 @@ func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 			states[i] = elsewhere()
 			continue
 		}
+		if state, ok := c.inherited(s, before); ok {
+			states[i], s.inherits = state, true
+			continue
+		}
 		shared++
 		states[i] = known{state: StateConnecting, since: time.Now()}
 	}
+	c.remember(before)
 	c.snap.Store(build(c.plan, states, nil))
 	c.pending.Store(int64(shared))
 	if shared == 0 {
+		c.stopWaiting() // who waits for the first answers may count on it
 		close(c.first)
-		c.stopWaiting()
 	}
 	return c, nil
 }
@@ -187,14 +208,18 @@ func (c *Catalog) WaitFirst(ctx context.Context) {
 // Handle answers a call. It is the last handler of the chain. A method of a kind that
 // no upstream offers does not exist.
 func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-	if k, ok := kindNeeded(call.Method); ok && !c.view(&call.Caller).whole.offers.kinds.has(k) {
-		return nil, mcp.ErrMethod(call.Method)
+	if err := c.offered(ctx, call); err != nil {
+		return nil, err
 	}
 	switch call.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
 		return c.callByName(ctx, call)
 	case mcp.MethodResourcesRead:
 		return c.read(ctx, call)
+	case mcp.MethodSkillsGet:
+		return c.skill(ctx, call)
+	case mcp.MethodDirectoryRead:
+		return c.directory(ctx, call)
 	case mcp.MethodComplete:
 		return c.complete(ctx, call)
 	case mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
@@ -216,6 +241,22 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		return c.list(s, k, call)
 	}
 	return nil, mcp.ErrMethod(call.Method)
+}
+
+// offered refuses a method of a kind that nobody offers.
+func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
+	k, ok := kindNeeded(call.Method)
+	if !ok {
+		return nil
+	}
+	has := func() bool {
+		all := c.view(&call.Caller).whole.offers
+		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
+	}
+	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before somebody has them
+		return nil
+	}
+	return mcp.ErrMethod(call.Method)
 }
 
 // look returns what there is for the caller of a call, and what of it they may know
@@ -277,8 +318,8 @@ func (c *Catalog) stopWaiting() { c.warmed.Do(func() { close(c.warm) }) }
 // heardFrom counts the first answer or failure of a source.
 func (c *Catalog) heardFrom() {
 	if c.pending.Add(-1) == 0 {
+		c.stopWaiting() // who waits for the first answers may count on it
 		close(c.first)
-		c.stopWaiting()
 	}
 }
 

@@ -44,11 +44,14 @@ func (c *changes) take(ctx context.Context) kindSet {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return kindSet(c.kinds.Swap(0))
+		return c.now()
 	case <-ctx.Done():
 		return 0
 	}
 }
+
+// now clears the flags and returns those that were set.
+func (c *changes) now() kindSet { return kindSet(c.kinds.Swap(0)) }
 
 // forget clears the flags.
 func (c *changes) forget() { c.kinds.Store(0) }

@@ -82,6 +82,7 @@ func newFace(p *plan, states []known, v sight) *face {
 // can that they may know of. One that was never heard of may have every list, and a
 // client that was told of none would not look again.
 func merge(states []known, v sight) (all offers) {
+	all.directories = true
 	for i, s := range states {
 		if !v.has(i) {
 			continue
@@ -98,7 +99,11 @@ func merge(states []known, v sight) (all offers) {
 		all.coreTasks = all.coreTasks || s.offers.coreTasks
 		all.coreCancel = all.coreCancel || s.offers.coreCancel
 		all.extTasks = all.extTasks || s.offers.extTasks
+		if s.offers.kinds.has(skills) {
+			all.directories = all.directories && (s.offers.directories || s.shelves[skills].complete())
+		}
 	}
+	all.directories = all.directories && all.kinds.has(skills)
 	return all
 }
 
@@ -116,6 +121,7 @@ func (o offers) capabilities() mcp.Raw {
 	add(o.kinds.has(prompts), "prompts", `{"listChanged":true}`)
 	add(o.kinds.has(resources) && o.subscribe, "resources", `{"listChanged":true,"subscribe":true}`)
 	add(o.kinds.has(resources) && !o.subscribe, "resources", `{"listChanged":true}`)
+	add(o.kinds.has(skills), "skills", `{"listChanged":true}`)
 	add(o.completions, "completions", `{}`)
 	add(o.logging, "logging", `{}`)
 	// Each revision has one of the two forms of tasks, and its edge shows no other.
@@ -124,6 +130,12 @@ func (o offers) capabilities() mcp.Raw {
 	extensions := mcp.Raw("{}")
 	if o.ui != nil {
 		extensions = extensions.With(uiExtension, o.ui)
+	}
+	switch {
+	case o.directories:
+		extensions = extensions.With(mcp.SkillsExtension, mcp.Raw(`{"directoryRead":true}`))
+	case o.kinds.has(skills):
+		extensions = extensions.With(mcp.SkillsExtension, mcp.Raw("{}"))
 	}
 	if o.tasks() {
 		extensions = extensions.With(mcp.TasksExtension, mcp.Raw("{}"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -31,6 +32,30 @@ func (w *watch) hear(e mcp.Event) {
 	if kinds := changedBy(e.Method); kinds != 0 {
 		w.told(kinds)
 	}
+}
+
+// findPlainSkills notes whether an upstream that does not speak of skills has some among its
+// resources, and reports whether its skills are to be fetched.
+func (w *watch) findPlainSkills() bool {
+	offers := &w.state.offers
+	from := w.state.shelves[resources]
+	switch {
+	case offers.skills:
+		return !offers.announces.has(skills) // nothing else tells that they have changed
+	case from == nil:
+		return w.state.plainSkills
+	}
+	w.state.plainSkills = slices.ContainsFunc(from.entries, func(e entry) bool {
+		_, ok := mcp.SkillRoot(e.native)
+		return ok && strings.HasPrefix(e.native, schemeSkill)
+	})
+	if w.state.plainSkills {
+		offers.kinds |= setOf(skills)
+	} else {
+		offers.kinds &^= setOf(skills)
+		w.state.shelves[skills] = &shelf{}
+	}
+	return w.state.plainSkills
 }
 
 // listen listens to the upstream until that ends, which is always an error.

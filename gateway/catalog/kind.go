@@ -10,6 +10,7 @@ const (
 	prompts
 	resources
 	templates
+	skills // after resources: where those tell what skills there are, they come first
 	kinds
 )
 
@@ -32,6 +33,8 @@ func kindNeeded(method string) (kind, bool) {
 		return prompts, true
 	case mcp.MethodResourcesRead:
 		return resources, true
+	case mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
+		return skills, true
 	}
 	return kindOf(method)
 }
@@ -45,6 +48,8 @@ func (k kind) method() string {
 		return mcp.MethodPromptsList
 	case resources:
 		return mcp.MethodResourcesList
+	case skills:
+		return mcp.MethodSkillsList
 	}
 	return mcp.MethodResourceTemplatesList
 }
@@ -57,6 +62,8 @@ func (k kind) policyKind() string {
 		return mcp.KindTools
 	case prompts:
 		return mcp.KindPrompts
+	case skills:
+		return mcp.KindSkills
 	}
 	return mcp.KindResources
 }
@@ -69,6 +76,8 @@ func (k kind) String() string {
 		return "prompts"
 	case resources:
 		return "resources"
+	case skills:
+		return "skills"
 	}
 	return "resource templates"
 }
@@ -93,11 +102,12 @@ type listChange struct {
 }
 
 // listChanges are all of them; resources and their templates share one.
-func listChanges() [3]listChange {
+func listChanges() [4]listChange {
 	return [...]listChange{
 		{mcp.NoteToolsListChanged, "toolsListChanged", setOf(tools)},
 		{mcp.NotePromptsListChanged, "promptsListChanged", setOf(prompts)},
 		{mcp.NoteResourcesListChanged, "resourcesListChanged", setOf(resources, templates)},
+		{mcp.NoteSkillsListChanged, "skillsListChanged", setOf(skills)},
 	}
 }
 

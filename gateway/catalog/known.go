@@ -34,6 +34,7 @@ type known struct {
 	offers       offers
 	instructions string
 	shelves      [kinds]*shelf // nil: never came, or dropped
+	plainSkills  bool          // it does not say that it has skills, and has some among its resources
 	failure      string        // the last error, "" when all is well
 	since        time.Time     // of state
 }
@@ -67,6 +68,9 @@ type offers struct {
 	coreTasks   bool    // tools run as tasks of 2025-11-25
 	coreCancel  bool    // which can be cancelled
 	extTasks    bool    // it has the extension
+	skills      bool    // it says that it has some
+	skillURIs   bool    // it has the extension for skills, and so answers for skills that it does not list
+	directories bool    // it answers resources/directory/read; of all: it can be answered
 }
 
 func readOffers(capabilities mcp.Raw) (o offers) {
@@ -84,6 +88,12 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 			o.subscribe = subscribe.IsTrue()
 		}
 	}
+	if core, ok := capabilities.Member("skills"); ok && !core.IsNull() {
+		o.kinds, o.skills = o.kinds|setOf(skills), true
+		if changed, _ := core.Member("listChanged"); changed.IsTrue() {
+			o.announces |= setOf(skills)
+		}
+	}
 	has := func(name string) bool {
 		value, ok := capabilities.Member(name)
 		return ok && !value.IsNull()
@@ -92,6 +102,11 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 	if extensions, ok := capabilities.Member("extensions"); ok {
 		if ui, ok := extensions.Member(uiExtension); ok && ui.IsObject() {
 			o.ui = ui
+		}
+		if settings, ok := extensions.Member(mcp.SkillsExtension); ok && settings.IsObject() {
+			o.kinds, o.skills, o.skillURIs = o.kinds|setOf(skills), true, true
+			directories, _ := settings.Member("directoryRead")
+			o.directories = directories.IsTrue()
 		}
 	}
 	o.extTasks = mcp.DeclaresTasks(capabilities)

@@ -136,7 +136,7 @@ func withTools(c *Catalog, source int, names ...string) known {
 		items = append(items, mcp.Item{Name: name, Raw: mcp.Raw(tool(name))})
 	}
 	state.heard = true
-	state.shelves[tools] = newShelf(c.sources[source].naming, tools, fetched{items: items}, c.plan.tagged)
+	state.shelves[tools] = newShelf(c.plan, c.sources[source].naming, tools, fetched{items: items})
 	return state
 }
 

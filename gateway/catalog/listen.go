@@ -45,7 +45,7 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		defer c.board.leave(call, follower)
 	}
 
-	want.kinds &= s.faceFor(sees).offers.kinds
+	want.kinds &= s.faceFor(sees).offers.kinds | c.offeredBefore(call.Visible)
 	open := make(chan struct{}) // closed when the client was told what it gets
 	parts := c.newParts(ctx, call, sees, want, open)
 	for _, p := range parts {
@@ -70,23 +70,26 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: acknowledgement(want, parts)})
 	close(open)
 
+	tell := func(kinds kindSet) {
+		for _, change := range listChanges() {
+			if kinds&want.kinds&change.kinds != 0 {
+				call.Notify(mcp.Event{Method: change.note, Params: mcp.Raw(`{}`)})
+			}
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-c.done:
+			tell(listener.now()) // what was still gathered
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		case <-follower.some():
 			for _, i := range follower.take() {
 				wg.Go(func() { follower.run(ctx, c, call, c.sources[i]) })
 			}
 		case <-listener.some():
-			changed := listener.take(ctx) & want.kinds
-			for _, change := range listChanges() {
-				if changed&change.kinds != 0 {
-					call.Notify(mcp.Event{Method: change.note, Params: mcp.Raw(`{}`)})
-				}
-			}
+			tell(listener.take(ctx))
 		}
 	}
 }

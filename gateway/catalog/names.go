@@ -22,6 +22,7 @@ type naming struct {
 	upstream string // the configured name, never what the server calls itself
 	prefix   string // "": names and URIs stay as they are
 	max      int    // length of the longest public name
+	skillDir bool   // see Source.SkillDir
 }
 
 // newNaming checks that the prefix makes usable names.

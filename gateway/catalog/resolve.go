@@ -25,6 +25,9 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 	case mcp.KindPrompts:
 		k = prompts
 		found, ok = c.findName(ctx, &caller, k, public)
+	case mcp.KindSkills:
+		k = skills
+		found, ok = c.findSkill(ctx, &caller, public)
 	case mcp.KindResources:
 		found, k, ok = c.findURI(ctx, &caller, public)
 	case mcp.KindTask:
@@ -37,7 +40,16 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 	if !ok {
 		return mcp.Target{}, false
 	}
-	return c.sources[found.source].naming.target(k, found.native), true
+	return c.targetOf(k, found), true
+}
+
+// targetOf is what policy decides on for what a name or URI leads to.
+func (c *Catalog) targetOf(k kind, to target) mcp.Target {
+	n := c.sources[to.source].naming
+	if to.skill.of != "" {
+		return n.file(to.skill.of, to.native)
+	}
+	return n.target(k, to.native)
 }
 
 // lookUp finds the public name of a call. Nothing of an upstream is told to a call
@@ -81,7 +93,7 @@ func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target
 // check refuses a call whose name was not found, or was found to be something else
 // than what policy decided on.
 func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *mcp.Call) error {
-	if ok && call.Target == c.sources[to.source].naming.target(k, to.native) {
+	if ok && call.Target == c.targetOf(k, to) {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -135,6 +147,13 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 	}
 	to, k = target{source: source, native: native}, resources
 	state := &s.states[source]
+	of, certain := state.skillOf(native)
+	if !certain {
+		state = c.settle(ctx, caller, source)
+		if of, certain = state.skillOf(native); !certain {
+			return to, k, false
+		}
+	}
 	if strings.Contains(native, "{") {
 		listed := s.plan.namings[source].uri(native)
 		if _, ok := state.shelves[resources].find(listed); !ok {
@@ -143,6 +162,9 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 				return to, k, false // nobody made it up but the client
 			}
 		}
+	}
+	if k == resources {
+		to.skill.of = of
 	}
 	return to, k, !state.heard || state.offers.kinds.has(resources)
 }

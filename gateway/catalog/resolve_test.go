@@ -62,9 +62,11 @@ func TestResolve(t *testing.T) {
 
 func TestItemsResolveToTheirTargets(t *testing.T) {
 	s := func(name string) *server {
-		return newServer(name).has(mcp.MethodToolsList, tool("a"), tool("b.c")).has(mcp.MethodPromptsList, `{"name":"ask"}`).
+		s := newServer(name).has(mcp.MethodToolsList, tool("a"), tool("b.c")).has(mcp.MethodPromptsList, `{"name":"ask"}`).
 			has(mcp.MethodResourcesList, resource("file:///"+name), resource("ui://page")).
-			has(mcp.MethodResourceTemplatesList, template(name+":///{path}"))
+			has(mcp.MethodResourceTemplatesList, template(name+":///{path}")).has(mcp.MethodSkillsList, skillRecord(name))
+		s.caps = allCaps[:len(allCaps)-1] + `,"skills":{}}`
+		return s
 	}
 	c := start(t, plain(s("keep")), Source{Upstream: s("crm")})
 	for k := range kinds {

@@ -40,7 +40,7 @@ func (n naming) result(method string, result mcp.Raw) mcp.Raw {
 			return n.blocks(value, true)
 		case string(name) == "messages" && method == mcp.MethodPromptsGet:
 			return n.messages(value)
-		case string(name) == "contents" && method == mcp.MethodResourcesRead:
+		case string(name) == "contents" && method == mcp.MethodResourcesRead, string(name) == "resources" && method == mcp.MethodDirectoryRead:
 			return value.Map(func(_ []byte, content mcp.Raw) mcp.Raw { return n.member(content, "uri") })
 		case string(name) == "_meta":
 			return n.meta(value)

@@ -29,6 +29,7 @@ type shelf struct {
 	withheld []Withheld
 	expires  time.Time // zero: the upstream did not say
 	private  bool
+	skills   skillIndex // of a list of skills
 }
 
 // entry is one item: its original name, and what clients see.
@@ -37,6 +38,7 @@ type entry struct {
 	item   mcp.Item
 	params []param // tools: the parameters that are mirrored into headers
 	task   taskSupport
+	skill  skillEntry // of a skill
 }
 
 // Withheld is an item that clients are not shown, and why.
@@ -56,13 +58,25 @@ type fetched struct {
 
 // newShelf gives the items of a list their public names and leaves out those that
 // must not be shown. tagged are the upstreams whose names stand in URIs.
-func newShelf(n naming, k kind, list fetched, tagged map[string]int) *shelf {
+func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
 	s := &shelf{offered: true, expires: list.expires, private: list.private}
+	if k == skills {
+		s.skills = newSkillIndex(list.items)
+	}
 	if list.cut != "" {
 		s.withhold(k, "", list.cut)
 	}
+	room := maxSkillList
 	for _, item := range list.items {
-		e, err := newEntry(n, k, item, tagged)
+		e, err := newEntry(p, n, k, item)
+		if err == nil && k == skills {
+			if room -= len(item.Raw); room < 0 {
+				err = fmt.Errorf("the skills before it have more than %d bytes together", maxSkillList)
+			}
+			for _, unknown := range e.skill.unknown {
+				s.withhold(k, item.Name, unknown)
+			}
+		}
 		if err != nil {
 			s.withhold(k, item.Name, err.Error())
 			continue
@@ -101,17 +115,24 @@ func (s *shelf) withhold(k kind, name, reason string) {
 }
 
 // newEntry makes the public form of an item; the error says why it has none.
-func newEntry(n naming, k kind, item mcp.Item, tagged map[string]int) (entry, error) {
-	if len(item.Raw) > maxItem {
-		return entry{}, fmt.Errorf("its definition has %d bytes, more than %d", len(item.Raw), maxItem)
+func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
+	largest := maxItem
+	if k == skills {
+		largest = maxSkill
+	}
+	if len(item.Raw) > largest {
+		return entry{}, fmt.Errorf("its definition has %d bytes, more than %d", len(item.Raw), largest)
 	}
 	key := mcp.ItemKey(k.method())
 	if err := wire.CheckObject(item.Raw, key); err != nil {
 		return entry{}, ambiguous(err)
 	}
-	public, err := publicName(n, k, item.Name, tagged)
+	public, err := publicName(n, k, item.Name, p.tagged)
 	if err != nil {
 		return entry{}, err
+	}
+	if k == skills {
+		return newSkillEntry(p, n, item, public)
 	}
 	e := entry{native: item.Name, item: mcp.Item{Name: public, Raw: item.Raw, Target: n.target(k, item.Name)}}
 	if public != item.Name {
@@ -145,7 +166,7 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 	switch k {
 	case tools:
 		return n.tool(native)
-	case prompts:
+	case prompts, skills:
 		return n.prompt(native)
 	}
 	if !sane(native) {

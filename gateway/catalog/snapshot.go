@@ -28,12 +28,12 @@ type plan struct {
 	pageSize int
 }
 
-// owner returns whose a public name is that one upstream has: of tools and prompts that
-// of the longest prefix that it begins with, whether that upstream has it or not, so that
-// nobody can step into its place while it is down. URIs are told apart before (see
+// owner returns whose a public name is that one upstream has: of tools, prompts and skills
+// that of the longest prefix that it begins with, whether that upstream has it or not, so
+// that nobody can step into its place while it is down. URIs are told apart before (see
 // publicName).
 func (p *plan) owner(k kind, public string, has int) int {
-	if k != tools && k != prompts {
+	if k != tools && k != prompts && k != skills {
 		return has
 	}
 	owner := has
@@ -51,6 +51,7 @@ type target struct {
 	native string
 	params []param
 	task   taskSupport
+	skill  skillTarget // of skills, and of their files
 	// unlisted: the upstream has the name's prefix, and no list of it that could tell.
 	unlisted bool
 }
@@ -64,6 +65,7 @@ type snapshot struct {
 	lists    [kinds]*listing
 	tools    map[string]target
 	prompts  map[string]target
+	skills   map[string]target
 	uris     uriIndex
 	counts   [][kinds]int // of listed items, by upstream
 	withheld [][]Withheld // by upstream
@@ -87,7 +89,7 @@ type listing struct {
 func build(p *plan, states []known, previous *snapshot) *snapshot {
 	s := &snapshot{
 		plan: p, states: states, whole: newFace(p, states, nil),
-		tools: make(map[string]target), prompts: make(map[string]target),
+		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
 		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
 	}
 	s.uris = newURIIndex(p, states)
@@ -146,6 +148,15 @@ func (s *snapshot) merge(k kind) *listing {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
 				continue
 			}
+			if k == resources {
+				of, certain := state.skillOf(e.native)
+				if !certain {
+					continue // until it is known of which skill it is
+				}
+				if of != "" {
+					e.item = mcp.Item{Name: e.item.Name, Raw: e.item.Raw, Target: s.plan.namings[i].file(of, e.native)}
+				}
+			}
 			items = append(items, e.item)
 			hashItem(sum, e.item)
 			s.enter(k, i, e)
@@ -173,6 +184,9 @@ func (s *snapshot) enter(k kind, source int, e entry) {
 		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params, task: e.task}
 	case prompts:
 		s.prompts[e.item.Name] = target{source: source, native: e.native}
+	case skills:
+		s.checkDependencies(source, e)
+		s.skills[e.item.Name] = target{source: source, native: e.native, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}
 	}
 }
 
@@ -183,6 +197,9 @@ func hashItem(sum hash.Hash, item mcp.Item) {
 	sum.Write(sizes[:])
 	sum.Write([]byte(item.Name))
 	sum.Write(item.Raw)
+	if item.Target.File != "" { // who may see it differs
+		sum.Write([]byte(item.Target.Name))
+	}
 }
 
 // changed returns which lists of each upstream are others than in an older snapshot of
@@ -215,11 +232,14 @@ func pagesOf(items []mcp.Item, size int) []*page {
 	return pages
 }
 
-// named finds a public name of a tool or prompt.
+// named finds a public name of a tool, prompt or skill.
 func (s *snapshot) named(k kind, public string) (target, bool) {
 	table := s.tools
-	if k == prompts {
+	switch k {
+	case prompts:
 		table = s.prompts
+	case skills:
+		table = s.skills
 	}
 	to, ok := table[public]
 	return to, ok

@@ -17,7 +17,7 @@ type UpstreamView struct {
 	// LastError is what went wrong last, "" when all is well.
 	LastError string
 	// Tools to ResourceTemplates are how many clients are shown.
-	Tools, Prompts, Resources, ResourceTemplates int
+	Tools, Prompts, Resources, ResourceTemplates, Skills int
 	// Withheld are the items that clients are not shown.
 	Withheld []Withheld
 }
@@ -31,11 +31,22 @@ func (c *Catalog) Status() []UpstreamView {
 		views[i] = UpstreamView{
 			Name: source.naming.upstream, Prefix: source.naming.prefix,
 			State: state.state, Since: state.since, LastError: state.failure,
-			Tools: count[tools], Prompts: count[prompts], Resources: count[resources], ResourceTemplates: count[templates],
+			Tools: count[tools], Prompts: count[prompts], Resources: count[resources], ResourceTemplates: count[templates], Skills: count[skills],
 			Withheld: slices.Clone(s.withheld[i]),
 		}
 	}
 	return views
+}
+
+// Warm reports whether lists need not wait for upstreams any more: all have answered or
+// failed, or have had their time.
+func (c *Catalog) Warm() bool {
+	select {
+	case <-c.warm:
+		return true
+	default:
+		return false
+	}
 }
 
 // logWithheld logs what the new snapshot withholds and the old one did not. A change

@@ -74,8 +74,34 @@ func (n naming) taskFailure(err error, native, public string) error {
 		return err
 	}
 	changed := *e
-	changed.Message = strings.ReplaceAll(e.Message, native, public)
+	changed.Message = replaceWord(e.Message, native, public)
 	return &changed
+}
+
+// replaceWord replaces a word where it stands alone: an id may be as short as a digit.
+func replaceWord(text, word, by string) string {
+	var out strings.Builder
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			out.WriteString(text[at:])
+			return out.String()
+		}
+		i += at
+		end := i + len(word)
+		if i > 0 && inWord(text[i-1]) && inWord(word[0]) || end < len(text) && inWord(text[end]) && inWord(word[len(word)-1]) {
+			out.WriteString(text[at : i+1])
+			at = i + 1
+			continue
+		}
+		out.WriteString(text[at:i])
+		out.WriteString(by)
+		at = end
+	}
+}
+
+func inWord(c byte) bool {
+	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c >= 0x80
 }
 
 // related puts into _meta which task a message belongs to

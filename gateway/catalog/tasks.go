@@ -127,7 +127,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		switch offers := c.view(&call.Caller).whole.offers; {
+		switch offers := c.view(&call.Caller).faceFor(c.plan.sightOf(call)).offers; {
 		case call.Tasks == mcp.CoreTasks && offers.coreTasks, call.Tasks == mcp.ExtensionTasks && offers.tasks():
 			return nil, mcp.ErrUnknown(call.Method, call.Name)
 		case call.Tasks == mcp.NoTasks && offers.tasks():

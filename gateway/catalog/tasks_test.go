@@ -310,11 +310,35 @@ func TestURIsInTasks(t *testing.T) {
 		}
 	})
 	t.Run("an error repeats the id that the client knows", func(t *testing.T) {
-		s.fails(mcp.MethodTasksGet, mcp.Errorf(mcp.CodeInvalidParams, "Task 1 has expired"))
-		if e := refused(t, c, inForm(mcp.CoreTasks, mcp.MethodTasksGet, id), mcp.CodeInvalidParams); e.Message != "Task "+id+" has expired" {
-			t.Errorf("got %q", e.Message)
+		for said, want := range map[string]string{
+			"Task 1 has expired":                "Task ID has expired",
+			`no task "1"`:                       `no task "ID"`,
+			"1":                                 "ID",
+			"Task 1: 1 of 11 at 10.1 a1 1-x é1": "Task ID: ID of 11 at 10.ID a1 1-x é1",
+		} {
+			s.fails(mcp.MethodTasksGet, mcp.Errorf(mcp.CodeInvalidParams, "%s", said))
+			e := refused(t, c, inForm(mcp.CoreTasks, mcp.MethodTasksGet, id), mcp.CodeInvalidParams)
+			if got := strings.ReplaceAll(e.Message, id, "ID"); got != want {
+				t.Errorf("%q became %q", said, got)
+			}
 		}
 	})
+}
+
+// TestTasksOfUpstreamsThatNobodySees: to whom no upstream with tasks is shown there are
+// no tasks at all.
+func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
+	c := start(t, Source{Upstream: running20251125("crm")}, Source{Upstream: newServer("doc").has(mcp.MethodToolsList, `{"name":"a","inputSchema":{}}`)})
+	for _, form := range []mcp.TaskForm{mcp.NoTasks, mcp.CoreTasks, mcp.ExtensionTasks} {
+		for name, want := range map[string]int{"crm": mcp.CodeInvalidParams, "doc": mcp.CodeMethodNotFound} {
+			in := inForm(form, mcp.MethodTasksGet, "x")
+			in.Visible = func(upstream string) bool { return upstream == name }
+			if form == mcp.NoTasks && name == "crm" {
+				want = mcp.CodeMissingCapability
+			}
+			refused(t, c, in, want)
+		}
+	}
 }
 
 func FuzzTaskID(f *testing.F) {

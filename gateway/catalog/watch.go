@@ -66,7 +66,7 @@ func newWatch(c *Catalog, s *source) *watch {
 		c: c, s: s, as: mcp.Call{ID: s.callID()},
 		show:  func(state known) { c.publish(s, state) },
 		told:  s.changes.add,
-		state: known{state: StateConnecting, since: time.Now()},
+		state: c.snap.Load().states[s.index], counted: s.inherits,
 	}
 }
 
@@ -162,6 +162,9 @@ func (w *watch) discover(ctx context.Context) error {
 	capabilities, _ := reply.Result.Member("capabilities")
 	instructions, _ := reply.Result.Member("instructions")
 	w.state.heard, w.state.offers, w.state.instructions = true, readOffers(capabilities), instructions.Text()
+	if w.state.plainSkills {
+		w.state.offers.kinds |= setOf(skills) // until its resources tell otherwise
+	}
 	for k := range kinds {
 		if !w.state.offers.kinds.has(k) {
 			w.state.shelves[k], w.broken[k] = &shelf{}, breakdown{}
@@ -179,6 +182,9 @@ func (w *watch) discover(ctx context.Context) error {
 func (w *watch) fetch(ctx context.Context, which kindSet) error {
 	var lost error
 	for k := range kinds {
+		if k == skills && which.has(resources) && w.findPlainSkills() {
+			which |= setOf(skills)
+		}
 		if !which.has(k) || !w.state.offers.kinds.has(k) {
 			continue
 		}
@@ -187,7 +193,7 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			w.state.shelves[k], w.broken[k] = newShelf(w.s.naming, k, list, w.c.plan.tagged), breakdown{}
+			w.state.shelves[k], w.broken[k] = newShelf(w.c.plan, w.s.naming, k, list), breakdown{}
 			if k == tools {
 				w.state.shelves[k].withTasks(w.state.offers.coreTasks)
 			}

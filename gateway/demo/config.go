@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"embed"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,16 +10,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Config is the configuration, as YAML, of a gateway in front of the three servers.
+// Config is the configuration, as YAML, of a gateway in front of the three servers and
+// a directory of skills.
 func (d *Demo) Config() []byte { return bytes.Clone(d.config) }
 
 func (d *Demo) newConfig() ([]byte, error) {
+	skills, err := d.writeSkills()
+	if err != nil {
+		return nil, err
+	}
 	var text bytes.Buffer
-	err := fill(&text, "gatehouse.yaml.txt", struct {
-		Listen, Notes, Ops string
-		Handbook           []string
-		SignIn             *signIn
-	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], append([]string{d.opts.Executable}, d.opts.Args...), d.signIn})
+	err = fill(&text, "gatehouse.yaml.txt", struct {
+		Listen, Notes, Ops, Skills string
+		Handbook                   []string
+		SignIn                     *signIn
+	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn})
 	return text.Bytes(), err
 }
 
@@ -28,12 +34,28 @@ func (d *Demo) WriteConfig() (file string, err error) {
 	return d.file, err
 }
 
+//go:embed skills
+var skillFiles embed.FS
+
+// writeSkills writes the skills to a directory, which Close removes.
+func (d *Demo) writeSkills() (dir string, err error) {
+	if err := d.makeDir(); err != nil {
+		return "", err
+	}
+	return filepath.Join(d.dir, "skills"), os.CopyFS(d.dir, skillFiles)
+}
+
+func (d *Demo) makeDir() (err error) {
+	if d.dir == "" {
+		d.dir, err = os.MkdirTemp("", "gatehouse-demo-")
+	}
+	return err
+}
+
 // write writes a file that only this user can read.
 func (d *Demo) write(name string, content []byte) (file string, err error) {
-	if d.dir == "" {
-		if d.dir, err = os.MkdirTemp("", "gatehouse-demo-"); err != nil {
-			return "", err
-		}
+	if err := d.makeDir(); err != nil {
+		return "", err
 	}
 	file = filepath.Join(d.dir, name)
 	return file, os.WriteFile(file, content, 0o600)

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -172,18 +175,26 @@ func TestConfigIsYAML(t *testing.T) {
 	var config struct {
 		Listen    string
 		Upstreams []struct {
-			Name, URL string
-			Command   []string
+			Name, URL, Skills string
+			Command           []string
 		}
 	}
 	if err := yaml.Unmarshal(d.Config(), &config); err != nil {
 		t.Fatalf("%v\n%s", err, d.Config())
 	}
-	if config.Listen != "127.0.0.1:0" || len(config.Upstreams) != 3 {
+	if config.Listen != "127.0.0.1:0" || len(config.Upstreams) != 4 {
 		t.Errorf("config %+v", config)
 	}
 	if got, want := config.Upstreams[2].Command, `/opt/a "b" $${x}/gatehouse`; len(got) != 2 || got[0] != want {
 		t.Errorf("command %q, want %q first", got, want)
+	}
+	dir := config.Upstreams[3].Skills
+	if _, err := os.Stat(filepath.Join(dir, "release", "assets", "badge.png")); err != nil {
+		t.Error(err)
+	}
+	d.Close()
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the skills stay behind: %v", err)
 	}
 }
 

@@ -26,6 +26,9 @@ func (f *Front) batch(p *posted) *refusal {
 	if modern {
 		return refuseInvalid("Invalid request: this revision has no batches")
 	}
+	if f.cfg.Clients == ClientsStateless {
+		return p.refuseStateful(header)
+	}
 	_, rev, ref := f.session(p.r, p.caller, header)
 	switch {
 	case ref != nil:

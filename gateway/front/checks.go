@@ -11,16 +11,27 @@ import (
 // maxHeaderFields bounds the header lines of a request.
 const maxHeaderFields = 100
 
-const allowAll = "POST, GET, DELETE, OPTIONS"
+// verbs are the HTTP methods of a path beside OPTIONS, as a list in a header.
+type verbs string
+
+func (v verbs) has(method string) bool {
+	for verb := range strings.SplitSeq(string(v), ", ") {
+		if verb == method {
+			return true
+		}
+	}
+	return method == http.MethodOptions
+}
+
+// allow is the value of the Allow header.
+func (v verbs) allow() string { return string(v) + ", " + http.MethodOptions }
 
 // check refuses what needs no look at the body, for all methods: the method, and
 // whoever may be a web page that its user did not mean to let in (2025-11-25
 // basic/transports#security-warning).
-func (f *Front) check(w http.ResponseWriter, r *http.Request) *refusal {
-	switch r.Method {
-	case http.MethodPost, http.MethodGet, http.MethodDelete, http.MethodOptions:
-	default:
-		return refuseMethod(allowAll)
+func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refusal {
+	if !v.has(r.Method) {
+		return refuseMethod(v.allow())
 	}
 	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
 		// A length beside a chunked body is dropped by net/http, and what a proxy
@@ -60,8 +71,8 @@ func hostname(host string) string {
 }
 
 // checkPost is the rest of the checks for a POST; the value says which media types
-// the client takes.
-func (f *Front) checkPost(r *http.Request) (accept, *refusal) {
+// the client takes for an answer, which need not be any if there is none.
+func checkPost(r *http.Request, answered bool) (accept, *refusal) {
 	switch coding := r.Header["Content-Encoding"]; {
 	case len(coding) == 0, len(coding) == 1 && (coding[0] == "" || strings.EqualFold(coding[0], "identity")):
 	default:
@@ -71,7 +82,7 @@ func (f *Front) checkPost(r *http.Request) (accept, *refusal) {
 		return accept{}, refuseMedia("Content-Type must be application/json")
 	}
 	acc := readAccept(r.Header["Accept"])
-	if !acc.json && !acc.stream {
+	if answered && !acc.json && !acc.stream {
 		return acc, refuseAccept("application/json, text/event-stream")
 	}
 	return acc, nil

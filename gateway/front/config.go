@@ -39,11 +39,30 @@ type Config struct {
 	// AllowedHosts are names, without port, by which requests may name this server
 	// in Host, beside localhost, 127.0.0.1 and ::1.
 	AllowedHosts []string `yaml:"allowed_hosts"`
+	// Clients are those that are served: ClientsAll, the default, or ClientsStateless,
+	// who have no sessions (2026-07-28 and later).
+	Clients string `yaml:"clients"`
+	// SSEPath is the path of the event stream for clients that know no more than HTTP+SSE
+	// (2024-11-05), such as /sse; they POST to that path with /messages at its end. "off"
+	// serves none. Default: sse in place of the last segment of the endpoint's path.
+	SSEPath string `yaml:"sse_path"`
 }
+
+// SSEOff is the value of Config.SSEPath that serves no HTTP+SSE.
+const SSEOff = "off"
+
+// Values of Config.Clients.
+const (
+	ClientsAll       = "all"
+	ClientsStateless = "stateless"
+)
 
 // Validate reports everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
+	if c.Clients != "" && c.Clients != ClientsAll && c.Clients != ClientsStateless {
+		errs = append(errs, fmt.Errorf("clients: %q is neither %s nor %s", c.Clients, ClientsAll, ClientsStateless))
+	}
 	if c.MaxRequestBytes < 0 {
 		errs = append(errs, fmt.Errorf("max_request_bytes: %d is negative", c.MaxRequestBytes))
 	}

@@ -43,11 +43,11 @@ func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refusal {
 }
 
 // options answers OPTIONS, a browser's preflight or not.
-func (f *Front) options(w http.ResponseWriter, r *http.Request) {
+func (f *Front) options(w http.ResponseWriter, r *http.Request, v verbs) {
 	h := w.Header()
-	h.Set("Allow", allowAll)
+	h.Set("Allow", v.allow())
 	if h.Get("Access-Control-Allow-Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" {
-		h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+		h.Set("Access-Control-Allow-Methods", string(v))
 		h.Set("Access-Control-Allow-Headers", corsHeaders+requestedParams(r))
 		h.Set("Access-Control-Max-Age", corsMaxAge)
 	}

@@ -99,6 +99,8 @@ func TestEra(t *testing.T) {
 		{name: "P9/11 initialize without capabilities", header: modern("initialize", ""),
 			body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 404, want: []string{`-32601`}},
 		{name: "P9/37 a method that nobody knows", header: modern("foo/bar", ""), body: plain("1", "foo/bar"), status: 404, want: []string{`-32601`, `"id":1`}},
+		{name: "P9/10 server/discover before anything else", header: modern("server/discover", ""), body: plain("1", "server/discover"),
+			status: 200, want: []string{`"supportedVersions":["2026-07-28"]`, `"capabilities":{`, `"resultType":"complete"`, `"ttlMs":`, `"cacheScope":`}},
 		{name: "P9/12 server/discover in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, want: []string{`-32601`}},
 		{name: "P9/12 subscriptions/listen in a session", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}`, status: 200, want: []string{`-32601`}},
 		{name: "P9/15 an unknown version header", header: with(session, wire.HeaderVersion, "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,

@@ -138,6 +138,24 @@ func (f *Front) refuseSession(err error) *refusal {
 	return refuseInternal("")
 }
 
+// refuseStream is for messages of HTTP+SSE that have no stream.
+func refuseStream() *refusal {
+	return &refusal{status: http.StatusNotFound, id: nullID,
+		err: mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET")}
+}
+
+// refuseStreams is for users of HTTP+SSE that open streams and say nothing.
+func refuseStreams() *refusal {
+	return &refusal{status: http.StatusTooManyRequests, retry: true, id: noID,
+		err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many streams are open on which no session was begun", Data: ownData(true, mcp.ExecutedNo)}}
+}
+
+// refuseBusy is for a client that does not wait for its answers.
+func refuseBusy() *refusal {
+	return &refusal{status: http.StatusTooManyRequests, retry: true,
+		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "too many requests of this client are under way: wait for answers", Data: ownData(true, mcp.ExecutedNo)}}
+}
+
 // refuse writes a refusal.
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
 	if r.id != ownID {
@@ -239,6 +257,20 @@ func internalError(callID string) *mcp.Error {
 
 func closingError(executed mcp.Executed) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeDraining, Message: "the gateway is closing: try again", Data: ownData(executed == mcp.ExecutedNo, executed)}
+}
+
+// lostError is the answer to a retry of a call that waited at a replica which has gone.
+func lostError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeUpstreamSessionLost, "the replica of the gateway where this call waited for the answer is gone: make the call anew")
+	e.Data = ownData(false, mcp.ExecutedUnknown)
+	return e
+}
+
+// storeError is the answer to a call that cannot go on while the store is away.
+func storeError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeStoreUnavailable, "what replicas of the gateway have in common is not available now: try again")
+	e.Data = ownData(true, mcp.ExecutedNo)
+	return e
 }
 
 // expiredError is the answer to a call that cannot go on: whoever made it is not known

@@ -27,9 +27,14 @@ type exchange struct {
 	token   mcp.Raw // the client's progress token, nil without one
 	handler mcp.Handler
 
+	// servedBy is the replica that alone can go on with the call, "" for this one.
+	servedBy string
+
 	// Of a stateful client only.
 	record session.Record
 	live   *live
+	run    *running
+	shared bool // the stream is that of all its client's requests, and does not end with one
 
 	mu       sync.Mutex // guards the fields below
 	over     bool       // the answer is being written: nothing else may be
@@ -53,6 +58,9 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 		Params: p.message.Params,
 		Caller: p.caller,
 		Notify: x.notify,
+	}
+	if p.on != nil {
+		x.stream, x.shared = p.on.stream, true
 	}
 	return x
 }
@@ -89,7 +97,7 @@ func (x *exchange) recover() {
 // hurry sees to it that a client which takes streams hears something after a while.
 // Not the answer to initialize: it has a header that is known only at its end.
 func (x *exchange) hurry() {
-	if !x.accept.stream || x.call.Method == mcp.MethodInitialize {
+	if !x.accept.stream || x.shared || x.call.Method == mcp.MethodInitialize {
 		return
 	}
 	x.mu.Lock()
@@ -268,6 +276,10 @@ func (x *exchange) write(status int, m message) {
 		x.mu.Unlock()
 	}
 	switch {
+	case x.shared:
+		if m.size() > 0 {
+			x.stream.force(m.appendTo(make([]byte, 0, m.size())))
+		}
 	case x.stream != nil:
 		var last []byte
 		var id string

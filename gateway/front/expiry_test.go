@@ -38,7 +38,7 @@ const (
 	changed        = `"method":"notifications/tools/list_changed"`
 )
 
-func TestH_036_ListenEndsWithTheToken(t *testing.T) {
+func TestP9_071_H_036_ListenEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Hour)
 		body := `{"jsonrpc":"2.0","id":"sub","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
@@ -88,7 +88,7 @@ func TestH_036_NothingIsSaidWhileListeningEnds(t *testing.T) {
 	})
 }
 
-func TestH_036_GetEndsWithTheToken(t *testing.T) {
+func TestP9_071_H_036_GetEndsWithTheToken(t *testing.T) {
 	for _, revision := range []string{v2503, v2506, v2511} {
 		t.Run(revision, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

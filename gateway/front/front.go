@@ -26,6 +26,7 @@ const (
 	// take the answer away from a client that still sends.
 	leftoverTime = 500 * time.Millisecond
 	ackTime      = 15 * time.Second // for the upstreams to confirm a subscription
+	helloTime    = time.Minute      // for a client of HTTP+SSE to begin its session
 )
 
 // ServerInfo is what the gateway says of itself (Implementation of the
@@ -41,9 +42,22 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
+	// Mail takes letters to other replicas, and MailKey, which all of them have, seals
+	// them; nil for one gateway alone.
+	Mail    session.Mailbox
+	MailKey *seal.Key
+	// Callers carries callers to other replicas; needed with Mail.
+	Callers Callers
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
+}
+
+// Callers writes who calls, and reads it (auth.WriteCaller, auth.ReadCaller). The token
+// is in it, which is why front does neither by itself.
+type Callers struct {
+	Write func(mcp.Caller) ([]byte, error)
+	Read  func([]byte) (mcp.Caller, error)
 }
 
 // Front is the http.Handler of the endpoint. Requests must come through auth, which
@@ -60,19 +74,26 @@ type Front struct {
 	origins  map[string]bool
 	noParams map[string]string    // empty, for all calls without Mcp-Param-* headers
 	onRoots  func(session string) // nil for nobody
-	prefix   string               // of call ids: ours among all processes
+	mail     session.Mailbox      // nil for one gateway alone
+	mailSeal *seal.Key
+	callers  Callers
+	mailing  chan struct{} // one token for each letter that something is done about
+	prefix   string        // of call ids: ours among all processes
 	calls    atomic.Uint64
 
-	bodyTime, writeTime, ackTime time.Duration // the constants, but for tests
+	bodyTime, writeTime, ackTime, helloTime time.Duration // the constants, but for tests
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
 	lives   map[string]*live
-	running sync.WaitGroup // requests and listeners; grows only while not closing
-	streams sync.WaitGroup // GET streams; likewise
-	drain   chan struct{}  // closed with closing: nothing new begins, subscriptions end
-	quiet   chan struct{}  // closed when nothing runs any more, or may no longer: streams end
-	hush    sync.Once      // closes quiet
+	olds    map[string]*oldStream              // by their ids
+	pending map[string]*pending                // calls that other replicas serve, by their ids
+	serving map[string]context.CancelCauseFunc // those of other replicas
+	running sync.WaitGroup                     // requests and listeners; grows only while not closing
+	streams sync.WaitGroup                     // GET streams; likewise
+	drain   chan struct{}                      // closed by Drain: nothing begins that lasts, subscriptions end
+	quiet   chan struct{}                      // closed when nothing runs any more, or may no longer: streams end
+	hush    sync.Once                          // closes quiet
 }
 
 // New makes a Front. It starts nothing.
@@ -82,6 +103,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
 		return nil, errors.New("front: a handler, a session store and a key are needed")
+	}
+	if deps.Mail != nil && (deps.MailKey == nil || deps.Callers.Write == nil || deps.Callers.Read == nil) {
+		return nil, errors.New("front: letters to other replicas need a key, and how callers are written")
 	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
@@ -97,12 +121,23 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		bodyTime:  bodyTime,
 		writeTime: writeTime,
 		ackTime:   ackTime,
+		helloTime: helloTime,
 		lives:     make(map[string]*live),
+		olds:      make(map[string]*oldStream),
+		mail:      deps.Mail,
+		mailSeal:  deps.MailKey,
+		callers:   deps.Callers,
+		mailing:   make(chan struct{}, maxMail),
+		pending:   make(map[string]*pending),
+		serving:   make(map[string]context.CancelCauseFunc),
 		drain:     make(chan struct{}),
 		quiet:     make(chan struct{}),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.mail != nil { // so that what we give out says where it is from
+		f.prefix = f.mail.Self()
 	}
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
@@ -117,7 +152,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 
 // ServeHTTP answers one request whose caller is known.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.admit(w, r) {
+	if f.admit(w, r, f.verbs()) {
 		f.serve(w, r)
 	}
 }
@@ -128,23 +163,35 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answered before it, and the answers of authenticate can be read by pages of the
 // origins that are allowed.
 func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
-	inner := authenticate(http.HandlerFunc(f.serve))
+	return f.behind(authenticate, f.verbs(), f.serve)
+}
+
+func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, serve http.HandlerFunc) http.Handler {
+	inner := authenticate(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if f.admit(w, r) {
+		if f.admit(w, r, v) {
 			inner.ServeHTTP(w, r)
 		}
 	})
 }
 
+// verbs are those of the endpoint: GET and DELETE are about sessions.
+func (f *Front) verbs() verbs {
+	if f.cfg.Clients == ClientsStateless {
+		return "POST"
+	}
+	return "POST, GET, DELETE"
+}
+
 // admit answers what needs no caller, and reports whether there is more to do.
-func (f *Front) admit(w http.ResponseWriter, r *http.Request) bool {
-	if ref := f.check(w, r); ref != nil {
+func (f *Front) admit(w http.ResponseWriter, r *http.Request, v verbs) bool {
+	if ref := f.check(w, r, v); ref != nil {
 		ref.close = r.ContentLength != 0 // nobody reads the body
 		f.refuse(w, nil, ref)
 		return false
 	}
 	if r.Method == http.MethodOptions {
-		f.options(w, r)
+		f.options(w, r, v)
 		return false
 	}
 	return true
@@ -174,17 +221,30 @@ func (f *Front) EndSession(key string) {
 	}
 }
 
+// Drain stops what is to begin elsewhere: new sessions, GET streams and subscriptions are
+// refused, and subscriptions of stateless clients end. Calls go on, those too that come
+// yet. elsewhere says that another process knows the sessions: then their GET streams
+// end, too, so that their clients come back there. Close is the next step.
+func (f *Front) Drain(elsewhere bool) {
+	f.mu.Lock()
+	if !closed(f.drain) {
+		close(f.drain)
+	}
+	f.mu.Unlock()
+	if elsewhere {
+		f.Recall()
+	}
+}
+
 // Close refuses new requests (answers to questions and cancellations still pass) and
 // waits for the ones that run. When ctx is over, it cancels those of sessions;
 // stateless ones end with their connections, which are the server's. Streams of
 // sessions end after the calls: a client that came back for its stream and was refused
 // might give them up. It may be called twice.
 func (f *Front) Close(ctx context.Context) error {
+	f.Drain(false)
 	f.mu.Lock()
-	if !f.closing {
-		f.closing = true
-		close(f.drain)
-	}
+	f.closing = true
 	lives := make([]*live, 0, len(f.lives))
 	for _, l := range f.lives {
 		lives = append(lives, l)
@@ -208,6 +268,11 @@ func (f *Front) Close(ctx context.Context) error {
 	for _, l := range lives {
 		l.cancelAll(errClosing)
 	}
+	f.mu.Lock()
+	for _, cancel := range f.serving {
+		cancel(errClosing)
+	}
+	f.mu.Unlock()
 	select {
 	case <-ended:
 		return nil
@@ -242,7 +307,7 @@ func (f *Front) callID() string {
 	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
 }
 
-// onDrain calls fn when the front begins to close, unless stop was called or ctx
+// onDrain calls fn when the front begins to drain, unless stop was called or ctx
 // ended before; stop waits for the goroutine that watches.
 func (f *Front) onDrain(ctx context.Context, fn func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -14,6 +14,8 @@ import (
 type live struct {
 	f    *Front
 	key  string
+	user string // of the session's record, as id
+	id   string
 	gone chan struct{} // closed at the session's end
 
 	mu      sync.Mutex // guards the fields below
@@ -33,6 +35,7 @@ type live struct {
 // running is a call in flight.
 type running struct {
 	id     string // the request's id, as it stands on the wire
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
@@ -48,6 +51,8 @@ func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refusal) 
 	l = &live{
 		f:           f,
 		key:         key,
+		user:        r.User,
+		id:          r.ID,
 		gone:        make(chan struct{}),
 		running:     make(map[*running]struct{}),
 		asked:       make(map[string]*question),
@@ -75,18 +80,19 @@ func (f *Front) known(key string) *live {
 
 // start counts a call in. Its context ends by notifications/cancelled, with the
 // session or with the front, not when its client goes away: a disconnect is no
-// cancellation (2025-11-25 basic/transports#sending-messages-to-the-server).
-func (l *live) start(ctx context.Context, id mcp.Raw) (context.Context, *running, bool) {
+// cancellation (2025-11-25 basic/transports#sending-messages-to-the-server). It is nil
+// when the session has ended.
+func (l *live) start(ctx context.Context, id mcp.Raw) *running {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	r := &running{id: string(id), cancel: cancel}
+	r := &running{id: string(id), ctx: ctx, cancel: cancel}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		cancel(errEnded)
-		return nil, nil, false
+		return nil
 	}
 	l.running[r] = struct{}{}
-	return ctx, r, true
+	return r
 }
 
 func (l *live) stop(r *running) {

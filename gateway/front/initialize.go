@@ -11,19 +11,33 @@ import (
 // initialize begins a session (2025-11-25 basic/lifecycle). A session that the
 // request names is left alone: ids are never the client's to choose.
 func (f *Front) initialize(p *posted) *refusal {
-	if !f.begin() {
+	if closed(f.drain) || !f.begin() {
 		return refuseClosing()
 	}
 	defer f.done()
+	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
+		// By the one goroutine that answers, before anything was written.
+		p.w.Header()[wire.HeaderSession] = []string{r.ID}
+		return nil
+	})
+	if x != nil {
+		x.serve(p.r.Context())
+	}
+	return ref
+}
+
+// handshake makes a call of initialize. opened is told of the session before it is
+// answered.
+func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refusal) {
 	version, _ := p.message.Params.Member("protocolVersion")
 	requested, ok := version.StringValue()
 	if !ok {
-		return refuseBad(invalidParams("protocolVersion is no string"))
+		return nil, refuseBad(invalidParams("protocolVersion is no string"))
 	}
 	caps, _ := p.message.Params.Member("capabilities")
 	info, _ := p.message.Params.Member("clientInfo")
 	if caps != nil && !caps.IsObject() || info != nil && !info.IsObject() {
-		return refuseBad(invalidParams("capabilities and clientInfo are objects"))
+		return nil, refuseBad(invalidParams("capabilities and clientInfo are objects"))
 	}
 	rev := wire.Negotiate(requested)
 	x := f.newExchange(p, rev)
@@ -34,15 +48,13 @@ func (f *Front) initialize(p *posted) *refusal {
 			Revision:   rev.Name,
 			ClientInfo: info,
 			Caps:       rev.ClientCaps(caps),
-		})
+		}, opened)
 	})
-	x.serve(p.r.Context())
-	return nil
+	return x, nil
 }
 
-// open asks what there is on offer and creates the session. The header is set by
-// the one goroutine that answers, before anything was written.
-func (x *exchange) open(ctx context.Context, r session.Record) (*mcp.Reply, error) {
+// open asks what there is on offer and creates the session.
+func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	reply, err := x.f.handler.Handle(ctx, &mcp.Call{
 		ID:     x.call.ID,
 		Method: mcp.MethodDiscover,
@@ -69,6 +81,8 @@ func (x *exchange) open(ctx context.Context, r session.Record) (*mcp.Reply, erro
 	if err != nil {
 		return nil, &refusedError{x.f.refuseSession(err)}
 	}
-	x.w.Header()[wire.HeaderSession] = []string{r.ID}
+	if err := opened(ctx, r); err != nil {
+		return nil, err
+	}
 	return &mcp.Reply{Result: result}, nil
 }

@@ -8,10 +8,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
+// skillsFilter is the member of a filter that asks for notifications/skills/list_changed.
+// SEP-2076 has the notification and is older than filters: the name follows theirs.
+const skillsFilter = "skillsListChanged"
+
 // wanted is a filter of subscriptions/listen (2026-07-28
 // basic/patterns/subscriptions). Members that are not known are left out.
 type wanted struct {
 	tools, prompts, resources bool
+	skills                    bool // which no revision has, and nobody has to ask for
 	uris                      []string
 	tasks                     []string // ids
 }
@@ -20,7 +25,7 @@ func readWanted(filter mcp.Raw) (w wanted, err error) {
 	if !filter.IsObject() {
 		return w, invalidParams("notifications is no object")
 	}
-	if err := wire.CheckObject(filter, "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "taskIds"); err != nil {
+	if err := wire.CheckObject(filter, "toolsListChanged", "promptsListChanged", "resourcesListChanged", skillsFilter, "resourceSubscriptions", "taskIds"); err != nil {
 		return w, err
 	}
 	filter.Members(func(name []byte, value mcp.Raw) bool {
@@ -31,6 +36,8 @@ func readWanted(filter mcp.Raw) (w wanted, err error) {
 			w.prompts = value.IsTrue()
 		case "resourcesListChanged":
 			w.resources = value.IsTrue()
+		case skillsFilter:
+			w.skills = value.IsTrue()
 		case "resourceSubscriptions":
 			w.uris, err = readNames("resourceSubscriptions", value)
 		case "taskIds":
@@ -61,7 +68,7 @@ func (w wanted) params() mcp.Raw {
 	for _, m := range []struct {
 		name string
 		want bool
-	}{{"toolsListChanged", w.tools}, {"promptsListChanged", w.prompts}, {"resourcesListChanged", w.resources}} {
+	}{{"toolsListChanged", w.tools}, {"promptsListChanged", w.prompts}, {"resourcesListChanged", w.resources}, {skillsFilter, w.skills}} {
 		if m.want {
 			filter = filter.With(m.name, mcp.Raw("true"))
 		}
@@ -94,6 +101,8 @@ func (w wanted) has(method string) bool {
 		return w.prompts
 	case mcp.NoteResourcesListChanged:
 		return w.resources
+	case mcp.NoteSkillsListChanged:
+		return w.skills
 	case mcp.NoteResourceUpdated:
 		return len(w.uris) > 0
 	case mcp.NoteTask:
@@ -114,6 +123,9 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	}
 	if !x.accept.stream {
 		return refuseAccept("text/event-stream")
+	}
+	if closed(x.f.drain) {
+		return refuseClosing()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

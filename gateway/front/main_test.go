@@ -325,6 +325,7 @@ type bench struct {
 	store  *session.Memory
 	url    string
 	log    *logged
+	onEnd  func(key string) // called when a session ends; nil for nobody
 }
 
 // logged is a log that a test can look into.
@@ -352,9 +353,15 @@ func newBench(t testing.TB, cfg Config) *bench {
 	if cfg.StreamAfter == 0 {
 		cfg.StreamAfter = tooLong
 	}
+	cfg.SSEPath = ssePath
 	b := &bench{t: t, script: newScript(), log: &logged{}}
 	var err error
-	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) { b.front.EndSession(key) }})
+	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) {
+		b.front.EndSession(key)
+		if b.onEnd != nil {
+			b.onEnd(key)
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,8 +397,30 @@ func newBench(t testing.TB, cfg Config) *bench {
 
 // ServeHTTP puts the caller into the context as auth does; the test says which.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller := mcp.NewCaller(mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]})
-	b.front.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
+	caller := mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
+	if life, err := time.ParseDuration(r.Header.Get("Test-Life")); err == nil {
+		caller.Expires = time.Now().Add(life)
+	}
+	b.serve(w, r, mcp.NewCaller(caller))
+}
+
+// ssePath is where benches have HTTP+SSE.
+const ssePath = "/sse"
+
+func (b *bench) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller) {
+	as := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(mcp.WithCaller(r.Context(), caller)))
+		})
+	}
+	handler := as(b.front)
+	switch stream, messages := b.front.SSEPaths(); r.URL.Path {
+	case stream:
+		handler = b.front.SSEBehind(as)
+	case messages:
+		handler = b.front.MessagesBehind(as)
+	}
+	handler.ServeHTTP(w, r)
 }
 
 // client returns a client of a revision; a stateful one has its session.

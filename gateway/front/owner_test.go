@@ -236,8 +236,9 @@ func TestRequestStateOfOthers(t *testing.T) {
 	}
 }
 
-// TestReadsOfUsersArePrivate, for the server does not know who else may read them.
-func TestReadsOfUsersArePrivate(t *testing.T) {
+// TestP9_121_ResultsOfUsersArePrivate, for the server does not know who else may read them,
+// and lists are what this user may see.
+func TestP9_121_ResultsOfUsersArePrivate(t *testing.T) {
 	b := newBench(t, Config{})
 	body := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://hints",` + meta + `}}`
 	for want, caller := range map[string]mcp.Caller{"public": {}, "private": {Issuer: "i", Subject: "ann"}} {

@@ -19,6 +19,9 @@ type posted struct {
 	message wire.Message
 	params  params
 	batch   []byte // an array of messages, in place of message
+	// old says that the answer, if any, goes to another request's stream.
+	old bool
+	on  *oldStream // which one
 }
 
 // params are the members of a message's params that the front reads itself; nil
@@ -97,6 +100,9 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 	case "taskId":
 		raw = p.taskID
 	default:
+		if method == mcp.MethodSkillsGet {
+			return p.skill()
+		}
 		if method != mcp.MethodComplete {
 			return nil, "", nil
 		}
@@ -111,6 +117,21 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 	}
 	if !wire.NameOK(raw) {
 		return nil, "", invalidParams("%s needs a name, URI or id that is a string", method)
+	}
+	return raw, raw.Text(), nil
+}
+
+// skill is the routing name of skills/get: a URI in one spelling, a name in the other.
+func (p params) skill() (raw mcp.Raw, name string, err error) {
+	raw = p.uri
+	if (p.uri != nil) == (p.name != nil) {
+		return nil, "", invalidParams("skills/get needs either a uri or a name")
+	}
+	if raw == nil {
+		raw = p.name
+	}
+	if !wire.NameOK(raw) {
+		return nil, "", invalidParams("uri and name are strings")
 	}
 	return raw, raw.Text(), nil
 }
@@ -141,6 +162,8 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 	case ref != nil:
 	case modern:
 		ref = f.stateless(&p, header)
+	case f.cfg.Clients == ClientsStateless:
+		ref = p.refuseStateful(header)
 	default:
 		ref = f.stateful(&p, header)
 	}
@@ -155,7 +178,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 
 // read reads the message. With a refusal it leaves the request's id, if it saw it.
 func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
-	if p.accept, ref = f.checkPost(p.r); ref != nil {
+	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
 		*id = f.peek(p.rc, p.r)
 		return ref
 	}
@@ -221,6 +244,20 @@ func (p *posted) era() (header string, modern bool, ref *refusal) {
 		return "", false, refuseVersion(clip(header))
 	}
 	return header, modern, nil
+}
+
+// refuseStateful is for whoever would need a session where there are none: an older
+// client can tell its user, a newer one that began with initialize can go on without
+// (2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions).
+func (p *posted) refuseStateful(header string) *refusal {
+	requested := header
+	if p.message.Method == mcp.MethodInitialize {
+		version, _ := p.message.Params.Member("protocolVersion")
+		requested = version.Text()
+	}
+	ref := refuseVersion(clip(requested))
+	ref.err.Message = "Unsupported protocol version: this server serves no clients with sessions"
+	return ref
 }
 
 // clip bounds how much of a client's text is repeated.

@@ -11,6 +11,10 @@ import (
 // maxAsked bounds the questions that wait for their answers in a session.
 const maxAsked = 64
 
+// questionPrefix stands in front of the ids of questions; a call id follows, which says
+// which replica has asked.
+const questionPrefix = "gatehouse-"
+
 // question is a request to the client that waits for its answer.
 type question struct {
 	mcp.InputRequest
@@ -74,7 +78,7 @@ func (x *exchange) ask(ctx context.Context, requests []mcp.InputRequest, limit t
 	defer func() { x.live.withdraw(open) }()
 	defer x.forgetAsked()
 	for _, r := range requests {
-		q := &question{InputRequest: r, id: mcp.String("gatehouse-" + x.f.callID()), answers: incoming}
+		q := &question{InputRequest: r, id: mcp.String(questionPrefix + x.f.callID()), answers: incoming}
 		if !x.live.expect(q) {
 			return mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
 		}
@@ -148,16 +152,21 @@ func (x *exchange) retract(key string) {
 func (x *exchange) request(q *question) bool {
 	data := wire.AppendRequest(nil, q.id, q.Method, q.Params)
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.retracted[q.Key] || x.needStream() == nil {
-		return false
+	ok := !x.retracted[q.Key] && x.needStream() != nil
+	if ok {
+		if x.asked == nil {
+			x.asked = make(map[string]*question)
+		}
+		x.asked[q.Key] = q
+		if !x.shared {
+			x.send(data)
+		}
 	}
-	if x.asked == nil {
-		x.asked = make(map[string]*question)
+	x.mu.Unlock()
+	if ok && x.shared { // others may have filled it
+		ok = x.stream.force(data)
 	}
-	x.asked[q.Key] = q
-	x.send(data)
-	return true
+	return ok
 }
 
 // withdrawn tells the client that a question needs no answer any more.

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -226,7 +227,7 @@ func TestP9_143_H136_StatelessDisconnectCancels(t *testing.T) {
 	}
 }
 
-func TestP9_032_IndependentStreams(t *testing.T) {
+func TestP9_031_032_IndependentStreams(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	for _, revision := range []string{v2511, v2607} {
 		t.Run(revision, func(t *testing.T) {
@@ -240,10 +241,16 @@ func TestP9_032_IndependentStreams(t *testing.T) {
 			if m, err := x.Response(); err != nil || string(m.ID) != "2" || len(x.Before) != 5 {
 				t.Errorf("the second: %s %v", m.Text, err)
 			}
+			if m, err := x.Next(); err != io.EOF {
+				t.Errorf("P9/31 after the response came %s %v", m.Text, err)
+			}
 			b.script.release <- struct{}{}
 			first := receive(t, "the first answer", one)
 			if m, err := first.Response(); err != nil || string(m.ID) != "1" || len(first.Before) != 0 {
 				t.Errorf("the first: %s %v", m.Text, err)
+			}
+			if m, err := first.Next(); err != io.EOF {
+				t.Errorf("P9/31 after the response came %s %v", m.Text, err)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ type standing struct {
 	name   string // in the event log
 	stream *stream
 	done   chan struct{} // closed when another one takes its place
+	plain  bool          // its events have no ids: it cannot be gone on with
 }
 
 // get answers a GET: the session's stream for what belongs to no request, or an
@@ -37,7 +39,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	if ref == nil {
 		after, ref = readPosition(r.Header)
 	}
-	if ref == nil && !f.count(&f.streams) {
+	if ref == nil && (closed(f.drain) && !after.isCall() || !f.count(&f.streams)) {
 		ref = refuseClosing()
 	} else if ref == nil {
 		defer f.streams.Done()
@@ -94,9 +96,11 @@ func (g *getting) stand(after position) {
 	st := &standing{name: standStream + g.f.callID(), stream: g.stream, done: make(chan struct{})}
 	g.live.add(st, after, g.rev.Priming)
 	g.stream.open()
+	unclaim := g.live.claimStream(g.r.Context(), after.name)
 	g.wait(st.done)
 	g.live.remove(st)
 	g.end()
+	unclaim()
 }
 
 // wait returns when the stream is to end, or more was closed.
@@ -169,6 +173,23 @@ func (l *live) add(st *standing, after position, priming bool) {
 	}
 }
 
+// Recall ends the GET streams of all sessions, and what is heard on their behalf, in good
+// order: their clients come back and say anew who they are.
+func (f *Front) Recall() {
+	f.mu.Lock()
+	lives := slices.Collect(maps.Values(f.lives))
+	f.mu.Unlock()
+	for _, l := range lives {
+		l.stopListening()
+		l.mu.Lock()
+		for _, st := range l.streams {
+			close(st.done)
+		}
+		l.streams = nil
+		l.mu.Unlock()
+	}
+}
+
 func (l *live) remove(st *standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +209,7 @@ func (l *live) keep(name string, data []byte) string {
 // event takes what the session's listener hears.
 func (l *live) event(e mcp.Event) {
 	switch e.Method {
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteResourceUpdated,
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated,
 		mcp.NoteElicitationComplete:
 	case mcp.NoteTask:
 		l.taskStatus(e)
@@ -218,9 +239,22 @@ func (l *live) send(e mcp.Event) bool {
 			continue
 		}
 		data := wire.AppendNotification(nil, e.Method, e.Params)
-		if st.stream.send(l.keep(st.name, data), data) {
+		id := ""
+		if !st.plain {
+			id = l.keep(st.name, data)
+		}
+		if st.stream.send(id, data) {
 			return true
 		}
 	}
 	return false
+}
+
+// redeliver tries again what a stream had no room for.
+func (l *live) redeliver() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.waiting.take() {
+		l.deliver(e)
+	}
 }

@@ -28,9 +28,7 @@ func (f *Front) stateful(p *posted, header string) *refusal {
 	}
 	switch p.message.Kind {
 	case wire.Response:
-		if l := f.known(record.Key()); l != nil {
-			l.answered(p.message, p.caller)
-		}
+		f.answered(p.r.Context(), record, p.message, p.caller)
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
 	case wire.Notification:
@@ -78,10 +76,14 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 			l.saw(p.caller)
 			l.listenIfOpen(p.r.Context(), record, p.caller)
 		}
+		f.tell(p.r.Context(), everyone, letter{Kind: mailInitialized, Session: record.Key()})
 	case mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
 		if l := f.known(record.Key()); l != nil && id != nil {
 			l.cancel(id)
+		}
+		if id != nil {
+			f.tell(p.r.Context(), everyone, letter{Kind: mailCancel, Session: record.Key(), ID: id})
 		}
 	case mcp.NoteRootsListChanged:
 		if l := f.known(record.Key()); l != nil {
@@ -90,6 +92,7 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 		if f.onRoots != nil {
 			f.onRoots(record.Key())
 		}
+		f.tell(p.r.Context(), everyone, letter{Kind: mailRoots, Session: record.Key()})
 	}
 	p.w.WriteHeader(http.StatusAccepted)
 	return nil
@@ -105,9 +108,19 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 		return refuseClosing()
 	}
 	defer f.done()
+	x, ref := f.callOf(p, record, rev)
+	if x != nil {
+		defer x.live.stop(x.run)
+		x.serve(x.run.ctx)
+	}
+	return ref
+}
+
+// callOf makes a call of a request. It is nil for one that was answered or refused.
+func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refusal) {
 	l, ref := f.liveOf(p.r.Context(), record)
 	if ref != nil {
-		return ref
+		return nil, ref
 	}
 	x := f.newExchange(p, rev)
 	x.record, x.live = record, l
@@ -117,16 +130,16 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 	var err error
 	if _, x.call.Name, err = p.params.routingName(x.call.Method); err != nil {
 		x.fail(err)
-		return nil
+		return nil, nil
 	}
 	if err := x.coreTasks(p.params); err != nil {
 		x.fail(err)
-		return nil
+		return nil, nil
 	}
 	switch x.call.Method {
 	case mcp.MethodDiscover, mcp.MethodListen:
 		x.fail(mcp.ErrMethod(x.call.Method)) // of the other dialect
-		return nil
+		return nil, nil
 	case mcp.MethodSetLevel:
 		x.handler = mcp.HandlerFunc(x.setLevel)
 	case mcp.MethodResourcesSubscribe:
@@ -135,13 +148,10 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 		x.handler = mcp.HandlerFunc(x.unsubscribe)
 	}
 	l.saw(p.caller)
-	ctx, run, ok := l.start(p.r.Context(), x.id)
-	if !ok {
-		return f.refuseSession(session.ErrNotFound)
+	if x.run = l.start(p.r.Context(), x.id); x.run == nil {
+		return nil, f.refuseSession(session.ErrNotFound)
 	}
-	defer l.stop(run)
-	x.serve(ctx)
-	return nil
+	return x, nil
 }
 
 // setLevel is the handler of logging/setLevel.
@@ -181,7 +191,7 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 		return nil, err
 	}
 	defer x.live.unlockSubscriptions()
-	record, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
+	record, err := x.live.now(ctx)
 	if err != nil {
 		return nil, &refusedError{x.f.refuseSession(err)}
 	}
@@ -192,15 +202,17 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	if err := x.live.relisten(ctx, record, c.Caller, uris, c.Name); err != nil {
 		return nil, err
 	}
-	_, err = x.update(ctx, func(r *session.Record) {
+	updated, err := x.update(ctx, func(r *session.Record) {
 		if !slices.Contains(r.Subscriptions, c.Name) {
 			r.Subscriptions = append(slices.Clone(r.Subscriptions), c.Name)
 		}
 	})
 	if err != nil { // as if it had not been asked for
 		_ = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
+		return nil, err
 	}
-	return empty(err)
+	x.live.subscribed(ctx, updated)
+	return empty(nil)
 }
 
 // unsubscribe is the handler of resources/unsubscribe. A subscription that does not
@@ -217,6 +229,7 @@ func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, er
 	})
 	if err == nil && len(record.Subscriptions) < before {
 		err = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
+		x.live.subscribed(ctx, record)
 	}
 	return empty(err)
 }

@@ -28,14 +28,16 @@ const (
 type stream struct {
 	w    http.ResponseWriter
 	rc   *http.ResponseController
+	name string        // of its events, "" for "message"
 	time time.Duration // for the client to take a write
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
-	changed sync.Cond  // writing went false
+	changed sync.Cond  // writing went false, or there is room again
 	unsent  []byte
 	spare   []byte // the buffer that is not in use
 	writing bool   // somebody writes to w
 	waiting bool   // later will write what gathers
+	hurry   bool   // some of it is waited for, and does not gather
 	later   *time.Timer
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
@@ -75,10 +77,32 @@ var (
 func (s *stream) send(id string, data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.broken || len(s.unsent)+len(data)+eventRoom > maxUnsent && len(s.unsent) > 0 {
+	return s.put(id, data)
+}
+
+// force sends an event that is waited for and must not be lost: it does not gather, and
+// waits for room as long as the client reads.
+func (s *stream) force(data []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.ended && !s.broken && !s.room(data) {
+		s.changed.Wait()
+	}
+	s.hurry = true
+	return s.put("", data)
+}
+
+// room is called with mu held. However large it is, one event has it.
+func (s *stream) room(data []byte) bool {
+	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= maxUnsent
+}
+
+// put is called with mu held.
+func (s *stream) put(id string, data []byte) bool {
+	if s.ended || s.broken || !s.room(data) {
 		return false
 	}
-	s.unsent = wire.AppendEvent(s.unsent, id, "", data)
+	s.unsent = wire.AppendEvent(s.unsent, id, s.name, data)
 	s.wake()
 	return true
 }
@@ -111,20 +135,18 @@ func (s *stream) open() {
 	if len(s.unsent) == 0 && !s.writing {
 		s.unsent = wire.AppendComment(s.unsent, "")
 	}
-	s.wrote = time.Time{} // nothing is to gather
+	s.hurry = true
 	s.wake()
 }
 
 // wake is called with mu held, when there is something to write.
 func (s *stream) wake() {
-	if s.writing {
-		return
+	if s.writing || s.waiting && len(s.unsent) < gathered && !s.hurry {
+		return // whoever writes next takes it along
 	}
-	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < gathered {
-		if !s.waiting {
-			s.waiting = true
-			s.delay(pause)
-		}
+	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < gathered && !s.hurry {
+		s.waiting = true
+		s.delay(pause)
 		return
 	}
 	s.writing = true
@@ -154,7 +176,8 @@ func (s *stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.unsent
-	s.unsent, s.spare = s.spare[:0], nil
+	s.unsent, s.spare, s.hurry = s.spare[:0], nil, false
+	s.changed.Broadcast()
 	s.mu.Unlock()
 	ok := s.write(out)
 	s.mu.Lock()
@@ -227,7 +250,7 @@ func (s *stream) end(id string, last []byte) {
 	s.mu.Unlock()
 	if !broken {
 		if last != nil {
-			out = wire.AppendEvent(out, id, "", last)
+			out = wire.AppendEvent(out, id, s.name, last)
 		}
 		broken = !s.write(out) // also of nothing: what net/http writes after it needs time too
 	}

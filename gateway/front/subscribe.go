@@ -135,7 +135,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	call := &mcp.Call{
 		ID:      l.f.callID(),
 		Method:  mcp.MethodListen,
-		Params:  wanted{tools: true, prompts: true, resources: true, uris: uris}.params(),
+		Params:  wanted{tools: true, prompts: true, resources: true, skills: true, uris: uris}.params(),
 		Caller:  caller,
 		Session: l.key,
 		Caps:    r.Caps,
@@ -222,7 +222,7 @@ func (l *live) tellAll(honoured mcp.Raw) {
 	if err != nil {
 		return
 	}
-	for _, note := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged} {
+	for _, note := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged} {
 		if w.has(note) {
 			l.event(mcp.Event{Method: note, Params: mcp.Raw("{}")})
 		}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+func newTokens() *cobra.Command {
+	var config string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "tokens --config FILE",
+		Short: "Say about how many tokens the descriptions of tools take",
+		Long: "Connects to each upstream and says about how many tokens the descriptions of its tools\n" +
+			"take in a model's context: in full, and in short as disclosure.mode progressive shows\n" +
+			"them. A token is counted as four bytes of a tool's name, description and schema; which\n" +
+			"mode is configured, and what policy hides, makes no difference.",
+		Args: noArguments,
+		RunE: work(func(cmd *cobra.Command) error {
+			cfg, _, err := gateway.LoadConfig(config)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			reports, own, err := gateway.Tokens(ctx, cfg, buildVersion(), log)
+			if err != nil {
+				return err
+			}
+			return printTokens(cmd.OutOrStdout(), reports, own)
+		}),
+	}
+	configFlag(cmd, &config)
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the upstreams")
+	return cmd
+}
+
+// printTokens prints the table; it is an error when an upstream is missing in it.
+func printTokens(w io.Writer, reports []gateway.TokenReport, own int) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "tools\tfull\tshort\tsaved\t  upstream\n")
+	var total gateway.TokenReport
+	var missing []string
+	row := func(r gateway.TokenReport, name string) {
+		fmt.Fprintf(table, "%d\t%d\t%d\t%s\t  %s\n", r.Tools, r.Full, r.Short, saved(r), name)
+	}
+	for _, r := range reports {
+		if r.Problem != "" && r.Tools == 0 {
+			missing = append(missing, r.Name)
+			fmt.Fprintf(table, "-\t-\t-\t-\t  %s: %s\n", r.Name, r.Problem)
+			continue
+		}
+		row(r, r.Name)
+		total.Tools, total.Full, total.Short = total.Tools+r.Tools, total.Full+r.Full, total.Short+r.Short
+	}
+	fmt.Fprintf(table, "1\t-\t%d\t-\t  describe_tools, the gateway's own in mode progressive\n", own)
+	total.Short += own
+	row(total, "all")
+	table.Flush()
+	if len(missing) > 0 {
+		return errors.New("not known: " + strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// saved is what the short form saves, in percent of the full one.
+func saved(r gateway.TokenReport) string {
+	if r.Full == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", (r.Full-r.Short)*100/r.Full)
+}

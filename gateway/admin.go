@@ -1,0 +1,161 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Admin is the section "admin".
+type Admin struct {
+	// Listen is the address, host:port, at which /healthz and /readyz are served. Anybody
+	// who reaches it may ask; how upstreams are is told on the loopback only. Default
+	// none.
+	Listen string `yaml:"listen"`
+}
+
+// Validate reports what is wrong.
+func (a Admin) Validate() error {
+	if a.Listen == "" {
+		return nil
+	}
+	if err := checkListen(a.Listen); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	return nil
+}
+
+// openAdmin binds the port for operators, if there is to be one.
+func (g *Gateway) openAdmin(cfg Config) (err error) {
+	if cfg.Admin.Listen == "" {
+		return nil
+	}
+	if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
+		return err // net names the address
+	}
+	g.undo.onStop("admin listener", func(context.Context) error {
+		if err := g.admin.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil // the server closes it first
+	})
+	return nil
+}
+
+// serveAdmin serves operators, until nearly the end of a stop.
+func (g *Gateway) serveAdmin() {
+	if g.admin == nil {
+		return
+	}
+	server := newServer(g.adminRoutes(), g.log)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(g.admin); !errors.Is(err, http.ErrServerClosed) {
+			g.log.Error("operators are not served any more", "error", err)
+		}
+	}()
+	g.undo.onStop("admin server", func(context.Context) error {
+		err := server.Close()
+		<-served
+		return err
+	})
+	g.log.Info("serving operators", "address", g.admin.Addr().String())
+}
+
+// adminRoutes is what operators are served.
+func (g *Gateway) adminRoutes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", g.readyz)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// readyz answers whether new sessions are taken: 200, or 503 with the reasons.
+func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
+	reasons := g.notReady(r.Context())
+	answer := struct {
+		Ready         bool             `json:"ready"`
+		Reasons       []string         `json:"reasons,omitempty"`
+		Upstreams     []UpstreamHealth `json:"upstreams,omitempty"`
+		Configuration *configHealth    `json:"configuration,omitempty"`
+	}{Ready: len(reasons) == 0, Reasons: reasons}
+	if trusted(r) {
+		answer.Upstreams, answer.Configuration = g.Health(), g.configHealth()
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !answer.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// trusted reports whether a request comes from this machine itself: neither from another
+// one, nor by a proxy, nor from a web page that had its name resolve to this machine.
+func trusted(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() {
+		return false
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via", "Origin"} {
+		if _, has := r.Header[name]; has {
+			return false
+		}
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return isLoopback(strings.Trim(host, "[]"))
+}
+
+// notReady returns why no new session is taken, nil when they are.
+func (g *Gateway) notReady(ctx context.Context) (reasons []string) {
+	if g.draining.Load() {
+		reasons = append(reasons, "the gateway is stopping")
+	}
+	if !g.warm.Load() && !g.graph().catalog.Warm() {
+		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
+	}
+	g.warm.Store(len(reasons) == 0 || g.warm.Load())
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := g.lasting.reachable(ctx); err != nil {
+		reasons = append(reasons, "the session store does not answer")
+	}
+	return reasons
+}
+
+// configHealth is what became of the configuration file.
+type configHealth struct {
+	Loaded   time.Time `json:"loaded"`
+	Tried    time.Time `json:"tried"`
+	Problems []string  `json:"problems,omitempty"` // why the file that is there now does not hold
+}
+
+func (g *Gateway) configHealth() *configHealth {
+	status := g.ReloadStatus()
+	c := &configHealth{Loaded: status.Loaded, Tried: status.Tried}
+	if status.Err != nil {
+		c.Problems = strings.Split(status.Err.Error(), "\n")
+	}
+	return c
+}

@@ -1,0 +1,136 @@
+package catalog
+
+import (
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// skillIndex finds the skill that a URI is a part of, by the original URIs of the
+// directories: exactly, and in what other spellings of them have in common. It has the
+// skills that are withheld, too: their files must not pass for something else.
+type skillIndex struct {
+	keys  map[string]string // by root
+	loose map[string]bool
+}
+
+func newSkillIndex(items []mcp.Item) skillIndex {
+	x := skillIndex{keys: make(map[string]string, len(items)), loose: make(map[string]bool, len(items))}
+	for _, item := range items {
+		uri, _ := item.Raw.Member("uri")
+		if root, ok := mcp.SkillRoot(uri.Text()); ok {
+			x.keys[root], x.loose[looseURI(root)] = item.Name, true
+		}
+	}
+	return x
+}
+
+// find returns the key of the innermost skill that a URI is in or the root of, "" for none.
+// ok is false for a URI that is no part of a skill as it is written, and could be read as
+// one.
+func (x *skillIndex) find(uri string) (key string, ok bool) {
+	if len(x.keys) == 0 {
+		return "", true
+	}
+	for at := uri; at != ""; at = parentOf(at) {
+		if key, ok := x.keys[at]; ok {
+			return key, true
+		}
+	}
+	for at := looseURI(uri); at != ""; at = parentOf(at) {
+		if x.loose[at] {
+			return "", false
+		}
+	}
+	return "", true
+}
+
+func parentOf(uri string) string {
+	return uri[:max(strings.LastIndexByte(uri, '/'), 0)]
+}
+
+// looseURI is a spelling that all spellings have which a server could take for the same:
+// without escapes, empty segments, query, fragment and the difference of upper and lower
+// case.
+func looseURI(uri string) string {
+	for range 3 { // as deep as policy looks
+		decoded := unescaped(uri)
+		if decoded == uri {
+			break
+		}
+		uri = decoded
+	}
+	if i := strings.IndexAny(uri, "?#"); i >= 0 {
+		uri = uri[:i]
+	}
+	scheme, path, found := strings.Cut(uri, "://")
+	if !found {
+		scheme, path = "", uri
+	}
+	var out strings.Builder
+	out.WriteString(scheme)
+	for segment := range strings.SplitSeq(strings.ReplaceAll(path, `\`, "/"), "/") {
+		if segment != "" {
+			out.WriteString("/" + segment)
+		}
+	}
+	return strings.ToLower(out.String())
+}
+
+// unescaped undoes percent-encoding, as far as it is one.
+func unescaped(uri string) string {
+	if !strings.Contains(uri, "%") {
+		return uri
+	}
+	var out strings.Builder
+	for i := 0; i < len(uri); i++ {
+		if uri[i] == '%' && i+2 < len(uri) {
+			high, low := hexValue(uri[i+1]), hexValue(uri[i+2])
+			if high >= 0 && low >= 0 {
+				out.WriteByte(byte(high<<4 | low))
+				i += 2
+				continue
+			}
+		}
+		out.WriteByte(uri[i])
+	}
+	return out.String()
+}
+
+func hexValue(c byte) int {
+	if c >= '0' && c <= '9' {
+		return int(c - '0')
+	}
+	if c |= 0x20; c >= 'a' && c <= 'f' {
+		return int(c-'a') + 10
+	}
+	return -1
+}
+
+// skillOf returns the key of the skill that an original URI is a part of, "" for none.
+// certain is false where that cannot be told, and nobody may have it: because the skills
+// are not known, or because of its spelling.
+func (k *known) skillOf(native string) (key string, certain bool) {
+	from := k.shelves[skills]
+	open := !k.heard || k.lacks(resources) // there may be some among the resources
+	switch {
+	case k.heard && !k.offers.kinds.has(skills) && !open:
+		return "", true
+	case from == nil || !k.offers.kinds.has(skills):
+		return "", !strings.HasPrefix(strings.ToLower(native), schemeSkill)
+	}
+	return from.skills.find(native)
+}
+
+// complete reports whether all files of all skills on a shelf are known.
+func (s *shelf) complete() bool {
+	if s == nil {
+		return false
+	}
+	for _, e := range s.entries {
+		if !e.skill.complete {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,368 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Skills come as records of the inner language (mcp/skill.go), whatever their upstream
+// speaks. Here they get public names and URIs, and so do the tools, prompts and resources
+// that they depend on. Who may see what of that, and which of the two spellings a client
+// is told, is decided above.
+
+const (
+	// maxSkill bounds the record of a skill in bytes, of which one of 512 files, what
+	// every client has to take (SEP-2640), needs half.
+	maxSkill = 256 << 10
+	// maxSkillList bounds the records of one upstream in bytes.
+	maxSkillList = 16 << 20
+)
+
+// skillEntry is what is known of a listed skill beside its item.
+type skillEntry struct {
+	uri       string // of its SKILL.md, the original
+	arguments []string
+	complete  bool     // all its files are known
+	unknown   []string // dependencies that are on nothing, in words
+	needs     needs
+}
+
+// needs are the public names and URIs that a skill depends on.
+type needs struct{ tools, prompts, resources []string }
+
+// skillTarget is what a target says of skills.
+type skillTarget struct {
+	uri       string   // of a skill's SKILL.md, the original
+	arguments []string // those that it cannot do without
+	unlisted  bool     // its key is then that of the skill that it is in, if it is in one
+	of        string   // the key of the skill that a file is a part of
+}
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// newSkillEntry makes the public form of a skill; the error says why it has none. What
+// SEP-2640 wants of an entry is checked here, whoever made it.
+func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, error) {
+	var e entry
+	if strings.Contains(item.Name, "://") {
+		return e, errors.New("its name looks like a URI")
+	}
+	if err := wire.CheckObject(item.Raw, "name", "uri", "frontmatter", "resources", "dependencies", "arguments"); err != nil {
+		return e, ambiguous(err)
+	}
+	uri, _ := item.Raw.Member("uri")
+	e.skill.uri = uri.Text()
+	root, ok := mcp.SkillRoot(e.skill.uri)
+	if !ok || !sane(root) {
+		return e, fmt.Errorf("its URI is not that of a %s", mcp.SkillFile)
+	}
+	if tag, _, _ := splitURI(e.skill.uri); n.plain() && tag != "" {
+		if _, taken := p.tagged[tag]; taken {
+			return e, errForeignURI
+		}
+	}
+	frontmatter, _ := item.Raw.Member("frontmatter")
+	name, _ := frontmatter.Member("name")
+	if !frontmatter.IsObject() || name.Text() == "" || name.Text() != path.Base(mcp.SkillPath(root)) {
+		return e, errors.New("the last directory of its URI is not the name in its frontmatter")
+	}
+	files, _ := item.Raw.Member("resources")
+	if e.skill.complete, ok = checkFiles(files, root); !ok {
+		return e, errors.New(`its resources are neither "dynamic" nor a list of its files, each once, with digests`)
+	}
+	arguments, _ := item.Raw.Member("arguments")
+	arguments.Elements(func(a mcp.Raw) bool {
+		name, _ := a.Member("name")
+		if required, _ := a.Member("required"); required.IsTrue() {
+			e.skill.arguments = append(e.skill.arguments, name.Text())
+		}
+		return true
+	})
+	edits := []mcp.Edit{{Name: "name", Value: mcp.String(public)}}
+	if dependencies, ok := item.Raw.Member("dependencies"); ok {
+		dependencies = p.dependencies(n, dependencies, &e.skill)
+		edits = append(edits, mcp.Edit{Name: "dependencies", Value: dependencies})
+	}
+	raw := n.record(item.Raw).Edit(edits...)
+	e.native, e.item = item.Name, mcp.Item{Name: public, Raw: raw, Target: n.target(skills, item.Name)}
+	return e, nil
+}
+
+// checkFiles checks the files of a record. It must have all of them, or say that it
+// cannot.
+func checkFiles(files mcp.Raw, root string) (complete, ok bool) {
+	if !files.IsArray() {
+		return false, files.Text() == "dynamic"
+	}
+	seen := make(map[string]bool)
+	ok = true
+	files.Elements(func(f mcp.Raw) bool {
+		uri, _ := f.Member("uri")
+		digest, _ := f.Member("digest")
+		name := uri.Text()
+		ok = strings.HasPrefix(name, root+"/") && sane(name) && !seen[name] && digestPattern.MatchString(digest.Text())
+		seen[name] = true
+		return ok
+	})
+	return true, ok && seen[root+"/"+mcp.SkillFile]
+}
+
+// record gives a record public URIs.
+func (n naming) record(record mcp.Raw) mcp.Raw {
+	if n.plain() {
+		return record
+	}
+	return record.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "uri":
+			return n.text(value)
+		case "resources":
+			return value.Map(func(_ []byte, file mcp.Raw) mcp.Raw { return n.member(file, "uri") })
+		}
+		return value
+	})
+}
+
+// dependencies gives what a skill depends on its public names, and notes them. What no
+// name can be made of is left out.
+func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) mcp.Raw {
+	public := func(kind, native string, make func(naming, string) (string, error)) (string, bool) {
+		owner := n
+		if n.skillDir {
+			upstream, name, _ := strings.Cut(native, "/")
+			i := slices.IndexFunc(p.namings, func(n naming) bool { return n.upstream == upstream })
+			if i < 0 || name == "" {
+				skill.unknown = append(skill.unknown, fmt.Sprintf("depends on %s %q: want upstream/name, with an upstream of this gateway", kind, clipName(native)))
+				return "", false
+			}
+			owner, native = p.namings[i], name
+		}
+		name, err := make(owner, native)
+		if err != nil {
+			skill.unknown = append(skill.unknown, fmt.Sprintf("depends on %s %q: %s", kind, clipName(native), err))
+			return "", false
+		}
+		return name, true
+	}
+	uri := func(n naming, native string) (string, error) {
+		if !sane(native) {
+			return "", errNoURI
+		}
+		if strings.Contains(native, "{") {
+			return n.template(native)
+		}
+		return n.uri(native), nil
+	}
+	return dependencies.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "tools":
+			return filterMap(value, func(tool mcp.Raw) mcp.Raw {
+				to, ok := public("tool", tool.Text(), naming.tool)
+				if !ok {
+					return nil
+				}
+				skill.needs.tools = append(skill.needs.tools, to)
+				return mcp.String(to)
+			})
+		case "prompts":
+			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
+				native, _ := ref.Member("name")
+				to, ok := public("prompt", native.Text(), naming.prompt)
+				if !ok {
+					return nil
+				}
+				skill.needs.prompts = append(skill.needs.prompts, to)
+				return ref.Edit(mcp.Edit{Name: "name", Value: mcp.String(to)})
+			})
+		case "resources":
+			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
+				native, _ := ref.Member("uri")
+				to, ok := public("resource", native.Text(), uri)
+				if !ok {
+					return nil
+				}
+				skill.needs.resources = append(skill.needs.resources, to)
+				return ref.Edit(mcp.Edit{Name: "uri", Value: mcp.String(to)})
+			})
+		}
+		return value
+	})
+}
+
+// filterMap is the array with what fn makes of its elements, without those that it makes
+// nothing of. Any other value is an empty array.
+func filterMap(array mcp.Raw, fn func(mcp.Raw) mcp.Raw) mcp.Raw {
+	out := mcp.Raw{'['}
+	array.Elements(func(element mcp.Raw) bool {
+		if changed := fn(element); changed != nil {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, changed...)
+		}
+		return true
+	})
+	return append(out, ']')
+}
+
+// checkDependencies notes dependencies of a skill on what no upstream lists.
+func (s *snapshot) checkDependencies(source int, e entry) {
+	for _, d := range []struct {
+		k    kind
+		what string
+		all  []string
+	}{{tools, "tool", e.skill.needs.tools}, {prompts, "prompt", e.skill.needs.prompts}} {
+		for _, name := range d.all {
+			if _, ok := s.named(d.k, name); ok {
+				continue
+			}
+			if _, may := s.missing(d.k, name); may {
+				continue
+			}
+			s.withheld[source] = append(s.withheld[source], Withheld{skills.String(), e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
+		}
+	}
+}
+
+// clipName bounds what is repeated of an upstream's text.
+func clipName(name string) string { return name[:min(len(name), 80)] }
+
+// file is what policy decides on for a file of a skill of this upstream.
+func (n naming) file(key, uri string) mcp.Target {
+	return mcp.Target{Kind: mcp.KindSkills, Upstream: n.upstream, Name: key, File: uri}
+}
+
+// skill routes skills/get. By a URI it may be one that is not listed: a server answers for
+// all its skills (SEP-2640, Retrieval).
+func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	inner := call.Clone()
+	var to target
+	if _, byURI := mcp.SkillKey(call.Params); byURI {
+		var ok bool
+		to, ok = c.findSkill(ctx, &call.Caller, call.Name)
+		if err := c.check(ctx, skills, to, ok, call); err != nil {
+			return nil, err
+		}
+		inner.Params = call.Params.With("uri", mcp.String(to.skill.uri))
+	} else {
+		var err error
+		if to, err = c.lookUp(ctx, skills, call); err != nil {
+			return nil, err
+		}
+		if err := required(to.skill.arguments, call); err != nil {
+			return nil, err
+		}
+		inner.Params = call.Params.With("name", mcp.String(to.native))
+	}
+	s := c.sources[to.source]
+	reply, err := c.forward(ctx, s, inner, to.native)
+	if err != nil || reply == nil || reply.Result == nil {
+		return reply, err
+	}
+	root, _ := mcp.SkillRoot(to.skill.uri)
+	name := to.native
+	if to.skill.unlisted {
+		name = mcp.SkillPath(root)
+	}
+	result, err := c.plan.skillResult(s.naming, reply.Result, name)
+	if err != nil {
+		return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+			"Upstream %s described the skill in a way that cannot be shown: %s", s.naming.upstream, err)
+	}
+	return &mcp.Reply{Result: result}, nil
+}
+
+// required checks that the arguments are there which a skill cannot do without
+// (SEP-2076 §6).
+func required(names []string, call *mcp.Call) error {
+	arguments, _ := call.Params.Member("arguments")
+	for _, name := range names {
+		if value, ok := arguments.Member(name); !ok || value.IsNull() {
+			return mcp.Errorf(mcp.CodeInvalidParams, "Missing required argument %q of skill %s", name, call.Name)
+		}
+	}
+	return nil
+}
+
+// skillResult gives the result of skills/get public names and URIs.
+func (p *plan) skillResult(n naming, result mcp.Raw, key string) (changed mcp.Raw, err error) {
+	changed = result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "skill":
+			var e entry
+			if e, err = newEntry(p, n, skills, mcp.Item{Name: key, Raw: value}); err != nil {
+				return value
+			}
+			return e.item.Raw
+		case "files":
+			return value.Map(func(_ []byte, file mcp.Raw) mcp.Raw {
+				if n.plain() {
+					return file
+				}
+				return n.member(file, "uri")
+			})
+		case "dependencies":
+			return p.dependencies(n, value, &skillEntry{})
+		}
+		return value
+	})
+	return changed, err
+}
+
+// findSkill finds a skill by its public name, or by the public URI of its SKILL.md.
+func (c *Catalog) findSkill(ctx context.Context, caller *mcp.Caller, public string) (target, bool) {
+	if !strings.Contains(public, "://") {
+		return c.findName(ctx, caller, skills, public)
+	}
+	to, _, ok := c.findURI(ctx, caller, public)
+	root, isSkill := mcp.SkillRoot(to.native)
+	if !ok || !isSkill {
+		return target{}, false
+	}
+	state := c.settle(ctx, caller, to.source)
+	if !state.offers.kinds.has(skills) || state.shelves[skills] == nil {
+		return target{}, false
+	}
+	if key, listed := state.shelves[skills].skills.keys[root]; listed {
+		for _, e := range state.shelves[skills].entries {
+			if e.native == key {
+				return target{source: to.source, native: key, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}, true
+			}
+		}
+		return target{}, false // withheld
+	}
+	if !state.offers.skillURIs {
+		return target{}, false
+	}
+	key := mcp.SkillPath(root)
+	if to.skill.of != "" {
+		key = to.skill.of // as a part of which it is decided on
+	}
+	return target{source: to.source, native: key, skill: skillTarget{uri: to.native, unlisted: true}}, true
+}
+
+// lacks reports whether a list that there is has not come.
+func (k *known) lacks(which kind) bool { return k.offers.kinds.has(which) && k.shelves[which] == nil }
+
+// settle returns what is known of an upstream for a caller, after waiting for it if its
+// skills are not known: right after the start, or because each user is told their own.
+func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *known {
+	s := c.view(caller)
+	if state := &s.states[source]; state.heard && !state.lacks(skills) && !state.lacks(resources) {
+		return state
+	}
+	if from := c.sources[source]; from.people != nil {
+		s, _ = from.people.fetch(ctx, *caller, from)
+	} else if c.wait(ctx) == nil {
+		s = c.view(caller)
+	}
+	return &s.states[source]
+}

@@ -1,0 +1,226 @@
+package disclosure
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// maxBytes bounds the descriptions of one answer, but for the first of them.
+	maxBytes = 1 << 20
+	// maxAvailable is how many names an answer gives for one that does not exist.
+	maxAvailable = 100
+)
+
+// described is what is answered to whoever asks for descriptions.
+type described struct {
+	body  mcp.Raw
+	error bool // body says what is wrong with the question
+}
+
+// describe answers with the full descriptions of tools, and remembers that the caller
+// has seen them. A tool that the caller may not use answers as one that does not exist.
+func (s stage) describe(ctx context.Context, c *mcp.Call, names []string) (described, error) {
+	switch {
+	case len(names) == 0:
+		return described{missing(), true}, nil
+	case len(names) > maxSelected:
+		return described{tooMany(), true}, nil
+	}
+	var wanted map[string]*mcp.Item // nil for what was not found
+	var available []string
+	left := 0
+	err := s.eachTool(ctx, c, func() {
+		wanted, available, left = make(map[string]*mcp.Item, len(names)), nil, len(names)
+		for _, name := range names {
+			wanted[name] = nil
+			if name == ToolName {
+				wanted[name] = &s.own
+				left--
+			}
+		}
+	}, func(item mcp.Item) bool {
+		if _, ok := wanted[item.Name]; ok {
+			wanted[item.Name] = &item
+			left--
+		}
+		if len(available) < maxAvailable {
+			available = append(available, item.Name)
+		}
+		return left > 0
+	})
+	if err != nil {
+		return described{}, err
+	}
+	body, shown := s.write(names, wanted, available)
+	s.grantTo(ctx, c, shown)
+	return described{body: body}, nil
+}
+
+// write makes the object of descriptions, in the order of the names, and says which
+// definitions it shows.
+func (s stage) write(names []string, wanted map[string]*mcp.Item, available []string) (body mcp.Raw, shown map[string]string) {
+	body, shown = mcp.Raw{'{'}, make(map[string]string)
+	for _, name := range names {
+		var entry mcp.Raw
+		switch item := wanted[name]; {
+		case item == nil:
+			entry = notFound(name, available)
+		default:
+			entry = s.full(*item)
+			if len(shown) > 0 && len(body)+len(entry) > maxBytes {
+				entry = mcp.Object("error", mcp.String("These descriptions are too large together: ask for '"+name+"' in a request of its own"))
+				break
+			}
+			shown[name] = s.digest(*item)
+		}
+		if len(body) > 1 {
+			body = append(body, ',')
+		}
+		body = append(append(mcp.AppendString(body, name), ':'), entry...)
+	}
+	return append(body, '}'), shown
+}
+
+// full is all that there is to know of a tool, under its public name (2.1 §4.4). What
+// the operator says of it is put in place of what the upstream says, but never in place
+// of a schema.
+func (d *Disclosure) full(item mcp.Item) mcp.Raw {
+	file := d.files[item.Name]
+	out := mcp.Object("name", mcp.String(item.Name))
+	description, _ := item.Raw.Member("description")
+	switch {
+	case file.Description != "":
+		description = mcp.String(file.Description)
+	case description.Text() == "":
+		description = mcp.String(d.summary(item))
+	}
+	schema, ok := item.Raw.Member("inputSchema")
+	if !ok {
+		schema = mcp.Raw(`{"type":"object"}`)
+	}
+	out = out.With("description", description).With("inputSchema", schema)
+	if output, ok := item.Raw.Member("outputSchema"); ok {
+		out = out.With("outputSchema", output)
+	}
+	for _, m := range []struct {
+		name       string
+		file, ours mcp.Raw
+	}{
+		{"examples", mcp.Raw(file.Examples), examplesOf(schema)},
+		{"usage_guidance", mcp.Raw(file.UsageGuidance), usageOf(item)},
+		{"error_guidance", mcp.Raw(file.ErrorGuidance), mcp.Object("on_error", mcp.String(errorGuidance))},
+	} {
+		value := m.file
+		if value == nil {
+			value, _ = guidance(item).Member(m.name) // the upstream's
+		}
+		if value == nil {
+			value = m.ours
+		}
+		if value != nil {
+			out = out.With(m.name, value)
+		}
+	}
+	return out
+}
+
+// guidance is what an upstream says of a tool that discloses its tools itself.
+func guidance(item mcp.Item) mcp.Raw {
+	meta, _ := item.Raw.Member("_meta")
+	value, _ := meta.Member(mcp.MetaGuidance)
+	return value
+}
+
+// examplesOf makes examples of those that a schema has (JSON Schema, examples).
+func examplesOf(schema mcp.Raw) mcp.Raw {
+	inputs, _ := schema.Member("examples")
+	out := mcp.Raw{'['}
+	inputs.Elements(func(input mcp.Raw) bool {
+		if input.IsObject() {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, mcp.Object("input", input)...)
+		}
+		return true
+	})
+	if len(out) == 1 {
+		return nil
+	}
+	return append(out, ']')
+}
+
+// usageOf is what the upstream says of a tool beside its description, nil for nothing.
+func usageOf(item mcp.Item) mcp.Raw {
+	out := mcp.Raw("{}")
+	if title, ok := item.Raw.Member("title"); ok {
+		out = out.With("title", title)
+	}
+	if item.Target.Upstream != "" {
+		out = out.With("server", mcp.String(item.Target.Upstream))
+	}
+	if annotations, ok := item.Raw.Member("annotations"); ok {
+		out = out.With("annotations", annotations)
+	}
+	if len(out) == len("{}") {
+		return nil
+	}
+	return out
+}
+
+// digest tells definitions apart: it changes with all that the upstream or the operator
+// say of a tool.
+func (d *Disclosure) digest(item mcp.Item) string {
+	h := sha256.New()
+	h.Write(item.Raw)
+	if text := d.files[item.Name].text; text != nil {
+		h.Write([]byte{0})
+		h.Write(text)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// grantTo notes what the caller was shown. A store that cannot take it takes nothing
+// from the answer: whether a call is let through is then its question.
+func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string) {
+	delete(shown, ToolName)
+	if len(shown) == 0 {
+		return
+	}
+	ttl := time.Duration(0)
+	if c.Ephemeral {
+		ttl = s.grant
+	}
+	if err := s.grants.Grant(ctx, c.Session, shown, ttl); err != nil {
+		s.log.DebugContext(ctx, "it was not noted which descriptions were shown", slog.Any("error", err))
+	}
+}
+
+// notFound is the entry of a tool that does not exist for the caller (2.1 §6.3).
+func notFound(name string, available []string) mcp.Raw {
+	list := mcp.Raw{'['}
+	for i, one := range available {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = mcp.AppendString(list, one)
+	}
+	return mcp.Object("error", mcp.String("Tool '"+name+"' not found"), "available_tools", append(list, ']'))
+}
+
+// missing is the answer to who selects nothing (2.1 §6.1).
+func missing() mcp.Raw {
+	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingText),
+		"examples", mcp.Raw(`["`+URI+`?tools=tool_name","`+URI+`?tools=tool1,tool2"]`)))
+}
+
+func tooMany() mcp.Raw {
+	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"TOO_MANY_TOOLS"`),
+		"message", mcp.String("At most 50 tools are described at a time: select those that you are about to use.")))
+}

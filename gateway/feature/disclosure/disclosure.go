@@ -1,0 +1,188 @@
+package disclosure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Resolver finds what the public name of a tool stands for; gateway/catalog is one.
+type Resolver interface {
+	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
+}
+
+// Grants remembers to whom which definitions were shown. A key is Call.Session: a
+// client's session, or what a client without sessions has in its place, which is the
+// same for all requests of one program of one user. Definitions are known by a digest:
+// for another one than was shown there is no grant.
+type Grants interface {
+	// Grant notes that the definitions, digests by tool, were shown. They are good for
+	// ttl, or, if that is 0, as long as the session.
+	Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error
+	// Granted reports whether the definition was shown.
+	Granted(ctx context.Context, key, tool, digest string) (bool, error)
+}
+
+// Deps are what a Disclosure works with. Resolver, Grants and Log are needed.
+type Deps struct {
+	Resolver Resolver
+	Grants   Grants
+	Log      *slog.Logger
+	// Upstreams are all upstreams, by name.
+	Upstreams map[string]Upstream
+	// Clients are the modes of callers for whom there is one, and Whose tells which of
+	// them is a caller's, -1 for none.
+	Clients []string
+	Whose   func(*mcp.Caller) int
+}
+
+// Disclosure is the stage. It is safe for concurrent use.
+type Disclosure struct {
+	resolver  Resolver
+	grants    Grants
+	log       *slog.Logger
+	grant     time.Duration
+	upstreams map[string]Upstream
+	clients   []*profile // as Deps.Clients
+	whose     func(*mcp.Caller) int
+	others    *profile
+	files     map[string]Description
+	own       mcp.Item // describe_tools
+	lists     lists
+}
+
+// New makes a Disclosure and reads the directory of descriptions.
+func New(cfg Config, deps Deps) (*Disclosure, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("disclosure: %w", err)
+	}
+	if deps.Resolver == nil || deps.Grants == nil || deps.Log == nil || len(deps.Clients) > 0 && deps.Whose == nil {
+		return nil, errors.New("disclosure: a resolver, grants and a log are needed, and who the clients are")
+	}
+	d := &Disclosure{
+		resolver: deps.Resolver, grants: deps.Grants, log: deps.Log,
+		grant: cfg.Grant, upstreams: deps.Upstreams, whose: deps.Whose, own: OwnTool(),
+		others: newProfile(len(deps.Clients), "", cfg.Mode, deps.Upstreams),
+	}
+	if d.grant == 0 {
+		d.grant = defaultGrant
+	}
+	for i, mode := range deps.Clients {
+		d.clients = append(d.clients, newProfile(i, mode, cfg.Mode, deps.Upstreams))
+	}
+	if cfg.Descriptions != "" {
+		var err error
+		if d.files, err = ReadDescriptions(cfg.Descriptions); err != nil {
+			return nil, fmt.Errorf("disclosure: descriptions: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// idle reports whether nobody is shown anything in short.
+func (d *Disclosure) idle() bool {
+	for _, p := range d.clients {
+		if p != nil {
+			return false
+		}
+	}
+	return d.others == nil
+}
+
+// Middleware puts the stage in front of the guard. Where all is in mode full, it is the
+// guard itself.
+func (d *Disclosure) Middleware(next mcp.Handler) mcp.Handler {
+	if d.idle() {
+		return next
+	}
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		p := d.profileOf(&c.Caller)
+		if p == nil {
+			return next.Handle(ctx, c)
+		}
+		s := stage{d, p, next}
+		switch c.Method {
+		case mcp.MethodToolsList:
+			return s.listTools(ctx, c)
+		case mcp.MethodToolsCall:
+			return s.call(ctx, c)
+		case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+			return s.listResources(ctx, c)
+		case mcp.MethodResourcesRead:
+			return s.read(ctx, c)
+		case mcp.MethodComplete:
+			return s.complete(ctx, c)
+		case mcp.MethodDiscover:
+			return s.discover(ctx, c)
+		}
+		return next.Handle(ctx, c)
+	})
+}
+
+// stage is the stage as one caller meets it.
+type stage struct {
+	*Disclosure
+	profile *profile
+	next    mcp.Handler
+}
+
+// Bounds of walking through the caller's tools.
+const (
+	maxPages = 100
+	maxWalks = 3 // a list may change between two pages
+)
+
+// eachTool calls fn for the tools that the caller may use, as long as it returns true.
+// begin is called before the first of them: a list that changes between two of its pages
+// is walked through again.
+func (s stage) eachTool(ctx context.Context, c *mcp.Call, begin func(), fn func(mcp.Item) bool) error {
+	for walk := 1; ; walk++ {
+		begin()
+		again, err := s.walk(ctx, c, fn)
+		if err == nil || !again || walk == maxWalks {
+			return err
+		}
+	}
+}
+
+// Tools are those that a handler lists for a caller without a name.
+func (d *Disclosure) Tools(ctx context.Context, h mcp.Handler) (tools []mcp.Item, err error) {
+	err = stage{d, nil, h}.eachTool(ctx, &mcp.Call{}, func() { tools = nil }, func(tool mcp.Item) bool {
+		tools = append(tools, tool)
+		return true
+	})
+	return tools, err
+}
+
+func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (again bool, err error) {
+	call := &mcp.Call{
+		ID: c.ID, Method: mcp.MethodToolsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
+		Caps: c.Caps, Tasks: c.Tasks, Notify: func(mcp.Event) {},
+	}
+	for range maxPages {
+		reply, err := s.next.Handle(ctx, call)
+		switch {
+		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+			return false, nil // nobody has tools
+		case err != nil:
+			return call.Params != nil && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}), err
+		case reply == nil || reply.List == nil:
+			return false, errors.New("disclosure: the answer to tools/list is no list")
+		}
+		for _, item := range reply.List.Items {
+			if item.Name != ToolName && !fn(item) {
+				return false, nil
+			}
+		}
+		if reply.List.Next == nil {
+			return false, nil
+		}
+		call = call.Clone()
+		call.Params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+	}
+	return false, nil
+}

@@ -1,0 +1,41 @@
+package disclosure
+
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+
+// profile is what holds for some callers. Immutable.
+type profile struct {
+	index   int
+	minimal map[string]bool // the upstreams whose tools are shown in short
+}
+
+// newProfile resolves the mode of each upstream: that of the client beats that of the
+// upstream, which beats that of all. Nil where nothing is shown in short.
+func newProfile(index int, client, all string, upstreams map[string]Upstream) *profile {
+	p := &profile{index: index, minimal: make(map[string]bool)}
+	for name, u := range upstreams {
+		mode := all
+		if u.Mode != "" {
+			mode = u.Mode
+		}
+		if client != "" {
+			mode = client
+		}
+		if mode == ModeProgressive {
+			p.minimal[name] = true
+		}
+	}
+	if len(p.minimal) == 0 {
+		return nil
+	}
+	return p
+}
+
+// profileOf returns what holds for a caller, nil for mode full.
+func (d *Disclosure) profileOf(caller *mcp.Caller) *profile {
+	if len(d.clients) > 0 {
+		if i := d.whose(caller); i >= 0 {
+			return d.clients[i]
+		}
+	}
+	return d.others
+}

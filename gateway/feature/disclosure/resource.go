@@ -1,0 +1,88 @@
+package disclosure
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// maxValues is how many values a completion may have (2026-07-28
+// server/utilities/completion).
+const maxValues = 100
+
+// read answers for our resource. What is wrong with the selection is its content, since
+// hosts show the model that, and not always an error.
+func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	names, ours := selected(c.Name)
+	if !ours {
+		if reserved(c.Name) {
+			return nil, mcp.ErrUnknown(c.Method, c.Name)
+		}
+		return s.next.Handle(ctx, c)
+	}
+	answer, err := s.describe(ctx, c, names)
+	if err != nil {
+		return nil, err
+	}
+	content := mcp.Object("uri", mcp.String(c.Name), "mimeType", mcp.Raw(`"application/json"`), "text", mcp.String(string(answer.body)))
+	// The fetch itself is what counts: nobody may answer for us.
+	return &mcp.Reply{Result: mcp.Object("contents", append(append(mcp.Raw{'['}, content...), ']'))}, nil
+}
+
+// complete completes the last of the names in the parameter tools.
+func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	ref, _ := c.Params.Member("ref")
+	if kind, _ := ref.Member("type"); kind.Text() != "ref/resource" || !reserved(c.Name) {
+		return s.next.Handle(ctx, c)
+	}
+	argument, _ := c.Params.Member("argument")
+	if name, _ := argument.Member("name"); name.Text() != "tools" {
+		return &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}, nil
+	}
+	value, _ := argument.Member("value")
+	typed := value.Text()
+	last := strings.LastIndexByte(typed, ',') + 1
+	values, total := mcp.Raw{'['}, 0
+	err := s.eachTool(ctx, c, func() { values, total = mcp.Raw{'['}, 0 }, func(item mcp.Item) bool {
+		if !strings.HasPrefix(item.Name, typed[last:]) {
+			return true
+		}
+		if total++; total > maxValues {
+			return true
+		}
+		if total > 1 {
+			values = append(values, ',')
+		}
+		values = mcp.AppendString(values, typed[:last]+item.Name)
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	more := mcp.Raw("false")
+	if total > maxValues {
+		more = mcp.Raw("true")
+	}
+	return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", append(values, ']'), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
+}
+
+// discover adds what we offer to what the upstreams do, and tells models how it is used.
+func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	reply, err := s.next.Handle(ctx, c)
+	if err != nil || reply == nil || !reply.Result.IsObject() {
+		return reply, err
+	}
+	caps, _ := reply.Result.Member("capabilities")
+	if !caps.IsObject() {
+		caps = mcp.Raw("{}")
+	}
+	for _, name := range []string{"resources", "completions"} {
+		if _, has := caps.Member(name); !has {
+			caps = caps.With(name, mcp.Raw("{}"))
+		}
+	}
+	instructions, _ := reply.Result.Member("instructions")
+	text := strings.TrimSpace(Prompt + "\n\n" + instructions.Text())
+	return &mcp.Reply{Result: reply.Result.With("capabilities", caps).With("instructions", mcp.String(text))}, nil
+}

@@ -1,0 +1,145 @@
+package skills
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Sight tells whether a caller may know of what has a public name or URI; policy.Guard is
+// one. Kind is one of the mcp.Kind words.
+type Sight interface {
+	Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool
+}
+
+// Middleware shapes the answers of skills/list and skills/get, and lets all else through.
+func Middleware(sight Sight) mcp.Middleware {
+	return func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			switch c.Method {
+			case mcp.MethodSkillsList, mcp.MethodSkillsGet:
+			default:
+				return next.Handle(ctx, c)
+			}
+			if key, _ := mcp.SkillKey(c.Params); key == nil && c.Method == mcp.MethodSkillsGet {
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: skills/get needs either a uri or a name")
+			}
+			reply, err := next.Handle(ctx, c)
+			if err != nil || reply == nil {
+				return reply, err
+			}
+			s := shaper{ctx: ctx, caller: &c.Caller, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
+			switch {
+			case reply.List != nil:
+				return &mcp.Reply{List: s.list(reply.List)}, nil
+			case reply.Result != nil:
+				return &mcp.Reply{Result: s.result(reply.Result), Release: reply.Release}, nil
+			}
+			return reply, nil
+		})
+	}
+}
+
+// shaper shapes one answer.
+type shaper struct {
+	ctx     context.Context
+	caller  *mcp.Caller
+	sight   Sight
+	short   bool // the members of SEP-2640 alone
+	trimmed bool // something was left out because of who asks
+}
+
+// list shapes a page. One in which nothing changes stays the same, with what was rendered
+// of it.
+func (s *shaper) list(l *mcp.List) *mcp.List {
+	changed := false
+	items := make([]mcp.Item, len(l.Items))
+	for i, item := range l.Items {
+		items[i] = item
+		items[i].Raw = s.record(item.Raw)
+		changed = changed || len(items[i].Raw) != len(item.Raw)
+	}
+	if !changed {
+		return l
+	}
+	return &mcp.List{Items: items, Next: l.Next, Expires: l.Expires, Private: l.Private || s.trimmed}
+}
+
+// result shapes an answer to skills/get, in either spelling.
+func (s *shaper) result(result mcp.Raw) mcp.Raw {
+	if record, ok := result.Member("skill"); ok {
+		if changed := s.record(record); len(changed) != len(record) {
+			return result.With("skill", changed)
+		}
+		return result
+	}
+	return s.trim(result)
+}
+
+// record shapes a record.
+func (s *shaper) record(record mcp.Raw) mcp.Raw {
+	if !s.short {
+		return s.trim(record)
+	}
+	return record.Edit(mcp.Edit{Name: "name"}, mcp.Edit{Name: "title"}, mcp.Edit{Name: "icons"}, mcp.Edit{Name: "description"},
+		mcp.Edit{Name: "version"}, mcp.Edit{Name: "tags"}, mcp.Edit{Name: "arguments"}, mcp.Edit{Name: "dependencies"})
+}
+
+// trim leaves out of the member dependencies what the caller may not know of, which
+// includes what does not exist.
+func (s *shaper) trim(object mcp.Raw) mcp.Raw {
+	if !bytes.Contains(object, []byte(`"dependencies"`)) {
+		return object
+	}
+	dependencies, ok := object.Member("dependencies")
+	if !ok {
+		return object
+	}
+	less := mcp.Raw("{}")
+	if dependencies.IsObject() {
+		less = s.seen(dependencies)
+	}
+	switch {
+	case len(less) == len("{}"):
+		return object.Edit(mcp.Edit{Name: "dependencies"})
+	case len(less) == len(dependencies):
+		return object
+	}
+	return object.With("dependencies", less)
+}
+
+// seen are the dependencies that the caller may know of. A list with none of them goes.
+func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
+	var edits []mcp.Edit
+	for _, of := range [...]struct{ name, kind, member string }{
+		{"tools", mcp.KindTools, ""}, {"prompts", mcp.KindPrompts, "name"}, {"resources", mcp.KindResources, "uri"},
+	} {
+		all, ok := dependencies.Member(of.name)
+		if !ok {
+			continue
+		}
+		less := mcp.Raw{'['}
+		all.Elements(func(one mcp.Raw) bool {
+			public := one
+			if of.member != "" {
+				public, _ = one.Member(of.member)
+			}
+			if !s.sight.Sees(s.ctx, s.caller, of.kind, public.Text()) {
+				s.trimmed = true
+				return true
+			}
+			if len(less) > 1 {
+				less = append(less, ',')
+			}
+			less = append(less, one...)
+			return true
+		})
+		if len(less) == 1 {
+			edits = append(edits, mcp.Edit{Name: of.name})
+		} else {
+			edits = append(edits, mcp.Edit{Name: of.name, Value: append(less, ']')})
+		}
+	}
+	return dependencies.Edit(edits...)
+}

@@ -1,0 +1,115 @@
+package skills
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// sees is a Sight of what has one of these in it.
+type sees []string
+
+func (s sees) Sees(_ context.Context, _ *mcp.Caller, kind, public string) bool {
+	for _, one := range s {
+		if strings.Contains(kind+":"+public, one) {
+			return true
+		}
+	}
+	return false
+}
+
+const record = `{"name":"pb__a","title":"A","description":"d","version":"1","tags":["x"],"arguments":[],` +
+	`"dependencies":{"tools":["crm__a","crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},` +
+	`"uri":"skill://pb/a/SKILL.md","frontmatter":{"name":"a","dependencies":1},"resources":"dynamic","_meta":{"k":1}}`
+
+func answer(t *testing.T, sight Sight, c *mcp.Call, reply *mcp.Reply) (*mcp.Reply, error) {
+	t.Helper()
+	next := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return reply, nil })
+	return Middleware(sight)(next).Handle(t.Context(), c)
+}
+
+func TestSpellings(t *testing.T) {
+	everything := sees{""}
+	with := func(deps string) string {
+		start, end := strings.Index(record, `"dependencies"`), strings.Index(record, `"uri":"skill`)
+		return record[:start] + deps + record[end:]
+	}
+	short := `{"uri":"skill://pb/a/SKILL.md","frontmatter":{"name":"a","dependencies":1},"resources":"dynamic","_meta":{"k":1}}`
+	tests := []struct {
+		name  string
+		sight sees
+		caps  string
+		want  string
+	}{
+		{"all members for whoever declares nothing", everything, `{}`, record},
+		{"those of the extension for whoever declares it", everything, `{"extensions":{"io.modelcontextprotocol/skills":{}}}`, short},
+		{"H/209 a tool that is hidden", sees{"tools:crm__b", "prompts:", "resources:"}, ``, with(`"dependencies":{"tools":["crm__b"],"prompts":[{"type":"ref/prompt","name":"crm__p"}],"resources":[{"type":"ref/resource","uri":"crm+x:y"}],"more":1},`)},
+		{"H/209 prompts and resources that are hidden", sees{"tools:"}, ``, with(`"dependencies":{"tools":["crm__a","crm__b"],"more":1},`)},
+		{"nothing to be seen", sees{}, ``, with(`"dependencies":{"more":1},`)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			expires := time.Now()
+			next := "c"
+			list := &mcp.List{Items: []mcp.Item{{Name: "pb__a", Raw: mcp.Raw(record)}}, Next: &next, Expires: expires}
+			reply, err := answer(t, tt.sight, &mcp.Call{Method: mcp.MethodSkillsList, Caps: mcp.Raw(tt.caps)}, &mcp.Reply{List: list})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(reply.List.Items[0].Raw); got != tt.want || reply.List.Next != list.Next || !reply.List.Expires.Equal(expires) {
+				t.Errorf("P9/193 list\n%s, want\n%s", got, tt.want)
+			}
+			if tt.want == record && reply.List != list {
+				t.Error("a list in which nothing changes is made anew")
+			}
+			if hidden := strings.HasPrefix(tt.name, "H/209"); hidden != reply.List.Private {
+				if tt.name != "nothing to be seen" {
+					t.Errorf("private: %t", reply.List.Private)
+				}
+			}
+			reply, err = answer(t, tt.sight, &mcp.Call{Method: mcp.MethodSkillsGet, Caps: mcp.Raw(tt.caps), Params: mcp.Raw(`{"uri":"x"}`)}, &mcp.Reply{Result: mcp.Object("skill", mcp.Raw(record))})
+			if err != nil || string(reply.Result) != `{"skill":`+tt.want+`}` {
+				t.Errorf("P9/194 get %s, %v", reply.Result, err)
+			}
+		})
+	}
+	if string(list(t, record)) != record {
+		t.Error("the record was changed in place")
+	}
+}
+
+func list(t *testing.T, text string) mcp.Raw {
+	t.Helper()
+	reply, err := answer(t, sees{""}, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(text)}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply.List.Items[0].Raw
+}
+
+func TestGetByName(t *testing.T) {
+	reply, err := answer(t, sees{"crm__a"}, &mcp.Call{Method: mcp.MethodSkillsGet, Params: mcp.Raw(`{"name":"x"}`)},
+		&mcp.Reply{Result: mcp.Raw(`{"instructions":"crm__b","dependencies":{"tools":["crm__b"]},"files":[]}`)})
+	if want := `{"instructions":"crm__b","files":[]}`; err != nil || string(reply.Result) != want {
+		t.Errorf("got %s, %v, want %s", reply.Result, err, want)
+	}
+	for _, params := range []string{``, `{}`, `{"name":"a","uri":"b"}`} {
+		if _, err := answer(t, sees{}, &mcp.Call{Method: mcp.MethodSkillsGet, Params: mcp.Raw(params)}, &mcp.Reply{Result: mcp.Raw("{}")}); err == nil {
+			t.Errorf("P9/194 %s is answered", params)
+		}
+	}
+	weird := `{"dependencies":"x"}`
+	if got := string(list(t, weird)); got != `{}` {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestOthersPass(t *testing.T) {
+	want := &mcp.Reply{Result: mcp.Raw(record)}
+	if got, err := answer(t, sees{}, &mcp.Call{Method: mcp.MethodToolsCall}, want); err != nil || got != want {
+		t.Errorf("got %v, %v", got, err)
+	}
+}

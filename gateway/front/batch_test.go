@@ -1,0 +1,30 @@
+package front
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// TestBatches are those of the revisions that have them, over Streamable HTTP.
+func TestBatches(t *testing.T) {
+	b := newBench(t, Config{})
+	session := http.Header{wire.HeaderSession: {b.client(v2503).Session}}
+	later := http.Header{wire.HeaderSession: {b.client(v2506).Session}}
+	ping := `{"jsonrpc":"2.0","id":"p","method":"ping"}`
+	note := `{"jsonrpc":"2.0","method":"notifications/x"}`
+	for _, w := range []wantAnswer{
+		{name: "P9/72 a response for each request", header: session,
+			body:   `[` + ping + `,` + note + `,{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"}}]`,
+			status: 200, want: []string{`"id":"p","result":{}`, `"id":7,"result":{`}},
+		{name: "P9/72 nothing but notifications", header: session, body: `[` + note + `,` + note + `]`, status: 202},
+		{name: "P9/73 responses", header: session, body: `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no"}}]`, status: 202},
+		{name: "P9/74 initialize among others", header: session,
+			body:   `[` + ping + `,{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}]`,
+			status: 200, want: []string{`"id":"p","result":{}`, `"id":"i","error":{"code":-32600`}},
+		{name: "P9/75 of a later revision", header: later, body: `[` + ping + `]`, status: 400, want: []string{`-32600`}},
+	} {
+		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+}

@@ -1,0 +1,263 @@
+package front
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// This file and oldsse_message.go are HTTP+SSE, of the first revision: a GET opens the
+// one event stream of a session, whose first event says where its client POSTs
+// messages to; all that the client hears comes on that stream, and the stream's end is
+// the session's (2024-11-05 basic/transports#http-with-sse).
+//
+// The newer stateful revisions may be negotiated over it, as clients in the field do:
+// then there is what they have, elicitation say, but no event ids.
+//
+// An old client authenticates as any other, with a bearer token on each request. This
+// transport is older than the rules of how to get one, so most have theirs from their
+// operator; one that follows the challenge of a 401 finds the metadata of the endpoint,
+// which is the resource that tokens are for, whatever the transport.
+
+const (
+	// sseVerbs and messageVerbs are the methods of the two paths. A client that tries the
+	// newer transport first has to be told by 405 that the stream is not POSTed to.
+	sseVerbs     verbs = http.MethodGet
+	messageVerbs verbs = http.MethodPost
+
+	messagesPath = "/messages" // after the path of the stream
+	queryConn    = "c"         // of the id of a stream
+
+	// maxSilent is how many streams of a user may be open on which no session has begun.
+	maxSilent = 20
+	// maxAtOnce is how many requests of a stream are served at a time.
+	maxAtOnce = 100
+	// partingTime bounds ending a session whose stream has ended.
+	partingTime = 5 * time.Second
+)
+
+// oldStream is one client of HTTP+SSE: its stream, and its session once there is one.
+type oldStream struct {
+	f      *Front
+	id     string          // part of the address for its messages; nobody else knows it
+	user   string          // whose it is
+	client string          // likewise
+	stream *stream         // set under Front.mu, before anybody can know the id
+	ctx    context.Context // of what runs for it before there is a session
+	cancel context.CancelCauseFunc
+	begun  chan struct{} // closed when there is a session
+
+	mu        sync.Mutex // guards the fields below
+	beginning bool       // initialize is under way, or was answered
+	record    session.Record
+	live      *live           // nil as long as there is no session
+	recalled  <-chan struct{} // closed by Front.Recall; of that session
+	running   int             // requests
+	idle      chan struct{}   // closed when there are none; nil when nobody waits for that
+	closed    bool
+}
+
+// SSEMessages is the path for the messages of HTTP+SSE whose streams are at this one.
+func SSEMessages(stream string) string { return stream + messagesPath }
+
+// SSEPaths are the paths that are to be served for HTTP+SSE, of the stream and of
+// messages; both empty where it is off.
+func (f *Front) SSEPaths() (stream, messages string) {
+	if f.cfg.SSEPath == "" || f.cfg.SSEPath == SSEOff {
+		return "", ""
+	}
+	return f.cfg.SSEPath, SSEMessages(f.cfg.SSEPath)
+}
+
+// SSEBehind is Behind for the streams of HTTP+SSE.
+func (f *Front) SSEBehind(authenticate func(http.Handler) http.Handler) http.Handler {
+	return f.behind(authenticate, sseVerbs, f.openOld)
+}
+
+// MessagesBehind is Behind for the messages of HTTP+SSE.
+func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) http.Handler {
+	return f.behind(authenticate, messageVerbs, f.postOld)
+}
+
+// openOld answers a GET by a stream, until one of its ends.
+func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
+	caller, ok := mcp.CallerFrom(r.Context())
+	var ref *refusal
+	switch {
+	case !ok:
+		f.log.Error("a request came past authentication")
+		ref = refuseInternal("")
+	case !readAccept(r.Header["Accept"]).stream:
+		ref = refuseAccept("text/event-stream")
+	case closed(f.drain), !f.count(&f.streams):
+		ref = refuseClosing()
+	default:
+		defer f.streams.Done()
+	}
+	o := &oldStream{f: f, id: rand.Text(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
+	if ref == nil && !f.enlist(o) {
+		ref = refuseStreams()
+	}
+	if ref != nil {
+		f.refuse(w, nil, ref)
+		return
+	}
+	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
+	defer o.close()
+	o.serve(w, r, caller)
+}
+
+// enlist counts a stream in; false when its user has too many that say nothing.
+func (f *Front) enlist(o *oldStream) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	silent := 0
+	for _, other := range f.olds {
+		if other.user == o.user && !closed(other.begun) {
+			silent++
+		}
+	}
+	if silent >= maxSilent {
+		return false
+	}
+	f.olds[o.id] = o
+	return true
+}
+
+// serve writes the stream.
+func (o *oldStream) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller) {
+	_, messages := o.f.SSEPaths()
+	s := o.f.newStream(w, http.NewResponseController(w), o.beat)
+	s.name = "message"
+	o.f.mu.Lock()
+	o.stream = s
+	o.f.mu.Unlock()
+	o.stream.sendRaw(wire.AppendEvent(nil, "", "endpoint", []byte(messages+"?"+queryConn+"="+o.id)))
+	o.stream.open() // at once
+	why := o.wait(r, caller)
+	o.close() // first: what still runs gets no answer
+	if why != "" {
+		o.stream.sendRaw(wire.AppendComment(nil, why))
+	}
+	o.stream.end("", nil)
+}
+
+// wait returns when the stream is to end, with what there is to say about it.
+func (o *oldStream) wait(r *http.Request, caller mcp.Caller) (why string) {
+	ctx, cancel := whileGood(r.Context(), caller)
+	defer cancel()
+	hello := time.NewTimer(o.f.helloTime)
+	defer hello.Stop()
+	select {
+	case <-o.begun:
+	case <-hello.C:
+		return "no session was begun in time"
+	case <-ctx.Done():
+		return whyOver(ctx)
+	case <-o.stream.brokenOff():
+		return ""
+	case <-o.f.quiet:
+		return "the gateway is closing"
+	}
+	_, l := o.session()
+	o.mu.Lock()
+	recalled := o.recalled
+	o.mu.Unlock()
+	var idle <-chan struct{}
+	for {
+		select {
+		case <-recalled: // what runs is answered first, for the stream's end would end it
+			recalled, idle = nil, o.whenIdle()
+		case <-idle:
+			return "who may connect has changed: open another stream"
+		case <-l.gone:
+			return "the session has ended"
+		case <-ctx.Done():
+			return whyOver(ctx)
+		case <-o.stream.brokenOff():
+			return ""
+		case <-o.f.quiet: // all requests are answered
+			return "the gateway is closing"
+		}
+	}
+}
+
+func whyOver(ctx context.Context) string {
+	if context.Cause(ctx) == errExpired {
+		return "the access token has expired"
+	}
+	return ""
+}
+
+// beat keeps the session alive while its client listens.
+func (o *oldStream) beat() {
+	if record, l := o.session(); l != nil {
+		o.f.touch(record)
+		l.redeliver()
+	}
+}
+
+// session returns the session, nil as long as there is none.
+func (o *oldStream) session() (session.Record, *live) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.record, o.live
+}
+
+// adopt makes a session the stream's, which is then where its events go.
+func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
+	l, ref := o.f.liveOf(ctx, r)
+	if ref != nil {
+		return &refusedError{ref}
+	}
+	st := &standing{name: standStream + o.f.callID(), stream: o.stream, done: make(chan struct{}), plain: true}
+	l.add(st, position{}, false)
+	if o.f.mail != nil {
+		o.f.apart(func(ctx context.Context) { l.stands(ctx, "") })
+	}
+	o.mu.Lock()
+	late := o.closed
+	if !late {
+		o.record, o.live, o.recalled = r, l, st.done
+		close(o.begun)
+	}
+	o.mu.Unlock()
+	if late {
+		o.f.endOld(r)
+		return errEnded
+	}
+	return nil
+}
+
+// close ends what runs for the stream, and its session. It may be called twice.
+func (o *oldStream) close() {
+	o.f.mu.Lock()
+	delete(o.f.olds, o.id)
+	o.f.mu.Unlock()
+	o.mu.Lock()
+	first := !o.closed
+	o.closed = true
+	record, l := o.record, o.live
+	o.mu.Unlock()
+	if !first {
+		return
+	}
+	o.cancel(errEnded)
+	if l != nil {
+		o.f.endOld(record)
+	}
+}
+
+// endOld ends a session whose stream has ended, apart from any request.
+func (f *Front) endOld(r session.Record) {
+	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
+	defer cancel()
+	_ = f.sessions.Delete(ctx, r.User, r.ID) // it may have ended; else it ends when it was idle for too long
+	f.EndSession(r.Key())
+}

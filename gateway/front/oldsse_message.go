@@ -1,0 +1,259 @@
+package front
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// postOld answers a POST of a message: it is accepted, and what comes of it comes on the
+// stream. A status says only that it could not be accepted.
+func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
+	p := posted{w: w, rc: http.NewResponseController(w), r: r, old: true}
+	var id mcp.Raw
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.recovered(cause, "")
+			f.refuse(w, id, refuseInternal(""))
+		}
+	}()
+	ref := p.read(f, &id)
+	if ref == nil {
+		ref = f.streamOf(&p)
+	}
+	switch {
+	case ref != nil:
+	case p.batch != nil:
+		ref = p.on.batch(&p)
+	default:
+		ref = p.on.message(&p)
+	}
+	if ref != nil {
+		if p.message.Kind == wire.Response {
+			ref.id = nullID
+		}
+		f.refuse(w, id, ref)
+	}
+}
+
+// streamOf finds the stream that a message is for. That of another user or of another
+// client does not exist.
+func (f *Front) streamOf(p *posted) *refusal {
+	ids := p.r.URL.Query()[queryConn]
+	if len(ids) == 1 {
+		f.mu.Lock()
+		if o := f.olds[ids[0]]; o != nil && o.stream != nil {
+			p.on = o
+		}
+		f.mu.Unlock()
+	}
+	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID {
+		return refuseStream()
+	}
+	p.accept = accept{stream: true}
+	return nil
+}
+
+// message takes one message. A refusal is for the POST; a request that is well-formed
+// is answered on the stream whatever it is.
+func (o *oldStream) message(p *posted) *refusal {
+	var ref *refusal
+	switch p.message.Kind {
+	case wire.Response:
+		if _, l := o.session(); l != nil {
+			l.answered(p.message, p.caller)
+		}
+	case wire.Notification:
+		if record, l := o.session(); l != nil {
+			return o.f.notification(p, record) // which accepts it
+		}
+	default:
+		if ref = o.request(p); ref != nil && ref.id == ownID {
+			o.stream.force(wire.AppendError(nil, p.message.ID, ref.err))
+			ref = nil
+		}
+	}
+	if ref == nil {
+		p.w.WriteHeader(http.StatusAccepted)
+	}
+	return ref
+}
+
+// request begins to serve a request.
+func (o *oldStream) request(p *posted) *refusal {
+	record, l := o.session()
+	switch {
+	case p.message.Method == mcp.MethodInitialize:
+		return o.initialize(p)
+	case p.message.Method == mcp.MethodPing:
+		o.stream.force(wire.AppendResult(nil, p.message.ID, nil))
+		return nil
+	case p.message.Method == mcp.MethodDiscover: // of the dialect that this transport does not have
+		return refuseBad(mcp.ErrMethod(p.message.Method))
+	case l == nil:
+		return refuseInvalid("Invalid request: there is no session yet: start with initialize")
+	}
+	record, err := o.f.sessions.Get(p.r.Context(), record.User, record.ID)
+	if err != nil {
+		return o.f.refuseSession(err)
+	}
+	if ref := o.begin(); ref != nil {
+		return ref
+	}
+	var x *exchange
+	defer func() {
+		if x == nil { // it was answered, refused, or panicked
+			o.done()
+		}
+	}()
+	x, ref := o.f.callOf(p, record, wire.Lookup(record.Revision))
+	if x == nil {
+		return ref
+	}
+	go o.run(func() {
+		defer x.live.stop(x.run)
+		x.serve(x.run.ctx)
+	})
+	return nil
+}
+
+// initialize begins to begin the session, of which a stream has one (2024-11-05
+// basic/lifecycle#initialization).
+func (o *oldStream) initialize(p *posted) *refusal {
+	x, ref := o.f.handshake(p, o.adopt)
+	if ref != nil {
+		return ref
+	}
+	o.mu.Lock()
+	twice := o.beginning
+	o.beginning = true
+	o.mu.Unlock()
+	if twice {
+		return refuseInvalid("Invalid request: this stream has its session: open another one to begin anew")
+	}
+	if ref := o.begin(); ref != nil {
+		o.failed()
+		return ref
+	}
+	// The POST is over before the answer comes, and the stream may be before that.
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.r.Context()))
+	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
+	go o.run(func() {
+		defer cancel(nil)
+		defer stop()
+		x.serve(ctx)
+		o.failed()
+	})
+	return nil
+}
+
+// failed allows another initialize, unless there is a session.
+func (o *oldStream) failed() {
+	o.mu.Lock()
+	o.beginning = o.live != nil
+	o.mu.Unlock()
+}
+
+// begin counts a request in.
+func (o *oldStream) begin() *refusal {
+	o.mu.Lock()
+	room := o.running < maxAtOnce
+	if room {
+		o.running++
+	}
+	o.mu.Unlock()
+	if !room {
+		return refuseBusy()
+	}
+	if !o.f.begin() {
+		o.leave()
+		return refuseClosing()
+	}
+	return nil
+}
+
+func (o *oldStream) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.running--; o.running == 0 && o.idle != nil {
+		close(o.idle)
+		o.idle = nil
+	}
+}
+
+// whenIdle returns what is closed as soon as no request is being served. It is called
+// once.
+func (o *oldStream) whenIdle() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	idle := make(chan struct{})
+	if o.running == 0 {
+		close(idle)
+	} else {
+		o.idle = idle
+	}
+	return idle
+}
+
+// done counts a request out, which Front.Close waits for.
+func (o *oldStream) done() {
+	o.leave()
+	o.f.done()
+}
+
+// run serves a request that was counted in.
+func (o *oldStream) run(serve func()) {
+	defer o.done()
+	defer func() {
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+			o.f.recovered(cause, "")
+		}
+	}()
+	serve()
+}
+
+// batch takes several messages, as the revisions allow that have been spoken over this
+// transport. Each is answered by itself.
+func (o *oldStream) batch(p *posted) *refusal {
+	messages, errs, err := wire.ScanBatch(p.batch)
+	if err != nil {
+		return refuseBad(err)
+	}
+	record, l := o.session()
+	switch {
+	case l == nil:
+		return refuseInvalid("Invalid request: there is no session yet: start with initialize")
+	case !wire.Lookup(record.Revision).Batches:
+		return refuseInvalid("Invalid request: this revision has no batches: send each message in a POST of its own")
+	}
+	if ref := checkBatch(messages, errs); ref != nil {
+		return ref
+	}
+	for i, m := range messages {
+		one := posted{w: &collected{}, r: p.r, accept: p.accept, caller: p.caller, message: m, old: true, on: o}
+		err := errs[i]
+		if err == nil {
+			one.params, err = readParams(m)
+		}
+		var ref *refusal
+		switch {
+		case err != nil:
+			ref = refuseBad(err)
+		case m.Method == mcp.MethodInitialize:
+			ref = refuseInvalid("Invalid request: initialize is not part of a batch")
+		default:
+			ref = o.message(&one)
+		}
+		if ref != nil && ref.id == nullID {
+			return o.f.refuseSession(session.ErrNotFound)
+		}
+		if ref != nil && m.Kind != wire.Notification && m.Kind != wire.Response {
+			o.stream.force(wire.AppendError(nil, m.ID, ref.err))
+		}
+	}
+	p.w.WriteHeader(http.StatusAccepted)
+	return nil
+}

@@ -1,0 +1,219 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// Replicas of the gateway share sessions, and any of them may get any request of one.
+// What belongs to a call that runs at another replica is sent there: this file has what
+// is sent, remote_call.go calls that only another replica can go on with, and
+// remote_standing.go which of them listens for a session. Letters are sealed: whoever can
+// use the same Redis can neither read nor write one. Where there is one gateway alone,
+// nothing of it happens.
+
+const (
+	// mailTime bounds what a letter from another replica may set off here, but for calls.
+	mailTime = 30 * time.Second
+	// maxMail bounds how much of that happens at a time.
+	maxMail = 256
+	// mailBound separates what is sealed here from anything else.
+	mailBound = "mail"
+	// everyone stands for the receiver of a broadcast.
+	everyone = "*"
+)
+
+// Kinds of letters.
+const (
+	mailAnswer      = "answer"      // of the client, to a question
+	mailCancel      = "cancel"      // by the client
+	mailRoots       = "roots"       // the client has other ones
+	mailInitialized = "initialized" // the client is
+	mailMine        = "mine"        // the sender listens for the session now
+	mailLeft        = "left"        // the last stream of the session at the sender has ended
+	mailSubscribed  = "subscribed"  // the session's subscriptions have changed
+	mailEvents      = "events"      // for the session's stream
+	mailCall        = "call"        // to be gone on with
+	mailDrop        = "drop"        // its caller has left
+	mailBegan       = "began"       // a call is being served, and again from time to time
+	mailEvent       = "event"       // of a call
+	mailReply       = "reply"       // of a call
+)
+
+// letter is a message of one replica to another.
+type letter struct {
+	Kind    string        `json:"kind"`
+	From    string        `json:"from"`
+	Session string        `json:"session,omitempty"`
+	ID      []byte        `json:"id,omitempty"`     // of a request or a question, as on the wire
+	Stream  string        `json:"stream,omitempty"` // that its client has given up
+	Result  []byte        `json:"result,omitempty"`
+	Error   []byte        `json:"error,omitempty"`
+	Caller  []byte        `json:"caller,omitempty"`
+	Events  []remoteEvent `json:"events,omitempty"`
+	Call    *remoteCall   `json:"call,omitempty"`
+	Number  string        `json:"number,omitempty"` // of a call, the sender's
+	Reply   *remoteReply  `json:"reply,omitempty"`
+	Stopped bool          `json:"stopped,omitempty"` // the call is only to be let go
+}
+
+type remoteEvent struct {
+	Method string `json:"method"`
+	Params []byte `json:"params,omitempty"`
+}
+
+// carry writes who calls, with their token: it stands nowhere unsealed.
+func (f *Front) carry(c mcp.Caller) []byte {
+	text, err := f.callers.Write(c)
+	if err != nil {
+		f.log.Error("a caller cannot be told to another replica", "error", err)
+	}
+	return text
+}
+
+// self is the name of this replica, "" where there is one gateway alone.
+func (f *Front) self() string {
+	if f.mail == nil {
+		return ""
+	}
+	return f.mail.Self()
+}
+
+// send sends a letter to one replica, or to everyone else.
+func (f *Front) send(ctx context.Context, to string, l letter) error {
+	l.From = f.mail.Self()
+	plain, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	sealed := []byte(f.mailSeal.Seal(plain, mailBound, to))
+	if to == everyone {
+		return f.mail.Broadcast(ctx, sealed)
+	}
+	return f.mail.Send(ctx, to, sealed)
+}
+
+// tell sends a letter that may be lost.
+func (f *Front) tell(ctx context.Context, to string, l letter) {
+	if f.mail == nil {
+		return
+	}
+	if err := f.send(ctx, to, l); err != nil {
+		f.log.Warn("another replica could not be told something", "what", l.Kind, "error", err)
+	}
+}
+
+// Mail takes a letter from another replica (session.Deps.OnMail). It does not wait.
+func (f *Front) Mail(sealed []byte) {
+	plain, err := f.mailSeal.Open(string(sealed), mailBound, f.self())
+	if err != nil {
+		plain, err = f.mailSeal.Open(string(sealed), mailBound, everyone)
+	}
+	var l letter
+	if err == nil {
+		err = json.Unmarshal(plain, &l)
+	}
+	if err != nil {
+		f.log.Warn("a letter came that no replica with the same sessions.key has written")
+		return
+	}
+	switch l.Kind {
+	case mailBegan, mailEvent, mailReply:
+		f.returned(l)
+		return
+	case mailCall:
+		f.serveRemote(l)
+		return
+	case mailDrop:
+		f.dropRemote(l)
+		return
+	}
+	if live := f.known(l.Session); live != nil {
+		f.mailFor(live, l)
+	} else if l.Kind == mailRoots && f.onRoots != nil {
+		f.onRoots(l.Session)
+	}
+}
+
+// mailFor takes a letter for a session that something is held of.
+func (f *Front) mailFor(live *live, l letter) {
+	switch l.Kind {
+	case mailAnswer:
+		from, err := f.callers.Read(l.Caller)
+		if err != nil {
+			f.log.Error("an answer came from another replica without who gave it", "error", err)
+			return
+		}
+		live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
+	case mailCancel:
+		live.cancel(l.ID)
+	case mailRoots:
+		live.rootsChanged()
+		if f.onRoots != nil {
+			f.onRoots(l.Session)
+		}
+	case mailEvents:
+		for _, e := range l.Events {
+			live.event(mcp.Event{Method: e.Method, Params: e.Params})
+		}
+	case mailInitialized, mailLeft, mailSubscribed:
+		f.apart(func(ctx context.Context) { live.standOn(ctx, l) })
+	case mailMine:
+		f.apart(func(ctx context.Context) { live.yield(ctx, l) })
+	}
+}
+
+// apart does something that takes time, for which nobody waits but Close.
+func (f *Front) apart(do func(context.Context)) {
+	select {
+	case f.mailing <- struct{}{}:
+	default:
+		f.log.Warn("too much comes from other replicas: a letter was dropped")
+		return
+	}
+	if !f.begin() {
+		<-f.mailing
+		return
+	}
+	go func() {
+		defer f.done()
+		defer func() { <-f.mailing }()
+		ctx, cancel := context.WithTimeout(context.Background(), mailTime)
+		defer cancel()
+		do(ctx)
+	}()
+}
+
+// askedAt is the replica that has put a question of this id, "" for this one, or for no
+// id of ours.
+func (f *Front) askedAt(id mcp.Raw) string {
+	rest, ours := strings.CutPrefix(id.Text(), questionPrefix)
+	replica, _, found := strings.Cut(rest, "-")
+	if f.mail == nil || !ours || !found || replica == f.mail.Self() || !isReplica(replica) {
+		return ""
+	}
+	return replica
+}
+
+// isReplica reports whether a name could be one that Mailbox.Self has.
+func isReplica(name string) bool {
+	return name != "" && len(name) <= 32 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+}
+
+// answered hands an answer of the client to whoever waits for it, here or elsewhere. One
+// that nobody waits for is dropped.
+func (f *Front) answered(ctx context.Context, record session.Record, m wire.Message, from mcp.Caller) {
+	if replica := f.askedAt(m.ID); replica != "" {
+		f.tell(ctx, replica, letter{Kind: mailAnswer, Session: record.Key(), ID: m.ID, Result: m.Result, Error: m.Error, Caller: f.carry(from)})
+		return
+	}
+	if l := f.known(record.Key()); l != nil {
+		l.answered(m, from)
+	}
+}

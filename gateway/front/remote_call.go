@@ -1,0 +1,346 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// beatTime is how often a replica that serves another one's call says so, and lostTime
+	// after what silence the other one takes it for lost.
+	beatTime = 5 * time.Second
+	lostTime = 20 * time.Second
+	// maxRemote bounds the calls of other replicas that are served here at a time.
+	maxRemote = 10_000
+	// maxRemoteEvents bounds the events of a call that wait here; more are dropped, as
+	// progress may be.
+	maxRemoteEvents = 256
+)
+
+// remoteCall is an mcp.Call for another replica.
+type remoteCall struct {
+	ID           string                  `json:"id"`
+	Method       string                  `json:"method"`
+	Name         string                  `json:"name,omitempty"`
+	Params       []byte                  `json:"params,omitempty"`
+	Session      string                  `json:"session,omitempty"`
+	Ephemeral    bool                    `json:"ephemeral,omitempty"`
+	Caps         []byte                  `json:"caps,omitempty"`
+	LogLevel     string                  `json:"logLevel,omitempty"`
+	ParamHeaders map[string]string       `json:"paramHeaders,omitempty"`
+	Tasks        mcp.TaskForm            `json:"tasks,omitempty"`
+	Task         []byte                  `json:"task,omitempty"`
+	Answers      map[string][]byte       `json:"answers,omitempty"`
+	Refused      map[string]*remoteError `json:"refused,omitempty"`
+	State        string                  `json:"state,omitempty"`
+}
+
+type remoteError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    []byte `json:"data,omitempty"`
+}
+
+// remoteReply is an mcp.Reply, or an error, of another replica.
+type remoteReply struct {
+	Result []byte       `json:"result,omitempty"`
+	Ask    *remoteAsk   `json:"ask,omitempty"`
+	Task   bool         `json:"task,omitempty"`
+	Error  *remoteError `json:"error,omitempty"` // Code 0 for one that is not the client's to read
+}
+
+type remoteAsk struct {
+	Requests   []remoteQuestion `json:"requests,omitempty"`
+	State      string           `json:"state,omitempty"`
+	Here, Kept bool             `json:",omitempty"`
+	Anew       bool             `json:",omitempty"`
+	Expires    time.Time        `json:"expires,omitzero"`
+}
+
+type remoteQuestion struct {
+	Key    string `json:"key"`
+	Method string `json:"method"`
+	Params []byte `json:"params,omitempty"`
+}
+
+// errLost: the replica where a call waited has gone.
+var errLost = errors.New("front: another replica does not answer")
+
+// elsewhere is the handler of calls that only another replica can go on with.
+type elsewhere struct {
+	f       *Front
+	replica string
+}
+
+// pending is a call that another replica serves.
+type pending struct {
+	events chan letter // and that it has begun; bounded
+	reply  chan letter // one
+}
+
+// Handle has the call made there, and relays what happens.
+func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	out := letter{Kind: mailCall, Number: c.ID, Caller: e.f.carry(c.Caller), Call: writeCall(c)}
+	if ctx.Err() != nil { // only to be let go
+		out.Stopped = true
+		e.f.tell(context.WithoutCancel(ctx), e.replica, out)
+		return nil, context.Cause(ctx)
+	}
+	p := &pending{events: make(chan letter, maxRemoteEvents), reply: make(chan letter, 1)}
+	e.f.mu.Lock()
+	e.f.pending[c.ID] = p
+	e.f.mu.Unlock()
+	defer func() {
+		e.f.mu.Lock()
+		delete(e.f.pending, c.ID)
+		e.f.mu.Unlock()
+	}()
+	if err := e.f.send(ctx, e.replica, out); err != nil {
+		return nil, storeError()
+	}
+	reply, err := p.wait(ctx, c)
+	if err != nil && ctx.Err() != nil {
+		e.f.tell(context.WithoutCancel(ctx), e.replica, letter{Kind: mailDrop, Number: c.ID})
+	}
+	if errors.Is(err, errLost) {
+		return nil, lostError()
+	}
+	return reply, err
+}
+
+// wait returns with the reply, or when there will be none.
+func (p *pending) wait(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	lost := time.NewTimer(lostTime)
+	defer lost.Stop()
+	relay := func(l letter) {
+		lost.Reset(lostTime)
+		for _, e := range l.Events {
+			c.Notify(mcp.Event{Method: e.Method, Params: e.Params})
+		}
+	}
+	for {
+		select {
+		case l := <-p.events:
+			relay(l)
+		case l := <-p.reply:
+			for len(p.events) > 0 { // they came before it
+				relay(<-p.events)
+			}
+			return l.Reply.read()
+		case <-lost.C:
+			return nil, errLost
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// returned takes what another replica says of a call of this one.
+func (f *Front) returned(l letter) {
+	f.mu.Lock()
+	p := f.pending[l.Number]
+	f.mu.Unlock()
+	if p == nil {
+		return
+	}
+	to := p.events
+	if l.Kind == mailReply {
+		to = p.reply
+	}
+	select {
+	case to <- l:
+	default:
+	}
+}
+
+// serveRemote makes a call for another replica, and tells it what happens.
+func (f *Front) serveRemote(l letter) {
+	if l.Call == nil || !isReplica(l.From) {
+		return
+	}
+	ctx, cancel := context.WithCancelCause(context.Background()) // until the reply, dropRemote or Close
+	key := l.From + " " + l.Number
+	f.mu.Lock()
+	_, twice := f.serving[key]
+	full := len(f.serving) >= maxRemote
+	accepted := !twice && !full && !f.closing
+	if accepted {
+		f.serving[key] = cancel
+		f.running.Add(1)
+	}
+	f.mu.Unlock()
+	if !accepted {
+		cancel(nil)
+		if !twice {
+			f.refuseRemote(l)
+		}
+		return
+	}
+	if l.Stopped {
+		cancel(errCancelled)
+	}
+	go func() {
+		defer f.done()
+		defer cancel(nil)
+		reply, release := f.makeRemote(ctx, l)
+		f.mu.Lock()
+		delete(f.serving, key) // first: the reply may be followed at once by the call's next round
+		f.mu.Unlock()
+		if !l.Stopped {
+			f.tell(context.WithoutCancel(ctx), l.From, letter{Kind: mailReply, Number: l.Number, Reply: reply})
+		}
+		if release != nil {
+			release()
+		}
+	}()
+}
+
+// refuseRemote says that a call cannot be served here.
+func (f *Front) refuseRemote(l letter) {
+	f.apart(func(ctx context.Context) {
+		e := mcp.Errorf(mcp.CodeOverloaded, "too many calls of other replicas are served: try again")
+		e.Data = ownData(true, mcp.ExecutedNo)
+		f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Reply: writeReply(nil, e)})
+	})
+}
+
+// makeRemote makes a call, and tells its replica that it runs and what happens. After
+// release, which may be nil, the memory of the reply is not its own any more.
+func (f *Front) makeRemote(ctx context.Context, l letter) (reply *remoteReply, release func()) {
+	out := context.WithoutCancel(ctx) // what is said of the call, each with Redis's own limits
+	f.tell(out, l.From, letter{Kind: mailBegan, Number: l.Number})
+	over := make(chan struct{})
+	beats := make(chan struct{})
+	go func() {
+		defer close(beats)
+		tick := time.NewTicker(beatTime)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				f.tell(out, l.From, letter{Kind: mailBegan, Number: l.Number})
+			case <-over:
+				return
+			}
+		}
+	}()
+	caller, err := f.callers.Read(l.Caller)
+	if err != nil {
+		f.log.Error("a call came from another replica without who makes it", "error", err)
+		close(over)
+		<-beats
+		return writeReply(nil, errNoReply), nil
+	}
+	c := l.Call.read(caller)
+	c.Notify = func(e mcp.Event) {
+		f.tell(out, l.From, letter{Kind: mailEvent, Number: l.Number, Events: []remoteEvent{{e.Method, e.Params}}})
+	}
+	made, err := f.handleRemote(mcp.WithCaller(ctx, c.Caller), c)
+	close(over)
+	<-beats
+	if made != nil {
+		release = made.Release
+	}
+	return writeReply(made, err), release
+}
+
+// handleRemote makes the call: a panic in it ends that call only.
+func (f *Front) handleRemote(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.recovered(cause, c.ID)
+			reply, err = nil, errNoReply
+		}
+	}()
+	return f.handler.Handle(ctx, c)
+}
+
+// dropRemote cancels a call of another replica, whose caller has left.
+func (f *Front) dropRemote(l letter) {
+	f.mu.Lock()
+	cancel := f.serving[l.From+" "+l.Number]
+	f.mu.Unlock()
+	if cancel != nil {
+		cancel(errCancelled)
+	}
+}
+
+func writeCall(c *mcp.Call) *remoteCall {
+	r := &remoteCall{ID: c.ID, Method: c.Method, Name: c.Name, Params: c.Params, Session: c.Session, Ephemeral: c.Ephemeral, Caps: c.Caps,
+		LogLevel: c.LogLevel, ParamHeaders: c.ParamHeaders, Tasks: c.Tasks, Task: c.Task, State: c.State}
+	for key, answer := range c.Answers {
+		if r.Answers == nil {
+			r.Answers = make(map[string][]byte)
+		}
+		r.Answers[key] = answer
+	}
+	for key, e := range c.Refused {
+		if r.Refused == nil {
+			r.Refused = make(map[string]*remoteError)
+		}
+		r.Refused[key] = &remoteError{e.Code, e.Message, e.Data}
+	}
+	return r
+}
+
+func (r *remoteCall) read(caller mcp.Caller) *mcp.Call {
+	c := &mcp.Call{ID: r.ID, Method: r.Method, Name: r.Name, Params: r.Params, Caller: caller, Session: r.Session, Ephemeral: r.Ephemeral, Caps: r.Caps,
+		LogLevel: r.LogLevel, ParamHeaders: r.ParamHeaders, Tasks: r.Tasks, Task: r.Task, State: r.State}
+	for key, answer := range r.Answers {
+		if c.Answers == nil {
+			c.Answers = make(map[string]mcp.Raw)
+		}
+		c.Answers[key] = answer
+	}
+	for key, e := range r.Refused {
+		if c.Refused == nil {
+			c.Refused = make(map[string]*mcp.Error)
+		}
+		c.Refused[key] = &mcp.Error{Code: e.Code, Message: e.Message, Data: e.Data}
+	}
+	return c
+}
+
+// writeReply writes what came of a call. Calls that ask have no lists for replies.
+func writeReply(reply *mcp.Reply, err error) *remoteReply {
+	e, readable := errors.AsType[*mcp.Error](err)
+	switch {
+	case readable:
+		return &remoteReply{Error: &remoteError{e.Code, e.Message, e.Data}}
+	case err != nil || reply == nil || reply.List != nil:
+		return &remoteReply{Error: &remoteError{}}
+	}
+	r := &remoteReply{Result: reply.Result, Task: reply.Task}
+	if a := reply.Ask; a != nil {
+		r.Ask = &remoteAsk{State: a.State, Here: a.Here, Kept: a.Kept, Anew: a.Anew, Expires: a.Expires}
+		for _, q := range a.Requests {
+			r.Ask.Requests = append(r.Ask.Requests, remoteQuestion{q.Key, q.Method, q.Params})
+		}
+	}
+	return r
+}
+
+func (r *remoteReply) read() (*mcp.Reply, error) {
+	switch {
+	case r == nil:
+		return nil, errNoReply
+	case r.Error != nil && r.Error.Code == 0:
+		return nil, errNoReply
+	case r.Error != nil:
+		return nil, &mcp.Error{Code: r.Error.Code, Message: r.Error.Message, Data: r.Error.Data}
+	}
+	reply := &mcp.Reply{Result: r.Result, Task: r.Task}
+	if r.Ask != nil {
+		reply.Ask = &mcp.Ask{State: r.Ask.State, Here: r.Ask.Here, Kept: r.Ask.Kept, Anew: r.Ask.Anew, Expires: r.Ask.Expires}
+		for _, q := range r.Ask.Requests {
+			reply.Ask.Requests = append(reply.Ask.Requests, mcp.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params})
+		}
+	} else if !json.Valid(r.Result) {
+		return nil, errNoReply
+	}
+	return reply, nil
+}

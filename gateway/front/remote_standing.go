@@ -1,0 +1,184 @@
+package front
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// The events of a session go to its newest GET stream, whichever replica has that: its
+// record says which (session.Record.Standing). That replica listens for the session. When
+// another one takes over it hears of it from that, stops listening, and hands on what it
+// has no stream for. In between both may hear the same: that something changed is told
+// twice rather than never.
+
+// claimStream makes this replica the one with the session's stream for as long as that is
+// open. given is the stream that the client has given up for it.
+func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
+	if l.f.mail == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var claiming sync.WaitGroup
+	claiming.Go(func() { l.stands(ctx, given) })
+	return func() {
+		cancel()
+		claiming.Wait()
+		l.leaves(context.WithoutCancel(ctx))
+	}
+}
+
+// stands says that this replica has the session's stream.
+func (l *live) stands(ctx context.Context, given string) {
+	self := l.f.self()
+	_, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) { r.Standing = self })
+	if err != nil {
+		return // without Redis there is nobody to tell
+	}
+	l.takeOver(ctx, given)
+}
+
+// takeOver tells the other replicas that this one listens, once it does.
+func (l *live) takeOver(ctx context.Context, given string) {
+	l.mu.Lock()
+	heard := l.heard
+	l.mu.Unlock()
+	if heard != nil {
+		_ = heard.confirmed(ctx, l.f.ackTime) // without it as well: it listens as far as it can
+	}
+	if ctx.Err() == nil {
+		l.f.tell(ctx, everyone, letter{Kind: mailMine, Session: l.key, Stream: given})
+	}
+}
+
+// leaves says that this replica has no stream of the session any more, unless it does.
+func (l *live) leaves(ctx context.Context) {
+	l.mu.Lock()
+	left := len(l.streams) == 0 && !l.ended
+	l.mu.Unlock()
+	if !left {
+		return
+	}
+	self, was := l.f.self(), false
+	_, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) {
+		if was = r.Standing == self; was {
+			r.Standing = ""
+		}
+	})
+	if err == nil && was {
+		l.f.tell(ctx, everyone, letter{Kind: mailLeft, Session: l.key})
+	}
+}
+
+// now returns the session's record as it is, not as it was known here.
+func (l *live) now(ctx context.Context) (session.Record, error) {
+	if l.f.mail == nil {
+		return l.f.sessions.Get(ctx, l.user, l.id)
+	}
+	return l.f.sessions.Update(ctx, l.user, l.id, func(*session.Record) {})
+}
+
+// subscribed tells the replica with the session's stream that there is something else to
+// listen to, or, where there is none, that this one listens.
+func (l *live) subscribed(ctx context.Context, r session.Record) {
+	switch {
+	case l.f.mail == nil || r.Standing == l.f.self():
+	case r.Standing != "":
+		l.f.tell(ctx, r.Standing, letter{Kind: mailSubscribed, Session: l.key})
+	default:
+		l.takeOver(ctx, "")
+	}
+}
+
+// standOn has this replica listen as the session wants it now, if it has a stream of it.
+func (l *live) standOn(ctx context.Context, m letter) {
+	l.mu.Lock()
+	open, caller := len(l.streams) > 0, l.caller
+	l.mu.Unlock()
+	if !open || caller == nil {
+		return
+	}
+	r, err := l.now(ctx)
+	if err != nil || !r.Initialized || r.Standing != l.f.self() && (m.Kind != mailLeft || r.Standing != "") {
+		return
+	}
+	if m.Kind != mailSubscribed {
+		l.listen(ctx, r, *caller)
+		l.stands(ctx, "")
+		return
+	}
+	if l.lockSubscriptions(ctx) != nil {
+		return
+	}
+	err = l.relisten(ctx, r, *caller, r.Subscriptions, "")
+	l.unlockSubscriptions()
+	if err == nil {
+		l.takeOver(ctx, "")
+	}
+}
+
+// yield leaves the session's events to the replica that listens now, unless it is this
+// one that should.
+func (l *live) yield(ctx context.Context, m letter) {
+	r, err := l.now(ctx)
+	if err != nil || r.Standing == l.f.self() || l.lockSubscriptions(ctx) != nil {
+		return
+	}
+	l.mu.Lock()
+	heard := l.heard
+	l.heard = nil
+	for i, st := range l.streams {
+		if st.name == m.Stream {
+			l.streams = slices.Delete(l.streams, i, i+1)
+			close(st.done)
+			break
+		}
+	}
+	events := l.waiting.take()
+	l.mu.Unlock()
+	if heard != nil {
+		heard.cancel()
+	}
+	l.unlockSubscriptions()
+	l.handOn(ctx, m.From, events)
+}
+
+// handOn sends events to the replica that has the session's stream.
+func (l *live) handOn(ctx context.Context, replica string, events []mcp.Event) {
+	if len(events) == 0 {
+		return
+	}
+	m := letter{Kind: mailEvents, Session: l.key}
+	for _, e := range events {
+		m.Events = append(m.Events, remoteEvent{e.Method, e.Params})
+	}
+	if err := l.f.send(ctx, replica, m); err != nil { // they wait here for the next one
+		for _, e := range events {
+			l.event(e)
+		}
+	}
+}
+
+// toStream gives an event that only this replica hears to the one with the session's
+// stream.
+func (l *live) toStream(e mcp.Event) {
+	l.mu.Lock()
+	here := len(l.streams) > 0 || l.f.mail == nil
+	l.mu.Unlock()
+	if here {
+		l.event(e)
+		return
+	}
+	e.Params = append(mcp.Raw(nil), e.Params...) // the event's bytes are kept
+	l.f.apart(func(ctx context.Context) {
+		r, err := l.now(ctx)
+		if err != nil || r.Standing == "" || r.Standing == l.f.self() {
+			l.event(e)
+			return
+		}
+		l.handOn(ctx, r.Standing, []mcp.Event{e})
+	})
+}

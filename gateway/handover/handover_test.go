@@ -1,0 +1,189 @@
+package handover
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// way is a pipeline of one list of tools that everybody sees, and one tool more for ann.
+type way struct {
+	*Way
+	tools  []string
+	secret string
+	grants []string // resources that are honoured
+	over   chan struct{}
+
+	mu     sync.Mutex
+	params []mcp.Raw // of the listen calls
+}
+
+func newWay(callers any, secret string, tools ...string) *way {
+	w := &way{tools: tools, secret: secret, over: make(chan struct{})}
+	w.Way = &Way{Handler: w, Lists: w, Callers: callers}
+	return w
+}
+
+func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	switch c.Method {
+	case mcp.MethodToolsList:
+		l := &mcp.List{}
+		for _, name := range w.tools {
+			l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name))})
+		}
+		if c.Caller.Subject == "ann" {
+			l.Items = append(l.Items, mcp.Item{Name: w.secret, Raw: mcp.Object("name", mcp.String(w.secret))})
+		}
+		return &mcp.Reply{List: l}, nil
+	case mcp.MethodListen:
+		w.mu.Lock()
+		w.params = append(w.params, c.Params)
+		w.mu.Unlock()
+		granted := mcp.Raw(`{"toolsListChanged":true}`)
+		if len(w.grants) > 0 {
+			granted = granted.With("resourceSubscriptions", mcp.Raw(`["`+strings.Join(w.grants, `","`)+`"]`))
+		}
+		c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", granted)})
+		select {
+		case <-w.over:
+			return &mcp.Reply{Result: mcp.Raw(`{"over":true}`)}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	case mcp.MethodToolsCall:
+		select {
+		case <-w.over:
+			return nil, mcp.UpstreamError(mcp.CodeDraining, "u", mcp.Executed(c.Name), "closed")
+		default:
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		}
+	}
+	return nil, mcp.ErrMethod(c.Method)
+}
+
+func TestListenersAreHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newWay(1, "old-secret", "a")
+		first.grants = []string{"x:1", "x:2"}
+		s := New(first.Way)
+		ctx, cancel := context.WithCancel(t.Context())
+		var clients sync.WaitGroup
+		var mu sync.Mutex
+		heard := map[string][]string{}
+		for _, who := range []string{"ann", "bob"} {
+			clients.Go(func() {
+				_, err := s.Handle(ctx, &mcp.Call{
+					Method: mcp.MethodListen, Caller: mcp.Caller{Subject: who},
+					Params: mcp.Raw(`{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2","x:3"]}}`),
+					Notify: func(e mcp.Event) {
+						mu.Lock()
+						defer mu.Unlock()
+						heard[who] = append(heard[who], e.Method+" "+string(e.Params))
+					},
+				})
+				if err != context.Canceled {
+					t.Errorf("%s: ended with %v", who, err)
+				}
+			})
+		}
+		take := func() map[string][]string {
+			<-time.After(spread) // they move within that time
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			got := heard
+			heard = map[string][]string{}
+			return got
+		}
+		next := func(old, w *way) *way {
+			s.Set(w.Way)
+			close(old.over)
+			return w
+		}
+		acked := "notifications/subscriptions/acknowledged " + `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`
+		if diff := cmp.Diff(map[string][]string{"ann": {acked}, "bob": {acked}}, take()); diff != "" {
+			t.Fatalf("at first (-want +got):\n%s", diff)
+		}
+		changed := mcp.NoteToolsListChanged + " {}"
+		now := next(first, newWay(1, "old-secret", "a"))
+		if diff := cmp.Diff(map[string][]string{}, take()); diff != "" {
+			t.Errorf("nothing looks different (-want +got):\n%s", diff)
+		}
+		second := newWay(1, "new-secret", "a")
+		second.grants = []string{"x:2"}
+		now = next(now, second)
+		updated := mcp.NoteResourceUpdated + ` {"uri":"x:2"}`
+		if diff := cmp.Diff(map[string][]string{"ann": {changed, updated}, "bob": {updated}}, take()); diff != "" {
+			t.Errorf("ann sees another tool (-want +got):\n%s", diff)
+		}
+		for _, params := range second.params {
+			if want := `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`; string(params) != want {
+				t.Errorf("asked for %s, want what was acknowledged: %s", params, want)
+			}
+		}
+		next(now, newWay(1, "new-secret", "a", "b"))
+		if diff := cmp.Diff(map[string][]string{"ann": {changed}, "bob": {changed}}, take()); diff != "" {
+			t.Errorf("one tool more (-want +got):\n%s", diff)
+		}
+		cancel()
+		clients.Wait()
+	})
+}
+
+// TestListenersComeBack: where callers are told otherwise, nobody goes on as who they
+// were.
+func TestListenersComeBack(t *testing.T) {
+	first := newWay(1, "", "a")
+	s := New(first.Way)
+	ended := make(chan string, 1)
+	acked := make(chan struct{}, 1)
+	go func() {
+		reply, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) { acked <- struct{}{} }})
+		ended <- fmt.Sprintf("%s %v", reply.Result, err)
+	}()
+	<-acked
+	s.Set(newWay(2, "", "a").Way)
+	close(first.over)
+	if got := <-ended; got != "{} <nil>" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLastWayEnds: with the gateway itself, the end is the way's own.
+func TestLastWayEnds(t *testing.T) {
+	w := newWay(1, "", "a")
+	close(w.over)
+	reply, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodListen, Notify: func(mcp.Event) {}})
+	if err != nil || string(reply.Result) != `{"over":true}` {
+		t.Errorf("got %v, %v", reply, err)
+	}
+}
+
+func TestCallsThatCameTooLate(t *testing.T) {
+	for executed, again := range map[string]bool{"no": true, "unknown": false} {
+		old, now := newWay(1, "", "a"), newWay(1, "", "a")
+		s := New(old.Way)
+		old.Handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			s.Set(now.Way) // while the call is on its way
+			return old.Handle(ctx, c)
+		})
+		close(old.over)
+		_, err := s.Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: executed})
+		if (err == nil) != again {
+			t.Errorf("executed %q: got %v", executed, err)
+		}
+	}
+	w := newWay(1, "", "a")
+	close(w.over)
+	if _, err := New(w.Way).Handle(t.Context(), &mcp.Call{Method: mcp.MethodToolsCall, Name: "no"}); err == nil {
+		t.Error("the only way that there is was tried again")
+	}
+}

@@ -1,0 +1,251 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+)
+
+const (
+	// handOver bounds how long a reload waits for the watches of the configuration before
+	// to end.
+	handOver = 5 * time.Second
+	// retiring bounds how long an upstream that is no more is kept for what still runs
+	// there; its own time limits are mostly shorter.
+	retiring = time.Hour
+	// lookIdle is how often it is looked whether anything still does.
+	lookIdle = 250 * time.Millisecond
+)
+
+// ErrNotRunning is what Reload returns of a gateway that has not begun to serve, or has
+// stopped.
+var ErrNotRunning = errors.New("the gateway does not run")
+
+// ReloadStatus is what became of the configuration file.
+type ReloadStatus struct {
+	// Loaded is when the configuration that holds was read.
+	Loaded time.Time
+	// Tried is when the file was read last, and Err why it does not hold; nil when it does.
+	Tried time.Time
+	Err   error
+}
+
+// ReloadStatus returns how the last reload went.
+func (g *Gateway) ReloadStatus() ReloadStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reloaded
+}
+
+// Reload reads the configuration file again and puts into force what changed: all of it,
+// or, on an error, nothing. The error of a bad file is a *ConfigError. What did not
+// change goes on as it was, and calls end where they began. It is logged what happened.
+func (g *Gateway) Reload() error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if !g.running {
+		return ErrNotRunning
+	}
+	if g.file == nil {
+		return errors.New("there is no configuration file to read again")
+	}
+	err := g.reload()
+	g.mu.Lock()
+	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
+	if err == nil {
+		g.reloaded.Loaded = g.reloaded.Tried
+	}
+	g.mu.Unlock()
+	if err != nil {
+		g.logRefused(err)
+	}
+	return err
+}
+
+// logRefused writes a line for each problem.
+func (g *Gateway) logRefused(err error) {
+	bad, ok := errors.AsType[*ConfigError](err)
+	if !ok {
+		g.log.Error("configuration not reloaded: nothing was changed", "error", err)
+		return
+	}
+	g.log.Error("configuration not reloaded: nothing was changed", "problems", len(bad.Problems))
+	for _, p := range bad.Problems {
+		g.log.Error("configuration", "problem", p.String())
+	}
+}
+
+// reload is called with reloading held.
+func (g *Gateway) reload() error {
+	before := g.graph()
+	l, err := g.file.load(&before.cfg)
+	if err != nil {
+		return err
+	}
+	for _, w := range l.warnings {
+		g.log.Warn("configuration", "warning", w.String())
+	}
+	cfg := l.cfg.withDefaults()
+	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // files that may have changed
+		g.log.Info("configuration reloaded", "changed", "nothing")
+		return nil
+	}
+	next, err := newGraph(cfg, g.lasting, before)
+	if err != nil {
+		return err
+	}
+	g.replace(before, next)
+	g.log.Info("configuration reloaded", changes(before, next)...)
+	return nil
+}
+
+// replace puts a graph in the place of another one. Nothing of it can fail.
+func (g *Gateway) replace(before, next *graph) {
+	g.mu.Lock()
+	g.current = next
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), handOver)
+	defer cancel()
+	stopAuth := g.stopAuth
+	if next.auth != before.auth {
+		g.stopAuth = run(next.auth.Run)
+	}
+	routes := routes(next.cfg.path(), g.front.Behind, next.auth, g.log, g.oldPlaces()...)
+	g.routes.Store(&routes)
+	g.calls.Set(&next.way)
+	// Each upstream has one watch: the new one fetches all that the old one might miss.
+	if err := before.stop(ctx); err != nil {
+		g.log.Warn("watches of the configuration before still end", "error", err)
+	}
+	next.watch()
+	if next.auth != before.auth {
+		g.front.Recall()
+		if err := stopAuth(ctx); err != nil {
+			g.log.Warn("authentication of the configuration before still ends", "error", err)
+		}
+	}
+	for _, m := range before.members {
+		if !next.has(m) {
+			g.retire(m)
+		}
+	}
+}
+
+// retire closes an upstream as soon as nothing runs there, or when the gateway stops.
+func (g *Gateway) retire(m *member) {
+	g.mu.Lock()
+	g.retired = append(g.retired, m)
+	g.mu.Unlock()
+	g.retirements.Go(func() {
+		ctx, cancel := context.WithTimeout(g.retirement, retiring)
+		defer cancel()
+		look := time.NewTicker(lookIdle)
+		defer look.Stop()
+		for !m.Idle() && ctx.Err() == nil {
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+			}
+		}
+		if g.retirement.Err() != nil {
+			return // the stop closes it, and knows how long that may take
+		}
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
+		defer cancel()
+		if err := m.close(closing); err != nil {
+			g.log.Warn("upstream of the configuration before not closed in good order", "error", err)
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		for i, other := range g.retired {
+			if other == m {
+				g.retired = append(g.retired[:i:i], g.retired[i+1:]...)
+				break
+			}
+		}
+	})
+}
+
+// closeUpstreams closes all upstreams, those too that only wait for their last call.
+func (g *Gateway) closeUpstreams(ctx context.Context) error {
+	g.stopRetiring()
+	g.retirements.Wait()
+	return closeAll(ctx, g.members())
+}
+
+// members returns all upstreams that are not closed.
+func (g *Gateway) members() []*member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.current == nil { // still being built
+		return nil
+	}
+	return append(append([]*member(nil), g.current.members...), g.retired...)
+}
+
+// graph returns the graph that holds.
+func (g *Gateway) graph() *graph {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.current
+}
+
+// needsRestart reports what differs from the configuration that holds and cannot, each
+// with its key in front. Both have defaults.
+func (c Config) needsRestart(holds Config) error {
+	var errs []error
+	for _, key := range []struct {
+		name      string
+		now, then any
+	}{
+		{"listen", holds.Listen, c.Listen},
+		{"public_url", holds.PublicURL, c.PublicURL},
+		{"sessions", holds.Sessions, c.Sessions},
+		{"http", holds.HTTP, c.HTTP},
+		{"admin", holds.Admin, c.Admin},
+		{"telemetry", holds.Telemetry, c.Telemetry},
+	} {
+		if !reflect.DeepEqual(key.now, key.then) {
+			errs = append(errs, fmt.Errorf("%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// changes are the attributes of the log line about a reload.
+func changes(before, next *graph) []any {
+	var added, replaced, removed, sections []string
+	for _, m := range next.members {
+		switch was := before.member(m.Name()); {
+		case was == nil:
+			added = append(added, m.Name())
+		case was.server != m.server:
+			replaced = append(replaced, m.Name())
+		}
+	}
+	for _, m := range before.members {
+		if next.member(m.Name()) == nil {
+			removed = append(removed, m.Name())
+		}
+	}
+	was, is := reflect.ValueOf(before.cfg), reflect.ValueOf(next.cfg)
+	for i := range was.NumField() {
+		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			sections = append(sections, was.Type().Field(i).Tag.Get("yaml"))
+		}
+	}
+	attrs := []any{slog.String("changed", strings.Join(sections, ","))}
+	for _, names := range []struct {
+		key string
+		all []string
+	}{{"added", added}, {"replaced", replaced}, {"removed", removed}} {
+		if len(names.all) > 0 {
+			attrs = append(attrs, slog.String(names.key, strings.Join(names.all, ",")))
+		}
+	}
+	return attrs
+}

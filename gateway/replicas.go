@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// common is what replicas of the gateway have in common. Where there is but one, it is
+// in its memory, and keys are its own.
+type common struct {
+	sessions session.Store
+	mail     session.Mailbox // nil for one gateway alone
+	secret   []byte          // of sealing keys, nil for random ones
+
+	// Of policy; nil for the memory of this process.
+	approvals, rounds policy.Approvals
+	buckets           policy.Buckets
+
+	grants grants // nil for the memory of this process
+}
+
+// grants are which definitions of tools were shown, and end with their sessions.
+type grants interface {
+	disclosure.Grants
+	End(session string)
+}
+
+// newCommon makes it as sessions.store says.
+func newCommon(cfg session.Config, deps session.Deps) (*common, error) {
+	c := &common{}
+	if cfg.Key != "" {
+		c.secret = []byte(string(cfg.Key))
+	}
+	if cfg.Store != session.StoreRedis {
+		memory, err := session.NewMemory(cfg, deps)
+		if err != nil {
+			return nil, err
+		}
+		c.sessions = memory
+		return c, nil
+	}
+	redis, err := session.NewRedis(cfg, deps)
+	if err != nil {
+		return nil, err
+	}
+	c.sessions, c.mail, c.grants = redis, redis, redis.Grants()
+	c.approvals = policy.NewRedisApprovals(redis.DB(), "approvals")
+	c.rounds = policy.NewRedisApprovals(redis.DB(), "rounds")
+	c.buckets = policy.NewRedisBuckets(redis.DB())
+	return c, nil
+}
+
+// key is the sealing key of a purpose.
+func (c *common) key(purpose string) (*seal.Key, error) {
+	if c.secret == nil {
+		return seal.NewRandom(purpose)
+	}
+	return seal.NewKey(c.secret, purpose)
+}
+
+// reachable returns why no session can be begun: nobody is at the place where they are
+// kept.
+func (c *common) reachable(ctx context.Context) error {
+	// An id of the right form: one that is not never gets to the store.
+	if _, err := c.sessions.Get(ctx, "nobody", "AAAAAAAAAAAAAAAAAAAAAAAAAA"); errors.Is(err, session.ErrUnavailable) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// TokenReport is about how much of a model's context the tools of one upstream take.
+type TokenReport struct {
+	Name  string
+	Tools int
+	// Full and Short are about how many tokens their descriptions have, in full and in
+	// short: see tokens.
+	Full, Short int
+	// Problem is why it is not known, "" where it is.
+	Problem string
+}
+
+// tokenBytes is how many bytes count as a token. Models differ, and so do texts: schemas
+// come to between three and five.
+const tokenBytes = 4
+
+// Tokens connects to all enabled upstreams, as Connect does, and reports what their tools
+// take in each mode of disclosure, whatever mode is configured, and what the gateway's own
+// tool takes in mode progressive.
+func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, 0, err
+	}
+	with, err := newLasting(&common{}, version, nil, log)
+	if err != nil {
+		return nil, 0, err
+	}
+	cfg = cfg.withDefaults().open()
+	described, err := cfg.disclosure(nameless{}, with.grants, log)
+	if err != nil {
+		return nil, 0, err
+	}
+	g, err := newGraph(cfg, with, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	g.watch()
+	g.catalog.WaitFirst(ctx)
+	reports, err = g.tokens(ctx, described)
+
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return reports, tokens(disclosure.OwnTool()), errors.Join(err, g.stop(closing), g.close(closing))
+}
+
+// open is the configuration for somebody who may see everything, and sees it in full.
+func (c Config) open() Config {
+	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
+	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
+	c.Upstreams = slices.Clone(c.Upstreams)
+	for i := range c.Upstreams {
+		c.Upstreams[i].Disclosure.Mode = ""
+	}
+	return c
+}
+
+// nameless is for a stage that nobody calls.
+type nameless struct{}
+
+func (nameless) Resolve(context.Context, string, string) (mcp.Target, bool) {
+	return mcp.Target{}, false
+}
+
+func (g *graph) tokens(ctx context.Context, described *disclosure.Disclosure) ([]TokenReport, error) {
+	reports := make([]TokenReport, len(g.members))
+	places := make(map[string]int)
+	for i, view := range g.catalog.Status() { // in the order of the upstreams
+		places[view.Name] = i
+		reports[i].Name = view.Name
+		switch {
+		case view.State == catalog.StatePerUser:
+			reports[i].Problem = "has tools for each user, and is asked for none"
+		case view.State == catalog.StateConnecting:
+			reports[i].Problem = "no answer in time"
+		case view.State != catalog.StateUp:
+			reports[i].Problem = view.LastError
+		}
+	}
+	tools, err := described.Tools(ctx, g.way.Lists)
+	if err != nil {
+		return nil, fmt.Errorf("listing the tools: %w", err)
+	}
+	for _, tool := range tools {
+		r := &reports[places[tool.Target.Upstream]]
+		r.Tools++
+		r.Full += tokens(tool)
+		r.Short += tokens(described.Short(tool))
+	}
+	return reports, nil
+}
+
+// tokens is about how many tokens a host gives a model for a tool: of its name, its
+// description and its schema.
+func tokens(tool mcp.Item) int {
+	size := 0
+	for _, name := range []string{"name", "description", "inputSchema"} {
+		value, _ := tool.Raw.Member(name)
+		size += len(value)
+	}
+	return (size + tokenBytes - 1) / tokenBytes
+}
