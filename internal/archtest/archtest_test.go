@@ -25,6 +25,7 @@ var rules = []struct {
 	{"skips have a reason", checkSkip},
 	{"the top level holds what it should", checkTopLevel},
 	{"no paths of a workplace", checkPaths},
+	{"pages quote what the code says", checkQuotes},
 	{"only policy decides", checkDecided},
 	{"the guard stands directly above the catalog", checkPipeline},
 	{"nothing gets around the pipeline", checkHandles},

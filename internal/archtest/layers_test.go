@@ -28,15 +28,17 @@ var layers = []layer{
 	{level: 1, dir: "internal/safehttp"},
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/seal"},
+	{level: 1, dir: "internal/redisdb", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "session", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
-	{level: 2, dir: "policy", ours: []string{"internal/mcp"}, third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
+	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb"}},
+	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb"}, // redisdb for limits and approvals of replicas
+		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "auth/outbound"},
-		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
+		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "gopkg.in/yaml.v3"}}, // yaml for the frontmatter of skills
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
@@ -45,6 +47,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/front", // seal for request state
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/seal"},
 		third: []string{"golang.org/x/sync"}},
+	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{level: 5, dir: "gateway/demo/issuer", third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
@@ -58,6 +61,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/bench", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/conformance", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/interop", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/redistest", third: []string{"github.com/redis/go-redis/v9"}},
 	{level: testLevel, dir: "session/sessiontest", ours: []string{"session", "internal/mcp"}},
 	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire"}, third: []string{"*"}},
 }

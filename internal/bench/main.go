@@ -20,6 +20,7 @@ type options struct {
 	slice    time.Duration
 	scenario string
 	log      string
+	client   string
 	gate     bool
 }
 
@@ -51,6 +52,7 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.slice, "slice", time.Second, "how long one measurement takes")
 	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name contains this")
 	flags.StringVar(&o.log, "log", os.DevNull, "file for the gateway's log")
+	flags.StringVar(&o.client, "client", "own", "the gateway's http_client: own or standard")
 	flags.BoolVar(&o.gate, "gate", false, "fail when a CPU ratio is above its target")
 	if err := flags.Parse(args); err != nil {
 		return err

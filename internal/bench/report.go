@@ -61,9 +61,9 @@ func (m slice) cpuEach() float64 {
 // report prints the table, and with -gate the targets that were missed, which are
 // then an error.
 func report(ctx context.Context, w io.Writer, o options, results []result) error {
-	fmt.Fprintf(w, "%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d rounds of %s each; medians; CPU is of the proxy's process alone\n\n",
+	fmt.Fprintf(w, "%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d rounds of %s each; medians; CPU is of the proxy's process alone; http_client: %s\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(),
-		runtime.Version(), revision(ctx), o.rounds, o.slice)
+		runtime.Version(), revision(ctx), o.rounds, o.slice, o.client)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(table, "scenario\t\tCPU µs/req\t× bare\treq/s\tp50 ms\tp99 ms\tposts/req\ttarget\t\n")
 	var missed []string

@@ -58,7 +58,7 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		if err != nil {
 			return err
 		}
-		g, err := startGateway(ctx, binary, r.dir, upstream.url, o.log)
+		g, err := startGateway(ctx, binary, r.dir, upstream.url, o)
 		if err != nil {
 			return err
 		}
@@ -110,17 +110,19 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 	return target{name: role, process: p, url: "http://" + addr}, p.WaitListening(ctx, addr)
 }
 
-func startGateway(ctx context.Context, binary, dir, upstream, logFile string) (rig.Gateway, error) {
+func startGateway(ctx context.Context, binary, dir, upstream string, o options) (rig.Gateway, error) {
 	var config strings.Builder
 	config.WriteString("upstreams:\n")
-	add := func(name, path string) { fmt.Fprintf(&config, "  - {name: %s, url: %q}\n", name, upstream+path) }
+	add := func(name, path string) {
+		fmt.Fprintf(&config, "  - {name: %s, url: %q, http_client: %s}\n", name, upstream+path, o.client)
+	}
 	add(upstreamStateful, pathStateful)
 	add(upstreamStateless, pathStateless)
 	for i := range lists {
 		add(upstreamList(i), fmt.Sprintf("%s%d", pathTools, i))
 	}
 	// A file takes the log without a process that reads it.
-	log, err := os.Create(logFile)
+	log, err := os.Create(o.log)
 	if err != nil {
 		return rig.Gateway{}, err
 	}

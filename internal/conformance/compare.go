@@ -22,10 +22,11 @@ type row struct {
 type verdict string
 
 const (
-	same     verdict = "ok"
-	better   verdict = "better through us"
-	expected verdict = "expected failure"
-	untested verdict = "not applicable through us"
+	same          verdict = "ok"
+	better        verdict = "better through us"
+	expected      verdict = "expected failure"
+	untested      verdict = "not applicable through us"
+	explainedLoss verdict = "lost, for a reason"
 	// The rest are problems.
 	worse     verdict = "WORSE THROUGH US"
 	unknown   verdict = "NEW FAILURE"
@@ -35,12 +36,14 @@ const (
 )
 
 func (v verdict) problem() bool {
-	return v != same && v != better && v != expected && v != untested
+	return v != same && v != better && v != expected && v != untested && v != explainedLoss
 }
 
 // compare holds what came through the gateway against what came directly, and
-// against what the baseline explains, by scenario.
-func compare(direct, through results, explained map[string]string) comparison {
+// against what the baseline explains, by scenario. Only where the two need not be the
+// same can it explain a loss: the server is of the other era, or it leaves to the
+// gateway what it cannot do for its client.
+func compare(direct, through results, explained map[string]string, mayLose bool) comparison {
 	names := maps.Clone(direct)
 	maps.Copy(names, through)
 	var c comparison
@@ -49,8 +52,11 @@ func compare(direct, through results, explained map[string]string) comparison {
 		_, hasReason := explained[scenario]
 		lost, bad := losses(r.direct, r.through), messages(r.through, isBad)
 		notApplicable := messages(r.through, func(s status) bool { return s == statusInfo })
+		isWorse := len(lost) > 0 && (len(bad) > 0 || len(notApplicable) == 0)
 		switch {
-		case len(lost) > 0 && (len(bad) > 0 || len(notApplicable) == 0):
+		case isWorse && mayLose && hasReason:
+			r.verdict = explainedLoss
+		case isWorse:
 			r.verdict, r.notes = worse, append(lost, bad...)
 		case len(lost) > 0 && hasReason:
 			r.verdict = untested

@@ -16,27 +16,31 @@ func TestCompare(t *testing.T) {
 		name            string
 		direct, through []check
 		excused         map[string]string
+		mayLose         bool
 		want            verdict
 	}{
-		{"both pass", good, good, nil, same},
-		{"both fail and nobody said so", bad, bad, nil, unknown},
-		{"both fail, as expected", bad, bad, excuse, expected},
-		{"fails through us only", good, bad, nil, worse},
-		{"fails through us only, and an entry wants to excuse it", good, bad, excuse, worse},
-		{"fails directly only", bad, good, nil, better},
-		{"passes, but has an entry", good, good, excuse, stale},
-		{"a check is not made", good, short, nil, worse},
-		{"a check does not apply, for no known reason", good, append(note, short...), nil, unexcused},
-		{"a check does not apply, for a known reason", good, append(note, short...), excuse, untested},
-		{"a check does not apply, and another fails", good, append(note, bad...), excuse, worse},
-		{"a warning more", good, warned, nil, worse},
-		{"a warning less", warned, good, nil, same},
-		{"a note less", append(note, good...), good, nil, same},
-		{"one check fails either way, another is lost", bad, bad[1:], excuse, worse},
+		{"both pass", good, good, nil, false, same},
+		{"both fail and nobody said so", bad, bad, nil, false, unknown},
+		{"both fail, as expected", bad, bad, excuse, false, expected},
+		{"fails through us only", good, bad, nil, false, worse},
+		{"fails through us only, and an entry wants to excuse it", good, bad, excuse, false, worse},
+		{"fails directly only", bad, good, nil, false, better},
+		{"passes, but has an entry", good, good, excuse, false, stale},
+		{"a check is not made", good, short, nil, false, worse},
+		{"a check does not apply, for no known reason", good, append(note, short...), nil, false, unexcused},
+		{"a check does not apply, for a known reason", good, append(note, short...), excuse, false, untested},
+		{"a check does not apply, and another fails", good, append(note, bad...), excuse, false, worse},
+		{"fails through us only, between the eras", good, bad, nil, true, worse},
+		{"fails through us only, between the eras, for a known reason", good, bad, excuse, true, explainedLoss},
+		{"passes between the eras, but has an entry", good, good, excuse, true, stale},
+		{"a warning more", good, warned, nil, false, worse},
+		{"a warning less", warned, good, nil, false, same},
+		{"a note less", append(note, good...), good, nil, false, same},
+		{"one check fails either way, another is lost", bad, bad[1:], excuse, false, worse},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := compare(results{"s": tt.direct}, results{"s": tt.through}, tt.excused)
+			c := compare(results{"s": tt.direct}, results{"s": tt.through}, tt.excused, tt.mayLose)
 			if len(c) != 1 || c[0].verdict != tt.want {
 				t.Errorf("compare() = %+v, want %q", c, tt.want)
 			}
@@ -45,7 +49,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestCompareNamesEntriesWithoutScenario(t *testing.T) {
-	c := compare(results{}, results{}, map[string]string{"gone": "because"})
+	c := compare(results{}, results{}, map[string]string{"gone": "because"}, false)
 	if len(c) != 1 || c[0].verdict != missing {
 		t.Errorf("compare() = %+v, want %q", c, missing)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,14 +47,39 @@ const (
 // resultFolder is how the suite names the folder of a scenario's result.
 var resultFolder = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$`)
 
-// runSuite runs all scenarios of a leg's suite against a server and reads what they
-// found. That some failed is a result, not an error.
-func runSuite(ctx context.Context, node rig.Node, l leg, url, dir string) (results, error) {
+// runAll runs all scenarios of a face.
+func runAll(ctx context.Context, node rig.Node, f face, url, dir string) (results, error) {
+	if !f.tasks {
+		return runSuite(ctx, node, f, "", url, dir)
+	}
+	all := make(results)
+	for _, scenario := range taskScenarios {
+		r, err := runSuite(ctx, node, f, scenario, url, filepath.Join(dir, scenario))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, r)
+	}
+	return all, nil
+}
+
+// runSuite runs one scenario of a face's suite against a server, or all of them
+// where scenario is "", and reads what they found. That some failed is a result, not
+// an error.
+func runSuite(ctx context.Context, node rig.Node, f face, scenario, url, dir string) (results, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteLimit)
 	defer cancel()
-	args := []string{node.Module(l.suite, "dist", "index.js"), "server", "--url", url, "--suite", "all", "--output-dir", dir}
-	if l.revision != "" {
-		args = append(args, "--spec-version", l.revision)
+	args := []string{node.Module(f.suite, "dist", "index.js"), "server", "--url", url, "--output-dir", dir}
+	if scenario != "" {
+		args = append(args, "--scenario", scenario)
+	} else {
+		args = append(args, "--suite", "all")
+	}
+	if f.tasks {
+		args = append(args, "--force") // or they apply to no revision
+	}
+	if f.revision != nil {
+		args = append(args, "--spec-version", f.revision.Name)
 	}
 	cmd := exec.CommandContext(ctx, node.Binary, args...)
 	cmd.Dir = node.Dir

@@ -65,18 +65,22 @@ func (s *inquirer) now() [][]inquiry {
 	return s.rounds
 }
 
-func (s *inquirer) serve(c *mcptest.Call) {
-	if s.revision.Stateful {
-		s.serveStateful(c)
+func (s *inquirer) serve(c *mcptest.Call) { askIn(s.revision, c, s.now()) }
+
+// askIn asks, in the way of a server's revision, whoever calls it, and answers with the
+// answers.
+func askIn(revision *wire.Revision, c *mcptest.Call, rounds [][]inquiry) {
+	if revision.Stateful {
+		askStateful(c, rounds)
 	} else {
-		s.serveStateless(c)
+		askStateless(c, rounds)
 	}
 }
 
-// serveStateful asks in mid-call.
-func (s *inquirer) serveStateful(c *mcptest.Call) {
+// askStateful asks in mid-call.
+func askStateful(c *mcptest.Call, rounds [][]inquiry) {
 	var all []string
-	for _, round := range s.now() {
+	for _, round := range rounds {
 		answers := make([]string, len(round))
 		var wg sync.WaitGroup
 		for i, q := range round {
@@ -93,11 +97,11 @@ func (s *inquirer) serveStateful(c *mcptest.Call) {
 		wg.Wait()
 		all = append(all, answers...)
 	}
-	s.finish(c, all)
+	finish(c, all)
 }
 
-// serveStateless asks as the result of the call. Its state is what it knows so far.
-func (s *inquirer) serveStateless(c *mcptest.Call) {
+// askStateless asks as the result of the call. Its state is what it knows so far.
+func askStateless(c *mcptest.Call, rounds [][]inquiry) {
 	var state string
 	var known []string
 	if c.Param("requestState", &state) {
@@ -106,7 +110,7 @@ func (s *inquirer) serveStateless(c *mcptest.Call) {
 			return
 		}
 	}
-	rounds, at := s.now(), 0
+	at := 0
 	for n := 0; at < len(rounds) && n < len(known); at++ {
 		n += len(rounds[at])
 	}
@@ -118,7 +122,7 @@ func (s *inquirer) serveStateless(c *mcptest.Call) {
 		at++
 	}
 	if at == len(rounds) {
-		s.finish(c, known)
+		finish(c, known)
 		return
 	}
 	var requests []string
@@ -131,7 +135,7 @@ func (s *inquirer) serveStateless(c *mcptest.Call) {
 }
 
 // finish answers with the answers.
-func (s *inquirer) finish(c *mcptest.Call, answers []string) {
+func finish(c *mcptest.Call, answers []string) {
 	text, _ := json.Marshal(strings.Join(answers, " ")) // a string always marshals
 	switch c.Method {
 	case "tools/call":
@@ -139,7 +143,9 @@ func (s *inquirer) finish(c *mcptest.Call, answers []string) {
 	case "prompts/get":
 		c.Result(fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"text","text":%s}}]}`, text))
 	default:
-		c.Result(fmt.Sprintf(`{"contents":[{"uri":"test://do","text":%s}]}`, text))
+		var uri json.RawMessage
+		c.Param("uri", &uri)
+		c.Result(fmt.Sprintf(`{"contents":[{"uri":%s,"text":%s}]}`, uri, text))
 	}
 }
 
@@ -192,16 +198,21 @@ func converse(t *testing.T, c *mcptest.Client, method, params string, answer fun
 		}
 		q := inquiry{m.Method, string(m.Params)}
 		asked = append(asked, q)
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, m.ID)
-		if result := answer(q); result != "" {
-			body = fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
-		}
+		body := answerTo(m, answer(q))
 		ack, err := c.Post(deadline(t), body)
 		if err != nil || ack.Status != http.StatusAccepted {
 			t.Fatalf("the answer %s: %+v %v", body, ack, err)
 		}
 		ack.Close()
 	}
+}
+
+// answerTo is the answer to a question: a result, or "" for an error.
+func answerTo(q mcptest.Message, result string) string {
+	if result == "" {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, q.ID)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
 func converseStateless(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {

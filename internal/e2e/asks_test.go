@@ -8,23 +8,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-func TestServersAskTheirClient(t *testing.T) {
-	forEachPair(t, func(t *testing.T, c *client, server string) {
-		if got, want := c.text(t, server+"__confirm", nil), "accept because it is time"; got != want {
-			t.Errorf("elicitation: %q, want %q", got, want)
-		}
-		if got := receive(t, "the question", c.asked); got != "Really?" {
-			t.Errorf("the client was asked %q", got)
-		}
-		if got, want := c.text(t, server+"__sample", nil), "parrot: hello"; got != want {
-			t.Errorf("sampling: %q, want %q", got, want)
-		}
-		if got, want := c.text(t, server+"__roots", nil), "file:///work"; got != want {
-			t.Errorf("roots: %q, want %q", got, want)
-		}
-	})
-}
-
 // TestP9_96_NobodyIsAskedWhoDidNotSaySo has a client that declares nothing: the
 // call ends with an error instead of a question or a wait.
 func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {

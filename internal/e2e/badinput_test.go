@@ -38,7 +38,7 @@ func TestBadConfiguration(t *testing.T) {
 		{
 			name:   "all problems at once",
 			config: "listen: nowhere\nupstreams:\n  - {name: a b, url: http://127.0.0.1:1/mcp}\n  - {name: b}\n",
-			want:   []string{"listen", "a b", "url or command"},
+			want:   []string{"listen", "a b", "url, command or skills"},
 		},
 		{
 			name:   "auth none on other than loopback",

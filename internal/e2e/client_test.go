@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -30,11 +31,26 @@ type client struct {
 // connect makes a client of a revision for one test.
 func connect(t *testing.T, url, revision string) *client {
 	t.Helper()
+	c := newClient(revision)
+	c.open(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: ownClient(t)})
+	return c
+}
+
+// connectSSE is connect over HTTP+SSE, beside the endpoint.
+func connectSSE(t *testing.T, url, revision string) *client {
+	t.Helper()
+	c := newClient(revision)
+	c.open(t, &sdk.SSEClientTransport{Endpoint: ssePath(url), HTTPClient: ownClient(t)})
+	return c
+}
+
+func ssePath(endpoint string) string { return strings.TrimSuffix(endpoint, "/mcp") + "/sse" }
+
+// ownClient is an HTTP client whose connections end with the test.
+func ownClient(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	c := newClient(revision)
-	c.open(t, &sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: transport}})
-	return c
+	return &http.Client{Transport: transport}
 }
 
 func newClient(revision string) *client {

@@ -72,6 +72,10 @@ func TestDemoThroughTheGateway(t *testing.T) {
 			if err != nil || !strings.Contains(page.Contents[0].Text, "# Names") {
 				t.Errorf("handbook: %+v, %v", page, err)
 			}
+			badge, err := c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: "skill://playbooks/release/assets/badge.png"})
+			if err != nil || len(badge.Contents[0].Blob) == 0 || badge.Contents[0].MIMEType != "image/png" {
+				t.Errorf("playbooks: %+v, %v", badge, err)
+			}
 			uri := "ops+ops://services/billing"
 			if err := c.Subscribe(deadline(t), &sdk.SubscribeParams{URI: uri}); err != nil {
 				t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -25,10 +26,12 @@ const (
 
 // stdioCommand makes the test binary a peer over stdio: stdioCommand REVISION EVENTS.
 // recordedCommand makes it one that writes down what it is given: recordedCommand
-// REVISION FILE.
+// REVISION FILE. linesCommand makes it one that says what a scripted server says:
+// linesCommand ADDRESS.
 const (
 	stdioCommand    = "stdio-peer"
 	recordedCommand = "recorded-stdio-peer"
+	linesCommand    = "lines-peer"
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +43,9 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		case recordedCommand:
 			serveRecorded(os.Args[2], os.Args[3])
+			os.Exit(0)
+		case linesCommand:
+			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
 			os.Exit(0)
 		case demo.StdioCommand:
 			_ = demo.ServeStdio(context.Background(), os.Stdin, os.Stdout)
@@ -59,8 +65,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// everything is the one gateway that tests share which change nothing: four peers,
-// each era over each transport.
+// everything is the one gateway that tests share which change nothing: peers of
+// each era over each transport that it has.
 var everything struct {
 	once   sync.Once
 	stop   func()
@@ -75,6 +81,7 @@ var peers = []struct{ name, revision, transport string }{
 	{"new-http", stateless, "http"},
 	{"old-stdio", statefulServer, "stdio"},
 	{"new-stdio", stateless, "stdio"},
+	{"old-sse", statefulServer, "HTTP+SSE"},
 }
 
 // shared returns the endpoint of the shared gateway and the events of its peers.
@@ -104,6 +111,10 @@ func startEverything() error {
 				Name: p.name, Command: []string{os.Args[0], stdioCommand, p.revision, e.server.URL},
 			})
 			continue
+		}
+		serve := serve
+		if p.transport == "HTTP+SSE" { // which the gateway finds out
+			serve = serveSSE
 		}
 		url, stop := serve(newPeer(p.revision, e.happened), p.revision == stateless)
 		stops = append(stops, stop)

@@ -98,9 +98,18 @@ var peerResources = map[string]string{
 
 // serve starts a go-sdk server over HTTP; stop ends its sessions too.
 func serve(server *sdk.Server, stateless bool) (url string, stop func()) {
-	served := httptest.NewServer(sdk.NewStreamableHTTPHandler(
+	return serveBy(server, sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return server },
 		&sdk.StreamableHTTPOptions{Stateless: stateless, PropagateRequestCancellation: true}))
+}
+
+// serveSSE is serve over HTTP+SSE.
+func serveSSE(server *sdk.Server, _ bool) (url string, stop func()) {
+	return serveBy(server, sdk.NewSSEHandler(func(*http.Request) *sdk.Server { return server }, nil))
+}
+
+func serveBy(server *sdk.Server, handler http.Handler) (url string, stop func()) {
+	served := httptest.NewServer(handler)
 	return served.URL, func() {
 		for session := range server.Sessions() {
 			session.Close()

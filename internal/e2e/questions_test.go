@@ -2,11 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"slices"
-	"strings"
 	"testing"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 const (
@@ -33,112 +29,6 @@ func usual(q inquiry) string {
 		return sampled
 	}
 	return rooted
-}
-
-// TestP9_098_099_EachQuestionInEachPair asks each kind of question during each method
-// that may be asked in, with clients and servers of all revisions.
-func TestP9_098_099_EachQuestionInEachPair(t *testing.T) {
-	url, servers := allRevisions(t, nil)
-	for _, revision := range wire.Revisions() {
-		c := rawWith(t, url, revision.Name, askable)
-		for _, s := range servers {
-			t.Run("client "+revision.Name+" server "+s.revision.Name, func(t *testing.T) {
-				for _, method := range askMethods {
-					for _, q := range []inquiry{aForm, aSample, theirs} {
-						if forms, _ := canElicit(s.revision.Name); !forms && q == aForm {
-							continue // a server of this revision does not ask it
-						}
-						s.asks([]inquiry{q})
-						before := len(s.Received(method))
-						m, asked := converse(t, c, method, s.params(method), usual)
-						want := usual(q)
-						forms, _ := canElicit(revision.Name)
-						switch {
-						case q == aForm && !forms:
-							if len(asked) > 0 || outcome(m) == want {
-								t.Errorf("P9/96 %s: the client was asked %v; %s", method, asked, m.Text)
-							}
-							continue
-						case len(asked) != 1 || asked[0].Method != q.Method || !sameJSON(asked[0].Params, q.Params):
-							t.Errorf("%s: asked %v, want %v", method, asked, q)
-						case outcome(m) != want:
-							t.Errorf("%s: the server was answered %s, want %s", method, outcome(m), want)
-						}
-						if calls := len(s.Received(method)) - before; s.revision.Stateful && calls != 1 {
-							t.Errorf("P9/98 %s: %d calls were made", method, calls)
-						}
-					}
-				}
-			})
-		}
-	}
-}
-
-// TestP9_100_RoundsInEachPair asks several questions at once, and then another one.
-func TestP9_100_RoundsInEachPair(t *testing.T) {
-	url, servers := allRevisions(t, nil)
-	for _, revision := range wire.Revisions() {
-		c := rawWith(t, url, revision.Name, askable)
-		for _, s := range servers {
-			t.Run("client "+revision.Name+" server "+s.revision.Name, func(t *testing.T) {
-				s.asks([]inquiry{aSample, theirs}, []inquiry{aSample})
-				before := len(s.Received("tools/call"))
-				m, asked := converse(t, c, "tools/call", s.params("tools/call"), usual)
-				if want := strings.Join([]string{sampled, rooted, sampled}, " "); outcome(m) != want || len(asked) != 3 {
-					t.Errorf("after %d questions: %s\nwant %s", len(asked), outcome(m), want)
-				}
-				var ids []string
-				for _, r := range s.Received("tools/call")[before:] {
-					if slices.Contains(ids, string(r.ID)) {
-						t.Errorf("P9/106 the id %s was used twice", r.ID)
-					}
-					ids = append(ids, string(r.ID))
-				}
-			})
-		}
-	}
-}
-
-// TestAnswersInEachPair has users say no, cancel, and clients refuse to ask them.
-func TestAnswersInEachPair(t *testing.T) {
-	url, servers := allRevisions(t, nil)
-	for _, revision := range wire.Revisions() {
-		c := rawWith(t, url, revision.Name, askable)
-		for _, s := range servers {
-			t.Run("client "+revision.Name+" server "+s.revision.Name, func(t *testing.T) {
-				clients, _ := canElicit(revision.Name)
-				servers, _ := canElicit(s.revision.Name)
-				if clients && servers {
-					for _, answer := range []string{`{"action":"decline"}`, `{"action":"cancel"}`} {
-						s.asks([]inquiry{aForm})
-						m, _ := converse(t, c, "tools/call", s.params("tools/call"), func(inquiry) string { return answer })
-						if outcome(m) != answer {
-							t.Errorf("the server was answered %s, want %s", outcome(m), answer)
-						}
-					}
-				}
-				if !revision.Stateful {
-					return // who does not want to answer does not come back
-				}
-				refuse := func(inquiry) string { return "" }
-				for _, method := range askMethods {
-					s.asks([]inquiry{aSample})
-					before := len(s.Received(method))
-					m, _ := converse(t, c, method, s.params(method), refuse)
-					want := `{"error":-1}`
-					switch {
-					case !s.revision.Stateful && method == "tools/call":
-						want = "isError"
-					case !s.revision.Stateful:
-						want = "error -32603"
-					}
-					if outcome(m) != want || len(s.Received(method)) != before+1 {
-						t.Errorf("P9/108 %s: %s after %d requests, want %s after one", method, outcome(m), len(s.Received(method))-before, want)
-					}
-				}
-			})
-		}
-	}
 }
 
 // TestP9_114_FormsOfEachRevision asks for a titled choice and for several values.

@@ -245,7 +245,7 @@ func TestP9_160_CapabilitiesNeverGrow(t *testing.T) {
 	})
 }
 
-func TestP9_161_162_UpstreamSessions(t *testing.T) {
+func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
 	s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -269,19 +269,24 @@ func TestP9_161_162_UpstreamSessions(t *testing.T) {
 	if first.Session == "" || first.Header.Get("Mcp-Protocol-Version") != statefulServer {
 		t.Errorf("P9/161 the call came with session %q and version %q", first.Session, first.Header.Get("Mcp-Protocol-Version"))
 	}
+	leveled := func(session string) {
+		t.Helper()
+		level, err := s.Await(deadline(t), "the level in session "+session, func(r mcptest.Received) bool {
+			return r.Method == "logging/setLevel" && r.Session == session
+		})
+		var name string
+		if err != nil || !level.Param("level", &name) || name != "warning" {
+			t.Errorf("P9/139 P9/162 the level was set by %s, %v", level.Text, err)
+		}
+	}
+	leveled(first.Session) // which was opened after the client had set it
 	s.Forget()
 	second := call() // once more, invisibly
 	if second.Session == first.Session {
 		t.Error("P9/162 there is no new session")
 	}
-	level, err := s.Await(deadline(t), "the level in the new session", func(r mcptest.Received) bool {
-		return r.Method == "logging/setLevel" && r.Session == second.Session
-	})
-	var name string
-	if err != nil || !level.Param("level", &name) || name != "warning" {
-		t.Errorf("P9/162 the level was restored as %s, %v", level.Text, err)
-	}
-	_, err = s.Await(deadline(t), "the subscription in a new session", func(r mcptest.Received) bool {
+	leveled(second.Session)
+	_, err := s.Await(deadline(t), "the subscription in a new session", func(r mcptest.Received) bool {
 		var uri string
 		return r.Method == "resources/subscribe" && r.Session == second.Session && r.Param("uri", &uri) && uri == "test://x"
 	})

@@ -208,7 +208,7 @@ func (d *taskDesk) result(c *mcptest.Call) {
 			}
 			action := "error"
 			m.Value("action", &action)
-			j.set("working", "")
+			j.goesOn()
 			j.answer <- action
 			continue
 		case kind["error"] != nil:
@@ -236,6 +236,17 @@ func (j *job) set(status, outcome string) {
 	j.status, j.outcome, j.question = status, outcome, ""
 	close(j.changed)
 	j.changed = make(chan struct{})
+}
+
+// goesOn has the job work again, unless it was cancelled while it asked.
+func (j *job) goesOn() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.status == "input_required" {
+		j.status, j.question = "working", ""
+		close(j.changed)
+		j.changed = make(chan struct{})
+	}
 }
 
 // says sets the message of the state.

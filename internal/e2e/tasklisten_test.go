@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -103,8 +105,17 @@ func TestStatusOfTasks(t *testing.T) {
 	bob, bobHears := open()
 	annID, annJob := d.create(t, ann)
 	bobID, bobJob := d.create(t, bob)
-	if err := d.AwaitStanding(deadline(t), 3); err != nil { // the gateway's own, and those of the two
-		t.Fatal(err)
+	// The gateway's own, and those of the two. A GET is answered before the gateway listens,
+	// and a task is followed from when its client gets it or asks for it from then on.
+	for limit, standing := deadline(t), false; !standing; {
+		request(t, ann, "tasks/get", about(annID))
+		request(t, bob, "tasks/get", about(bobID))
+		ctx, cancel := context.WithTimeout(limit, 100*time.Millisecond)
+		standing = d.AwaitStanding(ctx, 3) == nil
+		cancel()
+		if limit.Err() != nil {
+			t.Fatal("the gateway does not listen for both")
+		}
 	}
 	annJob.finish("42")
 	for _, j := range []*job{bobJob, annJob, {id: "nobody's", status: "working"}} {

@@ -69,7 +69,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			for _, method := range askMethods {
 				s.On(method, func(c *mcptest.Call) {
 					if done.Load() {
-						s.finish(c, []string{"done"})
+						finish(c, []string{"done"})
 						return
 					}
 					c.Status(200, "application/json", fmt.Sprintf(

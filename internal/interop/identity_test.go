@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // TestIdentityProviders loads the YAML of docs/identity-providers.md.
@@ -63,8 +64,8 @@ func pageConfigs(t *testing.T) iter.Seq2[string, string] {
 // TestPutItOnANetwork loads the lines that the README puts in front of its upstreams.
 func TestPutItOnANetwork(t *testing.T) {
 	blocks := yamlBlocks(readPage(t, "README.md"))
-	if len(blocks) != 2 {
-		t.Fatalf("the README has %d blocks of YAML, want its upstreams and the lines for a network", len(blocks))
+	if len(blocks) != 3 {
+		t.Fatalf("the README has %d blocks of YAML, want its upstreams, the lines for a network, and those for several replicas", len(blocks))
 	}
 	_, upstreams, _ := strings.Cut(blocks[0], "\nupstreams:")
 	text := blocks[1] + "upstreams:" + upstreams
@@ -74,6 +75,13 @@ func TestPutItOnANetwork(t *testing.T) {
 	}
 	if cfg.Auth.Mode != auth.ModeOAuth || len(cfg.Upstreams) == 0 {
 		t.Errorf("this is not what the README shows:\n%s", text)
+	}
+	t.Setenv("REDIS_URL", "redis://127.0.0.1:6379")
+	t.Setenv("GATEHOUSE_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
+	text = blocks[2] + text
+	cfg, warnings, err = gateway.ParseConfig("gatehouse.yaml", []byte(text))
+	if err != nil || len(warnings) > 0 || cfg.Sessions.Store != session.StoreRedis {
+		t.Errorf("%v\n%v\n%s", err, warnings, text)
 	}
 }
 

@@ -21,15 +21,23 @@ func TestInterop(t *testing.T) {
 
 	for _, c := range []client{
 		{name: "TypeScript SDK v1", sdk: "v1", mode: "legacy", version: stateful},
+		{name: "TypeScript SDK v1 over HTTP+SSE", sdk: "v1", mode: "sse", version: stateful},
 		{name: "TypeScript SDK v2 legacy", sdk: "v2", mode: "legacy", version: stateful},
 		{name: "TypeScript SDK v2 auto", sdk: "v2", mode: "auto", version: stateless},
 		{name: "TypeScript SDK v2 pinned", sdk: "v2", mode: stateless, version: stateless},
 	} {
-		t.Run(c.name, func(t *testing.T) { l.tryClient(t, c, gateway, upstreams) })
+		t.Run(c.name, func(t *testing.T) {
+			url := gateway
+			if c.mode == "sse" {
+				url = strings.TrimSuffix(gateway, "/mcp") + "/sse"
+			}
+			l.tryClient(t, c, url, upstreams)
+		})
 	}
 	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, gateway, upstreams) })
 	t.Run("definitions pass unchanged", func(t *testing.T) { l.tryDefinitions(t, gateway, upstreams) })
 	t.Run("sign-in", func(t *testing.T) { l.trySignIn(t, upstreams) })
+	t.Run("disclosure", func(t *testing.T) { l.tryDisclosure(t, upstreams) })
 }
 
 // startGateway starts the gateway and waits until the lists of all upstreams came.
@@ -155,8 +163,8 @@ func lists(upstreams []upstream) []expectation {
 // them, member by member: only the name may differ.
 func (l *lab) tryDefinitions(t *testing.T, url string, upstreams []upstream) {
 	for _, u := range upstreams {
-		if u.url == "" {
-			continue
+		if u.url == "" || u.sse {
+			continue // the client speaks to the server itself, too
 		}
 		c := client{name: "TypeScript SDK v2", sdk: "v2", mode: "auto"}
 		list := []step{{Method: "tools/list"}}

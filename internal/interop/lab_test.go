@@ -59,7 +59,7 @@ func newLab(t *testing.T) *lab {
 		})
 	}
 	install("npm packages", func() (err error) {
-		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"), here("issuer"))
+		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"), here("server"), here("issuer"))
 		return err
 	})
 	install("mcp 1.x", func() (err error) {

@@ -19,6 +19,9 @@ type upstream struct {
 	url     string
 	command []string
 	kind    kind
+	sse     bool // over HTTP+SSE
+	// revision is the one that the gateway is to speak; "" for what it finds out.
+	revision string
 }
 
 type kind int
@@ -27,6 +30,7 @@ const (
 	everything kind = iota // @modelcontextprotocol/server-everything
 	filesystem             // @modelcontextprotocol/server-filesystem
 	python                 // internal/interop/python/server.py
+	typescript             // internal/interop/server
 )
 
 // Revisions that clients have to come out with.
@@ -48,6 +52,8 @@ func (u upstream) tools() []string {
 			"toggle-simulated-logging", "toggle-subscriber-updates", "trigger-long-running-operation"}
 	case filesystem:
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
+	case typescript:
+		return []string{"echo", "count", "confirm", "sample", "roots"}
 	default:
 		return []string{"add", "count", "hang", "cancelled", "fail", "greet"}
 	}
@@ -61,23 +67,33 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	filesystemJS := l.node.Module("@modelcontextprotocol", "server-filesystem", "dist", "index.js")
 	serverPy := l.checkout.Path("internal", "interop", "python", "server.py")
 
-	http := func(cmd func(addr string) *exec.Cmd) string {
+	http := func(path string, cmd func(addr string) *exec.Cmd) string {
 		addr, err := rig.FreeAddress()
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.start(t, addr, cmd(addr))
-		return "http://" + addr + "/mcp"
+		return "http://" + addr + path
 	}
 	withPython := func(python string) string {
-		return http(func(addr string) *exec.Cmd { return exec.Command(python, serverPy, addr) })
+		return http("/mcp", func(addr string) *exec.Cmd { return exec.Command(python, serverPy, addr) })
 	}
-	return []upstream{
-		{name: "everything", kind: everything, url: http(func(addr string) *exec.Cmd {
-			cmd := exec.Command(l.node.Binary, everythingJS, "streamableHttp")
+	withPythonSSE := func(python string) string {
+		return http("/sse", func(addr string) *exec.Cmd { return exec.Command(python, serverPy, addr, "sse") })
+	}
+	withNode := func(transport string) func(addr string) *exec.Cmd {
+		return func(addr string) *exec.Cmd {
+			cmd := exec.Command(l.node.Binary, everythingJS, transport)
 			cmd.Env = append(os.Environ(), "PORT="+addr[strings.LastIndexByte(addr, ':')+1:])
 			return cmd
-		})},
+		}
+	}
+	return []upstream{
+		{name: "everything", kind: everything, url: http("/mcp", withNode("streamableHttp"))},
+		// Nobody says that these speak HTTP+SSE: the gateway finds out.
+		{name: "everything-sse", kind: everything, sse: true, url: http("/sse", withNode("sse"))},
+		{name: "python1-sse", kind: python, sse: true, url: withPythonSSE(l.python1)},
+		{name: "python2-sse", kind: python, sse: true, url: withPythonSSE(l.python2)},
 		{name: "everything-stdio", kind: everything, command: []string{l.node.Binary, everythingJS, "stdio"}},
 		{name: "files", kind: filesystem, command: []string{l.node.Binary, filesystemJS, l.files}},
 		{name: "python1", kind: python, url: withPython(l.python1)},
@@ -98,6 +114,9 @@ func config(t *testing.T, upstreams []upstream) string {
 			entry["url"] = u.url
 		} else {
 			entry["command"] = u.command
+		}
+		if u.revision != "" {
+			entry["revision"] = u.revision
 		}
 		line, err := json.Marshal(entry)
 		if err != nil {

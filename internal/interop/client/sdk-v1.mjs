@@ -1,6 +1,7 @@
 // @modelcontextprotocol/sdk, the TypeScript SDK of the stateful revisions.
 import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
   CreateMessageRequestSchema,
@@ -15,7 +16,19 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   client.setRequestHandler(CreateMessageRequestSchema, handlers.sample);
   client.setRequestHandler(ListRootsRequestSchema, handlers.roots);
   client.setNotificationHandler(LoggingMessageNotificationSchema, handlers.log);
-  const dial = () => new StreamableHTTPClientTransport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+  // mode: "sse" for HTTP+SSE, a revision to offer, or both; else the SDK's own.
+  const Transport = mode.startsWith('sse') ? SSEClientTransport : StreamableHTTPClientTransport;
+  const [revision] = /\d{4}-\d\d-\d\d/.exec(mode) ?? [];
+  const dial = () => {
+    const transport = new Transport(new URL(url), account && { authProvider: account, fetch: account.fetch });
+    if (!revision) return transport;
+    const send = transport.send.bind(transport); // the SDK offers its newest revision only
+    transport.send = (message, options) => {
+      const offer = message.method === 'initialize' && { params: { ...message.params, protocolVersion: revision } };
+      return send({ ...message, ...offer }, options);
+    };
+    return transport;
+  };
   let transport = dial();
   try {
     await client.connect(transport);
@@ -27,10 +40,10 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
   }
   return {
     client,
-    version: transport.protocolVersion,
+    version: transport.protocolVersion ?? transport._protocolVersion, // of SSE, which does not show it
     call: (params, options) => client.callTool(params, undefined, options),
     close: async () => {
-      await transport.terminateSession();
+      await transport.terminateSession?.();
       await client.close();
     },
   };

@@ -1,6 +1,6 @@
 """An MCP server on the Python SDK: FastMCP of mcp 1.x, MCPServer of mcp 2.x.
 
-    server.py stdio | server.py HOST:PORT
+    server.py stdio | server.py HOST:PORT [sse]
 """
 
 import sys
@@ -112,9 +112,10 @@ def review(code: str) -> str:
     return f"Please review: {code}"
 
 
+over_http = "sse" if "sse" in sys.argv[2:] else "streamable-http"
 if not host:
     server.run("stdio")
 elif FASTMCP:
-    server.run("streamable-http")
+    server.run(over_http)
 else:
-    server.run("streamable-http", host=host, port=int(port))
+    server.run(over_http, host=host, port=int(port))

@@ -60,6 +60,9 @@ func (c Checkout) InstallNode(ctx context.Context, name, source string, scripts 
 	return node, nil
 }
 
+// File is the path of a script.
+func (n Node) File(name string) string { return filepath.Join(n.Dir, name) }
+
 // Module is a path inside an installed package.
 func (n Node) Module(elem ...string) string {
 	return filepath.Join(append([]string{n.Dir, "node_modules"}, elem...)...)

@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// stage is a scripted server whose one tool does what the script of a call says, step
+// by step. It tells calls apart by the tag in their arguments.
+type stage struct {
+	*mcptest.Server
+	name     string // of the upstream
+	stateful bool
+	// piped says that its messages share one pipe: what carries neither an id nor a token,
+	// a log message or a question, is of no call as soon as there are two.
+	piped  bool
+	asking sync.WaitGroup // for answers, to the end of the server at the latest
+
+	mu      sync.Mutex // guards the fields below
+	entries map[string]chan *turn
+	strays  []string // calls that nobody made
+}
+
+// turn is a call at its server, from its arrival to its result.
+type turn struct {
+	*mcptest.Call
+	token json.RawMessage  // of its progress
+	do    chan func() bool // what is to be done next, which reports whether it was the last
+	over  chan struct{}    // closed when it is over for the server
+}
+
+// maxTurns is more than the rounds of any call.
+const maxTurns = 64
+
+// newStage starts one, and says how the gateway reaches it.
+func newStage(t *testing.T, name, revision, transport string) (*stage, upstream.Config) {
+	t.Helper()
+	s := &stage{name: name, stateful: revision != stateless, piped: transport != "streamable", entries: map[string]chan *turn{}}
+	t.Cleanup(s.asking.Wait)
+	cfg := upstream.Config{Name: name, Limits: upstream.Limits{AsksPerUser: 10000}}
+	if transport == "sse" {
+		s.Server = mcptest.NewSSEServer(wire.Lookup(revision))
+		t.Cleanup(s.Close)
+		cfg.Transport = transport
+	} else {
+		s.Server = scripted(t, revision)
+	}
+	if cfg.URL = s.URL; transport == "stdio" {
+		address, err := s.ListenLines()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.URL, cfg.Command = "", []string{os.Args[0], linesCommand, address}
+	}
+	s.Tools("do")
+	s.Tool("do", s.play)
+	return s, cfg
+}
+
+// expect makes a tag known. The turns of its call come on the channel.
+func (s *stage) expect(tag string) <-chan *turn {
+	entry := make(chan *turn, maxTurns)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[tag] = entry
+	return entry
+}
+
+func (s *stage) play(c *mcptest.Call) {
+	tag, at := "", &turn{Call: c, do: make(chan func() bool), over: make(chan struct{})}
+	defer close(at.over)
+	c.Param("arguments|tag", &tag)
+	c.Param("_meta|progressToken", &at.token)
+	s.mu.Lock()
+	entry := s.entries[tag]
+	if entry == nil || len(entry) == cap(entry) {
+		s.strays = append(s.strays, c.Message.Text)
+	}
+	s.mu.Unlock()
+	if entry == nil {
+		c.Error(-32602, "nobody made this call")
+		return
+	}
+	entry <- at
+	for {
+		select {
+		case do := <-at.do:
+			if do() {
+				return
+			}
+		case <-c.Done():
+			return
+		}
+	}
+}
+
+// uninvited are the calls that came and that nobody made.
+func (s *stage) uninvited() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.strays
+}
+
+// step has the turn do something and waits for it; false if the call was over before.
+func (at *turn) step(last bool, do func()) bool {
+	done := make(chan struct{})
+	select {
+	case at.do <- func() bool { defer close(done); do(); return last }:
+		<-done
+		return true
+	case <-at.over:
+		return false
+	}
+}
+
+// report sends progress or a log message.
+func (at *turn) report(kind, tag string, n int) bool {
+	return at.step(false, func() {
+		if kind == "progress" {
+			at.Notify("notifications/progress", fmt.Sprintf(`{"progressToken":%s,"progress":%d,"message":"%s:%d"}`, at.token, n, tag, n))
+			return
+		}
+		at.Notify("notifications/message", fmt.Sprintf(`{"level":"info","logger":"l","data":"%s:%d"}`, tag, n))
+	})
+}
+
+// finish ends the turn: by a result, an error, or by breaking the connection.
+func (at *turn) finish(how, tag string) bool {
+	if how != "dies" {
+		return at.step(true, func() {
+			if how == "fails" {
+				at.Error(7, tag+" failed")
+			} else {
+				at.Text(tag + " done")
+			}
+		})
+	}
+	select { // it does not come back from its death
+	case at.do <- func() bool { at.Die(); return true }:
+		<-at.over
+		return true
+	case <-at.over:
+		return false
+	}
+}
+
+// theQuestion is what a server asks: for a sample or, every other time, by a form.
+func theQuestion(nonce string, n int) (method, params string) {
+	if n%2 == 0 {
+		return "elicitation/create", fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`, nonce)
+	}
+	return "sampling/createMessage", fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"text","text":%q}}],"maxTokens":1}`, nonce)
+}
+
+// theAnswer is what a client answers to it.
+func theAnswer(method, nonce string) string {
+	if method == "elicitation/create" {
+		return fmt.Sprintf(`{"action":"accept","content":{"a":"%s yes"}}`, nonce)
+	}
+	return fmt.Sprintf(`{"role":"assistant","model":"m","content":{"type":"text","text":"%s yes"}}`, nonce)
+}
+
+// isAnswer reports whether a server was given the answer to just this question.
+func isAnswer(answer json.RawMessage, nonce string) bool {
+	return strings.Contains(string(answer), `"`+nonce+` yes"`) && strings.Count(string(answer), " yes") == 1
+}
+
+// nonceOf finds the question in the params of a client's request.
+func nonceOf(params json.RawMessage) string {
+	var asked struct {
+		Message  string
+		Messages []struct{ Content struct{ Text string } }
+	}
+	if json.Unmarshal(params, &asked) != nil {
+		return ""
+	}
+	if len(asked.Messages) == 1 {
+		return asked.Messages[0].Content.Text
+	}
+	return asked.Message
+}

@@ -1,0 +1,189 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+const (
+	leakWarmUp  = 1000 // calls before the numbers are taken that have to be met again
+	leakWorkers = 32
+
+	// What may be more at the end: connections that wait to be used again come and go,
+	// and with each a few goroutines and buffers. Of 10,000 calls each way to leave one
+	// is gone 600 times: what each time leaves a goroutine, or 4 kB, is too much.
+	leakGoroutines = 3 * leakWorkers
+	leakHeap       = 2 << 20
+)
+
+// TestNothingIsLeft leaves thousands of calls, many at a time: questions that nobody
+// answers, calls that are cancelled or die, streams that are dropped, by clients and
+// servers of both eras. Then everything is as it was before. With the race detector,
+// which takes four times as long, there are fewer; make test runs it without, too.
+func TestNothingIsLeft(t *testing.T) {
+	ground := newLeakGround(t)
+	ground.leave(t, leakWarmUp)
+	before := ground.rest(t)
+	ground.leave(t, leaks)
+	after := ground.rest(t)
+	t.Logf("before: %s\nafter: %s", before, after)
+	if after.load != before.load {
+		t.Errorf("held before: %s\nafter: %s", before.load, after.load)
+	}
+	if after.goroutines > before.goroutines+leakGoroutines {
+		var all strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a strings.Builder takes it
+		t.Errorf("%d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
+	}
+	if after.heap > before.heap+leakHeap {
+		t.Errorf("%d bytes of heap, before: %d", after.heap, before.heap)
+	}
+}
+
+// leakGround is where it happens.
+type leakGround struct {
+	g       *gateway.Gateway
+	servers []*mcptest.Server
+	names   []string // of the upstreams
+	clients *http.Transport
+}
+
+func newLeakGround(t *testing.T) *leakGround {
+	l := &leakGround{clients: &http.Transport{MaxIdleConnsPerHost: 2 * leakWorkers}}
+	t.Cleanup(l.clients.CloseIdleConnections)
+	const soon = 100 * time.Millisecond
+	cfg := gateway.Config{
+		HTTP:     front.Config{AskTimeout: soon},
+		Sessions: session.Config{MaxPerUser: leakWorkers}, // one that is not ended leaves no room
+	}
+	for _, revision := range []string{statefulServer, stateless} {
+		name, s := "s"+revision[:4], scripted(t, revision)
+		s.Discard()
+		s.Tools("do")
+		s.Tool("do", func(c *mcptest.Call) { leakScript(c, revision != stateless) })
+		l.servers, l.names = append(l.servers, s), append(l.names, name)
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{
+			Name: name, URL: s.URL,
+			Timeout: upstream.Timeout{Ask: soon, Idle: 2 * time.Second},
+			Limits:  upstream.Limits{AsksPerUser: leaks},
+		})
+	}
+	var stop func()
+	var err error
+	if l.g, stop, err = run(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return l
+}
+
+// leakScript does what the arguments say.
+func leakScript(c *mcptest.Call, stateful bool) {
+	what := ""
+	c.Param("arguments|what", &what)
+	switch {
+	case what == "ask" && stateful:
+		_, _ = c.Ask("sampling/createMessage", aSample.Params) // whatever comes of it
+		c.Text("done")
+	case what == "ask":
+		c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"q":{"method":%q,"params":%s}},"requestState":"s"}`, aSample.Method, aSample.Params))
+	case what == "hang":
+		c.Progress(1)
+		c.Hang()
+	case what == "die":
+		c.Progress(1)
+		c.Die()
+	default:
+		c.Progress(1)
+		c.Text("done")
+	}
+}
+
+// leave leaves n calls, some at the same time.
+func (l *leakGround) leave(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	defer cancel()
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range leakWorkers {
+		workers.Go(func() {
+			w := &leaver{ground: l, clients: map[string]*mcptest.Client{}}
+			for !t.Failed() {
+				i := int(next.Add(1) - 1)
+				if i >= n {
+					break
+				}
+				way, server := leakWays[i%len(leakWays)], i/len(leakWays)%len(l.servers)
+				if err := w.leave(ctx, way, server); err != nil {
+					t.Errorf("%s, client %s, server %d: %v", way.name, way.revision, server, err)
+				}
+			}
+			if err := w.endSession(ctx); err != nil {
+				t.Errorf("the end of a session: %v", err)
+			}
+		})
+	}
+	workers.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// leakCount is what there is when nothing happens.
+type leakCount struct {
+	load       string
+	goroutines int
+	heap       uint64
+}
+
+func (c leakCount) String() string {
+	return fmt.Sprintf("%d goroutines, %d bytes of heap, %s", c.goroutines, c.heap, c.load)
+}
+
+// rest waits until nothing is under way, and counts.
+func (l *leakGround) rest(t *testing.T) leakCount {
+	t.Helper()
+	ctx := deadline(t)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		load := l.g.Load()
+		busy := load.Front.Sessions + load.Front.Calls + load.Front.Questions + load.Front.Streams
+		running, sessions := 0, 0
+		for i, u := range load.Upstreams {
+			busy += u.Calls + u.Parked + u.Sessions - 1 // its own
+			at, kept, asked := l.servers[i].Load()
+			busy += asked
+			running, sessions = running+at, sessions+kept
+		}
+		// Of its own the gateway has a session at the first server and a subscription at each.
+		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 && running == 2 && sessions == 1 {
+			l.clients.CloseIdleConnections()
+			c := leakCount{load: fmt.Sprintf("%d exchanges, %d sessions at the servers", running, sessions)}
+			runtime.GC()
+			runtime.GC()
+			var mem runtime.MemStats
+			runtime.ReadMemStats(&mem)
+			c.goroutines, c.heap = runtime.NumGoroutine(), mem.HeapAlloc
+			return c
+		} else if ctx.Err() != nil {
+			t.Fatalf("not at rest: %s", text)
+		}
+		<-tick.C
+	}
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package e2e
+
+// leaks is how many calls TestNothingIsLeft leaves.
+const leaks = 2_500

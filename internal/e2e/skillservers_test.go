@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// skillForms are the ways in which servers say that they have a skill "refunds": as a
+// primitive (SEP-2076), by the extension (SEP-2640), and as a resource like any other.
+var skillForms = []string{"primitive", "extension", "plain"}
+
+const serverSkill = "---\nname: refunds\ndescription: Give money back.\nmetadata: {version: \"3\"}\n---\nRefund it.\n"
+
+func digestText(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// serveSkill makes a scripted server have the skill.
+func serveSkill(t *testing.T, s *mcptest.Server, form string) {
+	t.Helper()
+	files := map[string]string{"skill://refunds/SKILL.md": serverSkill, "skill://refunds/a.md": "A", "file:///rules": "R"}
+	s.Offers(`{"resources":{"listChanged":true}}`)
+	s.On("resources/read", func(c *mcptest.Call) {
+		var uri string
+		c.Param("uri", &uri)
+		text, ok := files[uri]
+		if !ok || form == "primitive" && uri != "file:///rules" {
+			c.Error(-32602, "Resource not found")
+			return
+		}
+		c.Result(fmt.Sprintf(`{"contents":[{"uri":%q,"text":%s}]}`, uri, quoted(text)))
+	})
+	entry := fmt.Sprintf(`{"uri":"skill://refunds/SKILL.md","frontmatter":{"name":"refunds","description":"Give money back.","metadata":{"version":"3"}},"resources":[
+		{"uri":"skill://refunds/SKILL.md","digest":%q,"size":%d},{"uri":"skill://refunds/a.md","digest":%q,"size":1}]}`,
+		digestText(serverSkill), len(serverSkill), digestText("A"))
+	switch form {
+	case "plain":
+		s.On("resources/list", func(c *mcptest.Call) {
+			c.Result(`{"resources":[{"uri":"skill://refunds/SKILL.md","name":"refunds"},{"uri":"skill://refunds/a.md","name":"a"},{"uri":"file:///rules","name":"r"}]}`)
+		})
+	case "extension":
+		s.Offers(`{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`)
+		s.On("skills/list", func(c *mcptest.Call) { c.Result(`{"skills":[` + entry + `]}`) })
+		s.On("skills/get", func(c *mcptest.Call) {
+			var uri string
+			if c.Param("uri", &uri); uri != "skill://refunds/SKILL.md" {
+				c.Error(-32602, "no such skill")
+				return
+			}
+			c.Result(`{"skill":` + entry + `}`)
+		})
+		s.On("resources/directory/read", func(c *mcptest.Call) {
+			var cursor string
+			if c.Param("cursor", &cursor); cursor == "" {
+				c.Result(`{"resources":[{"uri":"skill://refunds/SKILL.md","name":"SKILL.md"}],"nextCursor":"2"}`)
+				return
+			}
+			c.Result(`{"resources":[{"uri":"skill://refunds/a.md","name":"a.md"},{"uri":"skill://other/b.md","name":"b.md"}]}`)
+		})
+	case "primitive":
+		s.Offers(`{"skills":{"listChanged":true}}`)
+		s.Tools("refund")
+		s.On("skills/list", func(c *mcptest.Call) {
+			c.Result(`{"skills":[{"name":"refunds","title":"Refunds","description":"Give money back.","version":"3","arguments":[{"name":"country"}],"dependencies":{"tools":["refund","gone"]}},
+				{"name":"With_Arguments","description":"x\u2028y","arguments":[{"name":"country","required":true}]}]}`)
+		})
+		s.On("skills/get", func(c *mcptest.Call) {
+			var name, country string
+			c.Param("name", &name)
+			if c.Param("arguments|country", &country); name != "refunds" && country == "" {
+				c.Error(-32602, "country is missing")
+				return
+			}
+			c.Result(`{"instructions":"Refund it.\n` + country + `","dependencies":{"tools":["refund"]},"files":[{"name":"rules","uri":"file:///rules"}]}`)
+		})
+	}
+}
+
+func quoted(text string) string {
+	out, _ := json.Marshal(text) // a string always marshals
+	return string(out)
+}
+
+// TestSkillsOfServers: whatever form a server has, clients get both, and policy decides.
+func TestSkillsOfServers(t *testing.T) {
+	for _, form := range skillForms {
+		for _, server := range []string{statefulServer, stateless} {
+			s := scripted(t, server)
+			serveSkill(t, s, form)
+			g := guard(t, gateway.Config{
+				Policy: policy.Config{Rules: []policy.Rule{
+					{Name: "all", Who: policy.Who{Groups: []string{"all"}}, Allow: []string{"*:*"}},
+					{Name: "resources", Allow: []string{"resources:*"}},
+				}},
+				Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+			})
+			for _, revision := range eras {
+				t.Run(form+" of "+server+" for "+revision, func(t *testing.T) {
+					c := g.raw(t, revision, g.issuer.Token(claims{"groups": "all"}))
+					var skill object
+					for _, one := range allSkills(t, c) {
+						checkSkill(t, one)
+						checkEntry(t, one)
+						if one["name"] == "up__refunds" {
+							skill = one
+						}
+					}
+					if skill == nil || skill["uri"] != "skill://up/refunds/SKILL.md" || skill["version"] != "3" || skill["description"] != "Give money back." {
+						t.Fatalf("P9/193 the skill is %v", skill)
+					}
+					get := result(t, c, "skills/get", `{"name":"up__refunds"}`)
+					if get["instructions"] != "Refund it.\n" {
+						t.Errorf("P9/194 instructions %q", get["instructions"])
+					}
+					for _, f := range objects(get, "files") {
+						readFile(t, c, f["uri"].(string))
+					}
+					entry, _ := result(t, c, "skills/get", `{"uri":"skill://up/refunds/SKILL.md"}`)["skill"].(object)
+					if fmt.Sprint(entry) != fmt.Sprint(skill) {
+						t.Errorf("P9/194 by its URI it is %v, in the list %v", entry, skill)
+					}
+					text := string(readFile(t, c, "skill://up/refunds/SKILL.md"))
+					if form != "primitive" && text != serverSkill || !strings.HasSuffix(text, "---\nRefund it.\n") {
+						t.Errorf("P9/195 SKILL.md is %q", text)
+					}
+					for _, f := range objects(skill, "resources") {
+						if got := readFile(t, c, f["uri"].(string)); f["digest"] != digestText(string(got)) {
+							t.Errorf("P9/195 %v has another digest", f)
+						}
+					}
+					refused(t, c, "skills/get", `{"name":"up__none"}`, -32602)
+					refused(t, c, "skills/get", `{"uri":"skill://up/none/SKILL.md"}`, -32602)
+					switch form {
+					case "extension":
+						children := objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources")
+						if len(children) != 2 || children[1]["uri"] != "skill://up/refunds/a.md" {
+							t.Errorf("P9/199 children %v", children)
+						}
+					case "primitive":
+						if got := fmt.Sprint(skill["dependencies"]); got != "map[tools:[up__refund]]" {
+							t.Errorf("P9/197 dependencies %s", got)
+						}
+						refused(t, c, "skills/get", `{"name":"up__With_Arguments"}`, -32602)
+						if got := result(t, c, "skills/get", `{"name":"up__refunds","arguments":{"country":"NZ"}}`)["instructions"]; got != "Refund it.\nNZ" {
+							t.Errorf("instructions with arguments: %q", got)
+						}
+						fallthrough
+					default:
+						refused(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`, -32601)
+					}
+
+					// Who may read resources may not for that read the skill.
+					other := g.raw(t, revision, g.issuer.Token(claims{"sub": "other"}))
+					if got := allSkills(t, other); len(got) != 0 {
+						t.Errorf("it is shown: %v", got)
+					}
+					readFile(t, other, "up+file:///rules")
+					for _, uri := range []string{"skill://up/refunds/SKILL.md", "skill://up/refunds/a.md", "skill://up/Refunds/SKILL.md", "skill://up/%72efunds/SKILL.md"} {
+						m, _, err := other.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
+						if err != nil || m.Error == nil {
+							t.Errorf("%s is read: %s, %v", uri, m.Text, err)
+						}
+					}
+					for _, r := range objects(result(t, other, "resources/list", "{}"), "resources") {
+						if strings.HasPrefix(r["uri"].(string), "skill://") {
+							t.Errorf("%s is in the list of resources", r["uri"])
+						}
+					}
+				})
+			}
+		}
+	}
+}
