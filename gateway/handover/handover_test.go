@@ -19,6 +19,7 @@ type way struct {
 	*Way
 	tools  []string
 	secret string
+	skills []mcp.Item
 	grants []string // resources that are honoured
 	over   chan struct{}
 
@@ -43,11 +44,13 @@ func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			l.Items = append(l.Items, mcp.Item{Name: w.secret, Raw: mcp.Object("name", mcp.String(w.secret))})
 		}
 		return &mcp.Reply{List: l}, nil
+	case mcp.MethodSkillsList:
+		return &mcp.Reply{List: &mcp.List{Items: w.skills}}, nil
 	case mcp.MethodListen:
 		w.mu.Lock()
 		w.params = append(w.params, c.Params)
 		w.mu.Unlock()
-		granted := mcp.Raw(`{"toolsListChanged":true}`)
+		granted := mcp.Raw(`{"toolsListChanged":true,"skillsListChanged":true}`)
 		if len(w.grants) > 0 {
 			granted = granted.With("resourceSubscriptions", mcp.Raw(`["`+strings.Join(w.grants, `","`)+`"]`))
 		}
@@ -82,7 +85,7 @@ func TestListenersAreHandedOver(t *testing.T) {
 			clients.Go(func() {
 				_, err := s.Handle(ctx, &mcp.Call{
 					Method: mcp.MethodListen, Caller: mcp.Caller{Subject: who},
-					Params: mcp.Raw(`{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2","x:3"]}}`),
+					Params: mcp.Raw(`{"notifications":{"toolsListChanged":true,"skillsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["x:1","x:2","x:3"]}}`),
 					Notify: func(e mcp.Event) {
 						mu.Lock()
 						defer mu.Unlock()
@@ -108,7 +111,7 @@ func TestListenersAreHandedOver(t *testing.T) {
 			close(old.over)
 			return w
 		}
-		acked := "notifications/subscriptions/acknowledged " + `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`
+		acked := "notifications/subscriptions/acknowledged " + `{"notifications":{"toolsListChanged":true,"skillsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`
 		if diff := cmp.Diff(map[string][]string{"ann": {acked}, "bob": {acked}}, take()); diff != "" {
 			t.Fatalf("at first (-want +got):\n%s", diff)
 		}
@@ -125,13 +128,20 @@ func TestListenersAreHandedOver(t *testing.T) {
 			t.Errorf("ann sees another tool (-want +got):\n%s", diff)
 		}
 		for _, params := range second.params {
-			if want := `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`; string(params) != want {
+			if want := `{"notifications":{"toolsListChanged":true,"skillsListChanged":true,"resourceSubscriptions":["x:1","x:2"]}}`; string(params) != want {
 				t.Errorf("asked for %s, want what was acknowledged: %s", params, want)
 			}
 		}
-		next(now, newWay(1, "new-secret", "a", "b"))
+		now = next(now, newWay(1, "new-secret", "a", "b"))
 		if diff := cmp.Diff(map[string][]string{"ann": {changed}, "bob": {changed}}, take()); diff != "" {
 			t.Errorf("one tool more (-want +got):\n%s", diff)
+		}
+		third := newWay(1, "new-secret", "a", "b")
+		third.skills = []mcp.Item{{Name: "s", Raw: mcp.Raw(`{"name":"s"}`)}}
+		next(now, third)
+		changed = mcp.NoteSkillsListChanged + " {}"
+		if diff := cmp.Diff(map[string][]string{"ann": {changed}, "bob": {changed}}, take()); diff != "" {
+			t.Errorf("one skill more (-want +got):\n%s", diff)
 		}
 		cancel()
 		clients.Wait()

@@ -108,7 +108,6 @@ func lists() []list {
 		{"promptsListChanged", mcp.NotePromptsListChanged, []string{mcp.MethodPromptsList}},
 		{"skillsListChanged", mcp.NoteSkillsListChanged, []string{mcp.MethodSkillsList}},
 		{"resourcesListChanged", mcp.NoteResourcesListChanged, []string{mcp.MethodResourcesList, mcp.MethodResourceTemplatesList}},
-		{"skillsListChanged", mcp.NoteSkillsListChanged, []string{mcp.MethodSkillsList}},
 	}
 }
 
