@@ -2,7 +2,6 @@ package front
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http"
 	"sync"
 	"time"
@@ -100,7 +99,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	default:
 		defer f.streams.Done()
 	}
-	o := &oldStream{f: f, id: rand.Text(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
+	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
 	if ref == nil && !f.enlist(o) {
 		ref = refuseStreams()
 	}

@@ -14,15 +14,20 @@ import (
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	p := posted{w: w, rc: http.NewResponseController(w), r: r, old: true}
 	var id mcp.Raw
+	stream := streamOf(r)
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
 			f.refuse(w, id, refuseInternal(""))
 		}
 	}()
+	if replica := f.streamAt(stream); replica != "" {
+		f.postElsewhere(&p, replica, stream)
+		return
+	}
 	ref := p.read(f, &id)
 	if ref == nil {
-		ref = f.streamOf(&p)
+		ref = f.findStream(&p, stream)
 	}
 	switch {
 	case ref != nil:
@@ -39,17 +44,22 @@ func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamOf finds the stream that a message is for. That of another user or of another
-// client does not exist.
-func (f *Front) streamOf(p *posted) *refusal {
-	ids := p.r.URL.Query()[queryConn]
-	if len(ids) == 1 {
-		f.mu.Lock()
-		if o := f.olds[ids[0]]; o != nil && o.stream != nil {
-			p.on = o
-		}
-		f.mu.Unlock()
+// streamOf is the id of the stream that a message is for, "" for none.
+func streamOf(r *http.Request) string {
+	if ids := r.URL.Query()[queryConn]; len(ids) == 1 {
+		return ids[0]
 	}
+	return ""
+}
+
+// findStream finds the stream that a message is for. That of another user or of another
+// client does not exist.
+func (f *Front) findStream(p *posted, id string) *refusal {
+	f.mu.Lock()
+	if o := f.olds[id]; o != nil && o.stream != nil {
+		p.on = o
+	}
+	f.mu.Unlock()
 	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID {
 		return refuseStream()
 	}

@@ -178,34 +178,38 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 
 // read reads the message. With a refusal it leaves the request's id, if it saw it.
 func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
-	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
-		*id = f.peek(p.rc, p.r)
-		return ref
-	}
-	body, seen, ref := f.readBody(p.rc, p.r)
-	if ref != nil {
-		*id = seen
+	var body []byte
+	if body, *id, ref = p.body(f); ref != nil {
 		return ref
 	}
 	if wire.IsBatch(body) {
 		p.batch = body
-	} else {
-		var err error
-		p.message, err = wire.Scan(body)
-		*id = p.message.ID
-		if err != nil {
-			return refuseBad(err)
-		}
-		if p.params, err = readParams(p.message); err != nil {
-			return refuseBad(err)
-		}
+		return nil
 	}
+	var err error
+	p.message, err = wire.Scan(body)
+	*id = p.message.ID
+	if err != nil {
+		return refuseBad(err)
+	}
+	if p.params, err = readParams(p.message); err != nil {
+		return refuseBad(err)
+	}
+	return nil
+}
+
+// body reads the body, and who sends it. With a refusal it returns the request's id, if
+// it saw it.
+func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
 	var ok bool
 	if p.caller, ok = mcp.CallerFrom(p.r.Context()); !ok {
 		f.log.Error("a request came past authentication")
-		return refuseInternal("")
+		return nil, nil, refuseInternal("")
 	}
-	return nil
+	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
+		return nil, f.peek(p.rc, p.r), ref
+	}
+	return f.readBody(p.rc, p.r)
 }
 
 // peek returns the id of a message that will not be read, if it stands at its

@@ -13,8 +13,9 @@ import (
 
 // Replicas of the gateway share sessions, and any of them may get any request of one.
 // What belongs to a call that runs at another replica is sent there: this file has what
-// is sent, remote_call.go calls that only another replica can go on with, and
-// remote_standing.go which of them listens for a session. Letters are sealed: whoever can
+// is sent, remote_call.go calls that only another replica can go on with,
+// remote_standing.go which of them listens for a session, and remote_oldsse.go messages
+// for a stream of HTTP+SSE. Letters are sealed: whoever can
 // use the same Redis can neither read nor write one. Where there is one gateway alone,
 // nothing of it happens.
 
@@ -43,7 +44,8 @@ const (
 	mailDrop        = "drop"        // its caller has left
 	mailBegan       = "began"       // a call is being served, and again from time to time
 	mailEvent       = "event"       // of a call
-	mailReply       = "reply"       // of a call
+	mailReply       = "reply"       // of a call, or to a message
+	mailPosted      = "posted"      // a message for a stream of HTTP+SSE
 )
 
 // letter is a message of one replica to another.
@@ -53,7 +55,7 @@ type letter struct {
 	Session string        `json:"session,omitempty"`
 	ID      []byte        `json:"id,omitempty"`     // of a request or a question, as on the wire
 	Stream  string        `json:"stream,omitempty"` // that its client has given up
-	Result  []byte        `json:"result,omitempty"`
+	Result  []byte        `json:"result,omitempty"` // or a whole message
 	Error   []byte        `json:"error,omitempty"`
 	Caller  []byte        `json:"caller,omitempty"`
 	Events  []remoteEvent `json:"events,omitempty"`
@@ -61,6 +63,8 @@ type letter struct {
 	Number  string        `json:"number,omitempty"` // of a call, the sender's
 	Reply   *remoteReply  `json:"reply,omitempty"`
 	Stopped bool          `json:"stopped,omitempty"` // the call is only to be let go
+	Status  int           `json:"status,omitempty"`  // of the answer to a POST, whose body is in Result
+	Retry   string        `json:"retry,omitempty"`   // its Retry-After
 }
 
 type remoteEvent struct {
@@ -132,6 +136,9 @@ func (f *Front) Mail(sealed []byte) {
 		return
 	case mailDrop:
 		f.dropRemote(l)
+		return
+	case mailPosted:
+		f.takePosted(l)
 		return
 	}
 	if live := f.known(l.Session); live != nil {
