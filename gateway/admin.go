@@ -84,9 +84,16 @@ func (g *Gateway) adminRoutes() http.Handler {
 	})
 }
 
+// excludeStore is what a balancer asks for with exclude: to be told nothing of the store,
+// without which all replicas are alike and still serve what needs no session.
+const excludeStore = "store"
+
 // readyz answers whether new sessions are taken: 200, or 503 with the reasons.
 func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
-	reasons := g.notReady(r.Context())
+	reasons := g.notReady()
+	if r.URL.Query().Get("exclude") != excludeStore {
+		reasons = append(reasons, g.storeAway(r.Context())...)
+	}
 	answer := struct {
 		Ready         bool             `json:"ready"`
 		Reasons       []string         `json:"reasons,omitempty"`
@@ -127,8 +134,8 @@ func trusted(r *http.Request) bool {
 	return isLoopback(strings.Trim(host, "[]"))
 }
 
-// notReady returns why no new session is taken, nil when they are.
-func (g *Gateway) notReady(ctx context.Context) (reasons []string) {
+// notReady returns why this replica takes no new session, nil when it does.
+func (g *Gateway) notReady() (reasons []string) {
 	if g.draining.Load() {
 		reasons = append(reasons, "the gateway is stopping")
 	}
@@ -136,12 +143,17 @@ func (g *Gateway) notReady(ctx context.Context) (reasons []string) {
 		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
 	}
 	g.warm.Store(len(reasons) == 0 || g.warm.Load())
+	return reasons
+}
+
+// storeAway returns why no replica takes a new session, nil when the store answers.
+func (g *Gateway) storeAway(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := g.lasting.reachable(ctx); err != nil {
-		reasons = append(reasons, "the session store does not answer")
+		return []string{"the session store does not answer"}
 	}
-	return reasons
+	return nil
 }
 
 // configHealth is what became of the configuration file.

@@ -108,6 +108,28 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
+// TestReadyzWithoutStore: a balancer may ask for a replica alone, since one without the store
+// is no worse than any other.
+func TestReadyzWithoutStore(t *testing.T) {
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	good := newSite(t, true, one("work", saying("x")))
+	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\n"+
+		"upstreams:\n- {name: good, url: %q}\n", strings.Repeat("k", 32), dead.Addr(), good.url))
+	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
+		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, "store") != (want == 503) {
+			t.Errorf("H/177 /readyz%s: %d %s", query, status, text)
+		}
+	}
+	c.draining.Store(true)
+	if status, text := ask(t, c.admin.Addr().String(), "/readyz?exclude=store"); status != http.StatusServiceUnavailable {
+		t.Errorf("while it stops: %d %s", status, text)
+	}
+}
+
 // TestReadyzTellsStrangersLittle: whoever is not on this machine hears only whether the
 // gateway is ready.
 func TestReadyzTellsStrangersLittle(t *testing.T) {

@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The parts of Kubernetes' objects that deploy/kubernetes uses.
+type (
+	labels   map[string]string
+	selector struct {
+		MatchLabels labels `yaml:"matchLabels"`
+	}
+	object[T any] struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Metadata   struct {
+			Name   string
+			Labels labels
+		}
+		Spec T
+	}
+	deployment struct {
+		Replicas int
+		Selector selector
+		Strategy struct {
+			Type          string
+			RollingUpdate struct {
+				MaxUnavailable int `yaml:"maxUnavailable"`
+				MaxSurge       int `yaml:"maxSurge"`
+			} `yaml:"rollingUpdate"`
+		}
+		Template struct {
+			Metadata struct{ Labels labels }
+			Spec     pod
+		}
+	}
+	pod struct {
+		Token    *bool `yaml:"automountServiceAccountToken"`
+		Links    *bool `yaml:"enableServiceLinks"`
+		Grace    int   `yaml:"terminationGracePeriodSeconds"`
+		Security struct {
+			NonRoot bool                  `yaml:"runAsNonRoot"`
+			User    int                   `yaml:"runAsUser"`
+			Group   int                   `yaml:"runAsGroup"`
+			Seccomp struct{ Type string } `yaml:"seccompProfile"`
+		} `yaml:"securityContext"`
+		Spread []struct {
+			MaxSkew  int      `yaml:"maxSkew"`
+			Key      string   `yaml:"topologyKey"`
+			When     string   `yaml:"whenUnsatisfiable"`
+			Selector selector `yaml:"labelSelector"`
+		} `yaml:"topologySpreadConstraints"`
+		Containers []container
+		Volumes    []struct {
+			Name      string
+			ConfigMap struct{ Name string } `yaml:"configMap"`
+			EmptyDir  struct {
+				Limit string `yaml:"sizeLimit"`
+			} `yaml:"emptyDir"`
+		}
+	}
+	container struct {
+		Name, Image string
+		Args        []string
+		Env         []struct {
+			Name, Value string
+			From        struct {
+				Secret struct{ Name, Key string } `yaml:"secretKeyRef"`
+			} `yaml:"valueFrom"`
+		}
+		Ports []struct {
+			Name string
+			Port int `yaml:"containerPort"`
+		}
+		Startup   probe `yaml:"startupProbe"`
+		Liveness  probe `yaml:"livenessProbe"`
+		Readiness probe `yaml:"readinessProbe"`
+		Resources struct{ Requests, Limits struct{ CPU, Memory string } }
+		Security  struct {
+			Escalation *bool                   `yaml:"allowPrivilegeEscalation"`
+			ReadOnly   bool                    `yaml:"readOnlyRootFilesystem"`
+			Caps       struct{ Drop []string } `yaml:"capabilities"`
+		} `yaml:"securityContext"`
+		Mounts []struct {
+			Name     string
+			Path     string `yaml:"mountPath"`
+			ReadOnly bool   `yaml:"readOnly"`
+		} `yaml:"volumeMounts"`
+	}
+	probe struct {
+		Get      struct{ Path, Port string } `yaml:"httpGet"`
+		Period   int                         `yaml:"periodSeconds"`
+		Timeout  int                         `yaml:"timeoutSeconds"`
+		Failures int                         `yaml:"failureThreshold"`
+	}
+	service struct {
+		Selector labels
+		Ports    []struct {
+			Name   string
+			Port   int
+			Target string `yaml:"targetPort"`
+		}
+	}
+	disruption struct {
+		MaxUnavailable int `yaml:"maxUnavailable"`
+		Selector       selector
+	}
+	network struct {
+		Pods    selector `yaml:"podSelector"`
+		Types   []string `yaml:"policyTypes"`
+		Ingress []struct {
+			From []struct {
+				Namespaces selector `yaml:"namespaceSelector"`
+			}
+			Ports []struct{ Port string }
+		}
+		Egress []struct {
+			Ports []struct {
+				Port     int
+				Protocol string
+			}
+		}
+	}
+	kustomization struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string
+		Namespace  string
+		Resources  []string
+		ConfigMaps []struct {
+			Name  string
+			Files []string
+		} `yaml:"configMapGenerator"`
+		Options struct {
+			NoHash bool `yaml:"disableNameSuffixHash"`
+		} `yaml:"generatorOptions"`
+		Images []struct {
+			Name    string
+			NewName string `yaml:"newName"`
+			NewTag  string `yaml:"newTag"`
+		}
+	}
+)
+
+const kubernetesDir = "kubernetes/"
+
+// TestDeployKubernetes: the manifests hold no key that is not known, agree with each other
+// and with the configuration, and keep to the restricted profile of pod security.
+func TestDeployKubernetes(t *testing.T) {
+	settings(t)
+	k := strictly[kustomization](t, kubernetesDir+"kustomization.yaml")[0]
+	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0]
+	svc := strictly[object[service]](t, kubernetesDir+"service.yaml")[0]
+	pdb := strictly[object[disruption]](t, kubernetesDir+"disruption.yaml")[0]
+	net := strictly[object[network]](t, kubernetesDir+"network.yaml")[0]
+	ns := strictly[object[struct{}]](t, kubernetesDir+"namespace.yaml")[0]
+	if want := []string{"namespace.yaml", "deployment.yaml", "service.yaml", "disruption.yaml", "network.yaml"}; !slices.Equal(k.Resources, want) {
+		t.Errorf("applied are %q, looked at are %q", k.Resources, want)
+	}
+	if ns.Metadata.Name != k.Namespace || ns.Metadata.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+		t.Errorf("the namespace is %+v", ns.Metadata)
+	}
+	spec, pods := app.Spec, app.Spec.Template.Spec
+	for what, selected := range map[string]labels{
+		"deployment": spec.Selector.MatchLabels, "service": svc.Spec.Selector, "disruption": pdb.Spec.Selector.MatchLabels,
+		"network": net.Spec.Pods.MatchLabels, "spread": pods.Spread[0].Selector.MatchLabels,
+	} {
+		if !maps.Equal(selected, spec.Template.Metadata.Labels) {
+			t.Errorf("%s is about %v, the pods are %v", what, selected, spec.Template.Metadata.Labels)
+		}
+	}
+	if spec.Replicas != 3 || spec.Strategy.RollingUpdate.MaxUnavailable != 0 || pdb.Spec.MaxUnavailable != 1 {
+		t.Errorf("%d replicas, %+v, %+v", spec.Replicas, spec.Strategy, pdb.Spec)
+	}
+	c := pods.Containers[0]
+	if c.Image != k.Images[0].Name {
+		t.Errorf("the image is %s, and %s is replaced", c.Image, k.Images[0].Name)
+	}
+	d := deployed{file: kubernetesDir + k.ConfigMaps[0].Files[0], mounted: c.Mounts[0].Path, args: c.Args, grace: time.Duration(pods.Grace) * time.Second}
+	for _, e := range c.Env {
+		d.env = append(d.env, e.Name)
+		if (e.Value == "") == (e.From.Secret.Name == "") {
+			t.Errorf("%s has a value and is a secret, or neither", e.Name)
+		}
+	}
+	if pods.Volumes[0].Name != c.Mounts[0].Name || pods.Volumes[0].ConfigMap.Name != k.ConfigMaps[0].Name || !k.Options.NoHash {
+		t.Errorf("mounted is %+v of %+v", c.Mounts, pods.Volumes)
+	}
+	checkPorts(t, d.check(t), c, svc.Spec, net.Spec)
+	checkRestricted(t, pods, c)
+	checkMemory(t, c)
+}
+
+func checkPorts(t *testing.T, cfg Config, c container, svc service, net network) {
+	t.Helper()
+	at := map[string]string{}
+	for _, p := range c.Ports {
+		at[p.Name] = "0.0.0.0:" + strconv.Itoa(p.Port)
+	}
+	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen || at[net.Ingress[1].Ports[0].Port] != cfg.Admin.Listen {
+		t.Errorf("ports %v, service %+v, network %+v; the configuration has %s and %s", at, svc.Ports, net.Ingress, cfg.Listen, cfg.Admin.Listen)
+	}
+	if len(net.Ingress[1].From) == 0 {
+		t.Error("everybody reaches the port for operators")
+	}
+	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + excludeStore: c.Readiness} {
+		if p.Get.Path != want || at[p.Get.Port] != cfg.Admin.Listen {
+			t.Errorf("the probe asks %+v, want %s", p.Get, want)
+		}
+	}
+	noticed := time.Duration(c.Readiness.Period*c.Readiness.Failures) * time.Second
+	if noticed == 0 || noticed >= cfg.ShutdownDelay {
+		t.Errorf("a pod that stops is noticed after %s, and takes no calls after %s", noticed, cfg.ShutdownDelay)
+	}
+}
+
+// checkRestricted is the profile "restricted" (Pod Security Standards), and a bit more.
+func checkRestricted(t *testing.T, pods pod, c container) {
+	t.Helper()
+	if s := pods.Security; !s.NonRoot || s.User == 0 || s.Seccomp.Type != "RuntimeDefault" || *pods.Token || *pods.Links {
+		t.Errorf("the pod may more than it needs: %+v", pods)
+	}
+	if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnly || !slices.Equal(s.Caps.Drop, []string{"ALL"}) {
+		t.Errorf("the container may more than it needs: %+v", s)
+	}
+}
+
+func checkMemory(t *testing.T, c container) {
+	t.Helper()
+	mebi := func(text string) int {
+		n, err := strconv.Atoi(strings.TrimRight(text, "MiB"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" {
+			if have, limit := mebi(e.Value), mebi(c.Resources.Limits.Memory); have > limit*9/10 {
+				t.Errorf("GOMEMLIMIT is %s of %s", e.Value, c.Resources.Limits.Memory)
+			}
+			return
+		}
+	}
+	t.Error("no GOMEMLIMIT")
+}

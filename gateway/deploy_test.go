@@ -1,0 +1,249 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+const (
+	deployDir = "../deploy"
+	// windUp is what a gateway may need after shutdown_timeout to end what is left.
+	windUp = 10 * time.Second
+)
+
+// deployed is the configuration of a deployment, and what is around it.
+type deployed struct {
+	file    string // of the configuration
+	mounted string // where the container has it
+	args    []string
+	env     []string // that the container gets
+	grace   time.Duration
+}
+
+// check wants the real loader to take a configuration, and what is around it to fit.
+func (d deployed) check(t *testing.T) Config {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, d.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`\$\{env:(\w+)\}`).FindAllStringSubmatch(string(text), -1) {
+		if !slices.Contains(d.env, m[1]) {
+			t.Errorf("%s needs %s, which the container does not get", d.file, m[1])
+		}
+	}
+	cfg, warnings, err := LoadConfig(filepath.Join(deployDir, d.file))
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%s: %v, warnings %v", d.file, err, warnings)
+	}
+	if cfg.Sessions.Store != session.StoreRedis || cfg.Auth.Mode != "oauth" {
+		t.Errorf("%s is not for several replicas on a network", d.file)
+	}
+	if d.grace < cfg.ShutdownDelay+cfg.ShutdownTimeout+windUp || cfg.ShutdownDelay == 0 {
+		t.Errorf("%s: %s of grace for a delay of %s and a timeout of %s", d.file, d.grace, cfg.ShutdownDelay, cfg.ShutdownTimeout)
+	}
+	if want := path.Join(d.mounted, filepath.Base(d.file)); len(d.args) != 3 || d.args[0] != "serve" || d.args[2] != want {
+		t.Errorf("%s: the container is started with %q, and its configuration is %s", d.file, d.args, want)
+	}
+	if got := cfg.Upstreams[0].Command; !slices.Equal(got, []string{"/gatehouse", demo.StdioCommand}) {
+		t.Errorf("%s: the demo upstream is %q", d.file, got)
+	}
+	return cfg
+}
+
+// strictly reads the documents of a YAML file; a key that is not expected fails the test.
+func strictly[T any](t *testing.T, file string) (all []T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	for {
+		var one T
+		err := d.Decode(&one)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, one)
+	}
+}
+
+// settings are variables that the configurations refer to.
+func settings(t *testing.T) {
+	for name, value := range map[string]string{
+		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
+		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": strings.Repeat("k", 32),
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+// dockerfile is the words of each line of a kind.
+func dockerfile(t *testing.T, kind string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(deployDir, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, kind+" "); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	return lines
+}
+
+// command is what the image runs without other arguments.
+func command(t *testing.T) (args []string) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(dockerfile(t, "CMD")[0]), &args); err != nil {
+		t.Fatal(err)
+	}
+	return args
+}
+
+func TestDeployDockerfile(t *testing.T) {
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(string(mod))[1]
+	from := dockerfile(t, "FROM")
+	if !strings.Contains(from[0], "golang:"+goVersion+" ") || !strings.Contains(from[1], "distroless/static") {
+		t.Errorf("built from %q, and go.mod wants Go %s", from, goVersion)
+	}
+	if got := dockerfile(t, "USER"); !slices.Equal(got, []string{"65532:65532"}) {
+		t.Errorf("runs as %q", got)
+	}
+	if got := dockerfile(t, "ENTRYPOINT"); !slices.Equal(got, []string{`["/gatehouse"]`}) {
+		t.Errorf("runs %q", got)
+	}
+	if built := strings.Join(dockerfile(t, "RUN"), "\n"); !strings.Contains(built, "CGO_ENABLED=0") || !strings.Contains(built, "-o /gatehouse ./cmd/gatehouse") {
+		t.Errorf("built by %s", built)
+	}
+}
+
+// composeFile is what deploy/compose.yaml may hold.
+type composeFile struct {
+	Name     string
+	Replica  composeService `yaml:"x-replica"`
+	Services map[string]composeService
+	Volumes  map[string]any
+}
+
+type composeService struct {
+	Image       string
+	Build       struct{ Context, Dockerfile string }
+	Environment map[string]string
+	Command     []string
+	Ports       []string
+	Volumes     []string
+	Grace       time.Duration `yaml:"stop_grace_period"`
+	Init        bool
+	Restart     string
+	ReadOnly    bool `yaml:"read_only"`
+	Tmpfs       []string
+	CapDrop     []string                              `yaml:"cap_drop"`
+	SecurityOpt []string                              `yaml:"security_opt"`
+	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	Healthcheck struct {
+		Test              []string
+		Interval, Timeout string
+		Retries           int
+	}
+}
+
+func TestDeployCompose(t *testing.T) {
+	settings(t)
+	c := strictly[composeFile](t, "compose.yaml")[0]
+	proxy, err := os.ReadFile(filepath.Join(deployDir, "compose/Caddyfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := deployed{file: "compose/gatehouse.yaml", args: command(t)}
+	var replicas []string
+	for name, s := range c.Services {
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			_, isVolume := c.Volumes[source]
+			if _, err := os.Stat(filepath.Join(deployDir, source)); !isVolume && err != nil {
+				t.Errorf("%s mounts %s: %v", name, v, err)
+			}
+		}
+		if s.Image != "gatehouse" {
+			continue
+		}
+		replicas = append(replicas, name)
+		if !s.ReadOnly || !slices.Contains(s.CapDrop, "ALL") || !slices.Contains(s.SecurityOpt, "no-new-privileges:true") || len(s.Ports) > 0 {
+			t.Errorf("%s may more than it needs: %+v", name, s)
+		}
+		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
+			t.Errorf("%s is built from %s", name, from)
+		}
+		d.grace, d.env = s.Grace, nil
+		for variable, value := range s.Environment {
+			d.env = append(d.env, variable)
+			checkExplained(t, value)
+		}
+		d.mounted = strings.TrimSuffix(strings.TrimPrefix(s.Volumes[0], "./compose:"), ":ro")
+	}
+	if len(replicas) != 3 {
+		t.Errorf("%d replicas", len(replicas))
+	}
+	cfg := d.check(t)
+	for _, name := range replicas {
+		if !strings.Contains(string(proxy), " "+name+cfg.Listen[strings.LastIndex(cfg.Listen, ":"):]) {
+			t.Errorf("the balancer does not know %s at %s", name, cfg.Listen)
+		}
+	}
+	checkBalancer(t, cfg, string(proxy))
+	if url := string(cfg.Sessions.Redis.URL); !strings.HasPrefix(url, "redis://redis:") || c.Services["redis"].Image == "" {
+		t.Errorf("the store is %s", url)
+	}
+}
+
+// checkExplained wants a variable of compose to be in env.example, and to be needed.
+func checkExplained(t *testing.T, value string) {
+	t.Helper()
+	m := regexp.MustCompile(`^\$\{(\w+):\?`).FindStringSubmatch(value)
+	example, err := os.ReadFile(filepath.Join(deployDir, "env.example"))
+	if err != nil || m == nil || !strings.Contains(string(example), "\n"+m[1]+"=") {
+		t.Errorf("%s is not in env.example, or not needed: %v", value, err)
+	}
+}
+
+// checkBalancer wants the balancer to ask replicas for what they answer.
+func checkBalancer(t *testing.T, cfg Config, proxy string) {
+	t.Helper()
+	for _, want := range []string{
+		"health_port " + strings.TrimPrefix(cfg.Admin.Listen, "0.0.0.0:") + "\n",
+		"health_uri /readyz?exclude=" + excludeStore + "\n",
+		"lb_policy round_robin\n", "flush_interval -1\n", "{$SITE} {",
+	} {
+		if !strings.Contains(proxy, want) {
+			t.Errorf("the balancer lacks %q", want)
+		}
+	}
+	if cfg.PublicURL != "https://mcp.example.com/mcp" || cfg.HTTP.SSEPath != "off" {
+		t.Errorf("the endpoint is %s, HTTP+SSE at %q", cfg.PublicURL, cfg.HTTP.SSEPath)
+	}
+}
