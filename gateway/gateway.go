@@ -127,7 +127,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
 func (g *Gateway) build(opts Options, cfg Config) error {
 	var err error
 	version := cmp.Or(opts.Version, "dev")
-	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail})
+	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin})
 	if err != nil {
 		return err
 	}
@@ -202,6 +202,15 @@ func (g *Gateway) takeMail(sealed []byte) {
 	select {
 	case <-g.built:
 		g.front.Mail(sealed)
+	default:
+	}
+}
+
+// rejoin is told that letters may have been missed.
+func (g *Gateway) rejoin() {
+	select {
+	case <-g.built:
+		g.front.Rejoin()
 	default:
 	}
 }

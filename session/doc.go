@@ -8,5 +8,6 @@
 //
 // There are two stores: Memory, and Redis for several replicas of the gateway, which can
 // send each other messages too (mailbox.go). Either runs a goroutine that ends idle
-// sessions, Redis another one that listens to the other replicas; Close stops them.
+// sessions, Redis one that listens to the other replicas and one that says that this one is
+// there (presence.go); Close stops them.
 package session

@@ -33,6 +33,7 @@ type streams struct {
 type stream struct {
 	events  []Event
 	bytes   int
+	request []byte // what the stream answers; nil for nothing, or what is not known
 	born    uint64 // streams.seq when the stream began
 	last    uint64 // its newest event, kept or not
 	dropped uint64 // its newest event that is no longer kept
@@ -43,6 +44,20 @@ type stream struct {
 
 // Append adds an event; see EventLog.
 func (l memoryLog) Append(_ context.Context, key, name string, data []byte) (uint64, error) {
+	return l.add(key, name, nil, data, false)
+}
+
+// Begin adds the first event of a stream that answers a request; see EventLog.
+func (l memoryLog) Begin(_ context.Context, key, name string, request, data []byte) (uint64, error) {
+	return l.add(key, name, request, data, false)
+}
+
+// Finish adds the last event; see EventLog.
+func (l memoryLog) Finish(_ context.Context, key, name string, data []byte) (uint64, error) {
+	return l.add(key, name, nil, data, true)
+}
+
+func (l memoryLog) add(key, name string, request, data []byte, last bool) (uint64, error) {
 	e, err := l.session(key)
 	if err != nil {
 		return 0, err
@@ -56,14 +71,17 @@ func (l memoryLog) Append(_ context.Context, key, name string, data []byte) (uin
 	}
 	st := s.byName[name]
 	if st != nil && st.ended {
-		return 0, ErrNotFound
+		return 0, ErrEnded
 	}
 	before := s.bytes
 	if st == nil {
 		st = s.begin(name, now)
 	}
+	if st.request == nil {
+		st.request = bytes.Clone(request)
+	}
 	s.seq++
-	st.touched = now
+	st.touched, st.ended = now, last
 	room := l.m.logBytes.Load()+int64(len(data)) <= maxLogBytes
 	s.bytes += int64(st.add(Event{Seq: s.seq, Data: bytes.Clone(data)}, room))
 	l.m.logBytes.Add(s.bytes - before)
@@ -90,6 +108,22 @@ func (l memoryLog) End(_ context.Context, key, name string) error {
 		st.wake()
 	}
 	return nil
+}
+
+// Request returns what a stream answers; see EventLog.
+func (l memoryLog) Request(_ context.Context, key, name string) ([]byte, error) {
+	e, err := l.session(key)
+	if err != nil {
+		return nil, err
+	}
+	s := &e.streams
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byName[name]
+	if st == nil || st.old(l.m.now()) {
+		return nil, ErrNotFound
+	}
+	return bytes.Clone(st.request), nil
 }
 
 // Read returns the events after a position; see EventLog.

@@ -9,8 +9,15 @@ func NewRedisAt(cfg Config, deps Deps, clock func() time.Duration) (*Redis, erro
 
 // Sweep does now what the store does from time to time.
 func (s *Redis) Sweep() {
+	s.endLate()
 	s.wakeAll()
 	s.sweep()
+}
+
+// Beat does now what the store does from time to time, and returns how long a lease lasts.
+func (s *Redis) Beat() time.Duration {
+	s.presence.beat()
+	return leaseTime
 }
 
 // Decode reads what Redis holds for a session.

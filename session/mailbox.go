@@ -17,8 +17,10 @@ const (
 	largeMail = 128 << 10
 	largeTime = time.Minute
 	largeMark = "@"
-	// maxLarge bounds how many of them are fetched at a time.
-	maxLarge = 64
+	// maxLarge bounds how many of them are fetched at a time, and maxUncollected how many
+	// wait for that, too: their keys are here, not they.
+	maxLarge       = 64
+	maxUncollected = 10_000
 )
 
 func channelOf(replica string) string { return "to:" + replica }
@@ -34,6 +36,13 @@ type Mailbox interface {
 	// Deps.OnMail. Errors: ErrUnavailable.
 	Send(ctx context.Context, replica string, message []byte) error
 	Broadcast(ctx context.Context, message []byte) error
+	// Watch returns what is closed when a replica has gone: Redis has not heard of it for
+	// some ten seconds. It may run on, cut off from the others: what it writes to a stream
+	// that they have finished is refused. stop ends the watching.
+	Watch(replica string) (gone <-chan struct{}, stop func())
+	// Present reports whether a replica is there, as Watch sees it. One of which nobody
+	// can know is.
+	Present(ctx context.Context, replica string) bool
 }
 
 // Self is the name of this replica.
@@ -70,7 +79,7 @@ func (s *Redis) post(ctx context.Context, channel string, message []byte) error 
 }
 
 // hear takes what replicas, this one too, say to this one or to all.
-func (s *Redis) hear(_ /* channel */, payload string) {
+func (s *Redis) hear(channel, payload string) {
 	if payload == "" {
 		return
 	}
@@ -89,7 +98,7 @@ func (s *Redis) hear(_ /* channel */, payload string) {
 		}
 		if said == saidMail {
 			if key, large := strings.CutPrefix(rest, largeMark); large {
-				s.collect(key)
+				s.collect(key, channel != broadcast)
 				return
 			}
 			s.onMail([]byte(rest))
@@ -103,25 +112,30 @@ func (s *Redis) hear(_ /* channel */, payload string) {
 	}
 }
 
-// collect gets a message that is too large for a channel.
-func (s *Redis) collect(key string) {
+// collect gets a message that is too large for a channel. mine says that nobody else does.
+func (s *Redis) collect(key string, mine bool) {
 	if !strings.HasPrefix(key, "x:") || !validID(key[len("x:"):]) {
 		return
 	}
-	select {
-	case s.collecting <- struct{}{}:
-	default:
+	if s.uncollected.Add(1) > maxUncollected {
+		s.uncollected.Add(-1)
 		s.log.Warn("too many large messages of other replicas at a time: one was dropped")
 		return
 	}
-	go func() { // ends within the time limits of Redis; Close waits for all of them
+	s.fetching.Go(func() { // ends within the time limits of Redis
+		defer s.uncollected.Add(-1)
+		s.collecting <- struct{}{}
 		defer func() { <-s.collecting }()
-		got, err := s.db.Run(context.Background(), s.scripts.collect, []string{s.db.Key(key)})
+		ctx := context.Background()
+		got, err := s.db.Run(ctx, s.scripts.collect, []string{s.db.Key(key)})
 		message, ok := got.(string)
 		if err != nil || !ok {
 			s.log.Warn("a large message of another replica is lost", "error", err)
 			return
 		}
+		if mine {
+			_, _ = s.db.Run(ctx, s.scripts.discard, []string{s.db.Key(key)}) // or it ends by itself
+		}
 		s.onMail([]byte(message))
-	}()
+	})
 }

@@ -30,6 +30,9 @@ type Deps struct {
 	// OnMail is given what other replicas send to this one (see Mailbox); nil to drop it.
 	// It must not wait: nothing else is heard in the meantime.
 	OnMail func(message []byte)
+	// OnJoin is called when this replica hears the others, again each time that it did not
+	// for a while: what they sent meanwhile is lost. It must not wait; nil for nobody.
+	OnJoin func()
 }
 
 // Memory is a Store in the memory of this process.

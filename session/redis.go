@@ -29,26 +29,31 @@ const (
 // sessions that it serves, which are good for a few seconds, or for as long as Redis
 // cannot be asked.
 type Redis struct {
-	cfg     Config
-	db      *redisdb.DB
-	bus     *redisdb.Bus
-	log     *slog.Logger
-	onEnd   func(key string)
-	onMail  func(message []byte)
-	self    string // this replica among all
-	scripts scripts
-	clock   func() time.Duration // monotonic
-	words   atomic.Uint64
-	closed  atomic.Bool
-	stop    chan struct{}
-	done    sync.WaitGroup
+	cfg      Config
+	db       *redisdb.DB
+	bus      *redisdb.Bus
+	log      *slog.Logger
+	onEnd    func(key string)
+	onMail   func(message []byte)
+	onJoin   func()
+	self     string // this replica among all
+	scripts  scripts
+	clock    func() time.Duration // monotonic
+	words    atomic.Uint64
+	presence *presence
+	closed   atomic.Bool
+	stop     chan struct{}
+	done     sync.WaitGroup
+	fetching sync.WaitGroup // of large messages; grows only while the bus is open
 
-	collecting chan struct{} // one token for each large message that is fetched
+	collecting  chan struct{} // one token for each large message that is being fetched
+	uncollected atomic.Int64  // how many wait for that, or for their turn
 
-	mu     sync.RWMutex // guards the fields below
-	copies map[name]*held
-	waits  map[string]chan struct{} // closed when a stream of this session has news
-	missed map[missedStream]bool    // streams of which an event could not be kept
+	mu      sync.RWMutex // guards the fields below
+	copies  map[name]*held
+	waits   map[string]chan struct{} // closed when a stream of this session has news
+	missed  map[missedStream]bool    // streams of which an event could not be kept
+	unended map[missedStream]bool    // those that could not be ended
 }
 
 // held is this replica's copy of a session, from the moment on that it asks for it.
@@ -80,6 +85,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		log:     deps.Log,
 		onEnd:   deps.OnEnd,
 		onMail:  deps.OnMail,
+		onJoin:  deps.OnJoin,
 		self:    strings.ToLower(rand.Text()[:12]),
 		scripts: newScripts(),
 		clock:   clock,
@@ -87,10 +93,12 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 
 		collecting: make(chan struct{}, maxLarge),
 
-		copies: make(map[name]*held),
-		waits:  make(map[string]chan struct{}),
-		missed: make(map[missedStream]bool),
+		copies:  make(map[name]*held),
+		waits:   make(map[string]chan struct{}),
+		missed:  make(map[missedStream]bool),
+		unended: make(map[missedStream]bool),
 	}
+	s.presence = newPresence(s)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -100,15 +108,20 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if s.onMail == nil {
 		s.onMail = func([]byte) {}
 	}
+	if s.onJoin == nil {
+		s.onJoin = func() {}
+	}
 	var err error
 	if s.db, err = redisdb.Open(cfg.Redis, s.log); err != nil {
 		return nil, fmt.Errorf("sessions: redis: %w", err)
 	}
-	s.bus = s.db.Listen(redisdb.Hearing{Message: s.hear, Joined: s.doubt, Lost: s.doubt}, broadcast, channelOf(s.self))
+	s.bus = s.db.Listen(redisdb.Hearing{Message: s.hear, Joined: s.joined, Lost: s.doubt}, broadcast, channelOf(s.self))
 	s.done.Go(s.run)
 	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
 	defer cancel()
 	s.bus.WaitFirst(ctx)
+	s.presence.beat() // before anything runs here that others may follow
+	s.done.Go(s.presence.run)
 	if policy := s.db.Setting(ctx, "maxmemory-policy"); policy != "" && policy != "noeviction" {
 		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", "maxmemory-policy", policy)
 	}
@@ -367,9 +380,8 @@ func (s *Redis) Close() error {
 	close(s.stop)
 	s.bus.Close()
 	s.done.Wait()
-	for range maxLarge { // nothing is fetched any more
-		s.collecting <- struct{}{}
-	}
+	s.fetching.Wait()
+	s.presence.resign()
 	s.wakeAll()
 	return s.db.Close()
 }

@@ -85,8 +85,14 @@ func (s *Redis) doubt() {
 	s.wakeAll()
 }
 
-// run ends sessions that nobody used for too long, and has followers of streams look
-// again from time to time, until the store is closed.
+// joined is called when the other replicas are heard, again.
+func (s *Redis) joined() {
+	s.doubt()
+	s.onJoin()
+}
+
+// run ends sessions that nobody used for too long and streams that could not be ended, and
+// has followers of streams look again from time to time, until the store is closed.
 func (s *Redis) run() {
 	tick := time.NewTicker(copyLife)
 	defer tick.Stop()
@@ -96,6 +102,7 @@ func (s *Redis) run() {
 			return
 		case <-tick.C:
 		}
+		s.endLate()
 		s.wakeAll()
 		s.sweep()
 	}

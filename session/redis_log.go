@@ -2,7 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -12,7 +15,7 @@ const (
 	// before all that are open, in the order of their ends.
 	endedBefore = 1_000_000_000_000_000
 	// maxMissed bounds the streams of which it is remembered that an event could not be
-	// kept.
+	// kept, and those that could not be ended.
 	maxMissed = 10_000
 )
 
@@ -34,31 +37,77 @@ func nameOf(key string) (n name, ok bool) {
 
 // Append adds an event; see EventLog. One that cannot be kept leaves a gap.
 func (l redisLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	return l.add(ctx, key, stream, nil, data, false)
+}
+
+// Begin adds the first event of a stream that answers a request; see EventLog.
+func (l redisLog) Begin(ctx context.Context, key, stream string, request, data []byte) (uint64, error) {
+	return l.add(ctx, key, stream, request, data, false)
+}
+
+// Finish adds the last event; see EventLog.
+func (l redisLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	seq, err := l.add(ctx, key, stream, nil, data, true)
+	if errors.Is(err, ErrUnavailable) {
+		l.s.setMissed(l.s.unended, missedStream{key, stream}, true)
+	}
+	return seq, err
+}
+
+func (l redisLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (uint64, error) {
 	n, ok := nameOf(key)
 	if !ok {
 		return 0, l.none()
 	}
 	session, index, meta, events := l.keys(n, stream)
 	missed := missedStream{key, stream}
-	gap := "0"
-	if l.s.hasMissed(missed) {
-		gap = "1"
-	}
+	gap := flag(l.s.hasMissed(missed))
 	word := l.s.self + strconv.FormatUint(l.s.words.Add(1), 36)
 	got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
-		stream, data, LogEvents, LogBytes, LogStreams, word, gap)
+		stream, data, LogEvents, LogBytes, LogStreams, word, gap, request, flag(last), streamKept.Milliseconds(), strconv.Itoa(endedBefore))
 	if err != nil {
-		l.s.setMissed(missed, true)
+		l.s.setMissed(l.s.missed, missed, true)
 		return 0, err
 	}
 	if gap == "1" {
-		l.s.setMissed(missed, false)
+		l.s.setMissed(l.s.missed, missed, false)
 	}
-	seq, _ := got.(int64)
-	if seq <= 0 {
+	switch seq, _ := got.(int64); {
+	case seq < 0:
+		return 0, ErrEnded
+	case seq == 0:
 		return 0, ErrNotFound
+	default:
+		return uint64(seq), nil
 	}
-	return uint64(seq), nil
+}
+
+func flag(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}
+
+// Request returns what a stream answers; see EventLog.
+func (l redisLog) Request(ctx context.Context, key, stream string) ([]byte, error) {
+	n, ok := nameOf(key)
+	if !ok {
+		return nil, l.none()
+	}
+	session, _, meta, _ := l.keys(n, stream)
+	got, err := l.s.step(ctx, l.s.scripts.request, n, []string{session, meta})
+	if err != nil {
+		return nil, err
+	}
+	id, ok := got.(string)
+	switch {
+	case !ok:
+		return nil, ErrNotFound
+	case id == "":
+		return nil, nil
+	}
+	return []byte(id), nil
 }
 
 // End says that nothing more comes; see EventLog.
@@ -68,12 +117,15 @@ func (l redisLog) End(ctx context.Context, key, stream string) error {
 		return l.none()
 	}
 	session, index, meta, events := l.keys(n, stream)
+	missed := missedStream{key, stream}
 	got, err := l.s.step(ctx, l.s.scripts.endStream, n, []string{session, index, meta, events},
-		stream, streamKept.Milliseconds(), strconv.Itoa(endedBefore))
+		stream, streamKept.Milliseconds(), strconv.Itoa(endedBefore), flag(l.s.hasMissed(missed)))
 	if err != nil {
+		l.s.setMissed(l.s.unended, missed, true)
 		return err
 	}
-	l.s.setMissed(missedStream{key, stream}, false)
+	l.s.setMissed(l.s.missed, missed, false)
+	l.s.setMissed(l.s.unended, missed, false)
 	if got != int64(1) {
 		return ErrNotFound
 	}
@@ -186,14 +238,30 @@ func (s *Redis) hasMissed(m missedStream) bool {
 	return len(s.missed) > 0 && s.missed[m]
 }
 
-func (s *Redis) setMissed(m missedStream, missed bool) {
+// setMissed notes something of a stream, in s.missed or s.unended.
+func (s *Redis) setMissed(in map[missedStream]bool, m missedStream, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !missed {
-		delete(s.missed, m)
+	if !is {
+		delete(in, m)
 		return
 	}
-	if len(s.missed) < maxMissed {
-		s.missed[m] = true
+	if len(in) < maxMissed {
+		in[m] = true
+	}
+}
+
+// endLate ends the streams that could not be ended in time: whoever follows one elsewhere
+// would wait for its writer.
+func (s *Redis) endLate() {
+	s.mu.RLock()
+	late := slices.Collect(maps.Keys(s.unended))
+	s.mu.RUnlock()
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTime)
+	defer cancel()
+	for _, m := range late {
+		if err := s.Log().End(ctx, m.key, m.stream); errors.Is(err, ErrUnavailable) {
+			return
+		}
 	}
 }

@@ -11,11 +11,13 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	u:{user}             sorted set: the user's sessions by when they were last used
 //	i:{user}:id          sorted set: the session's event streams by when they were last
 //	                     written; those that have ended stand before all others
-//	m:{user}:id:stream   hash: what is known of a stream: born, last, dropped, bytes, ended
+//	m:{user}:id:stream   hash: what is known of a stream: born, last, dropped, bytes, ended,
+//	                     and the id of the request that it answers
 //	e:{user}:id:stream   stream: its events, by their positions
 //	w:{user}:id          set: replicas to tell when a stream of the session has news
 //	g:{user}:id          hash: definitions that were shown (RedisGrants)
 //	x:word               a message that is too large for a channel
+//	r:{replicas}:name    the lease of a replica
 //
 // Messages on the channel "all" and on that of each replica begin with a letter that says
 // what they are.
@@ -33,7 +35,8 @@ const (
 	sparing = "#!lua flags=allow-oom\n"
 )
 
-// lua is what scripts share: now in milliseconds, and how streams of a session end.
+// lua is what scripts share: now in milliseconds, how streams of a session are forgotten,
+// who is told that there is news, and how one stream ends.
 const lua = `
 local function now()
   local t = redis.call('TIME')
@@ -53,12 +56,20 @@ local function tell(id, user)
   end
   redis.call('DEL', w)
 end
+local function finish(kept, before)
+  redis.call('HSET', KEYS[3], 'ended', 1)
+  redis.call('ZADD', KEYS[2], string.format('%.0f', now() - tonumber(before)), ARGV[5])
+  redis.call('PEXPIRE', KEYS[3], kept)
+  redis.call('PEXPIRE', KEYS[4], kept)
+end
 `
 
 // scripts are the steps. ARGV[1] is always the prefix of all keys, ARGV[2] the session's
 // key as the gateway writes it, ARGV[3] the user in braces, ARGV[4] the id.
 type scripts struct {
-	create, get, update, remove, left, appendEvent, endStream, read, leave, collect *redisdb.Script
+	create, get, update, remove, left     *redisdb.Script
+	appendEvent, endStream, read, request *redisdb.Script
+	leave, collect, discard, renew        *redisdb.Script
 }
 
 func newScripts() scripts {
@@ -123,14 +134,16 @@ return 1`),
 		left: redisdb.NewScript(sparing + `return redis.call('PTTL', KEYS[1])`),
 
 		// KEYS: s, i, m, e. ARGV: stream, data, most events, most bytes, most streams, a
-		// word that is the same when this is repeated, 1 if events were missed before.
-		// Returns the position, or 0 when the session or the stream has ended.
+		// word that is the same when this is repeated, 1 if events were missed before, the
+		// id of the request that the stream answers, 1 for the last event, and what
+		// endStream wants of it. Returns the position, 0 when the session has ended, -1
+		// when the stream has.
 		appendEvent: redisdb.NewScript(growing + lua + `
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then return 0 end
 local known = redis.call('HMGET', KEYS[3], 'ended', 'bytes', 'word', 'last')
-if known[1] == '1' then return 0 end
 if known[3] == ARGV[10] then return tonumber(known[4]) end
+if known[1] == '1' then return -1 end
 local i = ARGV[3] .. ':' .. ARGV[4]
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1 + tonumber(ARGV[11]))
 local bytes = tonumber(known[2] or '0')
@@ -156,28 +169,49 @@ while count > tonumber(ARGV[7]) or bytes > tonumber(ARGV[8]) and count > 1 do
 end
 redis.call('HSET', KEYS[3], 'last', seq, 'bytes', bytes, 'word', ARGV[10])
 redis.call('ZADD', KEYS[2], string.format('%.0f', now()), ARGV[5])
+if ARGV[12] ~= '' then redis.call('HSET', KEYS[3], 'request', ARGV[12]) end
 for k = 2, 4 do redis.call('PEXPIRE', KEYS[k], left) end
+if ARGV[13] == '1' then finish(ARGV[14], ARGV[15]) end
 tell(ARGV[4], ARGV[3])
 return seq`),
 
 		// KEYS: s, i, m, e. ARGV: stream, how long it is kept, what moves its score before
-		// all others. Returns 1, or 0 for what is not there.
+		// all others, 1 if its last events were missed. Returns 1, or 0 for what is not
+		// there.
 		endStream: redisdb.NewScript(sparing + lua + `
 local ended = redis.call('HGET', KEYS[3], 'ended')
 if redis.call('EXISTS', KEYS[1]) == 0 or not ended then return 0 end
 if ended == '1' then return 1 end
-redis.call('HSET', KEYS[3], 'ended', 1)
-redis.call('ZADD', KEYS[2], string.format('%.0f', now() - tonumber(ARGV[7])), ARGV[5])
-redis.call('PEXPIRE', KEYS[3], ARGV[6])
-redis.call('PEXPIRE', KEYS[4], ARGV[6])
+if ARGV[8] == '1' then
+  local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
+  redis.call('HSET', KEYS[3], 'last', seq, 'dropped', seq)
+end
+finish(ARGV[6], ARGV[7])
 tell(ARGV[4], ARGV[3])
 return 1`),
 
-		// KEYS: x. ARGV: value, ttl. Unlike the others, it is no session's.
+		// KEYS: s, m. Returns the id of the request that a stream answers, "" for none, or
+		// nothing.
+		request: redisdb.NewScript(sparing + `
+if redis.call('EXISTS', KEYS[1], KEYS[2]) ~= 2 then return false end
+return redis.call('HGET', KEYS[2], 'request') or ''`),
+
+		// KEYS: x. ARGV: value, ttl. Unlike the others, it and what follows is no session's.
 		leave: redisdb.NewScript(growing + `return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])`),
 
 		// KEYS: x. Returns the value, or nothing.
 		collect: redisdb.NewScript(sparing + `return redis.call('GET', KEYS[1])`),
+
+		// KEYS: x, or r.
+		discard: redisdb.NewScript(sparing + `return redis.call('DEL', KEYS[1])`),
+
+		// KEYS: r, and that of other replicas. ARGV: ttl. Returns for each, in order,
+		// whether it was there.
+		renew: redisdb.NewScript(sparing + `
+local there = {}
+for i, key in ipairs(KEYS) do there[i] = redis.call('EXISTS', key) end
+redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+return there`),
 
 		// KEYS: s, m, e, w. ARGV: the position after which to read, the replica that wants
 		// to hear of news. Returns born, last, dropped, ended and the events, or nothing.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // What a store answers. Anything else is trouble of ours.
@@ -17,6 +18,8 @@ var (
 	// ErrUnavailable: the store cannot tell. It must never be shown as a missing
 	// session, or the client drops one that is still there.
 	ErrUnavailable = errors.New("session: store unavailable")
+	// ErrEnded: the stream has ended, perhaps not by its writer. It is an ErrNotFound.
+	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
 	// ErrGap: events after the position asked for are no longer kept.
 	ErrGap = errors.New("session: events are missing")
 )
@@ -68,10 +71,21 @@ type Event struct {
 type EventLog interface {
 	// Append adds an event, and the stream with its first one; data is copied. Seq
 	// grows over all streams of a session and never repeats, so that it can be part
-	// of an event id; the first is 1. Errors: ErrNotFound when the session or the
-	// stream has ended, ErrUnavailable.
+	// of an event id; the first is 1. Errors: ErrNotFound when the session has ended,
+	// ErrEnded when the stream has, ErrUnavailable.
 	Append(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
-	// End says that nothing more comes. Errors: ErrNotFound, ErrUnavailable.
+	// Begin is Append for a stream that answers a request. The request's id, which must
+	// not be empty, is kept until the stream is forgotten, whatever becomes of its events.
+	Begin(ctx context.Context, key, stream string, request, data []byte) (seq uint64, err error)
+	// Request returns the id that a stream was begun with, nil for none. Errors:
+	// ErrNotFound, ErrUnavailable.
+	Request(ctx context.Context, key, stream string) ([]byte, error)
+	// Finish adds the last event and ends the stream, as one step: of all who finish a
+	// stream the first one does, and the others, its writer too, get ErrEnded. Errors: as
+	// Append. A last event that could not be kept is a gap at the stream's end.
+	Finish(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
+	// End says that nothing more comes. Where the store is not available it does so as
+	// soon as that is. Errors: ErrNotFound, ErrUnavailable.
 	End(ctx context.Context, key, stream string) error
 	// Read returns the events after a position, in order, and whether the stream
 	// has ended. Unless it has, more is closed as soon as there is something new:

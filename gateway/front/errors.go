@@ -26,6 +26,7 @@ var (
 	errCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
 	errEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
 	errClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
+	errFenced    = fmt.Errorf("front: another replica has ended its stream: %w", context.Canceled)
 	errExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
@@ -259,9 +260,9 @@ func closingError(executed mcp.Executed) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeDraining, Message: "the gateway is closing: try again", Data: ownData(executed == mcp.ExecutedNo, executed)}
 }
 
-// lostError is the answer to a retry of a call that waited at a replica which has gone.
+// lostError is the answer to a call that was at a replica which has gone.
 func lostError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeUpstreamSessionLost, "the replica of the gateway where this call waited for the answer is gone: make the call anew")
+	e := mcp.Errorf(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
 	e.Data = ownData(false, mcp.ExecutedUnknown)
 	return e
 }

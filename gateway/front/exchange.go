@@ -40,6 +40,8 @@ type exchange struct {
 	over     bool       // the answer is being written: nothing else may be
 	stream   *stream    // nil as long as the answer may be JSON
 	logged   string     // the name of the stream in the session's event log, "" for none
+	begun    bool       // the log has it
+	fenced   bool       // another replica has ended it there: nothing more is written
 	progress mcp.Raw    // what was reported last
 	params   []byte     // memory for those of an event, and for the event
 	event    []byte
@@ -142,19 +144,51 @@ func (x *exchange) begin() {
 // send is called with mu held, on a stream. With the event log it is kept there too,
 // whether or not the client is still connected.
 func (x *exchange) send(data []byte) {
-	x.stream.send(x.keep(data), data)
+	if x.fenced {
+		return
+	}
+	if id, ours := x.keep(data, false); ours {
+		x.stream.send(id, data)
+	}
 }
 
-// keep is called with mu held. It returns the id that the event log gives an event.
-func (x *exchange) keep(data []byte) string {
+// keep is called with mu held. It returns the id that the event log gives an event, ""
+// where the session has ended or the stream cannot be resumed. ours is false when
+// another replica, which took this one to have gone, has ended the stream.
+func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
-		return ""
+		return "", true
 	}
-	seq, err := x.f.sessions.Log().Append(context.Background(), x.record.Key(), x.logged, data)
-	if err != nil {
-		return "" // the session has ended, or the stream cannot be resumed
+	log, key := x.f.sessions.Log(), x.record.Key()
+	var seq uint64
+	var err error
+	switch ctx := context.Background(); {
+	case last:
+		seq, err = log.Finish(ctx, key, x.logged, data)
+	case x.begun:
+		seq, err = log.Append(ctx, key, x.logged, data)
+	default:
+		seq, err = log.Begin(ctx, key, x.logged, x.id, data)
+		x.begun = err == nil
 	}
-	return eventID(x.logged, seq)
+	switch {
+	case errors.Is(err, session.ErrEnded):
+		x.fence()
+		return "", false
+	case err != nil:
+		return "", true
+	}
+	return eventID(x.logged, seq), true
+}
+
+// fence is called with mu held. The client was told that the call is lost: whatever comes
+// of it now would be a second answer.
+func (x *exchange) fence() {
+	if !x.fenced {
+		x.fenced = true
+		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", "call", x.call.ID)
+		x.run.cancel(errFenced)
+	}
 }
 
 // touch keeps the session alive while its client listens.
@@ -196,7 +230,7 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 	switch {
 	case x.live == nil:
 		x.finish(http.StatusOK, message{}) // nobody is there to read it
-	case errors.Is(cause, errCancelled):
+	case errors.Is(cause, errCancelled), errors.Is(cause, errFenced):
 		x.finish(http.StatusOK, message{})
 	case errors.Is(cause, errEnded):
 		x.refuse(x.f.refuseSession(session.ErrNotFound))
@@ -285,9 +319,11 @@ func (x *exchange) write(status int, m message) {
 		var id string
 		if m.size() > 0 {
 			last = m.appendTo(make([]byte, 0, m.size()))
-			id = x.keep(last)
-		}
-		if x.logged != "" {
+			var ours bool
+			if id, ours = x.keep(last, true); !ours {
+				last = nil
+			}
+		} else if x.logged != "" {
 			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // gone with its session
 		}
 		x.stream.end(id, last)

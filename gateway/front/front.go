@@ -78,6 +78,8 @@ type Front struct {
 	mailSeal *seal.Key
 	callers  Callers
 	mailing  chan struct{} // one token for each letter that something is done about
+	burying  chan struct{} // one token for each stream that is being finished for a replica that has gone
+	unread   atomic.Int64  // how many letters have or wait for one
 	prefix   string        // of call ids: ours among all processes
 	calls    atomic.Uint64
 
@@ -87,13 +89,15 @@ type Front struct {
 	closing bool
 	lives   map[string]*live
 	olds    map[string]*oldStream              // by their ids
-	pending map[string]*pending                // calls that other replicas serve, by their ids
+	pending map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
 	serving map[string]context.CancelCauseFunc // those of other replicas
 	running sync.WaitGroup                     // requests and listeners; grows only while not closing
 	streams sync.WaitGroup                     // GET streams; likewise
-	drain   chan struct{}                      // closed by Drain: nothing begins that lasts, subscriptions end
-	quiet   chan struct{}                      // closed when nothing runs any more, or may no longer: streams end
-	hush    sync.Once                          // closes quiet
+	letters sync.WaitGroup                     // of other replicas, about which something is done; grows only while not silent
+	silent  bool
+	drain   chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
+	quiet   chan struct{} // closed when nothing runs any more, or may no longer: streams end
+	hush    sync.Once     // closes quiet
 }
 
 // New makes a Front. It starts nothing.
@@ -128,6 +132,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		mailSeal:  deps.MailKey,
 		callers:   deps.Callers,
 		mailing:   make(chan struct{}, maxMail),
+		burying:   make(chan struct{}, maxBuried),
 		pending:   make(map[string]*pending),
 		serving:   make(map[string]context.CancelCauseFunc),
 		drain:     make(chan struct{}),
@@ -254,10 +259,14 @@ func (f *Front) Close(ctx context.Context) error {
 		l.stopListening()
 	}
 	ended := make(chan struct{})
-	go func() { // ends with the last request and the last stream
+	go func() { // ends with the last request, the last stream and the last letter
 		f.running.Wait()
 		f.endStreams()
 		f.streams.Wait()
+		f.mu.Lock()
+		f.silent = true
+		f.mu.Unlock()
+		f.letters.Wait()
 		close(ended)
 	}()
 	select {

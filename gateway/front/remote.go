@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"time"
 
@@ -22,8 +23,14 @@ import (
 const (
 	// mailTime bounds what a letter from another replica may set off here, but for calls.
 	mailTime = 30 * time.Second
-	// maxMail bounds how much of that happens at a time.
-	maxMail = 256
+	// maxMail bounds how much of that happens at a time, and maxUnread what waits for its
+	// turn: when a replica stops, all its sessions come to the others.
+	maxMail   = 256
+	maxUnread = 16_384
+	// answerTime is how long an answer of the client is carried to the replica that asked,
+	// and answerAgain after what time without a word it is carried there again.
+	answerTime  = 10 * time.Second
+	answerAgain = time.Second
 	// mailBound separates what is sealed here from anything else.
 	mailBound = "mail"
 	// everyone stands for the receiver of a broadcast.
@@ -33,6 +40,7 @@ const (
 // Kinds of letters.
 const (
 	mailAnswer      = "answer"      // of the client, to a question
+	mailTaken       = "taken"       // an answer has come
 	mailCancel      = "cancel"      // by the client
 	mailRoots       = "roots"       // the client has other ones
 	mailInitialized = "initialized" // the client is
@@ -60,7 +68,7 @@ type letter struct {
 	Caller  []byte        `json:"caller,omitempty"`
 	Events  []remoteEvent `json:"events,omitempty"`
 	Call    *remoteCall   `json:"call,omitempty"`
-	Number  string        `json:"number,omitempty"` // of a call, the sender's
+	Number  string        `json:"number,omitempty"` // of a call or an answer, its sender's
 	Reply   *remoteReply  `json:"reply,omitempty"`
 	Stopped bool          `json:"stopped,omitempty"` // the call is only to be let go
 	Status  int           `json:"status,omitempty"`  // of the answer to a POST, whose body is in Result
@@ -128,8 +136,11 @@ func (f *Front) Mail(sealed []byte) {
 		return
 	}
 	switch l.Kind {
-	case mailBegan, mailEvent, mailReply:
+	case mailBegan, mailEvent, mailReply, mailTaken:
 		f.returned(l)
+		return
+	case mailAnswer:
+		f.answerCame(l)
 		return
 	case mailCall:
 		f.serveRemote(l)
@@ -151,13 +162,6 @@ func (f *Front) Mail(sealed []byte) {
 // mailFor takes a letter for a session that something is held of.
 func (f *Front) mailFor(live *live, l letter) {
 	switch l.Kind {
-	case mailAnswer:
-		from, err := f.callers.Read(l.Caller)
-		if err != nil {
-			f.log.Error("an answer came from another replica without who gave it", "error", err)
-			return
-		}
-		live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
 	case mailCancel:
 		live.cancel(l.ID)
 	case mailRoots:
@@ -176,20 +180,28 @@ func (f *Front) mailFor(live *live, l letter) {
 	}
 }
 
-// apart does something that takes time, for which nobody waits but Close.
+// apart does something that takes time, for which nobody waits but the end of Close: until
+// then, others may have to be told something.
 func (f *Front) apart(do func(context.Context)) {
-	select {
-	case f.mailing <- struct{}{}:
-	default:
+	if f.unread.Add(1) > maxUnread {
+		f.unread.Add(-1)
 		f.log.Warn("too much comes from other replicas: a letter was dropped")
 		return
 	}
-	if !f.begin() {
-		<-f.mailing
+	f.mu.Lock()
+	silent := f.silent
+	if !silent {
+		f.letters.Add(1)
+	}
+	f.mu.Unlock()
+	if silent {
+		f.unread.Add(-1)
 		return
 	}
 	go func() {
-		defer f.done()
+		defer f.letters.Done()
+		defer f.unread.Add(-1)
+		f.mailing <- struct{}{}
 		defer func() { <-f.mailing }()
 		ctx, cancel := context.WithTimeout(context.Background(), mailTime)
 		defer cancel()
@@ -214,13 +226,55 @@ func isReplica(name string) bool {
 }
 
 // answered hands an answer of the client to whoever waits for it, here or elsewhere. One
-// that nobody waits for is dropped.
-func (f *Front) answered(ctx context.Context, record session.Record, m wire.Message, from mcp.Caller) {
+// that nobody waits for is dropped. It is refused when nobody can know.
+func (f *Front) answered(ctx context.Context, record session.Record, m wire.Message, from mcp.Caller) *refusal {
 	if replica := f.askedAt(m.ID); replica != "" {
-		f.tell(ctx, replica, letter{Kind: mailAnswer, Session: record.Key(), ID: m.ID, Result: m.Result, Error: m.Error, Caller: f.carry(from)})
-		return
+		return f.carryAnswer(ctx, replica, letter{Kind: mailAnswer, Session: record.Key(), ID: m.ID, Result: m.Result, Error: m.Error, Caller: f.carry(from)})
 	}
 	if l := f.known(record.Key()); l != nil {
 		l.answered(m, from)
+	}
+	return nil
+}
+
+// answerCame takes an answer that another replica has carried here, which is told so
+// whether or not somebody waits for it.
+func (f *Front) answerCame(l letter) {
+	from, err := f.callers.Read(l.Caller)
+	if err != nil {
+		f.log.Error("an answer came from another replica without who gave it", "error", err)
+		return
+	}
+	if live := f.known(l.Session); live != nil {
+		live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
+	}
+	f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailTaken, Number: l.Number}) })
+}
+
+// carryAnswer brings an answer to the replica that asked. The user has given it once: it
+// is sent until it has come, which to the other replica is the same as once.
+func (f *Front) carryAnswer(ctx context.Context, replica string, l letter) *refusal {
+	l.Number = f.callID()
+	p := &pending{reply: make(chan letter, 1)}
+	defer f.expectFrom(l.Number, p)()
+	gone, unwatch := f.mail.Watch(replica)
+	defer unwatch()
+	enough := time.NewTimer(answerTime)
+	defer enough.Stop()
+	again := time.NewTicker(answerAgain)
+	defer again.Stop()
+	for {
+		f.tell(ctx, replica, l)
+		select {
+		case <-p.reply:
+			return nil
+		case <-gone: // and its call, of which the call's stream tells
+			return nil
+		case <-again.C:
+		case <-enough.C:
+			return &refusal{status: http.StatusServiceUnavailable, retry: true, err: storeError()}
+		case <-ctx.Done():
+			return nil // nobody is there to read it
+		}
 	}
 }

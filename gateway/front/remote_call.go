@@ -76,7 +76,7 @@ type elsewhere struct {
 	replica string
 }
 
-// pending is a call that another replica serves.
+// pending is a call that another replica serves, or an answer that is carried there.
 type pending struct {
 	events chan letter // and that it has begun; bounded
 	reply  chan letter // one
@@ -91,18 +91,13 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		return nil, context.Cause(ctx)
 	}
 	p := &pending{events: make(chan letter, maxRemoteEvents), reply: make(chan letter, 1)}
-	e.f.mu.Lock()
-	e.f.pending[c.ID] = p
-	e.f.mu.Unlock()
-	defer func() {
-		e.f.mu.Lock()
-		delete(e.f.pending, c.ID)
-		e.f.mu.Unlock()
-	}()
+	defer e.f.expectFrom(c.ID, p)()
+	gone, unwatch := e.f.mail.Watch(e.replica)
+	defer unwatch()
 	if err := e.f.send(ctx, e.replica, out); err != nil {
 		return nil, storeError()
 	}
-	reply, err := p.wait(ctx, c)
+	reply, err := p.wait(ctx, c, gone)
 	if err != nil && ctx.Err() != nil {
 		e.f.tell(context.WithoutCancel(ctx), e.replica, letter{Kind: mailDrop, Number: c.ID})
 	}
@@ -112,8 +107,21 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return reply, err
 }
 
-// wait returns with the reply, or when there will be none.
-func (p *pending) wait(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// expectFrom has what another replica says of something of this number come to p.
+func (f *Front) expectFrom(number string, p *pending) (stop func()) {
+	f.mu.Lock()
+	f.pending[number] = p
+	f.mu.Unlock()
+	return func() {
+		f.mu.Lock()
+		delete(f.pending, number)
+		f.mu.Unlock()
+	}
+}
+
+// wait returns with the reply, or when there will be none. gone tells that the other
+// replica has gone.
+func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (*mcp.Reply, error) {
 	lost := time.NewTimer(lostTime)
 	defer lost.Stop()
 	relay := func(l letter) {
@@ -133,6 +141,12 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return l.Reply.read()
 		case <-lost.C:
 			return nil, errLost
+		case <-gone:
+			if len(p.reply) > 0 { // its last word
+				gone = nil
+				continue
+			}
+			return nil, errLost
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -145,10 +159,13 @@ func (f *Front) returned(l letter) {
 	p := f.pending[l.Number]
 	f.mu.Unlock()
 	if p == nil {
+		if l.Kind == mailBegan { // its caller has left before the call could be found there
+			f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailDrop, Number: l.Number}) })
+		}
 		return
 	}
 	to := p.events
-	if l.Kind == mailReply {
+	if l.Kind == mailReply || l.Kind == mailTaken {
 		to = p.reply
 	}
 	select {
@@ -166,8 +183,8 @@ func (f *Front) serveRemote(l letter) {
 	key := l.From + " " + l.Number
 	f.mu.Lock()
 	_, twice := f.serving[key]
-	full := len(f.serving) >= maxRemote
-	accepted := !twice && !full && !f.closing
+	closing := f.closing
+	accepted := !twice && !closing && len(f.serving) < maxRemote
 	if accepted {
 		f.serving[key] = cancel
 		f.running.Add(1)
@@ -175,8 +192,14 @@ func (f *Front) serveRemote(l letter) {
 	f.mu.Unlock()
 	if !accepted {
 		cancel(nil)
-		if !twice {
-			f.refuseRemote(l)
+		switch {
+		case twice:
+		case closing: // and what waited here for the answer does not wait any more
+			f.refuseRemote(l, lostError())
+		default:
+			e := mcp.Errorf(mcp.CodeOverloaded, "too many calls of other replicas are served: try again")
+			e.Data = ownData(true, mcp.ExecutedNo)
+			f.refuseRemote(l, e)
 		}
 		return
 	}
@@ -186,7 +209,7 @@ func (f *Front) serveRemote(l letter) {
 	go func() {
 		defer f.done()
 		defer cancel(nil)
-		reply, release := f.makeRemote(ctx, l)
+		reply, release := f.makeRemote(ctx, cancel, l)
 		f.mu.Lock()
 		delete(f.serving, key) // first: the reply may be followed at once by the call's next round
 		f.mu.Unlock()
@@ -200,29 +223,33 @@ func (f *Front) serveRemote(l letter) {
 }
 
 // refuseRemote says that a call cannot be served here.
-func (f *Front) refuseRemote(l letter) {
+func (f *Front) refuseRemote(l letter, e *mcp.Error) {
 	f.apart(func(ctx context.Context) {
-		e := mcp.Errorf(mcp.CodeOverloaded, "too many calls of other replicas are served: try again")
-		e.Data = ownData(true, mcp.ExecutedNo)
 		f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Reply: writeReply(nil, e)})
 	})
 }
 
 // makeRemote makes a call, and tells its replica that it runs and what happens. After
-// release, which may be nil, the memory of the reply is not its own any more.
-func (f *Front) makeRemote(ctx context.Context, l letter) (reply *remoteReply, release func()) {
+// release, which may be nil, the memory of the reply is not its own any more. It cancels
+// the call when that replica has gone, and the client's connection with it.
+func (f *Front) makeRemote(ctx context.Context, cancel context.CancelCauseFunc, l letter) (reply *remoteReply, release func()) {
 	out := context.WithoutCancel(ctx) // what is said of the call, each with Redis's own limits
 	f.tell(out, l.From, letter{Kind: mailBegan, Number: l.Number})
 	over := make(chan struct{})
 	beats := make(chan struct{})
+	gone, unwatch := f.mail.Watch(l.From)
 	go func() {
 		defer close(beats)
+		defer unwatch()
 		tick := time.NewTicker(beatTime)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
 				f.tell(out, l.From, letter{Kind: mailBegan, Number: l.Number})
+			case <-gone:
+				cancel(errCancelled)
+				return
 			case <-over:
 				return
 			}

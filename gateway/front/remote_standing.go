@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -146,6 +147,37 @@ func (l *live) yield(ctx context.Context, m letter) {
 	l.handOn(ctx, m.From, events)
 }
 
+// Rejoin is told that letters of other replicas may have been missed (session.Deps.OnJoin).
+// What sessions are listened for is seen to again. It does not wait.
+func (f *Front) Rejoin() {
+	f.apart(func(ctx context.Context) {
+		f.mu.Lock()
+		lives := slices.Collect(maps.Values(f.lives))
+		f.mu.Unlock()
+		for _, l := range lives {
+			l.review(ctx)
+		}
+	})
+}
+
+// review does what letters would have had this replica do that it may have missed.
+func (l *live) review(ctx context.Context) {
+	l.mu.Lock()
+	heard, open := l.heard, len(l.streams) > 0
+	l.mu.Unlock()
+	if heard == nil && !open {
+		return
+	}
+	r, err := l.now(ctx)
+	switch {
+	case err != nil || r.Standing == "":
+	case r.Standing != l.f.self():
+		l.yield(ctx, letter{From: r.Standing})
+	case slices.ContainsFunc(r.Subscriptions, func(uri string) bool { return !l.honours(uri) }):
+		l.standOn(ctx, letter{Kind: mailSubscribed})
+	}
+}
+
 // handOn sends events to the replica that has the session's stream.
 func (l *live) handOn(ctx context.Context, replica string, events []mcp.Event) {
 	if len(events) == 0 {
@@ -175,7 +207,7 @@ func (l *live) toStream(e mcp.Event) {
 	e.Params = append(mcp.Raw(nil), e.Params...) // the event's bytes are kept
 	l.f.apart(func(ctx context.Context) {
 		r, err := l.now(ctx)
-		if err != nil || r.Standing == "" || r.Standing == l.f.self() {
+		if err != nil || r.Standing == "" || r.Standing == l.f.self() || !l.f.mail.Present(ctx, r.Standing) {
 			l.event(e)
 			return
 		}

@@ -22,20 +22,61 @@ type post struct {
 	name   string
 	others map[string]*Front
 
-	mu   sync.Mutex // guards sent
+	mu   sync.Mutex // guards the fields below
 	sent []string   // as they were sealed
+	gone map[string]chan struct{}
+
+	losing int // how many more letters are lost
 }
 
 func (p *post) Self() string { return p.name }
 
+// Watch tells of those that lose is called for.
+func (p *post) Watch(replica string) (gone <-chan struct{}, stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone[replica] == nil {
+		if p.gone == nil {
+			p.gone = make(map[string]chan struct{})
+		}
+		p.gone[replica] = make(chan struct{})
+	}
+	return p.gone[replica], func() {}
+}
+
+func (p *post) Present(_ context.Context, replica string) bool {
+	gone, _ := p.Watch(replica)
+	return !closed(gone)
+}
+
+// lose has a replica be gone.
+func (p *post) lose(replica string) {
+	_, _ = p.Watch(replica)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.gone[replica])
+}
+
 func (p *post) Send(_ context.Context, replica string, message []byte) error {
 	p.mu.Lock()
 	p.sent = append(p.sent, string(message))
+	lost := p.losing > 0
+	p.losing--
 	p.mu.Unlock()
+	if lost {
+		return session.ErrUnavailable
+	}
 	if f := p.others[replica]; f != nil {
 		f.Mail(message)
 	}
 	return nil
+}
+
+// fail has the next letters be lost.
+func (p *post) fail(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losing = n
 }
 
 // letters are those that were sent to one replica each.

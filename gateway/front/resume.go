@@ -3,9 +3,11 @@ package front
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -17,6 +19,8 @@ const (
 	callStream  = "c-" // a call: it ends with the response
 	standStream = "g-" // a GET: it ends with the session
 	maxPosition = 80
+	// readAgain is about how long a stream that cannot be read is left alone.
+	readAgain = time.Second
 )
 
 // eventID is the id of an event, unique over all streams of a session (2025-11-25
@@ -58,43 +62,93 @@ func readPosition(h http.Header) (position, *refusal) {
 	return position{name: name, seq: seq, id: lines[0]}, nil
 }
 
-// follow replays what came after a position in the stream of a call, and goes on
-// with it to its end. It reports false, with nothing sent, when the stream is not
-// known (any more): the GET is then a new stream.
-func (g *getting) follow(after position) bool {
-	log := g.f.sessions.Log()
-	seq := after.seq
-	for first := true; ; first = false {
-		events, ended, more, err := log.Read(context.Background(), g.live.key, after.name, seq)
-		switch {
-		case errors.Is(err, session.ErrGap):
+// reading is what was read of the stream of a call.
+type reading struct {
+	events []session.Event
+	ended  bool
+	gap    bool            // something after the position is missing
+	more   <-chan struct{} // closed when there is something new, or it is time to look again
+}
+
+// read reads the stream of a call. Errors: session.ErrNotFound when it is not known (any
+// more), session.ErrUnavailable.
+func (g *getting) read(name string, after uint64) (r reading, err error) {
+	r.events, r.ended, r.more, err = g.f.sessions.Log().Read(context.Background(), g.live.key, name, after)
+	if r.gap = errors.Is(err, session.ErrGap); r.gap {
+		err = nil
+	}
+	return r, err
+}
+
+// follow replays what came after a position in the stream of a call, and goes on with it
+// to its end. r is what was read of it at first.
+func (g *getting) follow(after position, r reading) {
+	if g.rev.Priming {
+		g.stream.send(after.id, nil)
+	}
+	gone, unwatch := g.f.watchCall(after.name)
+	defer func() { unwatch() }()
+	for seq := after.seq; ; {
+		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.send("", gapNotice())
-		case err != nil && first:
-			return false
-		case err != nil:
-			g.end() // with the session, or as the stream was dropped
-			return true
 		}
-		if first && g.rev.Priming {
-			g.stream.send(after.id, nil)
-		}
-		for _, e := range events {
+		for _, e := range r.events {
 			seq = e.Seq
 			if len(e.Data) > 0 && !g.send(eventID(after.name, e.Seq), e.Data) {
 				g.stream.end("", nil)
-				return true
+				return
 			}
 		}
-		if ended {
+		switch {
+		case r.ended && r.gap && len(r.events) == 0:
+			g.answerLost(after.name)
+			fallthrough
+		case r.ended && !r.gap:
 			g.stream.end("", nil)
-			return true
+			return
+		case r.ended: // what is missing was before these events, or is the end: see which
+		default:
+			g.stream.open()
+			if g.wait(r.more, gone) {
+				g.end()
+				return
+			}
 		}
-		g.stream.open()
-		if g.wait(more) {
-			g.end()
-			return true
+		var err error
+		if closed(gone) {
+			unwatch()
+			if err = g.f.bury(g.r.Context(), g.live.key, after.name, g.rev); err == nil {
+				gone = nil
+			} else {
+				gone, unwatch = g.f.watchCall(after.name)
+			}
+		}
+		if err == nil {
+			r, err = g.read(after.name, seq)
+		}
+		switch {
+		case errors.Is(err, session.ErrUnavailable):
+			r = reading{more: later()}
+		case err != nil:
+			g.end() // with the session or its client, or as the stream was dropped
+			return
 		}
 	}
+}
+
+// answerLost sends the response to a request whose own is missing in the log.
+func (g *getting) answerLost(name string) {
+	request, err := g.f.sessions.Log().Request(context.Background(), g.live.key, name)
+	if err == nil && request != nil {
+		g.send("", g.f.lostAnswer(request, name, g.rev))
+	}
+}
+
+// later is closed when it is time to try again what the session store could not do.
+func later() <-chan struct{} {
+	again := make(chan struct{})
+	time.AfterFunc(readAgain/2+rand.N(readAgain), func() { close(again) })
+	return again
 }
 
 // send sends an event as soon as there is room for it.

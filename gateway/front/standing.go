@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -56,8 +57,19 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	g := &getting{f: f, r: r, record: record, rev: rev, live: l, until: caller.Expires}
 	stop := g.limit()
 	defer stop()
+	known, first := false, reading{}
+	if after.isCall() {
+		var err error
+		first, err = g.read(after.name, after.seq)
+		if errors.Is(err, session.ErrUnavailable) { // a new stream would never have the call's answer
+			f.refuse(w, nil, f.refuseSession(err))
+			return
+		}
+		known = err == nil
+	}
 	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
-	if after.isCall() && g.follow(after) {
+	if known {
+		g.follow(after, first)
 		return
 	}
 	if record.Initialized {
@@ -97,20 +109,22 @@ func (g *getting) stand(after position) {
 	g.live.add(st, after, g.rev.Priming)
 	g.stream.open()
 	unclaim := g.live.claimStream(g.r.Context(), after.name)
-	g.wait(st.done)
+	g.wait(st.done, nil)
 	g.live.remove(st)
 	g.end()
 	unclaim()
 }
 
-// wait returns when the stream is to end, or more was closed.
-func (g *getting) wait(more <-chan struct{}) (ended bool) {
+// wait returns when the stream is to end, or more or gone was closed.
+func (g *getting) wait(more, gone <-chan struct{}) (ended bool) {
 	if g.expired() {
 		return true
 	}
 	select {
 	case <-g.expire:
 	case <-more:
+		return false
+	case <-gone:
 		return false
 	case <-g.r.Context().Done():
 	case <-g.stream.brokenOff():

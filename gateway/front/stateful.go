@@ -28,7 +28,9 @@ func (f *Front) stateful(p *posted, header string) *refusal {
 	}
 	switch p.message.Kind {
 	case wire.Response:
-		f.answered(p.r.Context(), record, p.message, p.caller)
+		if ref := f.answered(p.r.Context(), record, p.message, p.caller); ref != nil {
+			return ref
+		}
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
 	case wire.Notification:

@@ -2,6 +2,7 @@ package sessiontest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -65,6 +66,71 @@ func testLog(t *testing.T, f *fixture) {
 	f.wantEvents(t, r, "s", 2, nil, true)
 	_, err = f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
 	wantErr(t, "appending after the end", err, session.ErrNotFound)
+}
+
+func testLogFinish(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	f.appendTo(t, r, "s", "a")
+	var wg sync.WaitGroup
+	finished := make(chan string, 10)
+	for i := range 10 {
+		wg.Go(func() {
+			_, err := f.Log().Finish(t.Context(), r.Key(), "s", fmt.Append(nil, "end ", i))
+			if err == nil {
+				finished <- fmt.Sprint("end ", i)
+			} else if !errors.Is(err, session.ErrEnded) || !errors.Is(err, session.ErrNotFound) {
+				t.Errorf("finishing what is finished: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if len(finished) != 1 {
+		t.Fatalf("%d have finished one stream", len(finished))
+	}
+	f.wantEvents(t, r, "s", 0, nil, true, "a", <-finished)
+	_, err := f.Log().Append(t.Context(), r.Key(), "s", []byte("late"))
+	wantErr(t, "appending to what is finished", err, session.ErrEnded)
+	_, err = f.Log().Begin(t.Context(), r.Key(), "s", []byte("1"), nil)
+	wantErr(t, "beginning what is finished", err, session.ErrEnded)
+	wantErr(t, "ending what is finished", f.Log().End(t.Context(), r.Key(), "s"), nil)
+	if _, err := f.Log().Finish(t.Context(), r.Key(), "at once", []byte("x")); err != nil {
+		t.Error(err)
+	}
+	f.wantEvents(t, r, "at once", 0, nil, true, "x")
+	_, err = f.Log().Finish(t.Context(), "mallory:"+r.ID, "s", []byte("x"))
+	if wantErr(t, "finishing another's", err, session.ErrNotFound); errors.Is(err, session.ErrEnded) {
+		t.Error("another's stream is told from none")
+	}
+}
+
+func testLogRequest(t *testing.T, f *fixture) {
+	r := f.create(t, "alice")
+	want := func(what, stream, want string) {
+		t.Helper()
+		if got, err := f.Log().Request(t.Context(), r.Key(), stream); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, want %q", what, got, err, want)
+		}
+	}
+	id := []byte(`"7"`)
+	if _, err := f.Log().Begin(t.Context(), r.Key(), "s", id, nil); err != nil {
+		t.Fatal(err)
+	}
+	copy(id, "xxx")
+	f.wantEvents(t, r, "s", 0, nil, false, "")
+	for range session.LogEvents + 10 {
+		f.appendTo(t, r, "s", "x")
+	}
+	want("with its first event dropped", "s", `"7"`)
+	if _, err := f.Log().Finish(t.Context(), r.Key(), "s", []byte("end")); err != nil {
+		t.Fatal(err)
+	}
+	want("finished", "s", `"7"`)
+	f.appendTo(t, r, "g", "x")
+	want("one that answers nothing", "g", "")
+	for what, key := range map[string][2]string{"no stream": {r.Key(), "none"}, "another user's": {"mallory:" + r.ID, "s"}} {
+		_, err := f.Log().Request(t.Context(), key[0], key[1])
+		wantErr(t, what, err, session.ErrNotFound)
+	}
 }
 
 func testLogCopies(t *testing.T, f *fixture) {

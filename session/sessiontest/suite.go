@@ -83,6 +83,8 @@ func run(t *testing.T, newStore NewStore, in func(*testing.T, func(*testing.T, *
 		{"closed is unavailable, not missing", testClosed},
 
 		{"log: append, read, end", testLog},
+		{"H/192 log: a stream is finished once", testLogFinish},
+		{"log: what a stream answers is kept", testLogRequest},
 		{"log: data is copied", testLogCopies},
 		{"P9/62 log: positions are unique over all streams", testLogPositions},
 		{"P9/63 log: only later events of that stream", testLogAfter},
