@@ -68,6 +68,8 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 		delete(f.pending, number)
 		f.mu.Unlock()
 	}()
+	gone, unwatch := f.mail.Watch(replica)
+	defer unwatch()
 	err := f.send(ctx, replica, letter{Kind: mailPosted, Number: number, Stream: stream, Caller: f.carry(p.caller), Result: body})
 	if err != nil {
 		f.refuse(p.w, nil, f.refuseSession(session.ErrUnavailable))
@@ -83,7 +85,9 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 		}
 		p.w.WriteHeader(l.Status)
 		_, _ = p.w.Write(l.Result) // else the client has gone
-	case <-ctx.Done(): // with that replica its streams have ended
+	case <-gone: // with that replica its streams have ended
+		f.refuse(p.w, nil, refuseStream())
+	case <-ctx.Done():
 		f.refuse(p.w, nil, refuseStream())
 	}
 }
