@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -277,5 +278,41 @@ func TestH237_Drain(t *testing.T) {
 	if c, err := net.Dial("tcp", g.admin.Addr().String()); err == nil {
 		c.Close()
 		t.Error("operators are still served")
+	}
+}
+
+// TestDrainKeepsIdleConnections: a balancer that has not noticed sends its next request on a
+// connection that it has, and loses none.
+func TestDrainKeepsIdleConnections(t *testing.T) {
+	g := start(t, upstream.Config{Name: "a", URL: newSite(t, true, one("work", saying("done"))).url})
+	waitReady(t, g)
+	var transport http.Transport
+	defer transport.CloseIdleConnections()
+	send := func() (reused bool, resp *http.Response) {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(), strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if resp, err = transport.RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return reused, resp
+	}
+	if _, resp := send(); resp.Close {
+		t.Error("a connection is closed without a reason")
+	}
+	g.drain()
+	// Whoever closed it would have done so before this answer.
+	ask(t, g.Addr().String(), "/nothing")
+	if reused, resp := send(); !reused || !resp.Close {
+		t.Errorf("H/239 after the signal the connection is used again: %t, and closed then: %t", reused, resp.Close)
 	}
 }

@@ -239,6 +239,9 @@ func (g *Gateway) Start() {
 	g.routes.Store(&routes)
 	base, cancel := context.WithCancel(context.Background())
 	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.draining.Load() {
+			w.Header()["Connection"] = []string{"close"} // its client connects anew
+		}
 		(*g.routes.Load()).ServeHTTP(w, r)
 	}), g.log)
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
@@ -310,10 +313,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // drain begins the end: the gateway is not ready any more and takes no new sessions, but
-// all else.
+// all else. Idle connections stay open (which Server.SetKeepAlivesEnabled would close): a
+// balancer that has not noticed yet may be sending the next request on one, and could not
+// repeat a POST that was lost with it.
 func (g *Gateway) drain() {
 	g.draining.Store(true)
-	g.server.SetKeepAlivesEnabled(false) // each answer tells its client to connect anew
 	g.front.Drain(g.lasting.mail != nil)
 }
 

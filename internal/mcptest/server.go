@@ -38,7 +38,8 @@ type Server struct {
 	standing map[*Call]bool
 	running  map[string]*Call // by session and request id
 	sessions map[string]bool
-	hellos   map[string]Message // by session
+	subs     map[string]map[string]bool // URIs subscribed, by session
+	hellos   map[string]Message         // by session
 	pipes    map[string]*pipe
 	down     bool
 	discards bool // what is received is not kept
@@ -67,6 +68,7 @@ func NewServer(revision *wire.Revision) *Server {
 		standing: map[*Call]bool{},
 		running:  map[string]*Call{},
 		sessions: map[string]bool{},
+		subs:     map[string]map[string]bool{},
 		hellos:   map[string]Message{},
 		pipes:    map[string]*pipe{},
 	}
@@ -236,14 +238,7 @@ func (s *Server) Update(uri string) {
 		if c.Param("notifications|resourceSubscriptions", &uris) || !s.revision.Stateful {
 			return slices.Contains(uris, uri)
 		}
-		subscribed := false
-		for _, r := range s.received {
-			var named string
-			if r.Session == c.Session && r.Param("uri", &named) && named == uri {
-				subscribed = r.Method == "resources/subscribe"
-			}
-		}
-		return subscribed
+		return s.subs[c.Session][uri]
 	})
 }
 
@@ -312,6 +307,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		s.mu.Lock()
 		delete(s.sessions, got.Session)
+		delete(s.subs, got.Session)
 		s.mu.Unlock()
 		w.WriteHeader(http.StatusOK)
 	case r.Method == http.MethodGet && !s.revision.Stateful:
@@ -337,10 +333,27 @@ func (s *Server) record(got Received) (do func(*Call), down bool) {
 		s.received = append(s.received, got)
 		s.grown()
 	}
+	s.subscribe(got)
 	if do = s.script[got.Method]; do == nil {
 		do = s.usual
 	}
 	return do, s.down
+}
+
+// subscribe keeps who has subscribed to what. It is called with mu held.
+func (s *Server) subscribe(got Received) {
+	uri := ""
+	switch got.Method {
+	case "resources/subscribe":
+		if s.subs[got.Session] == nil {
+			s.subs[got.Session] = map[string]bool{}
+		}
+		got.Param("uri", &uri)
+		s.subs[got.Session][uri] = true
+	case "resources/unsubscribe":
+		got.Param("uri", &uri)
+		delete(s.subs[got.Session], uri)
+	}
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do func(*Call)) {
