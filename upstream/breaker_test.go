@@ -148,3 +148,43 @@ func TestDegraded(t *testing.T) {
 		t.Errorf("back: %+v", s)
 	}
 }
+
+// TestBreakerSurvivesAPanic: a call that panics where it was let through to see keeps no
+// other call from it, nor its turn.
+func TestBreakerSurvivesAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		f := newBubbleFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			switch {
+			case broken.Load():
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case m.Method == mcp.MethodToolsCall:
+				events(w, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.ID)+`,"progress":1}}`+"\n\n")
+				events(w, event(m, "", okResult))
+			default:
+				return false
+			}
+			return true
+		})
+		u := f.start(t, upstream.Config{Name: "u", Limits: upstream.Limits{Concurrent: 1}})
+		wantOK(t, u, tool("a"))
+		broken.Store(true)
+		for range 5 {
+			_, err := do(t, u, tool("a"))
+			wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedUnknown)
+		}
+		broken.Store(false)
+		time.Sleep(2 * time.Second) // of the bubble: the first pause
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic: the test shows nothing")
+				}
+			}()
+			c := tool("a")
+			c.Notify = func(mcp.Event) { panic("on purpose") }
+			_, _ = u.Handle(t.Context(), c)
+		}()
+		wantOK(t, u, tool("a"))
+	})
+}

@@ -188,9 +188,8 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	if err := u.enter(ctx); err != nil {
 		return nil, u.failure(ctx, err)
 	}
-	reply, err := u.tried(ctx, c, handle)
-	<-u.gate
-	return reply, err
+	defer func() { <-u.gate }()
+	return u.tried(ctx, c, handle)
 }
 
 // tried makes a call, unless it is known that the server cannot be reached. To find out
@@ -204,6 +203,12 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 			return nil, u.refusal(wait)
 		}
 	}
+	over := false
+	defer func() {
+		if !over { // a panic, which shows nothing of the server; the next call may try
+			breaker.done(time.Now(), trial, false, false)
+		}
+	}()
 	reply, cause := handle(ctx, c)
 	err := cause
 	if cause != nil {
@@ -213,6 +218,7 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 	e, ours := errors.AsType[*mcp.Error](err)
 	there := err == nil || ours && !u.ours(e)
 	breaker.done(time.Now(), trial, there, ours && !there && e.Code == mcp.CodeUpstreamUnreachable)
+	over = true
 	return reply, err
 }
 
