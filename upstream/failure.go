@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -64,6 +63,9 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 	case errors.Is(err, errNotSent), errors.Is(err, errDown):
 		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
 			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
+	case errors.Is(err, errTimeout) && executed == mcp.ExecutedNo:
+		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
+			"Upstream %s did not open a session in time; try again later", name)
 	case errors.Is(err, errTimeout):
 		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
 			"Upstream %s did not answer in time; it may still have done what was asked", name)
@@ -85,6 +87,10 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 	case errors.Is(err, errGarbage):
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
 			"Upstream %s sent something that is not MCP; check its address", name)
+	}
+	if executed == mcp.ExecutedNo {
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+			"The connection to upstream %s was lost, and it did not get the call; try again later", name)
 	}
 	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
 		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
@@ -119,8 +125,8 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 		limited := mcp.UpstreamError(mcp.CodeRateLimited, name, mcp.ExecutedNo,
 			"Upstream %s takes no more requests for the moment; try again later", name)
 		if e.RetryAfter > 0 {
-			ms := strconv.AppendInt(nil, e.RetryAfter.Milliseconds(), 10)
-			limited.Data = limited.Data.With("retryAfterMs", ms)
+			limited.Data = limited.Data.With("retryAfterMs", mcp.Int(e.RetryAfter.Milliseconds())).
+				With("retry_after", mcp.Int(int64(e.RetryAfter/time.Second)))
 		}
 		return limited
 	case e.hasError():
@@ -133,10 +139,11 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 			"Upstream %s is not available (HTTP %d); try again later", name, e.Status)
 	}
 	if e.Status/100 == 4 {
-		executed = mcp.ExecutedNo
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+			"Upstream %s refused the request (HTTP %d); its operator has to find out why", name, e.Status)
 	}
 	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
-		"Upstream %s answered HTTP %d", name, e.Status)
+		"Upstream %s failed (HTTP %d); it may have done what was asked", name, e.Status)
 }
 
 // reason says in words without addresses why a server cannot be reached.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
 // comes back is not run over by all the sessions that it forgot.
 const opensAtOnce = 20
+
+// opensApart is the longest pause of a session that had to wait for its turn.
+const opensApart = 25 * time.Millisecond
 
 // poolKey says whose session it is. Without a session it is neutral, with nothing
 // declared: the gateway's own or, where each user has a credential, one of the user.
@@ -152,12 +156,9 @@ func (p *pool) leave(sl *slot) {
 // open opens the session of a slot, apart from the callers, who may leave.
 func (p *pool) open(sl *slot, open *opening, e *era) {
 	u := p.u
-	select {
-	case p.opens <- struct{}{}:
+	if open.err = p.turn(); open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		<-p.opens
-	case <-u.base.Done():
-		open.err = errDraining
 	}
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
 		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
@@ -178,6 +179,26 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 		open.session.close()
 	}
 	close(open.done)
+}
+
+// turn waits until a session may be opened; a nil error obliges to take one out of opens.
+// Those that have to wait come at different times, also from several gateways.
+func (p *pool) turn() error {
+	select {
+	case p.opens <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.opens <- struct{}{}:
+	case <-p.u.base.Done():
+		return errDraining
+	}
+	if wait(p.u.base, rand.N(opensApart)) != nil {
+		<-p.opens
+		return errDraining
+	}
+	return nil
 }
 
 func (p *pool) dial(sl *slot, e *era) (*session, error) {

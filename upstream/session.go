@@ -243,8 +243,7 @@ func (s *session) deliver(m wire.Message) {
 	case wire.Notification:
 		x := s.sole()
 		if m.Method == mcp.NoteProgress {
-			token, _ := m.Params.Member(wire.MetaProgressToken)
-			x = s.byToken(token)
+			x = s.inProgress(m)
 		}
 		s.note(m, x)
 	}
@@ -356,11 +355,12 @@ func (s *session) sole() *exchange {
 	return nil
 }
 
-func (s *session) byToken(token mcp.Raw) *exchange {
+// inProgress returns the call that progress is of, nil for none.
+func (s *session) inProgress(m wire.Message) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, x := range s.calls {
-		if isID(token, id) || x.token != 0 && isID(token, x.token) {
+	for _, x := range s.calls {
+		if x.owns(m) {
 			return x
 		}
 	}

@@ -199,9 +199,14 @@ func (x *exchange) read() {
 		}
 	case m.Kind == wire.Request:
 		x.s.serve(m, x)
-	default:
+	case m.Method != mcp.NoteProgress || x.owns(m):
 		x.s.note(m, x)
 	}
+}
+
+// owns reports whether progress has the token of this call.
+func (x *exchange) owns(m wire.Message) bool {
+	return hasToken(m, x.id) || x.token != 0 && hasToken(m, x.token)
 }
 
 // next reads the next message, of another stream where the first one broke and can

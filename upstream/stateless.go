@@ -149,11 +149,17 @@ func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call
 				return nil, nil, wire.ReadError(m.Error)
 			}
 			return m.Result, stream, nil
-		case m.Kind == wire.Notification && (m.Method == mcp.NoteProgress || m.Method == mcp.NoteMessage):
+		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && hasToken(m, id)):
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
 		// Requests do not exist in this dialect, and other messages are none of ours.
 	}
+}
+
+// hasToken reports whether progress is that of a request.
+func hasToken(m wire.Message, id int64) bool {
+	token, _ := m.Params.Member(wire.MetaProgressToken)
+	return isID(token, id)
 }
 
 // statelessRefusal sorts the statuses with which a server refuses a request. A
