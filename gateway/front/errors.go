@@ -267,6 +267,13 @@ func lostError() *mcp.Error {
 	return e
 }
 
+// droppedError is the answer to whoever comes back too late for an answer.
+func droppedError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
+	e.Data = ownData(false, mcp.ExecutedUnknown)
+	return e
+}
+
 // storeError is the answer to a call that cannot go on while the store is away.
 func storeError() *mcp.Error {
 	e := mcp.Errorf(mcp.CodeStoreUnavailable, "what replicas of the gateway have in common is not available now: try again")

@@ -36,14 +36,17 @@ type exchange struct {
 	run    *running
 	shared bool // the stream is that of all its client's requests, and does not end with one
 
-	mu       sync.Mutex // guards the fields below
-	over     bool       // the answer is being written: nothing else may be
-	stream   *stream    // nil as long as the answer may be JSON
-	logged   string     // the name of the stream in the session's event log, "" for none
-	begun    bool       // the log has it
-	fenced   bool       // another replica has ended it there: nothing more is written
-	progress mcp.Raw    // what was reported last
-	params   []byte     // memory for those of an event, and for the event
+	mu       sync.Mutex  // guards the fields below
+	over     bool        // the answer is being written: nothing else may be
+	stream   *stream     // nil as long as the answer may be JSON
+	logged   string      // the name of the stream in the session's event log, "" for none
+	begun    bool        // the log has it
+	fenced   bool        // another replica has ended it there: nothing more is written
+	progress mcp.Raw     // what was reported last
+	pace     pace        // of progress
+	held     bool        // params are progress that was not told yet
+	holding  *time.Timer // tells it; nil for never
+	params   []byte      // memory for those of an event, and for the event
 	event    []byte
 	switcher *time.Timer
 	asked    map[string]*question // by the key of what its server asks just now
@@ -135,7 +138,7 @@ func (x *exchange) begin() {
 		return
 	}
 	x.stream = x.f.newStream(x.w, x.rc, x.touch)
-	x.logged = callStream + x.call.ID
+	x.logged = callStreamName(x.record.Key(), x.call.ID, x.id)
 	if x.rev.Priming {
 		x.send(nil)
 	}
@@ -291,6 +294,13 @@ func (x *exchange) close() bool {
 		x.switcher.Stop()
 	}
 	first := !x.over
+	if x.holding != nil {
+		x.holding.Stop()
+	}
+	if first && x.held { // the latest wins, also against the end
+		x.held = false
+		x.tell(mcp.NoteProgress, x.params)
+	}
 	x.over = true
 	return first
 }

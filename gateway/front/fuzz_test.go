@@ -74,7 +74,7 @@ func fuzzFront(f *testing.F) (*Front, string) {
 	s := newScript()
 	quick := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		switch c.Name {
-		case "slow", "late", "ask", "patience", "large", "panic":
+		case "slow", "late", "flood", "ask", "patience", "large", "panic":
 			return nil, mcp.ErrUnknown(c.Method, c.Name)
 		}
 		if c.Method == mcp.MethodListen {

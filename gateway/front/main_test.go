@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,25 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "progress":
 		for _, p := range []string{"1", "1", "0.5", "2", "2.50", "9007199254740993", "9007199254740994"} {
 			c.Notify(progress(p))
+		}
+		return result(`{"content":[]}`), nil
+	case "flood": // of progress, of log messages, and of progress again
+		arguments, _ := c.Params.Member("arguments")
+		text, _ := arguments.Member("steps")
+		steps, err := strconv.Atoi(string(text))
+		if err != nil {
+			return nil, err
+		}
+		for i := range steps {
+			c.Notify(progress(strconv.Itoa(i + 1)))
+		}
+		s.started <- c
+		<-s.release
+		for i := range session.LogEvents {
+			c.Notify(mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"error","data":` + strconv.Itoa(i) + `}`)})
+		}
+		for i := range 2 * progressBurst {
+			c.Notify(progress(strconv.Itoa(steps + i + 1)))
 		}
 		return result(`{"content":[]}`), nil
 	case "log":

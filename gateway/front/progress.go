@@ -3,6 +3,7 @@ package front
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -33,7 +34,9 @@ func (x *exchange) notify(e mcp.Event) {
 		}
 		x.progress = append(x.progress[:0], value...)
 		x.params = params.AppendEdited(x.params[:0], mcp.Edit{Name: "progressToken", Value: x.token})
-		params = x.params
+		x.held = true
+		x.tellProgress()
+		return
 	case mcp.NoteMessage:
 		if !x.wants(params) {
 			return
@@ -45,12 +48,41 @@ func (x *exchange) notify(e mcp.Event) {
 	default:
 		return // a stream carries what belongs to its request, nothing else
 	}
-	params = x.rev.Event(e.Method, params)
+	x.tell(e.Method, params)
+}
+
+// tell is called with mu held.
+func (x *exchange) tell(method string, params mcp.Raw) {
+	params = x.rev.Event(method, params)
 	if x.needStream() == nil {
 		return
 	}
-	x.event = wire.AppendNotification(x.event[:0], e.Method, params)
+	x.event = wire.AppendNotification(x.event[:0], method, params)
 	x.send(x.event)
+}
+
+// tellProgress is called with mu held, when there is progress to tell: x.params. What
+// comes too fast waits, and the next one takes its place.
+func (x *exchange) tellProgress() {
+	wait := x.pace.take(time.Now())
+	switch {
+	case wait == 0:
+		x.held = false
+		x.tell(mcp.NoteProgress, x.params)
+	case x.holding == nil:
+		x.holding = time.AfterFunc(wait, x.tellHeld)
+	default:
+		x.holding.Reset(wait)
+	}
+}
+
+// tellHeld tells the progress that waits, if there is any.
+func (x *exchange) tellHeld() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.held && !x.over {
+		x.tellProgress()
+	}
 }
 
 // wants reports whether a log message is severe enough. A stateful client that

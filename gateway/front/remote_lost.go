@@ -53,5 +53,5 @@ func (f *Front) bury(ctx context.Context, key, stream string, rev *wire.Revision
 
 // lostAnswer is the response to a request whose own is lost.
 func (f *Front) lostAnswer(request mcp.Raw, stream string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.readable(rev, "", strings.TrimPrefix(stream, callStream), lostError()))
+	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), lostError()))
 }

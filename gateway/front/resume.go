@@ -18,7 +18,7 @@ import (
 const (
 	callStream  = "c-" // a call: it ends with the response
 	standStream = "g-" // a GET: it ends with the session
-	maxPosition = 80
+	maxPosition = 200
 	// readAgain is about how long a stream that cannot be read is left alone.
 	readAgain = time.Second
 )

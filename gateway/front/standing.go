@@ -72,6 +72,9 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 		g.follow(after, first)
 		return
 	}
+	if id := requestOf(l.key, after.name); id != nil { // its answer was kept for as long as it is
+		g.send("", wire.AppendError(nil, id, f.readable(rev, "", callOf(after.name), droppedError())))
+	}
 	if record.Initialized {
 		l.listen(r.Context(), record, caller)
 	}

@@ -1,0 +1,166 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+var reported = regexp.MustCompile(`"progress":(\d+)`)
+
+// TestH060_ProgressIsCapped: a server that reports many thousands of steps at once costs its
+// client no more than a few, and the latest is always among them.
+func TestH060_ProgressIsCapped(t *testing.T) {
+	for revision, steps := range map[string]int{v2511: 1000, v2607: 250_000} {
+		t.Run(revision, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, s, store := bubbleFront(t, time.Hour)
+				h := modern("tools/call", "flood")
+				body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` + strconv.Itoa(steps) + `},"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+				if revision == v2511 {
+					_, h = expiring(t, store, revision, "{}")
+					body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{"steps":` + strconv.Itoa(steps) + `},"_meta":{"progressToken":"p"}}}`
+				}
+				w, cancel, done := serveTo(f, goodFor(10*time.Hour), "POST", body, h)
+				defer cancel()
+				<-s.started
+				told := func() (all []string) {
+					for _, m := range reported.FindAllStringSubmatch(w.String(), -1) {
+						all = append(all, m[1])
+					}
+					return all
+				}
+				time.Sleep(gather)
+				synctest.Wait()
+				if all := told(); len(all) != progressBurst || all[0] != "1" {
+					t.Errorf("H/60 at once %d steps were told: %.100q", len(all), all)
+				}
+				time.Sleep(time.Second / progressRate)
+				synctest.Wait()
+				if all := told(); len(all) != progressBurst+1 || all[progressBurst] != fmt.Sprint(steps) {
+					t.Errorf("H/60 then %d steps were told, the last %s, want the latest", len(all), all[len(all)-1])
+				}
+				time.Sleep(2 * time.Second)
+				s.release <- struct{}{}
+				<-done
+				all := told()
+				if len(all) != 2*progressBurst+2 || all[len(all)-1] != fmt.Sprint(steps+2*progressBurst) {
+					t.Errorf("H/60 after a pause %d steps were told in all, the last %s, want the latest before the end", len(all), all[len(all)-1])
+				}
+				if text := w.String(); strings.LastIndex(text, `"progress":`) > strings.Index(text, `"result"`) {
+					t.Error("H/60 progress came after the response")
+				}
+			})
+		})
+	}
+}
+
+// fullStore has no room for events: what is appended leaves a gap.
+type fullStore struct{ session.Store }
+
+func (s fullStore) Log() session.EventLog { return fullLog{s.Store.Log()} }
+
+type fullLog struct{ session.EventLog }
+
+func (l fullLog) Read(ctx context.Context, key, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+	_, ended, more, err := l.EventLog.Read(ctx, key, stream, after)
+	if err == nil {
+		err = session.ErrGap
+	}
+	return nil, ended, more, err
+}
+
+// TestH063_AwayForTooLong: a client that comes back for the answer of a call is told of
+// what was dropped, be it the answer itself.
+func TestH063_AwayForTooLong(t *testing.T) {
+	const notice = `"data":"messages of this stream were dropped`
+	const dropped = `{"jsonrpc":"2.0","id":"mine","error":{"code":-32603,"message":"the answer to this request was dropped`
+	away := func(t *testing.T, test func(f *Front, resume func(after time.Duration) string)) {
+		synctest.Test(t, func(t *testing.T) {
+			f, s, store := bubbleFront(t, 10*time.Hour)
+			_, h := expiring(t, store, v2511, "{}")
+			body := `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"name":"flood","arguments":{"steps":100},"_meta":{"progressToken":1}}}`
+			w, leave, done := serveTo(f, goodFor(10*time.Hour), "POST", body, h)
+			<-s.started
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			id, _, _ := strings.Cut(strings.TrimPrefix(w.String(), "id: "), "\n")
+			leave()
+			s.release <- struct{}{}
+			<-done
+			test(f, func(after time.Duration) string {
+				time.Sleep(after)
+				w, cancel, done := serveTo(f, goodFor(10*time.Hour), "GET", "", with(h, wire.HeaderLastEventID, id))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				cancel()
+				<-done
+				return w.String()
+			})
+		})
+	}
+	t.Run("events", func(t *testing.T) {
+		away(t, func(_ *Front, resume func(time.Duration) string) {
+			got := resume(0)
+			if !strings.Contains(got, notice) || strings.Contains(got, dropped) || strings.Count(got, `"id":"mine","result"`) != 1 || strings.Contains(got, `"data":0}`) {
+				t.Errorf("H/63 got %.2000q", got)
+			}
+		})
+	})
+	t.Run("the answer", func(t *testing.T) {
+		away(t, func(f *Front, resume func(time.Duration) string) {
+			f.sessions = fullStore{f.sessions}
+			if got := resume(0); strings.Count(got, `{"jsonrpc":"2.0","id":"mine","error":`) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
+				t.Errorf("H/63 got %.2000q", got)
+			}
+		})
+	})
+	t.Run("the stream", func(t *testing.T) {
+		away(t, func(_ *Front, resume func(time.Duration) string) {
+			got := resume(time.Hour)
+			if strings.Count(got, dropped) != 1 || !strings.Contains(got, `"executed":"unknown"`) {
+				t.Errorf("H/63 got %.2000q", got)
+			}
+			if !strings.Contains(got, "id: "+standStream) {
+				t.Errorf("H/63 it is no stream of its own then: %.2000q", got)
+			}
+		})
+	})
+}
+
+// TestRequestOf reads request ids out of names of streams that were given out.
+func TestRequestOf(t *testing.T) {
+	for _, id := range []string{`1`, `-7.5`, `"a"`, `"ü.-"`, `"` + strings.Repeat("x", maxNamed-2) + `"`} {
+		name := callStreamName("user:s", "abc-1", []byte(id))
+		if got := requestOf("user:s", name); string(got) != id {
+			t.Errorf("%s became %s", id, got)
+		}
+		if len(eventID(name, 1<<63)) > maxPosition {
+			t.Errorf("%s: the position %s is too long to be taken", id, eventID(name, 1<<63))
+		}
+		for what, got := range map[string][]byte{
+			"another session": requestOf("user:t", name), "another call": requestOf("user:s", strings.Replace(name, "abc-1", "abc-2", 1)),
+		} {
+			if got != nil {
+				t.Errorf("H/62 %s: %s", what, got)
+			}
+		}
+	}
+	if got := callOf(callStreamName("user:s", "abc-1", []byte("1"))); got != "abc-1" || callOf("c-abc-1") != got {
+		t.Errorf("the call is %s", got)
+	}
+	long := callStreamName("user:s", "abc-1", []byte(`"`+strings.Repeat("x", maxNamed)+`"`))
+	for _, name := range []string{long, "c-abc-1", "c-", "c-abc-1-!", "c-abc-1-0", ""} {
+		if got := requestOf("user:s", name); got != nil {
+			t.Errorf("%q holds %s", name, got)
+		}
+	}
+}
