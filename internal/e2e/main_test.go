@@ -27,11 +27,13 @@ const (
 // stdioCommand makes the test binary a peer over stdio: stdioCommand REVISION EVENTS.
 // recordedCommand makes it one that writes down what it is given: recordedCommand
 // REVISION FILE. linesCommand makes it one that says what a scripted server says:
-// linesCommand ADDRESS.
+// linesCommand ADDRESS. faultyCommand does the same, but for the fault that a file names:
+// faultyCommand ADDRESS FILE.
 const (
 	stdioCommand    = "stdio-peer"
 	recordedCommand = "recorded-stdio-peer"
 	linesCommand    = "lines-peer"
+	faultyCommand   = "faulty-peer"
 )
 
 func TestMain(m *testing.M) {
@@ -46,6 +48,9 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		case linesCommand:
 			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+			os.Exit(0)
+		case faultyCommand:
+			_ = serveFaulty(os.Args[2], os.Args[3]) // as above
 			os.Exit(0)
 		case demo.StdioCommand:
 			_ = demo.ServeStdio(context.Background(), os.Stdin, os.Stdout)

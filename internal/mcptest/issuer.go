@@ -89,8 +89,8 @@ func NewIssuer(opts IssuerOptions) *Issuer {
 	if i.URL = opts.URL; i.URL == "" {
 		i.http = httptest.NewServer(i)
 		i.URL = i.http.URL + opts.Path
-	} else if _, path, ok := strings.Cut(strings.TrimPrefix(i.URL, "https://"), "/"); ok && path != "" {
-		i.path = "/" + strings.TrimSuffix(path, "/")
+	} else if u, err := url.Parse(i.URL); err == nil {
+		i.path = strings.TrimSuffix(u.Path, "/")
 	}
 	alg := opts.Alg
 	if alg == "" {

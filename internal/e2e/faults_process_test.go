@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// serveFaulty is a process that is a session of a scripted server at an address, but that
+// as long as a file says so it has a fault.
+func serveFaulty(address, file string) error {
+	fault := func() string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "" // it was mended
+		}
+		return string(text)
+	}
+	if fault() == "crash loop" {
+		fmt.Fprintln(os.Stderr, "secret: cannot open database")
+		os.Exit(1)
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var mu sync.Mutex // one line at a time
+	say := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Printf(format, args...)
+	}
+	go func() {
+		lines := bufio.NewReader(conn)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				os.Exit(0)
+			}
+			say("%s", line)
+		}
+	}()
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if now := fault(); now != "" && json.Unmarshal(line, &m) == nil && m.Method == "tools/call" && playFault(now, m.ID, say) {
+			continue
+		}
+		if _, err := conn.Write(line); err != nil {
+			return err
+		}
+	}
+}
+
+// playFault does what a call with the id meets, and reports whether that was all.
+func playFault(fault string, id json.RawMessage, say func(format string, args ...any)) (all bool) {
+	switch fault {
+	case "crash", "crash loop":
+		fmt.Fprintln(os.Stderr, "panic: secret")
+		os.Exit(3)
+	case "hang":
+		return true
+	case "stderr":
+		line := bytes.Repeat([]byte("secret "), 1<<17)
+		for range 20 {
+			_, _ = os.Stderr.Write(line) // whoever reads it or not
+		}
+	case "rubbish":
+		say("%s", strings.Repeat("secret rubbish\n\x00\xff\n{}\n[]\n", 10))
+	case "much rubbish":
+		say("%s", strings.Repeat("secret rubbish\n", 200))
+	case "line":
+		for range 40 {
+			say("%s", strings.Repeat("x", 1<<20))
+		}
+		return true
+	case "ids":
+		say("{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"result\":{\"wrong\":1}}\n{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{\"wrong\":2}}\n", id)
+		for _, text := range []string{"done", "again"} {
+			say("{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"resultType\":\"complete\",\"content\":[{\"type\":\"text\",\"text\":%q}]}}\n", id, text)
+		}
+		return true
+	}
+	return false
+}
+
+// TestProcessFaults has calls meet a fault of a server that is a process, one of each era,
+// by clients of each era.
+func TestProcessFaults(t *testing.T) {
+	lost := verdict{200, 50202, "unknown", "was lost before its answer came; it may have done what was asked"}
+	for _, tt := range []struct {
+		name  string
+		fault string
+		want  verdict // zero for an answer like any other
+	}{
+		{"H/163 it crashes in mid-call", "crash", lost},
+		{"H/164 rubbish between messages", "rubbish", verdict{}},
+		{"H/164 nothing but rubbish", "much rubbish", lost},
+		{"H/165 a line without an end", "line", lost},
+		{"H/149 H/150 wrong ids and two answers", "ids", verdict{}},
+		{"H/167 20 MiB on stderr", "stderr", verdict{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s, broken := newProcesses(t)
+			broken(tt.fault)
+			outcomes := make(chan faultOutcome, 4)
+			var waits []func()
+			for _, name := range []string{"older", "newer"} {
+				waits = append(waits, s.all(t, name, 1, func(o faultOutcome) { outcomes <- o }))
+			}
+			s.undisturbed(t)
+			for range cap(outcomes) {
+				o := receive(t, "an outcome", outcomes)
+				if tt.want.code != 0 {
+					tt.want.check(t, o)
+				} else if o.err != nil || o.Error != nil || said(o.Message) != "done" {
+					t.Errorf("client %s, upstream %s: %s, %v", o.client, o.upstream, o.Text, o.err)
+				}
+			}
+			for _, wait := range waits {
+				wait()
+			}
+			broken("")
+			for _, name := range []string{"older", "newer"} {
+				s.healed(t, name)
+			}
+			s.undisturbed(t)
+			s.nothingLeft(t)
+		})
+	}
+}
+
+// TestProcessCrashLoop has the process of a session end as soon as it begins, again and
+// again, until that is mended.
+func TestProcessCrashLoop(t *testing.T) {
+	t.Parallel()
+	s, broken := newProcesses(t)
+	broken("crash loop")
+	verdict{200, 50202, "unknown", "it may have done what was asked"}.check(t, s.call(t, s.clients[0], "older"))
+	notRun := verdict{200, 50202, "no", "it did not get the call; try again later"}
+	notRun.check(t, s.call(t, s.clients[0], "older"))
+	h := s.health(t, "older")
+	if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "handshake" {
+		t.Errorf("H/163 it is %s after %+v", h.State, h.LastFailure)
+	}
+	s.undisturbed(t)
+	broken("")
+	s.healed(t, "older")
+	s.undisturbed(t)
+	s.nothingLeft(t)
+}
+
+// newProcesses is a scene whose servers are processes; broken gives them a fault, "" for
+// none.
+func newProcesses(t *testing.T) (s *scene, broken func(fault string)) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "fault")
+	var cfg gateway.Config
+	for name, revision := range map[string]string{"older": statefulServer, "newer": stateless} {
+		server := scripted(t, revision)
+		server.Tools("do")
+		server.Tool("do", func(c *mcptest.Call) { c.Text("done") })
+		address, err := server.ListenLines()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, Command: []string{os.Args[0], faultyCommand, address, file}})
+	}
+	s = &scene{}
+	s.open(t, cfg)
+	for _, u := range cfg.Upstreams {
+		s.healed(t, u.Name)
+	}
+	return s, func(fault string) {
+		t.Helper()
+		if fault == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		next := file + ".new" // to be there in one step: nobody reads half of it
+		if err := os.WriteFile(next, []byte(fault), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

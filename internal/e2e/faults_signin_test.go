@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestIssuerIsGone has nobody listen where the issuer was. Whoever is known goes on, in
+// running sessions and without; who is not is told to come back, with neither a challenge
+// nor a word of where the issuer is; and once it is back they are let in.
+func TestIssuerIsGone(t *testing.T) {
+	t.Parallel()
+	for _, opaque := range []bool{false, true} {
+		name := "H/30 H/32 keys cannot be fetched"
+		if opaque {
+			name = "H/38 tokens cannot be introspected"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var issuer *mcptest.Issuer
+			at := newMortal(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { issuer.ServeHTTP(w, r) }))
+			issuer = mcptest.NewIssuer(mcptest.IssuerOptions{URL: "http://" + at.address})
+			t.Cleanup(issuer.Close)
+			cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: doing(t).URL}}}
+			fresh := func() string { issuer.AddKey("ES256"); return issuer.Token(nil) }
+			token := issuer.Token
+			if opaque {
+				cfg.Auth.Issuers = []auth.Issuer{{URL: issuer.URL, Introspection: &auth.Introspection{
+					ClientID: issuer.ClientID, ClientSecret: mcp.Secret(issuer.ClientSecret),
+				}}}
+				token = issuer.Opaque
+				fresh = func() string { return issuer.Opaque(nil) }
+			}
+			g := guardWith(t, issuer, cfg)
+			var known []*mcptest.Client
+			for _, revision := range eras {
+				c := g.raw(t, revision, token(nil))
+				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
+				known = append(known, c)
+			}
+			at.kill()
+			unknown := fresh()
+			for _, c := range known {
+				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
+				x, err := as(t, c, unknown).Send(deadline(t), "tools/call", `{"name":"up__do"}`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all := wholeCall(t, as(t, c, unknown), "tools/call", `{"name":"up__do"}`)
+				wantLater(t, "client "+c.Revision.Name, x)
+				x.Close()
+				if strings.Contains(all, at.address) || strings.Contains(all, "refused") {
+					t.Errorf("client %s: it tells too much: %s", c.Revision.Name, all)
+				}
+				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
+			}
+			fetches := issuer.Fetches(mcptest.EndpointJWKS)
+			at.revive(t)
+			if !opaque { // by itself
+				if err := issuer.WaitFetches(deadline(t), mcptest.EndpointJWKS, fetches+1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, c := range known {
+				for {
+					x, err := as(t, c, unknown).Send(deadline(t), "tools/call", `{"name":"up__do"}`)
+					if err != nil {
+						t.Fatal(err)
+					}
+					x.Close()
+					if x.Status == 200 {
+						break
+					}
+					obey(t, x.Header.Get("Retry-After"))
+				}
+			}
+		})
+	}
+}

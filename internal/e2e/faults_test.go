@@ -1,0 +1,316 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// This file is the stage of the tests of faults: servers that can be broken and mended,
+// and a gateway in front of two of them, one of each era, and of one that is sound.
+
+// mortal is a server on HTTP that can be ended, and begun again at its address.
+type mortal struct {
+	address string
+	handler http.Handler
+
+	mu     sync.Mutex // guards server
+	server *httptest.Server
+}
+
+func newMortal(t *testing.T, handler http.Handler) *mortal {
+	t.Helper()
+	// Whoever wants any free port of 127.0.0.1 does not get one of 127.0.0.2.
+	m := &mortal{address: "127.0.0.2:0", handler: handler}
+	if l, err := net.Listen("tcp", m.address); err != nil {
+		m.address = "127.0.0.1:0"
+	} else {
+		l.Close()
+	}
+	m.revive(t)
+	t.Cleanup(m.kill)
+	return m
+}
+
+// revive begins to serve.
+func (m *mortal) revive(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", m.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.address = l.Addr().String()
+	m.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: m.handler}}
+	m.server.Start()
+}
+
+// kill breaks all connections off and takes no more.
+func (m *mortal) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.server.Listener.Close()
+	m.server.CloseClientConnections()
+	m.server.Close()
+}
+
+// faulty is a scripted server with the tool "do". As long as it has a fault, that is what
+// calls meet.
+type faulty struct {
+	*mcptest.Server
+	*mortal
+	name   string // of the upstream
+	fault  atomic.Pointer[strike]
+	struck chan struct{} // gets one for each call that meets the fault
+	inside atomic.Int64  // calls that do so now
+}
+
+// strike is what a call meets instead of an answer; id is that of its request.
+type strike func(w http.ResponseWriter, r *http.Request, id string)
+
+func newFaulty(t *testing.T, name, revision string) *faulty {
+	t.Helper()
+	f := &faulty{Server: scripted(t, revision), name: name, struck: make(chan struct{}, 1000)}
+	f.Server.Tools("do")
+	f.Server.Tool("do", func(c *mcptest.Call) { c.Text("done") })
+	f.mortal = newMortal(t, f)
+	return f
+}
+
+func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	strike := f.fault.Load()
+	if strike == nil || json.Unmarshal(body, &m) != nil || m.Method != "tools/call" {
+		f.Server.ServeHTTP(w, r)
+		return
+	}
+	f.inside.Add(1)
+	defer f.inside.Add(-1)
+	f.struck <- struct{}{}
+	(*strike)(w, r, string(m.ID))
+}
+
+// scene is a gateway in front of two faulty upstreams and a good one, with a client of
+// each era.
+type scene struct {
+	g       *gateway.Gateway
+	faulty  []*faulty
+	clients []*mcptest.Client
+}
+
+// newScene sets it up and makes one call of each client to each upstream.
+func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *scene {
+	t.Helper()
+	s := &scene{faulty: []*faulty{newFaulty(t, "older", statefulServer), newFaulty(t, "newer", stateless)}}
+	var cfg gateway.Config
+	for _, f := range s.faulty {
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: f.name, URL: "http://" + f.address + "/mcp", Timeout: timeout, Limits: limits})
+	}
+	s.open(t, cfg)
+	for _, f := range s.faulty {
+		s.healed(t, f.name)
+	}
+	return s
+}
+
+// open starts the gateway, with a good upstream more, and its clients.
+func (s *scene) open(t *testing.T, cfg gateway.Config) {
+	t.Helper()
+	cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "good", URL: doing(t).URL})
+	var stop func()
+	var err error
+	if s.g, stop, err = run(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	for _, revision := range eras {
+		s.clients = append(s.clients, raw(t, s.g.URL(), revision))
+	}
+	s.undisturbed(t)
+}
+
+// undisturbed wants the good upstream to serve as if nothing was.
+func (s *scene) undisturbed(t *testing.T) {
+	t.Helper()
+	for _, c := range s.clients {
+		if m := mustCall(t, c, "tools/call", `{"name":"good__do"}`); said(m) != "done" {
+			t.Errorf("client %s: the good upstream says %s", c.Revision.Name, m.Text)
+		}
+		m := mustCall(t, c, "tools/list", "{}")
+		var tools []struct{ Name string }
+		if m.Value("tools", &tools); len(tools) != len(s.g.Health()) {
+			t.Errorf("client %s: %d tools are listed, want those of all upstreams", c.Revision.Name, len(tools))
+		}
+	}
+	if h := s.health(t, "good"); h.State != upstream.StateReady || h.LastFailure != nil {
+		t.Errorf("the good upstream is %+v", h)
+	}
+}
+
+func (s *scene) health(t *testing.T, name string) gateway.UpstreamHealth {
+	t.Helper()
+	for _, h := range s.g.Health() {
+		if h.Name == name {
+			return h
+		}
+	}
+	t.Fatalf("there is no upstream %s", name)
+	panic("unreachable")
+}
+
+// outcome is what came of one call of a tool "do".
+type faultOutcome struct {
+	client   string // its revision
+	upstream string
+	status   int
+	header   http.Header
+	mcptest.Message
+	err error
+}
+
+// call calls the tool of an upstream.
+func (s *scene) call(t *testing.T, c *mcptest.Client, name string) (o faultOutcome) {
+	t.Helper()
+	o.client, o.upstream = c.Revision.Name, name
+	x, err := c.Send(deadline(t), "tools/call", `{"name":"`+name+`__do","_meta":{"progressToken":1}}`)
+	if err != nil {
+		o.err = err
+		return o
+	}
+	defer x.Close()
+	o.status, o.header = x.Status, x.Header
+	o.Message, o.err = x.Response()
+	return o
+}
+
+// all has each client make calls to an upstream at the same time, as many as given.
+func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome)) (wait func()) {
+	var running sync.WaitGroup
+	for _, c := range s.clients {
+		for range calls {
+			running.Go(func() { tell(s.call(t, c, name)) })
+		}
+	}
+	return running.Wait
+}
+
+// healed wants the calls of all clients to an upstream to work. One that times out on a
+// busy machine, or is told to come back, is made again.
+func (s *scene) healed(t *testing.T, name string) {
+	t.Helper()
+	for _, c := range s.clients {
+		for {
+			o := s.call(t, c, name)
+			if o.err != nil {
+				t.Fatalf("client %s, upstream %s: %v", o.client, o.upstream, o.err)
+			}
+			if o.Error == nil {
+				if said(o.Message) != "done" {
+					t.Errorf("client %s, upstream %s: healed, it says %s", o.client, o.upstream, o.Text)
+				}
+				break
+			}
+			var data struct{ RetryAfterMs int }
+			if !dataOf(o.Message, &data) || o.Error.Code != 50401 && data.RetryAfterMs == 0 {
+				t.Fatalf("client %s, upstream %s: it is not healed: %s", o.client, o.upstream, o.Text)
+			}
+			select {
+			case <-time.After(time.Duration(data.RetryAfterMs) * time.Millisecond):
+			case <-deadline(t).Done():
+				t.Fatal("it does not heal")
+			}
+		}
+	}
+	tick := time.NewTicker(5 * time.Millisecond) // its lists are fetched when the watch sees it
+	defer tick.Stop()
+	for ctx := deadline(t); ; {
+		h := s.health(t, name)
+		if h.State == upstream.StateReady && h.RefusedUntil == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("upstream %s: healed, it is %+v", name, h)
+		}
+	}
+}
+
+// nothingLeft wants all calls to be over, at the gateway and at the faulty servers.
+func (s *scene) nothingLeft(t *testing.T) {
+	t.Helper()
+	ctx := deadline(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		load := s.g.Load()
+		left := load.Front.Calls + load.Front.Questions
+		for _, u := range load.Upstreams {
+			left += u.Calls + u.Parked
+		}
+		for _, f := range s.faulty {
+			left += int(f.inside.Load())
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%d things are left: %+v", left, load)
+		}
+	}
+}
+
+// verdict is what an error has to be.
+type verdict struct {
+	status   int // of HTTP, for a client of either era
+	code     int
+	executed string
+	says     string // part of the message: what to do
+}
+
+// check holds the outcome of a call against it. Whatever it is, it names the upstream and
+// tells nothing of where that is.
+func (want verdict) check(t *testing.T, o faultOutcome) {
+	t.Helper()
+	var data struct {
+		Upstream, Executed string
+		RequestID          string `json:"request_id"`
+		Retryable          *bool
+	}
+	if o.err != nil || o.Error == nil || !dataOf(o.Message, &data) {
+		t.Errorf("client %s, upstream %s: %s, %v; want the error %d", o.client, o.upstream, o.Text, o.err, want.code)
+		return
+	}
+	if o.status != want.status || o.Error.Code != want.code || data.Executed != want.executed ||
+		!strings.Contains(o.Error.Message, o.upstream) || !strings.Contains(o.Error.Message, want.says) ||
+		data.Upstream != o.upstream || data.RequestID == "" || data.Retryable == nil || *data.Retryable && data.Executed != "no" {
+		t.Errorf("client %s, upstream %s: %d %s; want %+v", o.client, o.upstream, o.status, o.Text, want)
+	}
+	if all := fmt.Sprint(o.header, o.Text); strings.Contains(all, "127.0.0.") || strings.Contains(all, "secret") {
+		t.Errorf("client %s, upstream %s: it tells too much: %s", o.client, o.upstream, all)
+	}
+}

@@ -1,0 +1,240 @@
+package e2e
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// Pieces of what servers with faults send.
+const (
+	asJSON   = "application/json"
+	asEvents = "text/event-stream"
+	fine     = `{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[{"type":"text","text":"done"}]}}`
+	again    = `{"jsonrpc":"2.0","id":$ID,"result":{"resultType":"complete","content":[{"type":"text","text":"again"}]}}`
+	stray    = `{"jsonrpc":"2.0","id":99999,"result":{"resultType":"complete","content":[{"type":"text","text":"stray"}]}}`
+	question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
+	chatter  = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"still here"}}`
+)
+
+// sends answers with this body.
+func sends(contentType, body string) strike {
+	return func(w http.ResponseWriter, _ *http.Request, id string) {
+		w.Header().Set("Content-Type", contentType)
+		fmt.Fprint(w, strings.ReplaceAll(body, "$ID", id))
+	}
+}
+
+// drips sends the beginning, and then the drop from time to time until nobody listens.
+func drips(contentType, beginning, drop string) strike {
+	return func(w http.ResponseWriter, r *http.Request, id string) {
+		w.Header().Set("Content-Type", contentType)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for text := strings.ReplaceAll(beginning, "$ID", id); ; text = drop {
+			fmt.Fprint(w, text)
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+// hangs sends nothing any more until nobody waits.
+func hangs(status int, contentType string) strike {
+	return func(w http.ResponseWriter, r *http.Request, _ string) {
+		if status > 0 {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
+		<-r.Context().Done()
+	}
+}
+
+// saysStatus answers with a status, and headers by pairs.
+func saysStatus(status int, header ...string) strike {
+	return func(w http.ResponseWriter, _ *http.Request, _ string) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+	}
+}
+
+// resets has the connection reset.
+func resets(w http.ResponseWriter, _ *http.Request, _ string) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err) // HTTP/1 always can
+	}
+	_ = conn.(*net.TCPConn).SetLinger(0) // if it cannot, the connection just ends
+	conn.Close()
+}
+
+// TestUpstreamFaults has calls meet a fault, at a server of each era, by clients of each
+// era: what they are told, that others notice nothing, what operators see, and that the
+// next call works once the fault is over.
+func TestUpstreamFaults(t *testing.T) {
+	const (
+		wait    = 2 * time.Second // a busy machine may take some time for what is sound
+		whole   = 3 * time.Second
+		anyhow  = "it may"
+		mebi    = 1 << 20
+		blamed  = "its operator has"
+		address = "check its address"
+	)
+	timeout := upstream.Timeout{Call: wait, Total: whole}
+	silent := verdict{200, 50401, "unknown", "did not answer in time; " + anyhow}
+	garbled := verdict{200, 50202, "unknown", address}
+	lost := verdict{200, 50202, "unknown", "was lost before its answer came; " + anyhow}
+	large := verdict{200, 50203, "unknown", "ask for less"}
+	for _, tt := range []struct {
+		name   string
+		strike strike
+		short  bool // with timeout
+		limits upstream.Limits
+		want   verdict // zero for an answer like any other
+		newer  verdict // the same of the newer upstream, where it differs
+		state  upstream.State
+		stages [2]string // of the older and the newer upstream; "" for no failure
+	}{
+		{name: "H/142 no headers come", strike: hangs(0, ""), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/142 no body comes", strike: hangs(200, asJSON), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/142 no event comes", strike: hangs(200, asEvents), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/143 a body that drips", strike: drips(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":{"content":"`, "x"), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/143 events without an answer for ever", strike: drips(asEvents, "", "data: "+chatter+"\n\n"), short: true, want: silent, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/146 events without end after the answer", strike: drips(asEvents, "data: "+fine+"\n\n", "data: "+chatter+"\n\n"), state: upstream.StateReady},
+
+		{name: "H/153 garbage", strike: sends(asJSON, "\x00\xff{"), want: garbled, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/153 nothing", strike: sends(asJSON, ""), want: garbled, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/153 the page of a proxy", strike: sends("text/html", "<html>secret"), want: garbled, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/147 half an event", strike: sends(asEvents, "data: "+fine), want: lost, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/144 10 MiB too much", strike: sends(asJSON, `{"jsonrpc":"2.0","id":$ID,"result":"`+strings.Repeat("x", 11*mebi)+`"}`), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
+		{name: "H/144 10 MiB too much, as an event", strike: sends(asEvents, `data: "`+strings.Repeat("x", 11*mebi)+"\"\n\n"), limits: upstream.Limits{ResultBytes: mebi}, want: large, state: upstream.StateReady},
+		{name: "H/149 the id of another request", strike: sends(asJSON, stray), want: lost, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/149 the id of another request, then the right one", strike: sends(asEvents, "data: "+stray+"\n\ndata: "+fine+"\n\n"), state: upstream.StateReady},
+		{name: "H/150 two answers", strike: sends(asEvents, "data: "+fine+"\n\ndata: "+again+"\n\n"), state: upstream.StateReady},
+
+		{name: "H/175 a hundred questions that nobody declared", strike: sends(asEvents, strings.Repeat("data: "+question+"\n\n", 100)+"data: "+fine+"\n\n"), state: upstream.StateReady},
+
+		{name: "H/154 401", strike: saysStatus(401, "WWW-Authenticate", `Bearer realm="secret"`), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
+		{name: "H/155 403", strike: saysStatus(403), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
+		{name: "H/156 404", strike: saysStatus(404), want: verdict{200, 50205, "no", "try again later"}, newer: verdict{200, 50202, "no", address}, state: upstream.StateDown, stages: [2]string{"call", "handshake"}},
+		{name: "H/158 429", strike: saysStatus(429, "Retry-After", "7"), want: verdict{429, 42901, "no", "try again later"}, state: upstream.StateReady},
+		{name: "H/159 418", strike: saysStatus(418), want: verdict{200, 50202, "no", blamed}, state: upstream.StateDown, stages: atCall},
+		{name: "H/159 500", strike: saysStatus(500), want: verdict{200, 50202, "unknown", anyhow}, state: upstream.StateDegraded, stages: atCall},
+		{name: "H/159 502", strike: saysStatus(502), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
+		{name: "H/159 503", strike: saysStatus(503), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
+		{name: "H/159 504", strike: saysStatus(504), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
+		{name: "H/160 307", strike: saysStatus(307, "Location", "http://127.0.0.1:1/"), want: verdict{200, 50202, "no", "its address has to be corrected"}, state: upstream.StateDown, stages: atCall},
+		{name: "H/161 a reset", strike: resets, want: lost, state: upstream.StateDegraded, stages: atCall},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			limit := upstream.Timeout{}
+			if tt.short {
+				limit = timeout
+			}
+			s := newScene(t, limit, tt.limits)
+			outcomes := make(chan faultOutcome, 8) // two of each client at each upstream: fewer than open the breaker
+			var waits []func()
+			for _, f := range s.faulty {
+				f.fault.Store(&tt.strike)
+				waits = append(waits, s.all(t, f.name, 2, func(o faultOutcome) { outcomes <- o }))
+			}
+			for _, f := range s.faulty {
+				receive(t, "a call at "+f.name, f.struck)
+			}
+			s.undisturbed(t)
+			for range cap(outcomes) {
+				o := receive(t, "an outcome", outcomes)
+				want := tt.want
+				if o.upstream == "newer" && tt.newer.code != 0 {
+					want = tt.newer
+				}
+				if want.code != 0 {
+					want.check(t, o)
+				} else if o.err != nil || o.Error != nil || said(o.Message) != "done" {
+					t.Errorf("client %s, upstream %s: %s, %v", o.client, o.upstream, o.Text, o.err)
+				}
+				if want.code == 42901 && o.header.Get("Retry-After") != "7" {
+					t.Errorf("client %s, upstream %s: Retry-After %q", o.client, o.upstream, o.header.Get("Retry-After"))
+				}
+			}
+			for _, wait := range waits {
+				wait()
+			}
+			for i, f := range s.faulty {
+				h := s.health(t, f.name)
+				if h.State != tt.state || (h.LastFailure == nil) != (tt.stages[i] == "") || h.LastFailure != nil && h.LastFailure.Stage != tt.stages[i] {
+					t.Errorf("upstream %s is %s after %+v, want %s after a failure at %q", f.name, h.State, h.LastFailure, tt.state, tt.stages[i])
+				}
+				f.fault.Store(nil)
+				s.healed(t, f.name)
+			}
+			s.nothingLeft(t)
+		})
+	}
+}
+
+var atCall = [2]string{"call", "call"}
+
+// TestUpstreamKilledInMidCall ends servers while they work, and begins them again at the
+// same address, without what they knew.
+func TestUpstreamKilledInMidCall(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, upstream.Timeout{}, upstream.Limits{})
+	hang := hangs(0, "")
+	outcomes := make(chan faultOutcome, 4)
+	var waits []func()
+	for _, f := range s.faulty {
+		f.fault.Store(&hang)
+		waits = append(waits, s.all(t, f.name, 1, func(o faultOutcome) { outcomes <- o }))
+		receive(t, "a call", f.struck)
+		receive(t, "the other call", f.struck)
+		f.kill()
+	}
+	for range cap(outcomes) {
+		verdict{200, 50202, "unknown", "it may have done what was asked"}.check(t, receive(t, "an outcome", outcomes))
+	}
+	for _, wait := range waits {
+		wait()
+	}
+	for _, f := range s.faulty {
+		gone := verdict{200, 50201, "no", "connection refused; try again later"}
+		held := false
+		for range 5 { // then the next ones are refused without trying
+			for _, c := range s.clients {
+				o := s.call(t, c, f.name)
+				gone.check(t, o)
+				held = held || strings.Contains(o.Text, "retryAfterMs")
+			}
+		}
+		h := s.health(t, f.name)
+		if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "connect" || h.RefusedUntil == nil || !held {
+			t.Errorf("upstream %s is %+v after %+v; refused without trying: %v", f.name, h, h.LastFailure, held)
+		}
+	}
+	s.undisturbed(t) // and the tools of those that are gone are still listed
+	for _, f := range s.faulty {
+		f.fault.Store(nil)
+		f.Forget()
+		f.revive(t)
+		s.healed(t, f.name)
+	}
+	s.undisturbed(t)
+	s.nothingLeft(t)
+}
