@@ -26,6 +26,7 @@ var rules = []struct {
 	{"the top level holds what it should", checkTopLevel},
 	{"no paths of a workplace", checkPaths},
 	{"pages quote what the code says", checkQuotes},
+	{"pages name tests that exist", checkProofs},
 	{"only policy decides", checkDecided},
 	{"the guard stands directly above the catalog", checkPipeline},
 	{"nothing gets around the pipeline", checkHandles},
