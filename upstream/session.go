@@ -49,6 +49,9 @@ type session struct {
 	held      []question
 	holding   *time.Timer
 	rootsOwed bool
+	// Questions of which it is not clear yet what call they are of; see claim.
+	unclaimed []unclaimed
+	claiming  *time.Timer
 }
 
 // openSession connects and, if the server is stateful, shakes hands.
@@ -239,6 +242,9 @@ func (s *session) deliver(m wire.Message) {
 		if x != nil && !x.elsewhere {
 			x = nil // its caller reads its own stream and cannot be interrupted
 		}
+		if x == nil && s.unclear(m) {
+			return
+		}
 		s.serve(m, x)
 	case wire.Notification:
 		x := s.sole()
@@ -266,6 +272,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 		for _, x := range s.all() {
 			x.withdraw(id)
 		}
+		s.withdrawUnclaimed(id)
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated,
@@ -293,7 +300,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 		s.post(unrelated(m.ID))
 		return
 	default:
-		why = x.ask(m)
+		why = x.ask(m, false)
 	}
 	if why != nil {
 		s.post(wire.AppendError(nil, m.ID, why))
@@ -302,9 +309,9 @@ func (s *session) serve(m wire.Message, x *exchange) {
 
 // unrelated answers a request of the server for which no call is left: outside of a
 // call the client cannot be asked.
-func unrelated(id mcp.Raw) []byte {
-	return wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way"))
-}
+func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelated) }
+
+var errUnrelated = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
 
 // post sends what has no answer, with its own limit of time: it is sent for the sake
 // of the session, not of a call.

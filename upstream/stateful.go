@@ -108,6 +108,8 @@ type question struct {
 	id      mcp.Raw // the server's
 	request mcp.InputRequest
 	changes int // how often the roots had changed
+	// guessed is its params as they came, where it may be another call's; nil where not.
+	guessed mcp.Raw
 }
 
 // call makes a call and releases the session, unless the call is parked.
@@ -287,8 +289,9 @@ func (x *exchange) tell(e mcp.Event) bool {
 	return true
 }
 
-// ask takes a question of the server; the error says why it is not taken.
-func (x *exchange) ask(m wire.Message) *mcp.Error {
+// ask takes a question of the server, of which it may be a guess that it is this call's;
+// the error says why it is not taken.
+func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if !mcp.CanAsk(x.call.Method) {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
 	}
@@ -305,10 +308,14 @@ func (x *exchange) ask(m wire.Message) *mcp.Error {
 		edits[2].Value = mcp.String(x.s.slot.keep.pages.mint(native.Text(), x.id))
 	}
 	params := bytes.Clone(withoutContext(m.Method, m.Params.Edit(edits...)))
-	x.open = append(x.open, question{
+	q := question{
 		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
 		changes: x.s.slot.keep.knownRoots().changes,
-	})
+	}
+	if guess {
+		q.guessed = bytes.Clone(m.Params)
+	}
+	x.open = append(x.open, q)
 	x.signal()
 	return nil
 }
@@ -373,9 +380,12 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	if len(open) > 0 { // the server did not wait for the answers, but is owed them
 		x.s.u.spawn(func() {
 			for _, q := range open {
-				if q.request.Method == mcp.MethodRootsList {
+				switch {
+				case q.request.Method == mcp.MethodRootsList:
 					x.s.strayRoots(q.id)
-				} else {
+				case q.guessed != nil:
+					x.s.reclaim(x, q)
+				default:
 					x.s.post(unrelated(q.id))
 				}
 			}
@@ -419,6 +429,7 @@ func (x *exchange) free() {
 	if x.first != nil {
 		x.first.Close()
 	}
+	x.s.released(x.err)
 	x.s.u.pool.release(x.s)
 }
 

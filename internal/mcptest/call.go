@@ -73,21 +73,26 @@ func (c *Call) Progress(done int) bool {
 
 // Ask makes a request of the client on the call's stream and waits for its answer,
 // as stateful servers do.
-func (c *Call) Ask(method, params string) (Message, error) {
+func (c *Call) Ask(method, params string) (Message, error) { return c.Asking(method, params)() }
+
+// Asking is Ask in two: it returns when the request was sent, and answer waits.
+func (c *Call) Asking(method, params string) (answer func() (Message, error)) {
 	id := c.server.mint()
-	answer := make(chan Message, 1)
+	answers := make(chan Message, 1)
 	c.server.mu.Lock()
-	c.server.waiting[id] = answer
+	c.server.waiting[id] = answers
 	c.server.mu.Unlock()
 	c.event(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, compact(params)))
-	select {
-	case m := <-answer:
-		return m, nil
-	case <-c.Done():
-		c.server.mu.Lock()
-		delete(c.server.waiting, id)
-		c.server.mu.Unlock()
-		return Message{}, fmt.Errorf("%s: the call is over", method)
+	return func() (Message, error) {
+		select {
+		case m := <-answers:
+			return m, nil
+		case <-c.Done():
+			c.server.mu.Lock()
+			delete(c.server.waiting, id)
+			c.server.mu.Unlock()
+			return Message{}, fmt.Errorf("%s: the call is over", method)
+		}
 	}
 }
 

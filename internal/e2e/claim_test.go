@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// elicitOf is the params of a question whose answer tells which one it was.
+func elicitOf(message string) string {
+	return fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"m":{"type":"string"}}}}`, message)
+}
+
+// TestQuestionsOfSeveralCalls: over stdio and HTTP+SSE a question does not say which call
+// it is of. While several run it comes to the one that asked.
+func TestQuestionsOfSeveralCalls(t *testing.T) {
+	for _, over := range []string{overStdio, overSSE} {
+		for _, revision := range []string{statefulClient, stateless} {
+			t.Run(revision+" over "+over, func(t *testing.T) {
+				t.Parallel()
+				s := newActor(t, party{statefulServer, over})
+				url := start(t, gateway.Config{
+					HTTP:      front.Config{StreamAfter: 10 * time.Millisecond},
+					Upstreams: []upstream.Config{s.config(t)},
+				})
+				c := rawWith(t, url, revision, askable)
+				do := func(key string) string {
+					return fmt.Sprintf(`{"name":%q,"arguments":{"key":%q}}`, s.name+"__do", key)
+				}
+				echo := func(q inquiry) string {
+					var params struct{ Message string }
+					if err := json.Unmarshal([]byte(q.Params), &params); err != nil {
+						t.Error(err)
+					}
+					return fmt.Sprintf(`{"action":"accept","content":{"m":%q}}`, params.Message)
+				}
+				ask := func(call *mcptest.Call, message string, sent chan<- string) {
+					answer := call.Asking("elicitation/create", elicitOf(message))
+					if sent != nil {
+						close(sent)
+					}
+					m, err := answer()
+					var got string
+					if err == nil && !m.Value("content|m", &got) {
+						got = m.Text
+					}
+					call.Text(got)
+				}
+
+				t.Run("one asks", func(t *testing.T) {
+					began, asked := make(chan string, 1), make(chan string)
+					busy := s.put(t, func(call *mcptest.Call) {
+						began <- ""
+						select {
+						case <-asked:
+						case <-call.Done():
+						}
+						call.Text("worked")
+					})
+					x, err := c.Send(deadline(t), "tools/call", do(busy))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer x.Close()
+					receive(t, "the other call's start", began)
+					asking := s.put(t, func(call *mcptest.Call) { ask(call, "which?", asked) })
+					if m, questions := converse(t, c, "tools/call", do(asking), echo); !strings.Contains(m.Text, `"which?"`) || len(questions) != 1 {
+						t.Errorf("after %v: %s", questions, m.Text)
+					}
+					if m, err := x.Response(); err != nil || !strings.Contains(m.Text, "worked") || len(x.Before) > 0 {
+						t.Errorf("the other call: %s, before it %v, %v", m.Text, x.Before, err)
+					}
+				})
+				t.Run("each asks", func(t *testing.T) {
+					var began sync.WaitGroup
+					began.Add(3)
+					var all sync.WaitGroup
+					for i := range 3 {
+						message := fmt.Sprint("number ", i)
+						key := s.put(t, func(call *mcptest.Call) {
+							began.Done()
+							began.Wait()
+							ask(call, message, nil)
+						})
+						all.Go(func() {
+							// Which of them is asked which question nobody knows; each answer comes to its own.
+							if m, questions := converse(t, c, "tools/call", do(key), echo); !strings.Contains(m.Text, `"text":"`+message+`"`) {
+								t.Errorf("%s: after %v: %s", message, questions, m.Text)
+							}
+						})
+					}
+					all.Wait()
+				})
+				t.Run("who asked has left", func(t *testing.T) {
+					began, asked, left, done := make(chan string, 1), make(chan string), make(chan string, 1), make(chan string)
+					busy := s.put(t, func(call *mcptest.Call) {
+						began <- ""
+						select {
+						case <-done:
+						case <-call.Done():
+						}
+						call.Text("worked")
+					})
+					x, err := c.Send(deadline(t), "tools/call", do(busy))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer x.Close()
+					receive(t, "the other call's start", began)
+					asking := s.put(t, func(call *mcptest.Call) {
+						ask(call, "never mind", asked)
+						left <- ""
+					})
+					y, err := c.SendID(deadline(t), `"leaves"`, "tools/call", do(asking))
+					if err != nil {
+						t.Fatal(err)
+					}
+					receive(t, "the question", asked)
+					if c.Revision.Stateful {
+						if _, err := c.Notify(deadline(t), "notifications/cancelled", `{"requestId":"leaves"}`); err != nil {
+							t.Fatal(err)
+						}
+					}
+					y.Close()
+					receive(t, "the end of who asked", left)
+					close(done)
+					if m, err := x.Response(); err != nil || !strings.Contains(m.Text, "worked") || len(x.Before) > 0 {
+						t.Errorf("the other call: %s, before it %v, %v", m.Text, x.Before, err)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package upstream
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Over stdio and HTTP+SSE a question does not say which call it is of. With one call under
+// way it is of that one. With several, all of the same client, it waits until one alone is
+// left that can have asked: a server that waits for an answer does not end the call
+// meanwhile, nor does it ask for a call whose question is open. What stays unclear is
+// refused, as SEP-2260 has it.
+
+const (
+	// claimPause is how long calls have to end before questions of which there are as many
+	// as calls are taken for one of each.
+	claimPause = time.Second
+	// claimTime is how long a question waits.
+	claimTime = 20 * time.Second
+	// maxUnclaimed bounds how many of a session wait.
+	maxUnclaimed = 20
+)
+
+// unclaimed is a question of which it is not clear yet what call asks it.
+type unclaimed struct {
+	question wire.Message
+	since    time.Time
+}
+
+// unclear keeps a question that no call claims, if one may later.
+func (s *session) unclear(m wire.Message) bool {
+	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
+	if !asks || !piped(s.conn) || s.taskOf(m) != nil || s.declared.refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
+		return false
+	}
+	s.mu.Lock()
+	room := len(s.unclaimed) < maxUnclaimed
+	if room {
+		s.unclaimed = append(s.unclaimed, unclaimed{owned(m), time.Now()})
+	}
+	s.mu.Unlock()
+	if room {
+		s.claim()
+	}
+	return room
+}
+
+// mayAsk reports whether questions from outside of its stream may be the call's.
+func (x *exchange) mayAsk() bool { return x.elsewhere && x.task == "" && mcp.CanAsk(x.call.Method) }
+
+// askers are the calls that may be asking just now, oldest first.
+func (s *session) askers() []*exchange {
+	all := slices.DeleteFunc(s.all(), func(x *exchange) bool {
+		return !x.mayAsk() || x.over() || x.asks()
+	})
+	slices.SortFunc(all, func(a, b *exchange) int { return cmp.Compare(a.id, b.id) })
+	return all
+}
+
+// claim gives questions to the calls that ask them, as far as that is clear by now.
+func (s *session) claim() {
+	askers := s.askers()
+	s.mu.Lock()
+	held := s.unclaimed
+	if len(held) == 0 {
+		s.mu.Unlock()
+		return
+	}
+	if s.claiming != nil {
+		s.claiming.Stop()
+	}
+	age := time.Since(held[0].since)
+	next := claimTime - age
+	if age < claimPause {
+		next = claimPause - age
+	}
+	overdue := age >= claimTime || s.base.Err() != nil
+	decided := overdue || len(askers) == 1 || age >= claimPause && len(askers) > 0 && len(held) >= len(askers)
+	if decided {
+		s.unclaimed = nil
+	} else {
+		s.claiming = time.AfterFunc(next, func() { s.u.spawn(s.claim) })
+	}
+	s.mu.Unlock()
+	if !decided {
+		return
+	}
+	for i, h := range held {
+		why := errUnrelated
+		if !overdue {
+			x := askers[min(i, len(askers)-1)]
+			if why = x.ask(h.question, true); why != nil && x.over() { // it ended just now
+				s.deliver(h.question)
+				continue
+			}
+		}
+		if why != nil {
+			s.post(wire.AppendError(nil, h.question.ID, why))
+		}
+	}
+}
+
+// reclaim takes back a question that a call was taken to ask which has ended meanwhile: it
+// was another's.
+func (s *session) reclaim(x *exchange, q question) {
+	s.remove(x)
+	s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
+}
+
+// unclaim gives up what waits: a call has ended without an answer, and it may be the one
+// that asked.
+func (s *session) unclaim() {
+	s.mu.Lock()
+	held := s.unclaimed
+	s.unclaimed = nil
+	s.mu.Unlock()
+	if len(held) == 0 {
+		return
+	}
+	s.u.spawn(func() {
+		for _, h := range held {
+			s.post(unrelated(h.question.ID))
+		}
+	})
+}
+
+// released is told that a call is not under way any more.
+func (s *session) released(err error) {
+	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
+		s.claim()
+	} else {
+		s.unclaim()
+	}
+}
+
+// withdrawUnclaimed forgets a question that the server does not want answered any more.
+func (s *session) withdrawUnclaimed(id mcp.Raw) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unclaimed = slices.DeleteFunc(s.unclaimed, func(h unclaimed) bool { return bytes.Equal(h.question.ID, id) })
+}
