@@ -107,7 +107,7 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		}
 	}
 	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == up }) {
-		return mcp.Target{Kind: kind, Upstream: up, Name: own}, nil, nil
+		return c.withFile(mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
 	}
 	if name != q.Name {
 		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.upstreamNames(), ", "))
@@ -123,9 +123,19 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		if !ok {
 			return t, nil, fmt.Errorf("%q: the URI of a skill ends in /%s", name, mcp.SkillFile)
 		}
-		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root)}, nil, nil
+		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, nil
 	}
-	return c.namedTarget(kind, name)
+	t, notes, err = c.namedTarget(kind, name)
+	return c.withFile(t), notes, err
+}
+
+// withFile adds to a skill in a directory the URI of its SKILL.md, by which it is decided
+// on, too. Of servers nobody knows it without asking.
+func (c Config) withFile(t mcp.Target) mcp.Target {
+	if t.Kind == mcp.KindSkills && slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == t.Upstream && u.Skills != "" }) {
+		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
+	}
+	return t
 }
 
 // closedName is what a name looks like that was too long or had characters that models

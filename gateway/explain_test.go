@@ -36,7 +36,7 @@ upstreams:
 		{"resources/read", "skill://crm/a/b", "resources:crm/skill://a/b", "decided on as that skill"},
 		{"skills/get", "crm__refunds", "skills:crm/refunds", ""},
 		{"skills/get", "crm/acme/refunds", "skills:crm/acme/refunds", ""},
-		{"skills/get", "skill://crm/acme/refunds/SKILL.md", "skills:crm/acme/refunds", ""},
+		{"skills/get", "skill://crm/acme/refunds/SKILL.md", "skills:crm/acme/refunds (its file skill://acme/refunds/SKILL.md)", ""},
 		{"resources/read", "ui://other/a", "resources:files/ui://other/a", ""},
 		{"resources/read", "file:///a+b", "resources:files/file:///a+b", ""},
 		{"resources/read", "resources:crm/file:///a", "resources:crm/file:///a", ""},

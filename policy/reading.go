@@ -14,7 +14,8 @@ type reading struct {
 	refused bool
 	// names are what the target's name may be read as, the name itself first.
 	names []string
-	// template is what a URI template makes; nil for what is none.
+	// template is what a URI template makes, of resources or of the files of a skill; nil
+	// for what is none.
 	template *glob
 	// files are what the URI of a skill's file may be read as.
 	files []string
@@ -25,6 +26,9 @@ func readTarget(t mcp.Target) reading {
 	switch {
 	case t.Upstream == "" || t.Name == "":
 		r.refused = true
+	case t.Template && t.File != "":
+		g := templateGlob(t.File)
+		r.template = &g
 	case t.Template:
 		g := templateGlob(t.Name)
 		r.template = &g
@@ -44,7 +48,7 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 	about := func(fits func(p *pattern) bool) bool {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(r.target) && fits(&p) })
 	}
-	if r.template != nil {
+	if r.template != nil && r.target.File == "" {
 		if effect == Deny {
 			return about(func(p *pattern) bool { return p.name.covers(r.template) })
 		}
@@ -67,6 +71,9 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 // part of a skill, too.
 func (r *reading) fitsFile(patterns []pattern) bool {
 	as := mcp.Target{Kind: mcp.KindResources, Upstream: r.target.Upstream}
+	if r.template != nil {
+		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.covers(r.template) })
+	}
 	return slices.ContainsFunc(r.files, func(file string) bool {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.match(file) })
 	})

@@ -49,6 +49,29 @@ func TestFilesOfSkills(t *testing.T) {
 	}
 }
 
+// TestTemplatesOfSkills: who may know of a skill knows of what makes its files, unless none
+// of them is allowed.
+func TestTemplatesOfSkills(t *testing.T) {
+	template := mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "refunds", File: "skill://refunds/assets/{name}", Template: true}
+	for _, tt := range []struct {
+		name string
+		rule Rule
+		want bool
+	}{
+		{"the skill is allowed", Rule{Allow: []string{"skills:pb/refunds"}}, true},
+		{"resources are", Rule{Allow: []string{"resources:*"}}, false},
+		{"another skill is", Rule{Allow: []string{"skills:pb/other"}}, false},
+		{"all its files are denied", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/*"}}, false},
+		{"some are", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/a.png"}}, true},
+		{"the skill needs a yes", Rule{Ask: []string{"skills:*"}}, true},
+	} {
+		tt.rule.Name = "r"
+		if got := newForTest(t, Config{Rules: []Rule{tt.rule}}).Visible(&mcp.Caller{}, template); got != tt.want {
+			t.Errorf("%s: visible %t", tt.name, got)
+		}
+	}
+}
+
 // TestSkillsThatNeedAYes: what tells no more than the list needs none; the text does.
 func TestSkillsThatNeedAYes(t *testing.T) {
 	s := newShelves(mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a"})

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -17,15 +16,11 @@ import (
 
 // This file makes records of the inner language (mcp/skill.go) of what servers say about
 // skills, in whichever spelling: entries of SEP-2640 get a key, entries of SEP-2076 a URI
-// and a SKILL.md that is written here, and of servers that have neither the resources that
-// are a SKILL.md are taken for what they are.
+// and a SKILL.md that is written here. Of servers that have neither it is in skillplain.go.
 
-const (
-	// maxPlainSkills bounds how many SKILL.md are read of a server that has no skills/list.
-	maxPlainSkills = 100
-	// maxSkillPages bounds how far its resources are looked through.
-	maxSkillPages = 50
-)
+// maxSkillPages bounds how many pages of a server's skills, or resources, are looked
+// through.
+const maxSkillPages = 50
 
 const schemeSkill = "skill://"
 
@@ -35,15 +30,16 @@ type skillTable struct {
 	core    bool       // it speaks SEP-2076
 	uris    bool       // it speaks SEP-2640
 	known   map[string]knownSkill
-	slugs   map[string]string // keys by the URIs that were made up
 	skipped map[string]string
 }
 
 // knownSkill is a skill by its key.
 type knownSkill struct {
-	root   string  // the URI of its directory
-	name   string  // its name in SEP-2076, "" for none
-	record mcp.Raw // where it has no URI of its own; nil otherwise
+	root     string  // the URI of its directory
+	name     string  // its name in SEP-2076, "" for none
+	made     bool    // the URI is ours, or only that of a resource
+	manifest bool    // of one that is only a resource: there is a list of its files
+	record   mcp.Raw // where it has no URI of its own and is the same for all users; nil otherwise
 }
 
 func (t *skillTable) forms() (core, uris bool) {
@@ -66,16 +62,13 @@ func (t *skillTable) meet(discovered mcp.Raw) mcp.Raw {
 	return discovered
 }
 
-func (t *skillTable) add(key string, k knownSkill, made string) {
+func (t *skillTable) add(key string, k knownSkill) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.known == nil || len(t.known) >= maxSkills {
-		t.known, t.slugs = make(map[string]knownSkill), make(map[string]string)
+		t.known = make(map[string]knownSkill)
 	}
 	t.known[key] = k
-	if made != "" {
-		t.slugs[made] = key
-	}
 }
 
 func (t *skillTable) find(key string) (knownSkill, bool) {
@@ -83,14 +76,6 @@ func (t *skillTable) find(key string) (knownSkill, bool) {
 	defer t.mu.Unlock()
 	k, ok := t.known[key]
 	return k, ok
-}
-
-// made returns the key of a skill that has a URI of ours.
-func (t *skillTable) made(uri string) (key string, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	key, ok = t.slugs[uri]
-	return key, ok
 }
 
 func (t *skillTable) skip(all map[string]string) {
@@ -146,7 +131,7 @@ func (u *Upstream) skillItem(entry mcp.Raw, core bool) mcp.Item {
 	if core {
 		known.name = name.Text()
 	}
-	u.skills.add(key, known, "")
+	u.skills.add(key, known)
 	return mcp.Item{Name: key, Raw: withFields(entry.With("name", mcp.String(key)))}
 }
 
@@ -212,10 +197,31 @@ func (u *Upstream) madeItem(entry mcp.Raw, name string) mcp.Item {
 	if len(metadata) > len("{}") {
 		frontmatter = frontmatter.With("metadata", metadata)
 	}
-	uri := schemeSkill + slug + "/" + mcp.SkillFile
-	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(uri)}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
-	u.skills.add(name, knownSkill{root: schemeSkill + slug, name: name, record: record}, uri)
+	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
+	known := knownSkill{root: schemeSkill + slug, name: name, made: true}
+	if !u.perUser() {
+		known.record = record
+	}
+	u.skills.add(name, known)
 	return mcp.Item{Name: name, Raw: record}
+}
+
+// madeRecord returns the record of a skill that has no URI of its own, as the caller is
+// told it: what one user is told no other one is shown.
+func (u *Upstream) madeRecord(ctx context.Context, c *mcp.Call, key string) (record mcp.Raw, err error) {
+	if known, ok := u.skills.find(key); ok && known.record != nil {
+		return known.record, nil
+	}
+	err = u.eachSkill(ctx, c, func(item mcp.Item) bool {
+		if item.Name == key {
+			record = item.Raw
+		}
+		return record == nil
+	})
+	if err == nil && record == nil {
+		err = mcp.ErrUnknown(c.Method, c.Name)
+	}
+	return record, err
 }
 
 // getSkill answers skills/get.
@@ -232,29 +238,46 @@ func (u *Upstream) getSkill(ctx context.Context, c *mcp.Call) (*mcp.Reply, error
 		}
 	}
 	switch {
-	case byURI && known.record != nil && known.name == "": // one that is only a resource
-		item, err := u.plainSkill(ctx, c, key.Text())
+	case byURI && known.made && known.name == "": // one that is only a resource
+		item, err := u.plainSkill(ctx, c, key.Text(), known.manifest)
 		if err != nil {
 			return nil, err
 		}
 		return &mcp.Reply{Result: mcp.Object("skill", item.Raw)}, nil
-	case byURI && known.record != nil:
-		return &mcp.Reply{Result: mcp.Object("skill", known.record)}, nil
+	case byURI && known.made:
+		record, err := u.madeRecord(ctx, c, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: mcp.Object("skill", record)}, nil
 	case byURI:
 		return u.skillEntry(ctx, c, key.Text(), core)
 	case known.name != "":
 		return u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", c.Params.Without("uri").With("name", mcp.String(known.name))))
 	}
-	return u.skillInstructions(ctx, c, known.root, core)
+	return u.skillInstructions(ctx, c, known, core)
 }
 
 // learnSkills lists the skills, so that the table knows them.
 func (u *Upstream) learnSkills(ctx context.Context, c *mcp.Call) error {
+	return u.eachSkill(ctx, c, func(mcp.Item) bool { return true })
+}
+
+// eachSkill lists the skills on behalf of a call, as long as fn returns true.
+func (u *Upstream) eachSkill(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) error {
 	var params mcp.Raw
 	for range maxSkillPages {
 		reply, err := u.listSkills(ctx, innerCall(c, mcp.MethodSkillsList, "", params))
-		if err != nil || reply.List == nil || reply.List.Next == nil {
+		if err != nil || reply.List == nil {
 			return err
+		}
+		for _, item := range reply.List.Items {
+			if !fn(item) {
+				return nil
+			}
+		}
+		if reply.List.Next == nil {
+			return nil
 		}
 		params = mcp.Object("cursor", mcp.String(*reply.List.Next))
 	}
@@ -276,7 +299,8 @@ func (u *Upstream) skillEntry(ctx context.Context, c *mcp.Call, uri string, core
 
 // skillInstructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is
 // only a resource: its SKILL.md without the frontmatter, and its other files.
-func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, root string, core bool) (*mcp.Reply, error) {
+func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, known knownSkill, core bool) (*mcp.Reply, error) {
+	root := known.root
 	uri := root + "/" + mcp.SkillFile
 	text, err := u.readText(ctx, c, uri)
 	if err != nil {
@@ -293,14 +317,21 @@ func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, root stri
 		}
 	}
 	result = result.With("instructions", mcp.String(string(body)))
-	if _, uris := u.skills.forms(); !uris {
-		return &mcp.Reply{Result: result}, nil
+	var skill mcp.Raw
+	switch _, uris := u.skills.forms(); {
+	case uris:
+		entry, err := u.skillEntry(ctx, c, uri, core)
+		if err != nil {
+			return nil, err
+		}
+		skill, _ = entry.Result.Member("skill")
+	case known.manifest:
+		item, err := u.plainSkill(ctx, c, uri, true)
+		if err != nil {
+			return nil, err
+		}
+		skill = item.Raw
 	}
-	entry, err := u.skillEntry(ctx, c, uri, core)
-	if err != nil {
-		return nil, err
-	}
-	skill, _ := entry.Result.Member("skill")
 	resources, _ := skill.Member("resources")
 	files := mcp.Raw{'['}
 	resources.Elements(func(f mcp.Raw) bool {
@@ -349,22 +380,18 @@ func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byt
 }
 
 // readResource answers resources/read. A SKILL.md that was made up for a skill of SEP-2076
-// is written of what the skill says without arguments.
+// is written of what the skill says without arguments, if it was as that skill that policy
+// let the call through.
 func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	core, uris := u.skills.forms()
-	if !core || uris || !strings.HasPrefix(c.Name, schemeSkill) || !strings.HasSuffix(c.Name, "/"+mcp.SkillFile) {
+	key := c.Target.Name
+	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return u.call(ctx, c)
 	}
-	key, ok := u.skills.made(c.Name)
-	if !ok {
-		if err := u.learnSkills(ctx, c); err != nil {
-			return nil, err
-		}
-		if key, ok = u.skills.made(c.Name); !ok {
-			return u.call(ctx, c)
-		}
+	record, err := u.madeRecord(ctx, c, key)
+	if err != nil {
+		return nil, err
 	}
-	known, _ := u.skills.find(key)
 	reply, err := u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
 	if err != nil {
 		return nil, err
@@ -373,9 +400,12 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 	if !ok {
 		return nil, fmt.Errorf("%w: an answer to skills/get without instructions", errGarbage)
 	}
-	frontmatter, _ := known.record.Member("frontmatter")
+	frontmatter, _ := record.Member("frontmatter")
 	return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, writeSkill(frontmatter, instructions.Text())))}, nil
 }
+
+// madeURI is the URI that is made up for the SKILL.md of a skill that has none.
+func madeURI(name string) string { return schemeSkill + slugOf(name) + "/" + mcp.SkillFile }
 
 // asYAML makes JSON one line of YAML: what YAML takes for the end of a line, and what it
 // does not take at all, is escaped.
@@ -391,73 +421,4 @@ func writeSkill(frontmatter mcp.Raw, instructions string) []byte {
 	})
 	b.WriteString("---\n" + instructions)
 	return []byte(b.String())
-}
-
-// listPlainSkills makes skills of the resources of a server that has no skills/list: each
-// skill://.../SKILL.md is one. All its files cannot be known (SEP-2640 says so by
-// "dynamic").
-func (u *Upstream) listPlainSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	list := &mcp.List{}
-	skipped := make(map[string]string)
-	var params mcp.Raw
-	for range maxSkillPages {
-		reply, err := u.call(ctx, innerCall(c, mcp.MethodResourcesList, "", params))
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range reply.List.Items {
-			if !strings.HasPrefix(r.Name, schemeSkill) || !strings.HasSuffix(r.Name, "/"+mcp.SkillFile) || skipped[r.Name] != "" {
-				continue
-			}
-			if len(list.Items) == maxPlainSkills {
-				skipped[r.Name] = fmt.Sprintf("there are more than %d skills", maxPlainSkills)
-				break
-			}
-			item, err := u.plainSkill(ctx, c, r.Name)
-			switch {
-			case ctx.Err() != nil:
-				return nil, context.Cause(ctx)
-			case err != nil:
-				skipped[r.Name] = plainFailure(err)
-			default:
-				list.Items = append(list.Items, item)
-			}
-		}
-		if reply.List.Next == nil {
-			break
-		}
-		params = mcp.Object("cursor", mcp.String(*reply.List.Next))
-	}
-	u.skills.skip(skipped)
-	return &mcp.Reply{List: list}, nil
-}
-
-// plainSkill makes the record of a skill that is only a resource.
-func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string) (mcp.Item, error) {
-	root, _ := mcp.SkillRoot(uri)
-	text, err := u.readText(ctx, c, uri)
-	if err != nil {
-		return mcp.Item{}, err
-	}
-	s, err := readSkill(text)
-	if err != nil {
-		return mcp.Item{}, &badSkill{err}
-	}
-	key := mcp.SkillPath(root)
-	record := s.record(key, uri).With("resources", mcp.Raw(`"dynamic"`))
-	u.skills.add(key, knownSkill{root: root, record: record}, "")
-	return mcp.Item{Name: key, Raw: record}, nil
-}
-
-// badSkill is a SKILL.md that breaks the rules of its format.
-type badSkill struct{ why error }
-
-func (b *badSkill) Error() string { return mcp.SkillFile + ": " + b.why.Error() }
-
-// plainFailure says why a skill is left out.
-func plainFailure(err error) string {
-	if bad, ok := errors.AsType[*badSkill](err); ok {
-		return bad.Error()
-	}
-	return "it cannot be read"
 }

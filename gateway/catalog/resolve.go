@@ -46,8 +46,13 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 // targetOf is what policy decides on for what a name or URI leads to.
 func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 	n := c.sources[to.source].naming
-	if to.skill.of != "" {
-		return n.file(to.skill.of, to.native)
+	switch {
+	case k == skills && to.skill.uri != "":
+		return n.file(to.native, to.skill.uri)
+	case to.skill.of != "":
+		t := n.file(to.skill.of, to.native)
+		t.Template = k == templates
+		return t
 	}
 	return n.target(k, to.native)
 }
@@ -121,7 +126,7 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 			return target{}, false
 		}
 		s = c.view(caller)
-	case mayBeClosed(public):
+	case mayBeClosed(public), k == skills: // of which policy has to know the URI
 		s, _ = from.people.fetch(ctx, *caller, from)
 	default:
 		return to, true
@@ -163,8 +168,6 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 			}
 		}
 	}
-	if k == resources {
-		to.skill.of = of
-	}
+	to.skill.of = of
 	return to, k, !state.heard || state.offers.kinds.has(resources)
 }

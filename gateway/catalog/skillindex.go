@@ -14,6 +14,9 @@ type skillIndex struct {
 	loose map[string]bool
 }
 
+// looseIndex is mcp.SkillIndex as looseURI has it.
+const looseIndex = "skill/index.json"
+
 func newSkillIndex(items []mcp.Item) skillIndex {
 	x := skillIndex{keys: make(map[string]string, len(items)), loose: make(map[string]bool, len(items))}
 	for _, item := range items {
@@ -37,7 +40,11 @@ func (x *skillIndex) find(uri string) (key string, ok bool) {
 			return key, true
 		}
 	}
-	for at := looseURI(uri); at != ""; at = parentOf(at) {
+	loose := looseURI(uri)
+	if loose == looseIndex { // it would name skills that the caller may not know of
+		return "", false
+	}
+	for at := loose; at != ""; at = parentOf(at) {
 		if x.loose[at] {
 			return "", false
 		}

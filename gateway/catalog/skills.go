@@ -92,7 +92,7 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 		edits = append(edits, mcp.Edit{Name: "dependencies", Value: dependencies})
 	}
 	raw := n.record(item.Raw).Edit(edits...)
-	e.native, e.item = item.Name, mcp.Item{Name: public, Raw: raw, Target: n.target(skills, item.Name)}
+	e.native, e.item = item.Name, mcp.Item{Name: public, Raw: raw, Target: n.file(item.Name, e.skill.uri)}
 	return e, nil
 }
 
@@ -235,7 +235,8 @@ func (s *snapshot) checkDependencies(source int, e entry) {
 // clipName bounds what is repeated of an upstream's text.
 func clipName(name string) string { return name[:min(len(name), 80)] }
 
-// file is what policy decides on for a file of a skill of this upstream.
+// file is what policy decides on for a file of a skill of this upstream, and, as its
+// SKILL.md, for the skill.
 func (n naming) file(key, uri string) mcp.Target {
 	return mcp.Target{Kind: mcp.KindSkills, Upstream: n.upstream, Name: key, File: uri}
 }

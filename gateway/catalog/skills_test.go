@@ -37,7 +37,7 @@ func TestP9_196_RecordsArePublic(t *testing.T) {
 	if len(items) != 1 || items[0].Name != "crm__acme/refunds" || string(items[0].Raw) != want {
 		t.Errorf("got %+v, want %s", items, want)
 	}
-	if want := (mcp.Target{Kind: mcp.KindSkills, Upstream: "crm", Name: "acme/refunds"}); items[0].Target != want {
+	if want := (mcp.Target{Kind: mcp.KindSkills, Upstream: "crm", Name: "acme/refunds", File: "skill://acme/refunds/SKILL.md"}); items[0].Target != want {
 		t.Errorf("target %+v", items[0].Target)
 	}
 }
@@ -119,8 +119,47 @@ func TestFilesBelongToTheirSkill(t *testing.T) {
 	for public, want := range map[string]string{"crm__refunds": "refunds", "skill://crm/refunds/in/SKILL.md": "refunds/in", "skill://crm/unlisted/x/SKILL.md": "unlisted/x",
 		"skill://crm/refunds/new/SKILL.md": "refunds", "crm+github://hub/r/SKILL.md": "hub/r", "crm__none": "", "skill://crm/refunds/a.md": "", "skill://doc/a/SKILL.md": "", "skill://crm/Refunds/SKILL.md": ""} {
 		got, ok := c.Resolve(t.Context(), mcp.KindSkills, public)
-		if ok != (want != "") || got.Name != want || got.File != "" {
+		if ok != (want != "") || got.Name != want || ok && !strings.HasSuffix(got.File, "/SKILL.md") {
 			t.Errorf("%s is %+v, want %q", public, got, want)
+		}
+	}
+}
+
+// TestTemplatesOfSkills: a template of the files of a skill is decided on as the skill, in
+// the list as where it is completed.
+func TestTemplatesOfSkills(t *testing.T) {
+	s := skilled("crm", skillRecord("refunds"))
+	s.has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"skill://refunds/{file}","name":"a"}`, `{"uriTemplate":"doc:///{id}","name":"b"}`, `{"uriTemplate":"skill://REFUNDS/{file}","name":"c"}`)
+	c := start(t, Source{Upstream: s})
+	items := do(t, c, call(mcp.MethodResourceTemplatesList, "")).List.Items
+	want := map[string]mcp.Target{
+		"skill://crm/refunds/{file}": {Kind: mcp.KindSkills, Upstream: "crm", Name: "refunds", File: "skill://refunds/{file}", Template: true},
+		"crm+doc:///{id}":            {Kind: mcp.KindResources, Upstream: "crm", Name: "doc:///{id}", Template: true},
+	}
+	if len(items) != len(want) {
+		t.Errorf("listed are %v", items)
+	}
+	for _, item := range items {
+		if got, ok := c.Resolve(t.Context(), mcp.KindResources, item.Name); !ok || item.Target != want[item.Name] || got != item.Target {
+			t.Errorf("%s has target %+v and resolves to %+v, want %+v", item.Name, item.Target, got, want[item.Name])
+		}
+	}
+	if got, ok := c.Resolve(t.Context(), mcp.KindResources, "skill://crm/REFUNDS/{file}"); ok {
+		t.Errorf("what could be read as a template of it is %+v", got)
+	}
+}
+
+// TestIndexOfSkills: what lists skills that nobody decided on is not for clients.
+func TestIndexOfSkills(t *testing.T) {
+	s := skilled("crm", skillRecord("refunds"))
+	s.has(mcp.MethodResourcesList, resource("skill://index.json"), resource("file:///a"))
+	c := start(t, Source{Upstream: s})
+	if items := do(t, c, call(mcp.MethodResourcesList, "")).List.Items; len(items) != 1 || items[0].Name != "crm+file:///a" {
+		t.Errorf("resources %v", items)
+	}
+	for _, uri := range []string{"skill://crm/index.json", "skill://crm/INDEX.json", "skill://crm/%69ndex.json", "skill://crm//index.json", "skill://crm/index.json?x"} {
+		if got, ok := c.Resolve(t.Context(), mcp.KindResources, uri); ok {
+			t.Errorf("%s is %+v", uri, got)
 		}
 	}
 }

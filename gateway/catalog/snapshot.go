@@ -148,13 +148,15 @@ func (s *snapshot) merge(k kind) *listing {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
 				continue
 			}
-			if k == resources {
+			if k == resources || k == templates {
 				of, certain := state.skillOf(e.native)
 				if !certain {
 					continue // until it is known of which skill it is
 				}
 				if of != "" {
-					e.item = mcp.Item{Name: e.item.Name, Raw: e.item.Raw, Target: s.plan.namings[i].file(of, e.native)}
+					part := s.plan.namings[i].file(of, e.native)
+					part.Template = k == templates
+					e.item = mcp.Item{Name: e.item.Name, Raw: e.item.Raw, Target: part}
 				}
 			}
 			items = append(items, e.item)

@@ -20,10 +20,10 @@ type Target struct {
 	// Name is the original name or URI; for an entry of resources/templates/list, and
 	// what completes one, the URI template.
 	Name string
-	// Template says that Name is a URI template.
+	// Template says that Name, or File where there is one, is a URI template.
 	Template bool
 	// File is, of a target of kind skills, the original URI of the one file or directory
-	// of the skill that is meant; "" for the skill itself.
+	// of the skill that is meant; for the skill itself that of its SKILL.md.
 	File string
 }
 

@@ -30,7 +30,7 @@ type Config struct {
 	// 1h.
 	Grant time.Duration `yaml:"grant"`
 	// Descriptions is a directory with a file TOOL.json, by the public name, for each
-	// tool of which there is more to say: see Description. Read at start. Default none.
+	// tool of which there is more to say: see Description. Read at start and with each reload. Default none.
 	Descriptions string `yaml:"descriptions"`
 }
 

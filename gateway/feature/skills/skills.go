@@ -11,14 +11,17 @@ import (
 // one. Kind is one of the mcp.Kind words.
 type Sight interface {
 	Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool
+	// SeesAll reports whether the caller may know of everything that there is.
+	SeesAll(caller *mcp.Caller) bool
 }
 
-// Middleware shapes the answers of skills/list and skills/get, and lets all else through.
+// Middleware shapes the answers of skills/list, skills/get and resources/directory/read,
+// and lets all else through.
 func Middleware(sight Sight) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			switch c.Method {
-			case mcp.MethodSkillsList, mcp.MethodSkillsGet:
+			case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
 			default:
 				return next.Handle(ctx, c)
 			}
@@ -31,6 +34,8 @@ func Middleware(sight Sight) mcp.Middleware {
 			}
 			s := shaper{ctx: ctx, caller: &c.Caller, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
 			switch {
+			case reply.Result != nil && c.Method == mcp.MethodDirectoryRead:
+				return &mcp.Reply{Result: s.files(reply.Result, "resources"), Release: reply.Release}, nil
 			case reply.List != nil:
 				return &mcp.Reply{List: s.list(reply.List)}, nil
 			case reply.Result != nil:
@@ -74,16 +79,46 @@ func (s *shaper) result(result mcp.Raw) mcp.Raw {
 		}
 		return result
 	}
-	return s.trim(result)
+	return s.trim(s.files(result, "files"))
 }
 
 // record shapes a record.
 func (s *shaper) record(record mcp.Raw) mcp.Raw {
+	record = s.files(record, "resources")
 	if !s.short {
 		return s.trim(record)
 	}
 	return record.Edit(mcp.Edit{Name: "name"}, mcp.Edit{Name: "title"}, mcp.Edit{Name: "icons"}, mcp.Edit{Name: "description"},
 		mcp.Edit{Name: "version"}, mcp.Edit{Name: "tags"}, mcp.Edit{Name: "arguments"}, mcp.Edit{Name: "dependencies"})
+}
+
+// files leaves out of a member that lists files those that the caller may not know of.
+// What is left is all of the skill that there is for them: policy decides on its SKILL.md
+// wherever it decides on the skill.
+func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
+	all, ok := object.Member(member)
+	if !ok || !all.IsArray() || s.sight.SeesAll(s.caller) {
+		return object
+	}
+	hidden := false
+	seen := mcp.Raw{'['}
+	all.Elements(func(file mcp.Raw) bool {
+		uri, _ := file.Member("uri")
+		if !s.sight.Sees(s.ctx, s.caller, mcp.KindResources, uri.Text()) {
+			hidden = true
+			return true
+		}
+		if len(seen) > 1 {
+			seen = append(seen, ',')
+		}
+		seen = append(seen, file...)
+		return true
+	})
+	if !hidden {
+		return object
+	}
+	s.trimmed = true
+	return object.With(member, append(seen, ']'))
 }
 
 // trim leaves out of the member dependencies what the caller may not know of, which

@@ -12,6 +12,8 @@ import (
 // sees is a Sight of what has one of these in it.
 type sees []string
 
+func (s sees) SeesAll(*mcp.Caller) bool { return false }
+
 func (s sees) Sees(_ context.Context, _ *mcp.Caller, kind, public string) bool {
 	for _, one := range s {
 		if strings.Contains(kind+":"+public, one) {
@@ -104,6 +106,28 @@ func TestGetByName(t *testing.T) {
 	weird := `{"dependencies":"x"}`
 	if got := string(list(t, weird)); got != `{}` {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestFilesThatAreHidden are in none of the lists of files.
+func TestFilesThatAreHidden(t *testing.T) {
+	const files, less = `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/secret"},{"uri":"x:y"},{}]`, `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"x:y"}]`
+	sight := sees{"SKILL.md", "x:y"}
+	for _, tt := range []struct{ method, params, result, want string }{
+		{mcp.MethodSkillsGet, `{"uri":"x"}`, `{"skill":{"resources":` + files + `}}`, `{"skill":{"resources":` + less + `}}`},
+		{mcp.MethodSkillsGet, `{"name":"x"}`, `{"instructions":"i","files":` + files + `}`, `{"instructions":"i","files":` + less + `}`},
+		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":` + files + `,"more":1}`, `{"resources":` + less + `,"more":1}`},
+		{mcp.MethodDirectoryRead, `{"uri":"x"}`, `{"resources":[]}`, `{"resources":[]}`},
+	} {
+		reply, err := answer(t, sight, &mcp.Call{Method: tt.method, Params: mcp.Raw(tt.params)}, &mcp.Reply{Result: mcp.Raw(tt.result)})
+		if err != nil || string(reply.Result) != tt.want {
+			t.Errorf("H/209 %s %s: got %s, %v, want %s", tt.method, tt.params, reply.Result, err, tt.want)
+		}
+	}
+	list := &mcp.List{Items: []mcp.Item{{Raw: mcp.Raw(`{"resources":` + files + `}`)}}}
+	reply, err := answer(t, sight, &mcp.Call{Method: mcp.MethodSkillsList}, &mcp.Reply{List: list})
+	if err != nil || string(reply.List.Items[0].Raw) != `{"resources":`+less+`}` || !reply.List.Private {
+		t.Errorf("H/209 listed %+v, %v", reply.List, err)
 	}
 }
 
