@@ -20,14 +20,23 @@ func LoadConfig(file string) (cfg Config, warnings []Problem, err error) {
 type loaded struct {
 	cfg      Config
 	warnings []Problem
-	files    []seen // the file, and those that references in it name
+	files    []seen // the file, those that references in it name, and the directory of descriptions
 }
 
-// seen is a file as it was read.
+// seen is a file as it was read, or a directory as it was listed.
 type seen struct {
 	path    string
-	limit   int64
+	limit   int64 // of a file, in bytes; 0 for a directory
 	content [sha256.Size]byte
+}
+
+// again is what is there now.
+func (s seen) again() seen {
+	if s.limit == 0 {
+		return seeDirectory(s.path)
+	}
+	_, _, now, _ := see(s.path, s.limit)
+	return now
 }
 
 // see reads a file, and notes what was there.
@@ -37,6 +46,24 @@ func see(path string, limit int64) (data []byte, mode os.FileMode, s seen, err e
 	fmt.Fprintf(sum, "%d %v\n", len(data), err)
 	sum.Write(data)
 	return data, mode, seen{path, limit, [sha256.Size]byte(sum.Sum(nil))}, err
+}
+
+// seeDirectory lists a directory, and notes of what is in it the sizes and times: there may
+// be many files, too many to read whenever they are looked at.
+func seeDirectory(path string) seen {
+	entries, err := os.ReadDir(path)
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%v\n", err)
+	for _, entry := range entries {
+		// Behind the links of a Kubernetes ConfigMap, too.
+		info, err := os.Stat(filepath.Join(path, entry.Name()))
+		if err != nil {
+			fmt.Fprintf(sum, "%q %v\n", entry.Name(), err)
+			continue
+		}
+		fmt.Fprintf(sum, "%q %d %d\n", entry.Name(), info.Size(), info.ModTime().UnixNano())
+	}
+	return seen{path: path, content: [sha256.Size]byte(sum.Sum(nil))}
 }
 
 // load is LoadConfig. With the configuration that holds, it is also an error to change
@@ -74,6 +101,9 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 	}
 	cfg.resolvePaths(dir)
 	l.cfg = cfg
+	if cfg.Disclosure.Descriptions != "" {
+		l.files = append(l.files, seeDirectory(cfg.Disclosure.Descriptions))
+	}
 	return l, nil
 }
 

@@ -12,7 +12,8 @@ import (
 // lookAtFile is how often the configuration file is read. It is the content that is
 // compared, of the file and of those that its references name: that is right whatever
 // replaces a file (an editor, the swapped links of a Kubernetes ConfigMap or Secret) and
-// on every file system, and takes some microseconds.
+// on every file system, and takes some microseconds. Of files of descriptions, which may be
+// many, it is sizes and times.
 const lookAtFile = 2 * time.Second
 
 // configFile is the file that the configuration comes from.
@@ -39,7 +40,7 @@ func (f *configFile) look() (now [][sha256.Size]byte, same bool) {
 	f.mu.Unlock()
 	same = true
 	for _, was := range files {
-		_, _, is, _ := see(was.path, was.limit)
+		is := was.again()
 		now = append(now, is.content)
 		same = same && is == was
 	}
