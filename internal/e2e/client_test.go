@@ -50,7 +50,7 @@ func ssePath(endpoint string) string { return strings.TrimSuffix(endpoint, "/mcp
 func ownClient(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: watchSkills(t, transport)}
 }
 
 func newClient(revision string) *client {
@@ -143,7 +143,7 @@ func unopened(t *testing.T, url, revision string) *mcptest.Client {
 	c := mcptest.NewClient(url, wire.Lookup(revision))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	c.HTTP = &http.Client{Transport: transport}
+	c.HTTP = &http.Client{Transport: watchSkills(t, transport)}
 	return c
 }
 
@@ -152,5 +152,6 @@ func scripted(t *testing.T, revision string) *mcptest.Server {
 	t.Helper()
 	s := mcptest.NewServer(wire.Lookup(revision))
 	t.Cleanup(s.Close)
+	t.Cleanup(func() { checkAsked(t, s) })
 	return s
 }

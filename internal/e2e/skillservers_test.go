@@ -15,8 +15,9 @@ import (
 )
 
 // skillForms are the ways in which servers say that they have a skill "refunds": as a
-// primitive (SEP-2076), by the extension (SEP-2640), and as a resource like any other.
-var skillForms = []string{"primitive", "extension", "plain"}
+// primitive (SEP-2076), by the extension (SEP-2640), as a resource like any other, and as
+// one that an index and a manifest tell of.
+var skillForms = []string{"primitive", "extension", "plain", "indexed"}
 
 const serverSkill = "---\nname: refunds\ndescription: Give money back.\nmetadata: {version: \"3\"}\n---\nRefund it.\n"
 
@@ -29,6 +30,11 @@ func digestText(text string) string {
 func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 	t.Helper()
 	files := map[string]string{"skill://refunds/SKILL.md": serverSkill, "skill://refunds/a.md": "A", "file:///rules": "R"}
+	if form == "indexed" {
+		files["skill://index.json"] = `{"skills":[{"name":"refunds","type":"skill-md","description":"x","url":"skill://refunds/SKILL.md"},{"name":"x","url":"https://example.com/SKILL.md"}]}`
+		files["skill://refunds/_manifest"] = fmt.Sprintf(`{"skill":"refunds","files":[{"path":"SKILL.md","size":%d,"hash":%q},{"path":"a.md","size":1,"hash":%q}]}`,
+			len(serverSkill), digestText(serverSkill), digestText("A"))
+	}
 	s.Offers(`{"resources":{"listChanged":true}}`)
 	s.On("resources/read", func(c *mcptest.Call) {
 		var uri string
@@ -47,6 +53,10 @@ func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 	case "plain":
 		s.On("resources/list", func(c *mcptest.Call) {
 			c.Result(`{"resources":[{"uri":"skill://refunds/SKILL.md","name":"refunds"},{"uri":"skill://refunds/a.md","name":"a"},{"uri":"file:///rules","name":"r"}]}`)
+		})
+	case "indexed":
+		s.On("resources/list", func(c *mcptest.Call) {
+			c.Result(`{"resources":[{"uri":"skill://index.json","name":"index"},{"uri":"skill://refunds/_manifest","name":"manifest"},{"uri":"file:///rules","name":"r"}]}`)
 		})
 	case "extension":
 		s.Offers(`{"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`)
@@ -129,6 +139,9 @@ func TestSkillsOfServers(t *testing.T) {
 					if fmt.Sprint(entry) != fmt.Sprint(skill) {
 						t.Errorf("P9/194 by its URI it is %v, in the list %v", entry, skill)
 					}
+					if got, want := len(objects(skill, "resources")), map[string]int{"extension": 2, "indexed": 2}[form]; got != want {
+						t.Errorf("P9/193 %d files, want %d", got, want)
+					}
 					text := string(readFile(t, c, "skill://up/refunds/SKILL.md"))
 					if form != "primitive" && text != serverSkill || !strings.HasSuffix(text, "---\nRefund it.\n") {
 						t.Errorf("P9/195 SKILL.md is %q", text)
@@ -141,7 +154,7 @@ func TestSkillsOfServers(t *testing.T) {
 					refused(t, c, "skills/get", `{"name":"up__none"}`, -32602)
 					refused(t, c, "skills/get", `{"uri":"skill://up/none/SKILL.md"}`, -32602)
 					switch form {
-					case "extension":
+					case "extension", "indexed":
 						children := objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources")
 						if len(children) != 2 || children[1]["uri"] != "skill://up/refunds/a.md" {
 							t.Errorf("P9/199 children %v", children)
@@ -165,7 +178,8 @@ func TestSkillsOfServers(t *testing.T) {
 						t.Errorf("it is shown: %v", got)
 					}
 					readFile(t, other, "up+file:///rules")
-					for _, uri := range []string{"skill://up/refunds/SKILL.md", "skill://up/refunds/a.md", "skill://up/Refunds/SKILL.md", "skill://up/%72efunds/SKILL.md"} {
+					for _, uri := range []string{"skill://up/refunds/SKILL.md", "skill://up/refunds/a.md", "skill://up/Refunds/SKILL.md", "skill://up/%72efunds/SKILL.md",
+						"skill://up/refunds/_manifest", "skill://up/index.json", "skill://up/INDEX.json"} {
 						m, _, err := other.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
 						if err != nil || m.Error == nil {
 							t.Errorf("%s is read: %s, %v", uri, m.Text, err)
