@@ -151,7 +151,7 @@ type outcome struct {
 	}
 	Result struct {
 		Tools, Prompts    []json.RawMessage
-		Resources         []struct{ Name, URI string }
+		Resources         []struct{ Name, URI, MimeType string }
 		ResourceTemplates []struct{ Name, URITemplate string }
 		Content           []content
 		IsError           bool
@@ -159,12 +159,16 @@ type outcome struct {
 		Contents          []content
 		Messages          []struct{ Content content }
 		Completion        struct{ Values []string }
+		Skills            []skillEntry
+		Skill             skillEntry
+		Instructions      string
+		Files             []skillFile
 	}
 }
 
 type content struct {
-	Type, Text, URI, Data, MimeType string
-	Resource                        *content
+	Type, Text, URI, Data, Blob, MimeType string
+	Resource                              *content
 }
 
 // run connects a client to an endpoint and takes the steps.

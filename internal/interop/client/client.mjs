@@ -58,6 +58,10 @@ const operations = {
   'completion/complete': (step) => client.complete(step.params),
   'logging/setLevel': (step) => client.setLoggingLevel(step.params.level),
   ping: () => client.ping(),
+  // The SDKs have no types for these.
+  'skills/list': (step) => peer.request(step.method, step.params ?? {}),
+  'skills/get': (step) => peer.request(step.method, step.params),
+  'resources/directory/read': (step) => peer.request(step.method, step.params),
   // Not of MCP: the access token becomes an old one.
   'account/age': (step) => account.age(step.params.seconds),
 };

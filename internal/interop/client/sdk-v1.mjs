@@ -9,6 +9,7 @@ import {
   ListRootsRequestSchema,
   LoggingMessageNotificationSchema,
 } from '@modelcontextprotocol/sdk/types.js';
+import { looseObject } from 'zod';
 
 export async function connect(url, mode, info, capabilities, handlers, account) {
   const client = new Client(info, { capabilities });
@@ -42,6 +43,7 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
     client,
     version: transport.protocolVersion ?? transport._protocolVersion, // of SSE, which does not show it
     call: (params, options) => client.callTool(params, undefined, options),
+    request: (method, params) => client.request({ method, params }, looseObject({})),
     close: async () => {
       await transport.terminateSession?.();
       await client.close();

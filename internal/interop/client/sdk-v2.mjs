@@ -1,5 +1,6 @@
 // @modelcontextprotocol/client, the TypeScript SDK of both eras.
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client';
+import { looseObject } from 'zod';
 
 export async function connect(url, mode, info, capabilities, handlers, account) {
   const client = new Client(info, {
@@ -24,6 +25,7 @@ export async function connect(url, mode, info, capabilities, handlers, account) 
     client,
     version: client.getNegotiatedProtocolVersion(),
     call: (params, options) => client.callTool(params, options),
+    request: (method, params) => client.request({ method, params }, looseObject({})),
     close: async () => {
       if (transport.sessionId) await transport.terminateSession();
       await client.close();
