@@ -20,12 +20,15 @@ func testOnEndUsesStore(t *testing.T, f *fixture) {
 	for _, user := range users {
 		first[user] = f.create(t, user)
 	}
+	var hooks sync.WaitGroup // for whose end a store does not wait before it is closed
+	hooks.Add(len(users))
 	f.mu.Lock()
 	f.hook = func(key string) {
 		user, id, _ := strings.Cut(key, ":")
 		if r := first[user]; r.ID != id {
 			return // one that was made below
 		}
+		defer hooks.Done()
 		_, err := f.Get(t.Context(), user, id)
 		wantErr(t, "get of what ended", err, session.ErrNotFound)
 		_, err = f.Log().Append(t.Context(), key, "s", nil)
@@ -41,8 +44,9 @@ func testOnEndUsesStore(t *testing.T, f *fixture) {
 	f.pass(idle + idle/2)
 	f.settle()
 	if got := f.endedKeys(); !slices.Contains(got, first["idle"].Key()) {
-		t.Errorf("the idle session has not ended: %q", got)
+		t.Fatalf("the idle session has not ended: %q", got)
 	}
+	hooks.Wait()
 }
 
 func testConcurrentUpdates(t *testing.T, f *fixture) {
