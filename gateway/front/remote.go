@@ -170,9 +170,7 @@ func (f *Front) mailFor(live *live, l letter) {
 			f.onRoots(l.Session)
 		}
 	case mailEvents:
-		for _, e := range l.Events {
-			live.event(mcp.Event{Method: e.Method, Params: e.Params})
-		}
+		live.handedOn(l.Events)
 	case mailInitialized, mailLeft, mailSubscribed:
 		f.apart(func(ctx context.Context) { live.standOn(ctx, l) })
 	case mailMine:

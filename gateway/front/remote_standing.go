@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -13,8 +14,12 @@ import (
 // The events of a session go to its newest GET stream, whichever replica has that: its
 // record says which (session.Record.Standing). That replica listens for the session. When
 // another one takes over it hears of it from that, stops listening, and hands on what it
-// has no stream for. In between both may hear the same: that something changed is told
-// twice rather than never.
+// has no stream for. What both have heard in between is told once, unless each had a
+// stream for it: then it is told twice rather than never.
+
+// handedOnWait is how long an event that another replica has heard waits for this one to
+// hear it, too.
+const handedOnWait = 250 * time.Millisecond
 
 // claimStream makes this replica the one with the session's stream for as long as that is
 // open. given is the stream that the client has given up for it.
@@ -189,6 +194,38 @@ func (l *live) handOn(ctx context.Context, replica string, events []mcp.Event) {
 	}
 	if err := l.f.send(ctx, replica, m); err != nil { // they wait here for the next one
 		for _, e := range events {
+			l.event(e)
+		}
+	}
+}
+
+// handedOn takes what the replica has heard that listened before this one. What this one
+// has told itself since it listens is not told again: if it was heard there before that,
+// the client knows, and if after, it is heard here.
+func (l *live) handedOn(events []remoteEvent) {
+	if !l.f.begin() {
+		l.tellHandedOn(events)
+		return
+	}
+	go func() {
+		defer l.f.done()
+		timer := time.NewTimer(handedOnWait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.gone:
+		case <-l.f.drain:
+		}
+		l.tellHandedOn(events)
+	}()
+}
+
+func (l *live) tellHandedOn(events []remoteEvent) {
+	l.mu.Lock()
+	heard := l.heard
+	l.mu.Unlock()
+	for _, re := range events {
+		if e := (mcp.Event{Method: re.Method, Params: re.Params}); heard == nil || !heard.hasTold(e) {
 			l.event(e)
 		}
 	}
