@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// load is what clients do while replicas are replaced.
+type load struct {
+	*several
+	calls, retried atomic.Int64
+}
+
+// run calls a tool again and again until ctx ends: mostly echo, sometimes one that asks.
+// Every answer has to be the right one, or an error that says that the call can be made
+// again, which is done.
+func (l *load) run(ctx context.Context, t *testing.T, c *mcptest.Client, name string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		tool, key := "old__echo", fmt.Sprint(name, "-", n)
+		want := "echo " + key
+		switch n % 5 {
+		case 1:
+			tool = "new__echo"
+		case 3:
+			tool, want = "old__ask", "answered "+key+" of "+key
+		}
+		for again := true; again; {
+			m, err := l.converse(t, c, tool, key)
+			var data struct{ Retryable bool }
+			if again = err == nil && m.Error != nil && json.Unmarshal(m.Error.Data, &data) == nil && data.Retryable; again {
+				l.retried.Add(1)
+				continue
+			}
+			if err != nil || textOf(m) != want {
+				t.Errorf("H/239 %s %s: %s %v", tool, key, m.Text, err)
+				return
+			}
+			l.calls.Add(1)
+		}
+	}
+}
+
+// converse makes a call and answers what it asks, in the way of the client's revision.
+func (l *load) converse(t *testing.T, c *mcptest.Client, tool, key string) (mcptest.Message, error) {
+	answer := fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`, key)
+	if !c.Revision.Stateful {
+		m, _, err := c.Call(deadline(t), "tools/call", call(tool, key))
+		var state string
+		var requests map[string]json.RawMessage
+		if err != nil || !m.Value("requestState", &state) || !m.Value("inputRequests", &requests) {
+			return m, err
+		}
+		for q := range requests {
+			answers := fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%q}`, q, answer, state)
+			m, _, err = c.Call(deadline(t), "tools/call", strings.TrimSuffix(call(tool, key), "}")+answers)
+		}
+		return m, err
+	}
+	x, err := c.Send(deadline(t), "tools/call", call(tool, key))
+	if err != nil {
+		return mcptest.Message{}, err
+	}
+	defer x.Close()
+	for {
+		m, err := x.Next()
+		switch {
+		case err != nil || m.IsResponse():
+			return m, err
+		case m.ID != nil:
+			if err := c.Answer(deadline(t), m.ID, answer); err != nil {
+				return m, err
+			}
+		}
+	}
+}
+
+// listen keeps the GET stream of a session open until ctx ends, as clients do whose stream
+// ends, and counts what it hears.
+func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, heard chan<- string) {
+	last := ""
+	for ctx.Err() == nil {
+		x, err := c.Get(ctx, last)
+		if err != nil {
+			if ctx.Err() == nil {
+				t.Errorf("H/239 the stream: %v", err)
+			}
+			return
+		}
+		if x.Status != http.StatusOK && x.Status != http.StatusServiceUnavailable {
+			t.Errorf("H/239 the stream: status %d %s", x.Status, x.Text())
+			x.Close()
+			return
+		}
+		for x.Stream {
+			m, err := x.Next()
+			if err != nil {
+				if !errors.Is(err, io.EOF) && ctx.Err() == nil {
+					t.Errorf("H/239 the stream is cut off: %v", err)
+				}
+				break
+			}
+			last = m.EventID
+			select {
+			case heard <- m.Method:
+			default:
+			}
+		}
+		x.Close()
+	}
+}
+
+// TestH239_RollingRestart replaces three replicas one after the other while clients of
+// both eras call. Nothing that was answered is lost, no answer is wrong, and every error
+// is one after which the call can be made again.
+func TestH239_RollingRestart(t *testing.T) {
+	t.Parallel()
+	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
+	old.Discard()
+	newer.Discard()
+	s := replicate(t, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n", old.URL, newer.URL))
+	l := &load{several: s}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 2 {
+		for _, revision := range []string{serverRev, clientRev, statelessRev} {
+			c := s.client(t, revision, askable)
+			all.Go(func() { l.run(ctx, t, c, fmt.Sprint(revision, "-", i)) })
+		}
+	}
+	c := s.client(t, clientRev, askable)
+	must(t, "a subscription", c, "resources/subscribe", `{"uri":"old+test://r"}`)
+	heard := make(chan string, 100)
+	all.Go(func() { l.listen(ctx, t, c, heard) })
+
+	for i, r := range s.replicas {
+		// What runs there when it is told to end.
+		held, asked := fmt.Sprint("held-", i), fmt.Sprint("asked-", i)
+		x := begin(t, s.at(c, i), held, "old__wait", "notifications/progress")
+		q := begin(t, s.at(c, i), asked, "old__ask", "elicitation/create")
+		r.signal(t, syscall.SIGTERM)
+		r.log.await(t, "msg=stopping")
+		eventually(t, "H/237 the replica is not ready any more", func() bool { _, ready := r.ready(deadline(t)); return !ready })
+		if err := c.Answer(deadline(t), q.question, fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`, asked)); err != nil {
+			t.Errorf("H/239 an answer to the replica that ends: %v", err)
+		}
+		old.release(held)
+		for want, x := range map[string]begun{"done " + held: x, "answered " + asked + " of " + asked: q} {
+			if m, err := x.Response(); err != nil || textOf(m) != want {
+				t.Errorf("H/239 a call that ran at replica %d: %s %v", i, m.Text, err)
+			}
+		}
+		if code := r.wait(t); code != 0 {
+			t.Errorf("H/239 replica %d ended with code %d:\n%s", i, code, r.log)
+		}
+		r.start(t)
+		before := l.calls.Load()
+		eventually(t, "calls go on", func() bool { return l.calls.Load() > before+20 || t.Failed() })
+	}
+	// The session, from before all that, is still subscribed.
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for end := deadline(t); ; {
+		old.Push("notifications/resources/updated", `{"uri":"test://r"}`)
+		select {
+		case method := <-heard:
+			if method != "notifications/resources/updated" {
+				continue
+			}
+		case <-tick.C:
+			continue
+		case <-end.Done():
+			t.Error("H/239 the subscription is lost")
+		}
+		break
+	}
+	cancel()
+	all.Wait()
+	t.Logf("%d calls, %d made again", l.calls.Load(), l.retried.Load())
+}
