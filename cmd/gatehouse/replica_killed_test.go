@@ -57,7 +57,7 @@ func TestReplicaKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
-		old.URL, told.URL, program))
+		old.URL, told.URL, program), "old", "told", "book")
 	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
 	c := s.client(t, clientRev, askable)
 	at := func(replica int) *mcptest.Client { return s.at(c, replica) }

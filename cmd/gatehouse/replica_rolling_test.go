@@ -129,7 +129,7 @@ func TestH239_RollingRestart(t *testing.T) {
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
 	old.Discard()
 	newer.Discard()
-	s := replicate(t, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n", old.URL, newer.URL))
+	s := replicate(t, fmt.Sprintf("shutdown_delay: 1s\nupstreams:\n- {name: old, url: %q}\n- {name: new, url: %q}\n", old.URL, newer.URL), "old", "new")
 	l := &load{several: s}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

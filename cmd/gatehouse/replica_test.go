@@ -58,7 +58,8 @@ func eventually(t *testing.T, what string, happened func() bool) {
 
 // replica is a gateway in a process of its own, one of several that are alike.
 type replica struct {
-	config string
+	config    string
+	upstreams []string // that it has to know before anything is asked of it
 
 	mu     sync.Mutex // guards the fields below
 	cmd    *exec.Cmd
@@ -150,6 +151,9 @@ func (r *replica) start(t *testing.T) {
 	r.url = regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(serving)[1]
 	r.mu.Unlock()
 	eventually(t, "the replica is ready", func() bool { _, ready := r.ready(deadline(t)); return ready })
+	for _, name := range r.upstreams { // it is ready without them, after a while
+		log.await(t, `msg="upstream is up" upstream=`+name)
+	}
 }
 
 // ready asks the replica whether it takes new sessions, as balancers do.
@@ -214,8 +218,9 @@ type several struct {
 	replicas []*replica
 }
 
-// replicate starts three replicas. config is what they have in common beside sessions.
-func replicate(t *testing.T, config string) *several {
+// replicate starts three replicas with these upstreams. config is what they have in common
+// beside sessions.
+func replicate(t *testing.T, config string, upstreams ...string) *several {
 	t.Helper()
 	s := &several{redis: redistest.Start(t)}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\n"+
@@ -225,7 +230,7 @@ func replicate(t *testing.T, config string) *several {
 		t.Fatal(err)
 	}
 	for range 3 {
-		s.replicas = append(s.replicas, &replica{config: file})
+		s.replicas = append(s.replicas, &replica{config: file, upstreams: upstreams})
 	}
 	t.Cleanup(func() {
 		for i, r := range s.replicas {

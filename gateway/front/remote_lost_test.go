@@ -142,7 +142,10 @@ func TestFenced(t *testing.T) {
 				<-goOn
 				if how == "progress" {
 					c.Notify(progress("2"))
-					<-ctx.Done() // a call that nobody hears of is not gone on with
+					select { // a call that nobody hears of is not gone on with
+					case <-ctx.Done():
+					case <-time.After(tooLong):
+					}
 				}
 				ended <- context.Cause(ctx)
 				return result(`{"content":[]}`), nil
