@@ -189,8 +189,10 @@ func TestConfigIsYAML(t *testing.T) {
 		t.Errorf("command %q, want %q first", got, want)
 	}
 	dir := config.Upstreams[3].Skills
-	if _, err := os.Stat(filepath.Join(dir, "release", "assets", "badge.png")); err != nil {
-		t.Error(err)
+	for _, file := range []string{"release/assets/badge.png", "incident/references/report.md"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
 	}
 	d.Close()
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +77,17 @@ func TestDemoThroughTheGateway(t *testing.T) {
 			badge, err := c.ReadResource(deadline(t), &sdk.ReadResourceParams{URI: "skill://playbooks/release/assets/badge.png"})
 			if err != nil || len(badge.Contents[0].Blob) == 0 || badge.Contents[0].MIMEType != "image/png" {
 				t.Errorf("playbooks: %+v, %v", badge, err)
+			}
+			var skills []string
+			tools := map[string]string{}
+			for _, s := range allSkills(t, raw(t, url, revision)) {
+				skills = append(skills, s["name"].(string))
+				checkSkill(t, s)
+				checkEntry(t, s)
+				tools[s["name"].(string)] = fmt.Sprint(s["dependencies"].(object)["tools"])
+			}
+			if want := []string{"playbooks__incident", "playbooks__release"}; !slices.Equal(skills, want) || tools[want[0]] != "[ops__services notes__search notes__add]" {
+				t.Errorf("skills %q that depend on %v", skills, tools)
 			}
 			uri := "ops+ops://services/billing"
 			if err := c.Subscribe(deadline(t), &sdk.SubscribeParams{URI: uri}); err != nil {
