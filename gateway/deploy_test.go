@@ -243,7 +243,7 @@ func checkBalancer(t *testing.T, cfg Config, proxy string) {
 			t.Errorf("the balancer lacks %q", want)
 		}
 	}
-	if cfg.PublicURL != "https://mcp.example.com/mcp" || cfg.HTTP.SSEPath != "off" {
-		t.Errorf("the endpoint is %s, HTTP+SSE at %q", cfg.PublicURL, cfg.HTTP.SSEPath)
+	if cfg.PublicURL != "https://mcp.example.com/mcp" {
+		t.Errorf("the endpoint is %s", cfg.PublicURL)
 	}
 }
