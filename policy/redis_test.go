@@ -22,11 +22,23 @@ func openRedis(t *testing.T, url string) *redisdb.DB {
 	return db
 }
 
+// place is where replicas keep what they have in common.
+type place interface {
+	URL() string
+	Advance(testing.TB, time.Duration)
+}
+
+var places = map[string]func(testing.TB) place{
+	"single":  func(t testing.TB) place { return redistest.Start(t) },
+	"cluster": func(t testing.TB) place { return redistest.StartCluster(t) },
+	"valkey":  func(t testing.TB) place { return redistest.StartValkey(t) },
+}
+
 // What replicas may use together is what one may use alone.
 func TestRedisBuckets(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	for name, url := range map[string]string{"single": redistest.Start(t).URL(), "cluster": "redis+cluster://" + cluster.Addr} {
+	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
+			url := start(t).URL()
 			one, other := NewRedisBuckets(openRedis(t, url)), NewRedisBuckets(openRedis(t, url))
 			narrow := Bucket{Key: "narrow", Interval: time.Hour, Burst: 10}
 			wide := Bucket{Key: "wide", Interval: time.Hour, Burst: 100}
@@ -81,14 +93,10 @@ func TestRedisBucketsDown(t *testing.T) {
 }
 
 func TestRedisApprovals(t *testing.T) {
-	server := redistest.Start(t)
-	cluster := redistest.StartCluster(t)
-	for name, s := range map[string]*redistest.Server{"single": server, "cluster": cluster} {
+	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
+			s := start(t)
 			url := s.URL()
-			if s == cluster {
-				url = "redis+cluster://" + s.Addr
-			}
 			ctx := t.Context()
 			a, b := NewRedisApprovals(openRedis(t, url), "x"), NewRedisApprovals(openRedis(t, url), "x")
 			put := func(user, key, value string, ttl time.Duration) {
@@ -151,6 +159,33 @@ func TestRedisApprovals(t *testing.T) {
 			}
 		})
 	}
+}
+
+// H/190: allowances and approvals know no clock but Redis's.
+func TestRedisClock(t *testing.T) {
+	server := redistest.Start(t)
+	told := server.Times(t, func() {
+		db := openRedis(t, server.URL())
+		buckets, approvals := NewRedisBuckets(db), NewRedisApprovals(db, "x")
+		for range 2 {
+			if _, _, err := buckets.Take(t.Context(), []Bucket{{Key: "k", Interval: time.Hour, Burst: 1}}); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := approvals.Put(t.Context(), "alice", "k", "v", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if _, ok, err := approvals.Take(t.Context(), "alice", "k"); !ok || err != nil {
+			t.Errorf("%t, %v", ok, err)
+		}
+	})
+	if len(told) > 0 {
+		t.Errorf("H/190 Redis is told the time: %q", told)
+	}
+}
+
+func TestRedisApprovalsDown(t *testing.T) {
+	server := redistest.Start(t)
 	server.Kill()
 	a := NewRedisApprovals(openRedis(t, server.URL()), "x")
 	if err := a.Put(t.Context(), "alice", "k", "v", time.Hour); err == nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // Redis is a Store that replicas of the gateway have in common. Each has copies of the
-// sessions that it serves, which are good for a few seconds, or for as long as Redis
-// cannot be asked.
+// sessions that it serves, which are good for a few seconds, or, while Redis cannot be
+// asked, for as long as a session may be idle.
 type Redis struct {
 	cfg      Config
 	db       *redisdb.DB
@@ -68,6 +68,8 @@ type held struct {
 	changes int // how often it was said to be stale
 	used    time.Duration
 	ended   bool
+
+	confirmed time.Duration // when Redis last had the session
 }
 
 // NewRedis makes a store. Redis need not be there yet.

@@ -54,7 +54,7 @@ func (s *Redis) full() bool {
 func (s *Redis) begin(n name, r *Record) {
 	h := newHeld(n)
 	h.record, h.checked = r, s.clock()
-	h.used = h.checked
+	h.used, h.confirmed = h.checked, h.checked
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.copies[n] = h
@@ -153,12 +153,13 @@ func (h *held) fresh(now time.Duration) *Record {
 	return h.record
 }
 
-// known returns the copy for as long as Redis cannot be asked; nil where there is none,
-// or the session would be over by now.
+// known returns the copy for when Redis cannot be asked; nil where there is none, or Redis
+// has not been heard of the session for as long as a session lasts unused: if it lives on
+// where others can ask it, the session may have ended there by now.
 func (h *held) known(now, idle time.Duration) *Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.record == nil || h.ended || now-h.used >= idle {
+	if h.record == nil || h.ended || now-h.confirmed >= idle {
 		return nil
 	}
 	h.used = now
@@ -179,7 +180,7 @@ func (h *held) learn(r *Record, changes int, now time.Duration) bool {
 	if h.ended {
 		return false
 	}
-	h.record, h.used = r, now
+	h.record, h.used, h.confirmed = r, now, now
 	if changes == h.changes { // not said to be stale meanwhile
 		h.checked, h.stale = now, false
 	}
@@ -191,7 +192,7 @@ func (h *held) learn(r *Record, changes int, now time.Duration) bool {
 func (h *held) replace(r *Record, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.record, h.used, h.stale = r, now, true
+	h.record, h.used, h.confirmed, h.stale = r, now, now, true
 	h.changes++
 }
 

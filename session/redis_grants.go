@@ -9,7 +9,7 @@ import (
 
 // RedisGrants are Grants that replicas share. Each keeps what it has noted itself too:
 // only what was shown at another one costs a look into Redis, and while Redis cannot be
-// asked each knows its own.
+// asked each is sure of its own alone.
 //
 //	g:{user}:id    hash: by tool, the digest, a space, and when that ends in milliseconds,
 //	               0 for with the session
@@ -69,7 +69,8 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	return nil
 }
 
-// Granted reports whether this definition of the tool was shown.
+// Granted reports whether this definition of the tool was shown. Errors: ErrUnavailable,
+// when it was not shown here and nobody can tell whether it was elsewhere.
 func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bool, error) {
 	if ok, err := g.own.Granted(ctx, key, tool, digest); ok || err != nil {
 		return ok, err
@@ -80,7 +81,7 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 		lasts = g.s.ttl()
 	}
 	got, err := g.s.step(ctx, g.shown, n, keys, tool, digest, lasts)
-	return got == int64(1) && err == nil, nil // not known counts as not shown
+	return got == int64(1), err
 }
 
 // End forgets what was noted here of a session that is over. In Redis it ends with it.

@@ -2,9 +2,11 @@ package redisdb
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 )
 
 const (
-	// quietTime is after how long without a message it is asked whether anybody is there.
+	// quietTime is after how long without a message one is sent, to hear it: a connection
+	// may last whose server is not, any more, the one that the others speak to.
 	quietTime  = 3 * time.Second
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 2 * time.Second
@@ -77,7 +80,8 @@ func (b *Bus) Close() {
 // hear listens on one connection until that is lost, and reports whether it ever heard.
 func (db *DB) hear(ctx context.Context, b *Bus, hearing Hearing, channels []string) (joined bool) {
 	names := make(map[string]string, len(channels))
-	var keys []string
+	echo := "echo:" + strings.ToLower(crand.Text())
+	keys := []string{db.Key(echo)}
 	for _, c := range channels {
 		names[db.Key(c)] = c
 		keys = append(keys, db.Key(c))
@@ -87,28 +91,30 @@ func (db *DB) hear(ctx context.Context, b *Bus, hearing Hearing, channels []stri
 	// A read that waits does not end with ctx.
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
-	pinged, confirmed := false, 0
+	called, confirmed := false, 0
 	for ctx.Err() == nil {
-		got, err := sub.ReceiveTimeout(ctx, quietTime)
+		got, err := sub.ReceiveTimeout(ctx, db.quiet)
 		if err != nil {
 			timeout, ok := errors.AsType[net.Error](err)
-			if !ok || !timeout.Timeout() || pinged || !joined || sub.Ping(ctx) != nil {
+			if !ok || !timeout.Timeout() || called || !joined || db.Publish(ctx, echo, nil) != nil {
 				return joined
 			}
-			pinged = true
+			called = true
 			continue
 		}
-		pinged = false
+		called = false
 		switch got := got.(type) {
 		case *redis.Subscription:
-			if confirmed++; confirmed == len(channels) {
+			if confirmed++; confirmed == len(keys) {
 				joined = true
 				db.until.Store(0)
 				hearing.Joined()
 				b.attempted()
 			}
 		case *redis.Message:
-			hearing.Message(names[got.Channel], got.Payload)
+			if channel, ours := names[got.Channel]; ours {
+				hearing.Message(channel, got.Payload)
+			}
 		}
 	}
 	return joined

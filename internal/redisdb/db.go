@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,12 +21,17 @@ const (
 	opTimeout   = 300 * time.Millisecond
 	// pause is how long nobody tries again after a Redis that did not answer.
 	pause = time.Second
+	// calm is for how long nothing fails before the log says that all is well again: a
+	// Redis that takes no writes answers other things all the time.
+	calm = 5 * time.Second
 )
 
 // What is wrong where it is not the request.
 var (
 	// ErrDown: Redis cannot be reached, does not answer, or takes no writes now.
 	ErrDown = errors.New("redis is not available")
+	// ErrUnsure, beside ErrDown: the answer did not come, and it may have been done.
+	ErrUnsure = errors.New("it may have been done")
 	// ErrValue: what stands at a key is not what we would have put there.
 	ErrValue = errors.New("redis holds a value of another kind")
 )
@@ -52,10 +58,13 @@ type DB struct {
 	prefix  string
 	log     *slog.Logger
 	cluster bool
+	publish *Script
+	quiet   time.Duration
 
-	start time.Time
-	until atomic.Int64 // when the pause after a failure ends, in time since start
-	down  atomic.Bool  // what the log said last
+	start  time.Time
+	until  atomic.Int64 // when the pause after a failure ends, in time since start; 0 for none
+	failed atomic.Int64 // when something failed last, likewise
+	down   atomic.Bool  // what the log said last
 }
 
 // Open makes a DB. It connects when it is first used.
@@ -72,7 +81,8 @@ func Open(cfg Config, log *slog.Logger) (*DB, error) {
 	}
 	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
 	place, _ := cfg.place()
-	db := &DB{client: client, prefix: cfg.Prefix, log: log, cluster: place.cluster, start: time.Now()}
+	db := &DB{client: client, prefix: cfg.Prefix, log: log, cluster: place.cluster,
+		publish: NewScript(publishSource), quiet: quietTime, start: time.Now()}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
 	}
@@ -98,7 +108,7 @@ type Script struct{ script *redis.Script }
 func NewScript(source string) *Script { return &Script{redis.NewScript(source)} }
 
 // Run runs a script and returns what it returns: nil, int64, string or []any. Errors:
-// ErrDown, ErrValue, that of ctx, or that the script is wrong.
+// ErrDown, with ErrUnsure or that of ctx where they apply, and ErrValue.
 func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	if db.paused() {
 		return nil, ErrDown
@@ -109,11 +119,14 @@ func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (a
 
 // Publish sends a message to whoever listens on a channel.
 func (db *DB) Publish(ctx context.Context, channel string, message []byte) error {
-	if db.paused() {
-		return ErrDown
-	}
-	return db.outcome(ctx, db.client.Publish(ctx, db.Key(channel), message).Err())
+	_, err := db.Run(ctx, db.publish, []string{db.Key(channel)}, message)
+	return err
 }
+
+// publishSource counts as writing, unlike the command: a server that is no master any more
+// refuses it, rather than to tell those alone who still listen there.
+const publishSource = `#!lua flags=allow-oom
+return redis.call('PUBLISH', KEYS[1], ARGV[1])`
 
 // Setting returns a setting of the server, "" if it cannot be known.
 func (db *DB) Setting(ctx context.Context, name string) string {
@@ -124,45 +137,72 @@ func (db *DB) Setting(ctx context.Context, name string) string {
 	return values[name]
 }
 
-func (db *DB) paused() bool { return int64(time.Since(db.start)) < db.until.Load() }
+// paused reports whether nobody is to ask now. When a pause is over, the first to come
+// finds out for all whether Redis answers.
+func (db *DB) paused() bool {
+	until := db.until.Load()
+	if until == 0 {
+		return false
+	}
+	now := db.now()
+	return now < until || !db.until.CompareAndSwap(until, now+int64(pause))
+}
+
+func (db *DB) now() int64 { return int64(time.Since(db.start)) }
 
 // outcome sorts what went wrong, and keeps others from waiting for the same.
 func (db *DB) outcome(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
-		db.up()
+		db.until.Store(0)
+		db.well()
 		return nil
 	}
-	if _, answered := errors.AsType[redis.Error](err); answered {
-		switch {
-		case strings.HasPrefix(err.Error(), "WRONGTYPE"), strings.Contains(err.Error(), "WRONGTYPE"):
-			return fmt.Errorf("%w: %v", ErrValue, err)
-		case redis.IsReadOnlyError(err), redis.IsLoadingError(err), redis.IsClusterDownError(err), redis.IsMasterDownError(err),
-			redis.IsTryAgainError(err), redis.IsOOMError(err), redis.IsMaxClientsError(err), redis.IsAuthError(err), redis.IsPermissionError(err):
-		default:
-			db.log.Error("redis refuses what it was asked", "error", err)
-		}
-		db.failed(err)
+	_, answered := errors.AsType[redis.Error](err)
+	switch {
+	case answered && strings.Contains(err.Error(), "WRONGTYPE"):
+		db.until.Store(0)
+		return fmt.Errorf("%w: %v", ErrValue, err)
+	case !answered && ctx.Err() != nil: // its own time was over: that says nothing of Redis
+		return fmt.Errorf("%w: %w: %w", ErrDown, ErrUnsure, ctx.Err())
+	case db.cluster: // one node of several may be meant
+	case !answered || servesNobody(err):
+		db.until.Store(db.now() + int64(pause))
+	default:
+		db.until.Store(0)
+	}
+	db.ill(err)
+	if dial, _ := errors.AsType[*net.OpError](err); answered || dial != nil && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
 		return fmt.Errorf("%w: %v", ErrDown, err)
 	}
-	if ctx.Err() != nil { // its own time was over: that says nothing of Redis
-		return fmt.Errorf("%w: %w", ErrDown, ctx.Err())
-	}
-	if !db.cluster { // there, one node of several may be meant
-		db.until.Store(int64(time.Since(db.start) + pause))
-	}
-	db.failed(err)
-	return fmt.Errorf("%w: %v", ErrDown, err)
+	return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)
 }
 
-// up and failed say what changed, not what stays.
-func (db *DB) up() {
-	if db.down.Load() && db.down.CompareAndSwap(true, false) {
+// servesNobody reports whether a server that answers this has nothing better for anybody.
+func servesNobody(err error) bool {
+	return redis.IsReadOnlyError(err) || redis.IsLoadingError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsAuthError(err)
+}
+
+// expected reports whether an answer is one that a server in trouble gives.
+func expected(err error) bool {
+	return servesNobody(err) || redis.IsOOMError(err) || redis.IsNoReplicasError(err) || redis.IsClusterDownError(err) ||
+		redis.IsTryAgainError(err) || redis.IsPermissionError(err)
+}
+
+// well and ill say what changed, not what stays.
+func (db *DB) well() {
+	if db.down.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
 		db.log.Info("redis is available again")
 	}
 }
 
-func (db *DB) failed(err error) {
-	if db.down.CompareAndSwap(false, true) {
-		db.log.Warn("redis is not available", "error", err)
+func (db *DB) ill(err error) {
+	db.failed.Store(db.now())
+	if !db.down.CompareAndSwap(false, true) {
+		return
 	}
+	if _, answered := errors.AsType[redis.Error](err); answered && !expected(err) {
+		db.log.Error("redis refuses what it was asked", "error", err)
+		return
+	}
+	db.log.Warn("redis is not available", "error", err)
 }

@@ -5,9 +5,8 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -17,7 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTime bounds how long a server may take until it answers.
+// startTime bounds how long a server may take until it answers, or several until they
+// agree.
 const startTime = 60 * time.Second
 
 // Server is a Redis of one test.
@@ -27,6 +27,7 @@ type Server struct {
 
 	program string
 	args    []string
+	bus     string // the port on which it talks to other nodes of a Cluster
 
 	mu     sync.Mutex // guards the fields below
 	cmd    *exec.Cmd
@@ -38,21 +39,41 @@ type Server struct {
 // pairs, such as "maxmemory", "2mb".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	program := lookUp(t)
+	return start(t, lookUp(t), settings)
+}
+
+// StartValkey is Start for valkey-server. Where there is none, it skips the test.
+func StartValkey(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	program, err := exec.LookPath("valkey-server")
+	if err != nil {
+		// Not every system has it, and where redis-server is, all of it runs over that.
+		t.Skip("redistest: valkey-server is not in PATH: this ran over redis-server alone")
+	}
+	return start(t, program, settings)
+}
+
+func start(t testing.TB, program string, settings []string) *Server {
+	t.Helper()
 	// Another process may take the port before the server does: then another one.
 	for range 5 {
 		s := &Server{Addr: freeAddr(t), program: program}
 		_, port, _ := net.SplitHostPort(s.Addr)
-		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", t.TempDir()}
+		s.args = []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no", "--dir", t.TempDir(),
+			"--repl-diskless-sync-delay", "0"}
 		for i := 0; i+1 < len(settings); i += 2 {
 			s.args = append(s.args, "--"+settings[i], settings[i+1])
+		}
+		if slices.Contains(settings, clusterEnabled) {
+			_, s.bus, _ = net.SplitHostPort(freeAddr(t)) // by itself it takes its port and 10,000, which may be no port
+			s.args = append(s.args, "--cluster-port", s.bus)
 		}
 		if s.launch(t) == nil {
 			t.Cleanup(s.Kill)
 			return s
 		}
 	}
-	t.Fatal("redistest: no redis-server would start")
+	t.Fatalf("redistest: no %s would start", program)
 	return nil
 }
 
@@ -200,42 +221,15 @@ func (s *Server) Advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// StartCluster runs a Cluster of one node, which refuses what would not work on several.
-func StartCluster(t testing.TB) *Server {
+// eventually returns when something is so.
+func eventually(t testing.TB, what string, so func(context.Context) bool) {
 	t.Helper()
-	s := Start(t, "cluster-enabled", "yes")
-	client := s.Client()
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
-	if err := client.Do(ctx, "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	for ctx.Err() == nil {
-		if info, err := client.ClusterInfo(ctx).Result(); err == nil && bytes.Contains([]byte(info), []byte("cluster_state:ok")) {
-			return s
+	for !so(ctx) {
+		if ctx.Err() != nil {
+			t.Fatalf("redistest: %s: it does not come to that", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("redistest: the cluster does not come up")
-	return nil
-}
-
-// StartSentinel runs a Sentinel that knows a server as the master of a name.
-func StartSentinel(t testing.TB, master *Server, name string) *Server {
-	t.Helper()
-	host, port, _ := net.SplitHostPort(master.Addr)
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	s := &Server{Addr: freeAddr(t), program: lookUp(t)}
-	_, own, _ := net.SplitHostPort(s.Addr)
-	text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s %s %s 1\n", own, name, host, port)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.args = []string{file, "--sentinel"}
-	if err := s.launch(t); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Kill)
-	return s
 }

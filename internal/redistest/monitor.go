@@ -1,0 +1,83 @@
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var manyDigits = regexp.MustCompile(`\d{10,19}`)
+
+// Times runs do and returns the commands of clients meanwhile that tell Redis what time it
+// is: those with a number that is about now, in any unit from seconds to nanoseconds.
+func (s *Server) Times(t testing.TB, do func()) (told []string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(startTime))
+	if _, err := fmt.Fprint(conn, "MONITOR\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 16<<20)
+	if !lines.Scan() || lines.Text() != "+OK" {
+		t.Fatalf("redistest: MONITOR: %s, %v", lines.Text(), lines.Err())
+	}
+	do()
+	last := "last " + strconv.Itoa(s.pid())
+	client := s.Client()
+	defer client.Close()
+	if err := client.Echo(t.Context(), last).Err(); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for lines.Scan() {
+		from, command, _ := strings.Cut(lines.Text(), "] ")
+		if strings.Contains(command, last) {
+			if seen == 0 {
+				t.Error("redistest: nothing was asked of Redis")
+			}
+			return told
+		}
+		if strings.HasSuffix(from, " lua") { // of a script: that is Redis's own time
+			continue
+		}
+		seen++
+		if tellsTime(command) {
+			told = append(told, command)
+		}
+	}
+	t.Fatalf("redistest: MONITOR: %v", lines.Err())
+	return nil
+}
+
+func (s *Server) pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd.Process.Pid
+}
+
+// tellsTime reports whether a number is within a year of now.
+func tellsTime(command string) bool {
+	now := time.Now()
+	for _, digits := range manyDigits.FindAllString(command, -1) {
+		number, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil {
+			continue
+		}
+		for _, at := range []time.Time{time.Unix(number, 0), time.UnixMilli(number), time.UnixMicro(number), time.Unix(0, number)} {
+			if at.After(now.AddDate(-1, 0, 0)) && at.Before(now.AddDate(1, 0, 0)) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,77 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Follow makes the server a replica of another one, read-only and with the other's data,
+// and returns when it has them.
+func (s *Server) Follow(t testing.TB, master *Server) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr)
+	s.replicaOf(t, host, port)
+	client := s.Client()
+	defer client.Close()
+	eventually(t, "replication", func(ctx context.Context) bool {
+		info, err := client.Info(ctx, "replication").Result()
+		return err == nil && strings.Contains(info, "master_link_status:up")
+	})
+}
+
+// Lead makes the server a master again, with the data that it has.
+func (s *Server) Lead(t testing.TB) {
+	t.Helper()
+	s.replicaOf(t, "NO", "ONE")
+}
+
+func (s *Server) replicaOf(t testing.TB, host, port string) {
+	t.Helper()
+	client := s.Client()
+	defer client.Close()
+	if err := client.Do(context.Background(), "REPLICAOF", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StartSentinel runs a Sentinel that knows a server as the master of a name.
+func StartSentinel(t testing.TB, master *Server, name string) *Server {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr)
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	program := lookUp(t)
+	for range 5 { // another process may take the port first
+		s := &Server{Addr: freeAddr(t), program: program, args: []string{file, "--sentinel"}}
+		_, own, _ := net.SplitHostPort(s.Addr)
+		text := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor %s %s %s 1\n", own, name, host, port)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if s.launch(t) == nil {
+			t.Cleanup(s.Kill)
+			return s
+		}
+	}
+	t.Fatal("redistest: no Sentinel would start")
+	return nil
+}
+
+// Failover has a Sentinel make a replica the master of a name, and returns when it says
+// that this is the other server.
+func (s *Server) Failover(t testing.TB, name string, to *Server) {
+	t.Helper()
+	client := s.Client()
+	defer client.Close()
+	eventually(t, "the Sentinel knows a replica", func(ctx context.Context) bool {
+		return client.Do(ctx, "SENTINEL", "FAILOVER", name).Err() == nil
+	})
+	eventually(t, "failover", func(ctx context.Context) bool {
+		at, err := client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", name).StringSlice()
+		return err == nil && len(at) == 2 && net.JoinHostPort(at[0], at[1]) == to.Addr
+	})
+}
