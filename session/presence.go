@@ -31,6 +31,7 @@ const (
 type presence struct {
 	s    *Redis
 	kick chan struct{} // holds one token: somebody wants to know at once
+	turn chan struct{} // holds one token: who asks Redis takes it
 
 	mu      sync.Mutex // guards the fields below; not held while Redis is asked
 	watched map[string]*watch
@@ -45,7 +46,7 @@ type watch struct {
 }
 
 func newPresence(s *Redis) *presence {
-	return &presence{s: s, kick: make(chan struct{}, 1), watched: make(map[string]*watch)}
+	return &presence{s: s, kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), watched: make(map[string]*watch)}
 }
 
 // leaseKey has braces: all leases are on one node of a Cluster, and one script sees them.
@@ -84,8 +85,15 @@ func (p *presence) beat() {
 	}
 }
 
-// look renews the lease and returns which of the replicas have gone.
+// look renews the lease and returns which of the replicas have gone. One looks at a time: of
+// two, the one that finds our lease may only find what the other has just renewed.
 func (p *presence) look(ctx context.Context, names []string) (gone []string) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil
+	}
 	keys := []string{p.leaseKey(p.s.self)}
 	for _, name := range names {
 		keys = append(keys, p.leaseKey(name))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -20,14 +22,17 @@ func isClosed(c <-chan struct{}) bool {
 // TestPresence: a replica that has gone is known for it, one that is there is not, and
 // where Redis has lost what it knew nobody is taken to have gone.
 func TestPresence(t *testing.T) {
-	servers := map[string]struct {
-		*redistest.Server
-		scheme string
-	}{"single": {redistest.Start(t), "redis://"}, "cluster": {redistest.StartCluster(t), "redis+cluster://"}}
-	for name, server := range servers {
+	server, cluster := redistest.Start(t), redistest.StartCluster(t)
+	places := map[string]struct {
+		url    string
+		client redis.UniversalClient
+	}{"single": {server.URL(), server.Client()}, "cluster": {cluster.URL(), cluster.Client()}}
+	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
-			a := newReplica(t, server.scheme+server.Addr, session.Config{}, session.Deps{})
-			b := newReplica(t, server.scheme+server.Addr, session.Config{}, session.Deps{})
+			client := place.client
+			defer client.Close()
+			a := newReplica(t, place.url, session.Config{}, session.Deps{})
+			b := newReplica(t, place.url, session.Config{}, session.Deps{})
 			there, stopThere := a.Watch(b.Self())
 			defer stopThere()
 			crashed, stopCrashed := a.Watch("crashed")
@@ -45,8 +50,6 @@ func TestPresence(t *testing.T) {
 			}
 
 			// All that Redis knew is lost.
-			client := server.Client()
-			defer client.Close()
 			const lease = "gatehouse:r:{replicas}:"
 			if n, err := client.Del(t.Context(), lease+a.Self(), lease+b.Self()).Result(); n != 2 || err != nil {
 				t.Fatalf("%d leases, %v", n, err)

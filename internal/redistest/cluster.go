@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -65,6 +67,11 @@ func do(t testing.TB, s *Server, args ...any) string {
 // URL is the Cluster as sessions.redis.url has it. It names one node: clients find the
 // others.
 func (c *Cluster) URL() string { return "redis+cluster://" + c.Nodes[0].Addr }
+
+// Client is a client of the test's own. The test closes it.
+func (c *Cluster) Client() *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Nodes[0].Addr}, DisableIdentity: true})
+}
 
 // Advance lets time pass in all nodes, without waiting for it.
 func (c *Cluster) Advance(t testing.TB, d time.Duration) {
