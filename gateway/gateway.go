@@ -127,7 +127,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
 func (g *Gateway) build(opts Options, cfg Config) error {
 	var err error
 	version := cmp.Or(opts.Version, "dev")
-	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin})
+	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin, OnBindings: g.takeTold})
 	if err != nil {
 		return err
 	}
@@ -212,6 +212,25 @@ func (g *Gateway) rejoin() {
 	case <-g.built:
 		g.front.Rejoin()
 	default:
+	}
+}
+
+// takeTold takes what another replica told of a session at an upstream. Before the gateway
+// serves there is none.
+func (g *Gateway) takeTold(sealed []byte) {
+	select {
+	case <-g.built:
+	default:
+		return
+	}
+	t, ok := g.lasting.upsessions.heard(sealed)
+	if !ok {
+		return
+	}
+	for _, m := range g.members() {
+		if m.mcp != nil {
+			m.mcp.Hear(t.Session, t.Server, t.Message)
+		}
 	}
 }
 

@@ -139,6 +139,10 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 	if before != nil {
 		former = before.mcp
 	}
+	var shared upstream.Shared
+	if with.upsessions != nil {
+		shared = with.upsessions
+	}
 	u, err := upstream.New(c, upstream.Deps{
 		Log:         with.log,
 		HTTP:        transport,
@@ -146,6 +150,7 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
 		Before:      former,
+		Shared:      shared,
 	})
 	if err != nil {
 		credentials.Close()

@@ -22,6 +22,8 @@ type common struct {
 	buckets           policy.Buckets
 
 	grants grants // nil for the memory of this process
+
+	upsessions *upsessions // nil for one gateway alone
 }
 
 // grants are which definitions of tools were shown, and end with their sessions.
@@ -52,6 +54,9 @@ func newCommon(cfg session.Config, deps session.Deps) (*common, error) {
 	c.approvals = policy.NewRedisApprovals(redis.DB(), "approvals")
 	c.rounds = policy.NewRedisApprovals(redis.DB(), "rounds")
 	c.buckets = policy.NewRedisBuckets(redis.DB())
+	if c.upsessions, err = newUpsessions(redis.Bindings(), c.secret); err != nil {
+		return nil, errors.Join(err, redis.Close())
+	}
 	return c, nil
 }
 

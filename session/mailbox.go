@@ -50,19 +50,19 @@ func (s *Redis) Self() string { return s.self }
 
 // Send sends a message to one replica; see Mailbox.
 func (s *Redis) Send(ctx context.Context, replica string, message []byte) error {
-	return s.post(ctx, channelOf(replica), message)
+	return s.post(ctx, channelOf(replica), saidMail, message)
 }
 
 // Broadcast sends a message to all other replicas; see Mailbox.
 func (s *Redis) Broadcast(ctx context.Context, message []byte) error {
-	return s.post(ctx, broadcast, message)
+	return s.post(ctx, broadcast, saidMail, message)
 }
 
-func (s *Redis) post(ctx context.Context, channel string, message []byte) error {
+func (s *Redis) post(ctx context.Context, channel string, said byte, message []byte) error {
 	if s.closed.Load() {
 		return ErrUnavailable
 	}
-	letter := append([]byte{saidMail}, s.self...)
+	letter := append([]byte{said}, s.self...)
 	letter = append(letter, ' ')
 	if len(message) > largeMail {
 		key := "x:" + rand.Text()
@@ -91,17 +91,21 @@ func (s *Redis) hear(channel, payload string) {
 		if n, ok := nameOf(rest); ok {
 			s.ended(n)
 		}
-	case saidUpdated, saidMail:
+	case saidUpdated, saidMail, saidBinding:
 		from, rest, _ := strings.Cut(rest, " ")
 		if from == s.self {
 			return
 		}
-		if said == saidMail {
+		if said != saidUpdated {
+			take := s.onMail
+			if said == saidBinding {
+				take = s.onBindings
+			}
 			if key, large := strings.CutPrefix(rest, largeMark); large {
-				s.collect(key, channel != broadcast)
+				s.collect(key, channel != broadcast, take)
 				return
 			}
-			s.onMail([]byte(rest))
+			take([]byte(rest))
 			return
 		}
 		if n, ok := nameOf(rest); ok {
@@ -113,7 +117,7 @@ func (s *Redis) hear(channel, payload string) {
 }
 
 // collect gets a message that is too large for a channel. mine says that nobody else does.
-func (s *Redis) collect(key string, mine bool) {
+func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 	if !strings.HasPrefix(key, "x:") || !validID(key[len("x:"):]) {
 		return
 	}
@@ -136,6 +140,6 @@ func (s *Redis) collect(key string, mine bool) {
 		if mine {
 			_, _ = s.db.Run(ctx, s.scripts.discard, []string{s.db.Key(key)}) // or it ends by itself
 		}
-		s.onMail([]byte(message))
+		take([]byte(message))
 	})
 }

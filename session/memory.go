@@ -33,6 +33,9 @@ type Deps struct {
 	// OnJoin is called when this replica hears the others, again each time that it did not
 	// for a while: what they sent meanwhile is lost. It must not wait; nil for nobody.
 	OnJoin func()
+	// OnBindings is given what other replicas tell of bindings (see RedisBindings); nil to
+	// drop it. It must not wait either.
+	OnBindings func(message []byte)
 }
 
 // Memory is a Store in the memory of this process.

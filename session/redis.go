@@ -29,22 +29,24 @@ const (
 // sessions that it serves, which are good for a few seconds, or, while Redis cannot be
 // asked, for as long as a session may be idle.
 type Redis struct {
-	cfg      Config
-	db       *redisdb.DB
-	bus      *redisdb.Bus
-	log      *slog.Logger
-	onEnd    func(key string)
-	onMail   func(message []byte)
-	onJoin   func()
-	self     string // this replica among all
-	scripts  scripts
-	clock    func() time.Duration // monotonic
-	words    atomic.Uint64
-	presence *presence
-	closed   atomic.Bool
-	stop     chan struct{}
-	done     sync.WaitGroup
-	fetching sync.WaitGroup // of large messages; grows only while the bus is open
+	cfg    Config
+	db     *redisdb.DB
+	bus    *redisdb.Bus
+	log    *slog.Logger
+	onEnd  func(key string)
+	onMail func(message []byte)
+	onJoin func()
+	// onBindings takes what is said of bindings
+	onBindings func(message []byte)
+	self       string // this replica among all
+	scripts    scripts
+	clock      func() time.Duration // monotonic
+	words      atomic.Uint64
+	presence   *presence
+	closed     atomic.Bool
+	stop       chan struct{}
+	done       sync.WaitGroup
+	fetching   sync.WaitGroup // of large messages; grows only while the bus is open
 
 	collecting  chan struct{} // one token for each large message that is being fetched
 	uncollected atomic.Int64  // how many wait for that, or for their turn
@@ -83,15 +85,17 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
 	s := &Redis{
-		cfg:     cfg.withDefaults(),
-		log:     deps.Log,
-		onEnd:   deps.OnEnd,
-		onMail:  deps.OnMail,
-		onJoin:  deps.OnJoin,
-		self:    strings.ToLower(rand.Text()[:12]),
-		scripts: newScripts(),
-		clock:   clock,
-		stop:    make(chan struct{}),
+		cfg:    cfg.withDefaults(),
+		log:    deps.Log,
+		onEnd:  deps.OnEnd,
+		onMail: deps.OnMail,
+		onJoin: deps.OnJoin,
+
+		onBindings: deps.OnBindings,
+		self:       strings.ToLower(rand.Text()[:12]),
+		scripts:    newScripts(),
+		clock:      clock,
+		stop:       make(chan struct{}),
 
 		collecting: make(chan struct{}, maxLarge),
 
@@ -112,6 +116,9 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	}
 	if s.onJoin == nil {
 		s.onJoin = func() {}
+	}
+	if s.onBindings == nil {
+		s.onBindings = func([]byte) {}
 	}
 	var err error
 	if s.db, err = redisdb.Open(cfg.Redis, s.log); err != nil {

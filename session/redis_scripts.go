@@ -16,6 +16,8 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	e:{user}:id:stream   stream: its events, by their positions
 //	w:{user}:id          set: replicas to tell when a stream of the session has news
 //	g:{user}:id          hash: definitions that were shown (RedisGrants)
+//	b:{user}:id:server   hash: the session of an upstream (RedisBindings), and c: what was
+//	                     claimed of it
 //	x:word               a message that is too large for a channel
 //	r:{replicas}:name    the lease of a replica
 //
@@ -26,6 +28,7 @@ const (
 	saidUpdated = 'u' // a session was changed: the replica that did, a space, its key
 	saidNews    = 'l' // a stream of a session has news: its key
 	saidMail    = 'm' // a message of one replica to another
+	saidBinding = 'b' // what one replica says to all of a binding
 )
 
 // First lines of scripts: what adds something does not run when Redis is full, and all

@@ -155,6 +155,16 @@ func TestRedisUser(t *testing.T) {
 	if err := r.Broadcast(t.Context(), bytes.Repeat([]byte("x"), 1<<20)); err != nil {
 		t.Error(err)
 	}
+	other := newReplica(t, server.URL(), session.Config{Redis: redisdb.Config{Username: "gatehouse", Password: "s3cret"}}, session.Deps{})
+	sessiontest.RunBindings(t, func(t *testing.T, test func(*testing.T, sessiontest.Bindings, sessiontest.Bindings, func(time.Duration))) {
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		test(t, r.Bindings(), other.Bindings(), func(d time.Duration) { server.Advance(t, d) })
+	})
+	if err := r.Bindings().Tell(t.Context(), []byte("x")); err != nil {
+		t.Error(err)
+	}
 	if refused, err := client.Do(t.Context(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
 		t.Errorf("refused: %v, %v", refused, err)
 	}

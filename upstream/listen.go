@@ -381,6 +381,7 @@ func (s *session) unsubscribe(l *listening) {
 			if err != nil && !errors.Is(err, context.Canceled) {
 				s.u.log.Debug("not unsubscribed", "error", err)
 			}
+			s.tellOthers(ctx, aboutGone, []byte(uri))
 		})
 	}
 }

@@ -46,6 +46,7 @@ func (c *slowConn) Standing(context.Context, string, func()) (Stream, error) {
 }
 func (c *slowConn) Deliver(func(wire.Message))  {}
 func (c *slowConn) Bind(*wire.Revision)         {}
+func (c *slowConn) Resume(string)               {}
 func (c *slowConn) Header() http.Header         { return nil }
 func (c *slowConn) Lost() <-chan struct{}       { return nil }
 func (c *slowConn) Close(context.Context) error { return nil }

@@ -34,7 +34,9 @@ type pool struct {
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
-	sweeper *time.Timer // runs as long as there are sessions that end by idle time
+	places  map[bindingKey]*slot // of those that replicas have in common
+	sweeper *time.Timer          // runs as long as there are sessions that end by idle time
+	tender  *time.Timer          // runs as long as there are sessions that replicas have in common
 	closed  bool
 }
 
@@ -43,8 +45,9 @@ type slot struct {
 	key      poolKey
 	owner    *identity
 	declared capabilities
-	sweeps   bool  // it ends by idle time
-	keep     *keep // what is restored in a new session
+	sweeps   bool   // it ends by idle time
+	keep     *keep  // what is restored in a new session
+	at       *Place // where it is kept for all replicas; nil for one of this replica's own
 
 	current  *session
 	opening  *opening
@@ -53,6 +56,7 @@ type slot struct {
 	used     time.Time
 	until    time.Time // it is not idle before that
 	ended    bool
+	stale    string // the tag of the last session that was lost
 	restarts restarts
 }
 
@@ -66,7 +70,7 @@ type opening struct {
 func (p *pool) init(u *Upstream) {
 	p.u = u
 	p.opens = make(chan struct{}, opensAtOnce)
-	p.slots = make(map[poolKey]*slot)
+	p.slots, p.places = make(map[poolKey]*slot), make(map[bindingKey]*slot)
 }
 
 // acquire returns the session of the key for this caller, and opens it if need be. It
@@ -87,8 +91,11 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep()}
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(), at: p.u.place(key, sweeps, e)}
 		p.slots[key] = sl
+		if sl.at != nil {
+			p.places[sl.at.key()] = sl
+		}
 	}
 	if key.user != "" {
 		sl.owner.meet(caller)
@@ -165,18 +172,22 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	}
 	p.mu.Lock()
 	sl.opening = nil
-	unwanted := open.err == nil && (p.closed || sl.ended)
+	closed := p.closed
+	unwanted := open.err == nil && (closed || sl.ended)
 	switch {
 	case unwanted:
 		open.err = errDraining
 	case open.err == nil:
 		sl.current = open.session
 	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
-		p.drop(sl) // the slot of a process, or of what is down, remembers why
+		p.drop(sl, nil) // the slot of a process, or of what is down, remembers why
 	}
 	p.mu.Unlock()
-	if unwanted {
+	switch {
+	case unwanted && closed:
 		open.session.close()
+	case unwanted:
+		open.session.closeAfter(open.session.base.Done())
 	}
 	close(open.done)
 }
@@ -219,7 +230,7 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
 	defer cancel()
-	s, err := u.openSession(ctx, sl, e)
+	s, err := u.joinSession(ctx, sl, e)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), err)
 	}
@@ -247,6 +258,9 @@ func (p *pool) lose(s *session) {
 	p.mu.Lock()
 	if s.slot.current == s {
 		s.slot.current = nil
+		if s.bound != nil {
+			s.slot.stale = s.bound.kept.Tag
+		}
 	}
 	p.mu.Unlock()
 	s.end()
@@ -267,14 +281,14 @@ func (p *pool) makeRoom() bool {
 	if oldest == nil {
 		return false
 	}
-	p.drop(oldest)
+	p.drop(oldest, (*session).expire)
 	return true
 }
 
-// drop ends a slot for good. p.mu is held.
-func (p *pool) drop(sl *slot) {
+// drop ends a slot for good, and how its session ends, if it has one. p.mu is held.
+func (p *pool) drop(sl *slot, how func(*session)) {
 	if s := p.remove(sl); s != nil {
-		p.u.spawn(s.close)
+		p.u.spawn(func() { how(s) })
 	}
 }
 
@@ -282,6 +296,9 @@ func (p *pool) drop(sl *slot) {
 func (p *pool) remove(sl *slot) *session {
 	if p.slots[sl.key] == sl {
 		delete(p.slots, sl.key)
+		if sl.at != nil {
+			delete(p.places, sl.at.key())
+		}
 	}
 	s := sl.current
 	sl.ended, sl.current = true, nil
@@ -298,7 +315,7 @@ func (p *pool) sweep() {
 		switch {
 		case !sl.sweeps || p.closed:
 		case sl.busy == 0 && time.Since(sl.used) >= idle && time.Now().After(sl.until):
-			p.drop(sl)
+			p.drop(sl, (*session).expire)
 		default:
 			left = true
 		}
@@ -340,7 +357,7 @@ func (p *pool) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		p.drop(sl)
+		p.drop(sl, (*session).close)
 	}
 }
 
@@ -360,8 +377,11 @@ func (p *pool) close() {
 	if p.sweeper != nil {
 		p.sweeper.Stop()
 	}
+	if p.tender != nil {
+		p.tender.Stop()
+	}
 	for _, sl := range p.slots {
-		p.drop(sl)
+		p.drop(sl, (*session).close)
 	}
 	if spare := p.u.takeSpare(); spare != nil {
 		p.u.spawn(func() { closeConn(spare) })

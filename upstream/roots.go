@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -82,15 +83,16 @@ func (s *session) holdFor(d time.Duration) {
 	s.holding = time.AfterFunc(d, func() { s.u.spawn(s.giveUpRoots) })
 }
 
+// takeHeld returns the questions that wait, but for those that another replica answers.
 func (s *session) takeHeld() []question {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	held := s.held
 	s.held = nil
 	if s.holding != nil {
 		s.holding.Stop()
 	}
-	return held
+	s.mu.Unlock()
+	return slices.DeleteFunc(held, func(q question) bool { return !s.mine(q.id) })
 }
 
 func (s *session) giveUpRoots() {

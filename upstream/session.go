@@ -28,10 +28,12 @@ type session struct {
 	slot     *slot
 	conn     Conn
 	rev      *wire.Revision
-	result   mcp.Raw // of initialize
+	result   mcp.Raw // of initialize, or what replicas keep of that
 	server   serverCaps
 	declared capabilities
 	began    time.Time
+	bound    *binding // nil where no other replica can know of it
+	adopted  bool     // it was not opened here, and may be one that its server has forgotten
 
 	base   context.Context // of what the session does on its own
 	cancel context.CancelFunc
@@ -79,17 +81,19 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 
 // beginSession makes a session of a connection, or closes that.
 func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn) (*session, error) {
-	s := &session{
-		u: u, slot: sl, conn: conn, rev: e.rev, declared: sl.declared, began: time.Now(),
-		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
-	}
-	s.base, s.cancel = context.WithCancel(u.base)
+	s := u.newSession(sl, conn, e.rev)
 	conn.Deliver(func(m wire.Message) { s.deliver(m) })
 	if e.rev.Stateful {
 		if err := s.handshake(ctx, e.rev); err != nil {
 			s.cancel()
 			closeConn(conn)
 			return nil, err
+		}
+		if sl.at != nil {
+			var err error
+			if s, err = u.share(ctx, s, e); err != nil {
+				return nil, err
+			}
 		}
 		s.restore(ctx)
 	} else {
@@ -99,6 +103,15 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 		u.spawn(func() { s.watch(done) })
 	}
 	return s, nil
+}
+
+func (u *Upstream) newSession(sl *slot, conn Conn, rev *wire.Revision) *session {
+	s := &session{
+		u: u, slot: sl, conn: conn, rev: rev, declared: sl.declared, began: time.Now(),
+		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
+	}
+	s.base, s.cancel = context.WithCancel(u.base)
+	return s
 }
 
 // handshake is initialize and notifications/initialized (2025-11-25 basic/lifecycle).
@@ -127,13 +140,19 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
 			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know", s.u.cfg.Name, version.Text())
 	}
-	s.rev, s.result = rev, m.Result
-	caps, _ := m.Result.Member("capabilities")
-	s.server = readServerCaps(validTasks(rev, caps))
-	info, _ := m.Result.Member("serverInfo")
-	s.u.health.meet(rev.Name, true, info)
+	s.rev = rev
+	s.learn(m.Result)
 	s.conn.Bind(rev)
 	return s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil))
+}
+
+// learn takes what the server answered to initialize.
+func (s *session) learn(result mcp.Raw) {
+	s.result = result
+	caps, _ := result.Member("capabilities")
+	s.server = readServerCaps(validTasks(s.rev, caps))
+	info, _ := result.Member("serverInfo")
+	s.u.health.meet(s.rev.Name, true, info)
 }
 
 // initializeRefusal sorts the statuses with which a server refuses initialize.
@@ -216,6 +235,7 @@ func (s *session) setLevel(ctx context.Context, level string) {
 		return
 	}
 	s.level.Store(&level)
+	s.tellOthers(ctx, aboutLevel, []byte(level))
 }
 
 // wantedLevel is the least severe level that a call under way wants: the session has
@@ -408,32 +428,6 @@ func (s *session) watch(done <-chan struct{}) {
 		}
 	case <-s.base.Done():
 	}
-}
-
-// end ends what the session does on its own; the server, which knows, is not told.
-func (s *session) end() {
-	s.cancel()
-	if piped(s.conn) {
-		s.u.spawn(func() { closeConn(s.conn) })
-	}
-}
-
-// close ends the session, at the server too.
-func (s *session) close() {
-	s.cancel()
-	closeConn(s.conn)
-}
-
-// closeAfter is close, but that the server may be told something first.
-func (s *session) closeAfter(said <-chan struct{}) {
-	s.cancel()
-	timer := time.NewTimer(goodbye)
-	defer timer.Stop()
-	select {
-	case <-said:
-	case <-timer.C:
-	}
-	closeConn(s.conn)
 }
 
 // refusal sorts the errors with which a server refuses a call.

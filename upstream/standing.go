@@ -3,8 +3,6 @@ package upstream
 import (
 	"errors"
 	"time"
-
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // leastPause is how soon a standing stream is opened again, however short a time its
@@ -36,13 +34,24 @@ func (s *session) stand() {
 }
 
 // listen reads the standing stream until the session ends, and opens it again when it
-// breaks. opened is closed when the first attempt is over.
+// breaks. opened is closed when the first attempt is over. As long as another replica has
+// the stream, that is heard there.
 func (s *session) listen(opened chan struct{}) {
 	pauses := newBackOff()
 	lastID := ""
 	// Until it is known that there is no such stream, questions may come on it.
 	s.setStanding(true)
+	defer s.unstand()
 	for first := true; s.base.Err() == nil; first = false {
+		if !s.mayStand() {
+			if first {
+				close(opened)
+			}
+			if wait(s.base, standLook) != nil {
+				return
+			}
+			continue
+		}
 		stream, err := s.conn.Standing(s.base, lastID, nil)
 		if first && errors.Is(err, errNoStanding) {
 			s.setStanding(false)
@@ -92,9 +101,7 @@ func (s *session) drain(stream Stream) (lastID string, pause time.Duration) {
 		if err != nil {
 			return stream.LastEventID(), stream.Retry()
 		}
-		if m.Kind != wire.Response {
-			s.deliver(m)
-		}
+		s.hear(m)
 	}
 }
 

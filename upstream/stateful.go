@@ -41,7 +41,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 	if c.State != "" && c.State != askedRoots {
 		return u.retry(ctx, c)
 	}
-	for again := false; ; again = true {
+	for lost := 1; ; lost++ {
 		s, err := u.sessionFor(ctx, e, c)
 		if err != nil {
 			return nil, err
@@ -55,7 +55,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 			return reply, err
 		}
 		u.pool.lose(s)
-		if again {
+		if lost > 1 && !s.adopted || lost == maxLost {
 			return nil, err
 		}
 	}

@@ -41,6 +41,10 @@ type Conn interface {
 	// Bind tells the revision that was negotiated. It is called before the connection
 	// is shared.
 	Bind(rev *wire.Revision)
+	// Resume takes up the session of this id, which another connection began. It is called
+	// before the connection is shared, in place of initialize, and only where the Header of
+	// such a connection had the id; other transports ignore it.
+	Resume(sessionID string)
 	// Header are the HTTP headers of the connection's requests, to build Request.Header
 	// on; not to be changed. Nil for a transport that has none.
 	Header() http.Header

@@ -163,6 +163,7 @@ type sseConn struct {
 
 func (c *sseConn) Header() http.Header     { return c.posts.Header() }
 func (c *sseConn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
+func (c *sseConn) Resume(string)           {}
 func (c *sseConn) Lost() <-chan struct{}   { return c.lost }
 
 // Standing: everything comes on the one stream.

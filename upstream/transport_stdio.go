@@ -72,6 +72,7 @@ type pipe struct {
 func (c *pipe) Header() http.Header   { return nil }
 func (c *pipe) Lost() <-chan struct{} { return c.lost }
 func (c *pipe) Bind(*wire.Revision)   {}
+func (c *pipe) Resume(string)         {}
 
 func (c *pipe) Deliver(deliver func(wire.Message)) { c.mux.setDeliver(deliver) }
 

@@ -146,9 +146,14 @@ func (c *httpConn) adopt(h http.Header) error {
 	if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
 		return fmt.Errorf("%w: its session id is not visible ASCII of at most %d bytes", errGarbage, maxSessionID)
 	}
-	c.session = id
-	c.setHeader(wire.HeaderSession, id)
+	c.Resume(id)
 	return nil
+}
+
+// Resume takes up a session.
+func (c *httpConn) Resume(sessionID string) {
+	c.session = sessionID
+	c.setHeader(wire.HeaderSession, sessionID)
 }
 
 func (c *httpConn) Post(ctx context.Context, body []byte) error {

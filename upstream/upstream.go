@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -45,6 +46,8 @@ type Deps struct {
 	// Before is the Upstream whose place this one takes, nil for none. Calls that it has
 	// put aside, for their users to answer, go on there.
 	Before *Upstream
+	// Shared is what replicas of the gateway know in common; nil for one gateway alone.
+	Shared Shared
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
@@ -59,8 +62,11 @@ type Upstream struct {
 	credentials Credentials
 	// tell is nil for nobody
 	tell func(session string, e mcp.Event)
-	base context.Context // of what runs between calls; ends with Close
-	stop context.CancelCauseFunc
+	// shared and told are nil for one gateway alone
+	shared Shared
+	told   chan told
+	base   context.Context // of what runs between calls; ends with Close
+	stop   context.CancelCauseFunc
 
 	ids    atomic.Int64  // of all requests: a process is probed and then used on one pipe
 	gate   chan struct{} // holds one for each running call
@@ -108,6 +114,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 			"version", mcp.String(or(deps.Client.Version, "dev"))),
 		credentials: deps.Credentials,
 		tell:        deps.Tell,
+		shared:      deps.Shared,
 		gate:        make(chan struct{}, cfg.Limits.Concurrent),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
@@ -127,6 +134,13 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.pool.init(u)
 	u.parks.init(u)
 	u.former.init(deps.Before)
+	if u.shared != nil && cfg.Transport == transportStreamable {
+		// Replicas make requests in one session, whose ids must differ: each begins somewhere
+		// else. They stay below 2^31, as some servers have no larger ones.
+		u.ids.Store(rand.Int64N(1 << 30))
+		u.told = make(chan told, maxTold)
+		u.spawn(u.heed)
+	}
 	return u, nil
 }
 

@@ -185,10 +185,16 @@ func (s *Server) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// advance lets time pass for one key: for its end, and for the scores of a sorted set,
-// which are times in milliseconds.
+// advance lets time pass for one key: for its end, for the scores of a sorted set, and
+// for the fields d, u and w of a hash, which are times in milliseconds.
 const advance = `
 local by = tonumber(ARGV[1])
+if redis.call('TYPE', KEYS[1]).ok == 'hash' then
+  for _, field in ipairs({'d', 'u', 'w'}) do
+    local at = tonumber(redis.call('HGET', KEYS[1], field) or '')
+    if at then redis.call('HSET', KEYS[1], field, string.format('%.0f', at - by)) end
+  end
+end
 if redis.call('TYPE', KEYS[1]).ok == 'zset' then
   local members = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #members, 2 do

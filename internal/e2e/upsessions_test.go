@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// cart is a go-sdk server that counts in each session how often it was used there.
+type cart struct {
+	*httptest.Server
+	deleted chan string // ids of sessions
+
+	mu      sync.Mutex // guards the fields below
+	server  *sdk.Server
+	handler http.Handler
+	counts  map[string]int // by session
+}
+
+func newCart(t *testing.T) *cart {
+	t.Helper()
+	c := &cart{deleted: make(chan string, 100)}
+	c.restart()
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		handler := c.handler
+		c.mu.Unlock()
+		id := r.Header.Get("Mcp-Session-Id")
+		handler.ServeHTTP(w, r)
+		if r.Method == http.MethodDelete {
+			c.deleted <- id
+		}
+	}))
+	t.Cleanup(func() {
+		c.restart()
+		c.CloseClientConnections()
+		c.Close()
+	})
+	return c
+}
+
+// restart has it forget all sessions.
+func (c *cart) restart() {
+	server := sdk.NewServer(&sdk.Implementation{Name: "cart", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{statefulServer}})
+	sdk.AddTool(server, &sdk.Tool{Name: "add"}, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.counts[r.Session.ID()]++
+		return says(fmt.Sprint(c.counts[r.Session.ID()])), nil, nil
+	})
+	c.mu.Lock()
+	before := c.server
+	c.server, c.counts = server, make(map[string]int)
+	c.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	c.mu.Unlock()
+	if before == nil {
+		return
+	}
+	for session := range before.Sessions() {
+		session.Close()
+	}
+}
+
+// sessions are how many were used.
+func (c *cart) sessions() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.counts)
+}
+
+// withCart are three replicas in front of a cart.
+func withCart(t *testing.T) (*several, *cart) {
+	t.Helper()
+	c := newCart(t)
+	return replicated(t, func(cfg *gateway.Config) {
+		cfg.Upstreams = []upstream.Config{{Name: "cart", URL: c.URL}}
+	}), c
+}
+
+// add has the cart count at a replica.
+func add(t *testing.T, c *mcptest.Client) string {
+	t.Helper()
+	return outcome(mustCall(t, c, "tools/call", `{"name":"cart__add","arguments":{}}`))
+}
+
+// TestReplicasShareUpstreamSessions: a server that keeps something in its session sees one
+// client in one session, whichever replicas its calls come to.
+func TestReplicasShareUpstreamSessions(t *testing.T) {
+	r, cart := withCart(t)
+	for i, revision := range []string{statefulServer, statefulClient, stateless} {
+		for _, caps := range []string{"{}", askable} {
+			c := rawWith(t, r.url, revision, caps)
+			before := cart.sessions()
+			for n := range 9 {
+				if got := add(t, r.at(c, (n+i)%3)); got != fmt.Sprint(n+1) {
+					t.Errorf("client %s %s: call %d counted as %s", revision, caps, n+1, got)
+				}
+			}
+			if got := cart.sessions() - before; got != 1 {
+				t.Errorf("client %s %s: %d sessions at the server", revision, caps, got)
+			}
+		}
+	}
+}
+
+// TestReplicasOpenOneSession: replicas that open a session at the same time open one.
+func TestReplicasOpenOneSession(t *testing.T) {
+	r, cart := withCart(t)
+	for _, revision := range []string{statefulClient, stateless} {
+		c := raw(t, r.url, revision)
+		before := cart.sessions()
+		var all sync.WaitGroup
+		var counted atomic.Int64
+		for n := range 12 {
+			all.Go(func() {
+				m, _, err := r.at(c, n%3).Call(deadline(t), "tools/call", `{"name":"cart__add","arguments":{}}`)
+				if err != nil || m.Error != nil {
+					t.Errorf("%s %v", m.Text, err)
+				}
+				if outcome(m) == "12" {
+					counted.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if got := cart.sessions() - before; got != 1 || counted.Load() != 1 {
+			t.Errorf("client %s: %d sessions at the server", revision, got)
+		}
+	}
+}
+
+// TestH_156_ReplicasAndAServerThatRestarts: a session that its server has forgotten is made
+// anew once for all replicas.
+func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
+	r, cart := withCart(t)
+	for _, revision := range []string{statefulClient, stateless} {
+		c := raw(t, r.url, revision)
+		for range 2 { // the second time, what each has lost differs
+			for n := range 3 {
+				add(t, r.at(c, n))
+			}
+			cart.restart()
+			for n := range 5 {
+				if got := add(t, r.at(c, n%3)); got != fmt.Sprint(n+1) {
+					t.Errorf("client %s: call %d after the restart counted as %s", revision, n+1, got)
+				}
+			}
+			cart.restart()
+			if got := add(t, r.at(c, 1)); got != "1" {
+				t.Errorf("client %s: counted as %s", revision, got)
+			}
+			cart.restart()
+			if got := add(t, r.at(c, 0)); got != "1" { // it takes the lost one of the other first
+				t.Errorf("client %s: counted as %s", revision, got)
+			}
+		}
+		cart.restart()
+		var all sync.WaitGroup
+		for n := range 9 {
+			all.Go(func() {
+				if m, _, err := r.at(c, n%3).Call(deadline(t), "tools/call", `{"name":"cart__add","arguments":{}}`); err != nil || m.Error != nil {
+					t.Errorf("%s %v", m.Text, err)
+				}
+			})
+		}
+		all.Wait()
+		if got := cart.sessions(); got != 1 {
+			t.Errorf("client %s: %d sessions after a restart under load", revision, got)
+		}
+	}
+}
+
+// TestReplicasEndAnUpstreamSessionOnce: with the client's session, and not before.
+func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
+	r, cart := withCart(t)
+	c := raw(t, r.url, statefulClient)
+	for n := range 3 {
+		add(t, r.at(c, n))
+	}
+	if status, err := r.at(c, 1).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
+		t.Fatalf("DELETE: %d %v", status, err)
+	}
+	ended := receive(t, "the end of the session", cart.deleted)
+	other := raw(t, r.url, statefulClient)
+	for n := range 3 {
+		add(t, r.at(other, n))
+	}
+	if status, err := r.at(other, 0).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
+		t.Fatalf("DELETE: %d %v", status, err)
+	}
+	if got := receive(t, "the end of the other session", cart.deleted); got == ended {
+		t.Errorf("the session was ended twice")
+	}
+}

@@ -1,0 +1,209 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// A session has one standing stream, at one replica: many servers take no second one, and
+// of several each message comes on one only. What comes on it may be for a call, or for
+// somebody who listens, at another replica: the others are told. So are they of what one
+// of them says to the server and what changes what the others know.
+const (
+	aboutMessage = 'm' // a message that came on the standing stream
+	aboutLevel   = 'l' // the log level was set
+	aboutGone    = 'u' // a resource is not subscribed any more
+)
+
+const (
+	// claimWait is how long another replica has to say that a question is for a call there.
+	claimWait = 300 * time.Millisecond
+	// maxTold bounds what others told and nobody has looked at yet.
+	maxTold = 1000
+)
+
+// told is what another replica said of a session.
+type told struct {
+	at      bindingKey
+	message []byte
+}
+
+// Hear takes what another replica told (Shared.Tell) of the session at a place. It does
+// not wait, and keeps the message.
+func (u *Upstream) Hear(session, server string, message []byte) {
+	if u.told == nil || u.pool.at(bindingKey{session, server}) == nil {
+		return
+	}
+	select {
+	case u.told <- told{bindingKey{session, server}, message}:
+	default:
+		u.log.Warn("too much comes from other replicas at a time: a message of a session was dropped")
+	}
+}
+
+// heed takes, one after the other, what others told, until Close.
+func (u *Upstream) heed() {
+	for {
+		select {
+		case t := <-u.told:
+			if s := u.pool.at(t.at); s != nil && len(t.message) > 0 {
+				s.heed(t.message[0], t.message[1:])
+			}
+		case <-u.base.Done():
+			return
+		}
+	}
+}
+
+func (s *session) heed(about byte, text []byte) {
+	switch about {
+	case aboutLevel:
+		level := string(text)
+		s.level.Store(&level)
+	case aboutGone:
+		if uri := string(text); s.slot.keep.wants(uri) {
+			s.u.spawn(func() { s.resubscribe(uri) })
+		}
+	case aboutMessage:
+		m, err := scan(text)
+		switch {
+		case err != nil:
+			s.u.log.Debug("message of another replica not read", "error", err)
+		case m.Kind == wire.Request:
+			if s.answerable(m) {
+				m = owned(m)
+				s.u.spawn(func() { s.answerFirst(m) })
+			}
+		case m.Kind == wire.Notification:
+			s.deliver(m)
+		}
+	}
+}
+
+// tellOthers tells the other replicas something of the session.
+func (s *session) tellOthers(ctx context.Context, about byte, text []byte) {
+	if s.bound == nil || s.u.pool.only(s) {
+		return
+	}
+	message := append(append(make([]byte, 0, len(text)+1), about), text...)
+	if err := s.u.shared.Tell(ctx, s.bound.at, message); err != nil {
+		s.u.log.Debug("other replicas not told of a session", "error", err)
+	}
+}
+
+// hear takes what came on the standing stream.
+func (s *session) hear(m wire.Message) {
+	switch {
+	case m.Kind == wire.Response:
+	case s.bound == nil:
+		s.deliver(m)
+	case m.Kind == wire.Notification:
+		s.deliver(m)
+		s.tellOthers(s.base, aboutMessage, wire.AppendNotification(nil, m.Method, m.Params))
+	case m.Method == mcp.MethodPing, s.declared.refuses(m.Method, m.Params) != nil, s.answerable(m):
+		s.deliver(m)
+	default:
+		s.ask(m)
+	}
+}
+
+// ask offers the others a question that no call here is there for.
+func (s *session) ask(m wire.Message) {
+	m = owned(m)
+	if m.Method == mcp.MethodRootsList { // the next call here may answer as well
+		s.deliver(m)
+	}
+	s.tellOthers(s.base, aboutMessage, wire.AppendRequest(nil, m.ID, m.Method, m.Params))
+	if m.Method == mcp.MethodRootsList {
+		return
+	}
+	s.u.spawn(func() {
+		if wait(s.base, claimWait) == nil && s.mine(m.ID) {
+			s.deliver(m)
+		}
+	})
+}
+
+// answerable reports whether a question of the server can be answered here.
+func (s *session) answerable(m wire.Message) bool {
+	if m.Method == mcp.MethodRootsList && s.slot.keep.knownRoots().answer != nil {
+		return true
+	}
+	if x := s.taskOf(m); x != nil {
+		return !x.over()
+	}
+	x := s.sole()
+	return x != nil && x.elsewhere && !x.over() && mcp.CanAsk(x.call.Method)
+}
+
+// answerFirst takes a question that came on another replica's stream, unless another one does.
+func (s *session) answerFirst(m wire.Message) {
+	if s.mine(m.ID) {
+		s.deliver(m)
+	}
+}
+
+// mine reports whether this replica is to answer a question of the server. Where that
+// cannot be told it is the one that heard it.
+func (s *session) mine(id mcp.Raw) bool {
+	if s.bound == nil {
+		return true
+	}
+	ours, err := s.u.shared.Claim(s.base, s.bound.at, s.bound.kept.Tag+string(id))
+	return ours || err != nil && s.u.pool.stands(s)
+}
+
+// stands reports whether the standing stream of a session is here.
+func (p *pool) stands(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.bound.stands
+}
+
+// mayStand reports whether the standing stream is to be opened here.
+func (s *session) mayStand() bool {
+	if s.bound == nil {
+		return true
+	}
+	stands, err := s.u.pool.keep(s.base, s, standLease)
+	if err != nil && s.base.Err() == nil { // the server decides whose it is
+		s.u.pool.mu.Lock()
+		s.bound.stands, stands = true, true
+		s.u.pool.mu.Unlock()
+	}
+	return stands
+}
+
+// unstand gives the standing stream to whoever wants it next.
+func (s *session) unstand() {
+	if s.bound == nil || !s.u.pool.stands(s) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
+	defer cancel()
+	_, _ = s.u.pool.keep(ctx, s, -1) // or its time ends it
+}
+
+// wants reports whether somebody listens to a resource.
+func (k *keep) wants(uri string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.uris[uri] > 0
+}
+
+// resubscribe subscribes again to a resource that another replica has let go. What was
+// missed in between counts as a change.
+func (s *session) resubscribe(uri string) {
+	ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
+	defer cancel()
+	params := mcp.Object("uri", mcp.String(uri))
+	if _, err := s.request(ctx, mcp.MethodResourcesSubscribe, params); err != nil {
+		s.u.log.Warn("subscription not restored", "error", err)
+		return
+	}
+	s.slot.keep.event(wire.Message{Kind: wire.Notification, Method: mcp.NoteResourceUpdated, Params: bytes.Clone(params)})
+}
