@@ -109,6 +109,10 @@ type Limits struct {
 	// Concurrent is how many calls run at a time; 100 more wait, further ones are
 	// refused. Default 100.
 	Concurrent int `yaml:"concurrent"`
+	// ConcurrentPerUser is how many of them are of one user; further ones of that user
+	// wait, 50 at most. Without authentication there is one user, and no such bound.
+	// Default: half of Concurrent.
+	ConcurrentPerUser int `yaml:"concurrent_per_user"`
 	// Sessions is how many sessions (of a stdio server: processes) are open at a time.
 	// Default 10000, of a stdio server 200.
 	Sessions int `yaml:"sessions"`
@@ -185,6 +189,7 @@ func (c Config) Validate() error {
 		value int64
 	}{
 		{"result_bytes", c.Limits.ResultBytes}, {"concurrent", int64(c.Limits.Concurrent)},
+		{"concurrent_per_user", int64(c.Limits.ConcurrentPerUser)},
 		{"sessions", int64(c.Limits.Sessions)}, {"asks_per_user", int64(c.Limits.AsksPerUser)},
 	} {
 		if n.value < 0 {
@@ -353,6 +358,7 @@ func (c Config) withDefaults() Config {
 	c.Timeout.Idle = or(c.Timeout.Idle, defaultIdle)
 	c.Limits.ResultBytes = or(c.Limits.ResultBytes, wire.DefaultMaxResult)
 	c.Limits.Concurrent = or(c.Limits.Concurrent, defaultConcurrent)
+	c.Limits.ConcurrentPerUser = or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = or(c.Limits.Sessions, sessions)
 	c.Limits.AsksPerUser = or(c.Limits.AsksPerUser, defaultAsksPerUser)
 	return c

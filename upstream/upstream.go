@@ -15,12 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-const (
-	// waiting is how many calls wait when Limits.Concurrent run.
-	waiting = 100
-	// goodbye bounds what is said at the end: cancellations, the end of a session.
-	goodbye = 5 * time.Second
-)
+// goodbye bounds what is said at the end: cancellations, the end of a session.
+const goodbye = 5 * time.Second
 
 // ClientInfo is what servers are told that we are.
 type ClientInfo struct {
@@ -68,9 +64,8 @@ type Upstream struct {
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
-	ids    atomic.Int64  // of all requests: a process is probed and then used on one pipe
-	gate   chan struct{} // holds one for each running call
-	queued atomic.Int64
+	ids    atomic.Int64 // of all requests: a process is probed and then used on one pipe
+	gate   *gate
 	probe  probe
 	pool   pool
 	parks  parks
@@ -115,7 +110,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		credentials: deps.Credentials,
 		tell:        deps.Tell,
 		shared:      deps.Shared,
-		gate:        make(chan struct{}, cfg.Limits.Concurrent),
+		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
 	}
@@ -199,10 +194,11 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	if c.Method == mcp.MethodTasksResult {
 		return u.taskResult(ctx, c)
 	}
-	if err := u.enter(ctx); err != nil {
+	user := userOf(c)
+	if err := u.enter(ctx, user); err != nil {
 		return nil, u.failure(ctx, err)
 	}
-	defer func() { <-u.gate }()
+	defer u.gate.leave(user)
 	return u.tried(ctx, c, handle)
 }
 
@@ -274,32 +270,6 @@ func (u *Upstream) listen(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, e
 		return err
 	})
 	return reply, err
-}
-
-// enter waits for its turn; a nil error obliges to take one out of the gate.
-func (u *Upstream) enter(ctx context.Context) error {
-	select {
-	case u.gate <- struct{}{}:
-		return nil
-	default:
-	}
-	if u.queued.Add(1) > waiting {
-		u.queued.Add(-1)
-		return errOverloaded
-	}
-	defer u.queued.Add(-1)
-	timer := time.NewTimer(u.cfg.Timeout.Call)
-	defer timer.Stop()
-	select {
-	case u.gate <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return errOverloaded
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-u.base.Done():
-		return errDraining
-	}
 }
 
 // life begins an exchange that Close ends, too: at once when it is a standing one,
