@@ -10,7 +10,13 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"golang.org/x/net/netutil"
 )
+
+// adminConnections is how many operators, probes and the like are served at a time;
+// further ones wait.
+const adminConnections = 256
 
 // Admin is the section "admin".
 type Admin struct {
@@ -39,6 +45,7 @@ func (g *Gateway) openAdmin(cfg Config) (err error) {
 	if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
 		return err // net names the address
 	}
+	g.admin = netutil.LimitListener(g.admin, adminConnections)
 	g.undo.onStop("admin listener", func(context.Context) error {
 		if err := g.admin.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err

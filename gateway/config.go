@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,8 @@ type Config struct {
 	// HTTP is what the endpoint accepts and how it answers. Hosts in listen and
 	// public_url are allowed in any case.
 	HTTP front.Config `yaml:"http"`
+	// Connections bounds the connections of clients.
+	Connections Connections `yaml:"connections"`
 	// Telemetry is what the gateway tells about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
 	// Admin is what operators are served.
@@ -107,6 +110,7 @@ func (c Config) Validate() error {
 	add("disclosure", c.Disclosure.validate(c.issuers()))
 	add("http", c.HTTP.Validate())
 	add("http.sse_path", c.checkSSEPath())
+	add("connections", c.Connections.Validate())
 	add("telemetry.log", c.Telemetry.Log.Validate())
 	add("admin", c.Admin.Validate())
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
@@ -121,7 +125,7 @@ func (c Config) Validate() error {
 
 // doubts tells what is allowed and probably not meant.
 func (c Config) doubts() error {
-	doubts := c.policyDoubts()
+	doubts := append(c.policyDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && c.Auth.Mode != auth.ModeOAuth {
 		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))
@@ -246,6 +250,7 @@ func (c Config) withDefaults() Config {
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = defaultShutdownTimeout
 	}
+	c.Connections = c.Connections.withDefaults()
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,11 +27,11 @@ import (
 // writes. For all others it is these, or a client that neither sends nor reads would
 // hold its connection, and a stop would wait for it.
 const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 15 * time.Second
-	writeTimeout      = time.Minute // from the head of the request on
-	idleTimeout       = 60 * time.Second
-	maxHeaderBytes    = 32 << 10
+	readHeaderTimeout  = 5 * time.Second
+	readTimeout        = 15 * time.Second
+	writeTimeout       = time.Minute // from the head of the request on
+	defaultIdleTimeout = 60 * time.Second
+	maxHeaderBytes     = 32 << 10
 )
 
 // Gateway is a gateway that is bound to its port. Make one with New; Run it, or
@@ -152,6 +153,7 @@ func (g *Gateway) build(opts Options, cfg Config) error {
 			return err // net names the address
 		}
 	}
+	g.listener = cfg.Connections.bound(g.listener)
 	g.undo.onStop("listener", func(context.Context) error {
 		if err := g.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err
@@ -169,6 +171,7 @@ func (g *Gateway) build(opts Options, cfg Config) error {
 	}
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
+	accepted.MaxInFlightBytes = cfg.inFlight(debug.SetMemoryLimit(-1))
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
 		Sessions: shared.sessions,
@@ -263,6 +266,7 @@ func (g *Gateway) Start() {
 		}
 		(*g.routes.Load()).ServeHTTP(w, r)
 	}), g.log)
+	g.server.IdleTimeout = first.cfg.Connections.IdleTimeout
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})
 	go func() {
@@ -303,7 +307,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       defaultIdleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}

@@ -206,6 +206,7 @@ func (c Config) needsRestart(holds Config) error {
 		{"public_url", holds.PublicURL, c.PublicURL},
 		{"sessions", holds.Sessions, c.Sessions},
 		{"http", holds.HTTP, c.HTTP},
+		{"connections", holds.Connections, c.Connections},
 		{"admin", holds.Admin, c.Admin},
 		{"telemetry", holds.Telemetry, c.Telemetry},
 	} {

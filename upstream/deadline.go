@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // errTimeout is why a call's context ended when it took too long.
@@ -24,6 +26,9 @@ type deadline struct {
 	ended func(*deadline) // nil, or told of the end
 	begin time.Time
 	last  atomic.Int64 // when the server last showed life, nanoseconds after begin
+	// room is what large answers are taken from: that of the request which waits; nil for
+	// none.
+	room atomic.Pointer[mcp.Room]
 
 	mu     sync.Mutex    // guards the fields below
 	round  time.Duration // when the present round began, after begin

@@ -26,6 +26,11 @@ var (
 	errNotStarted = errors.New("not started")
 	// errOverloaded: a limit of ours is reached.
 	errOverloaded = errors.New("overloaded")
+	// errHandshake: no TLS connection to the server came about.
+	errHandshake = errors.New("TLS handshake")
+	// errNoRoom: the answer is large, and large messages of others fill the memory that
+	// there is for them.
+	errNoRoom = errors.New("no room for the answer")
 	// errDraining: the upstream was closed before the call, by a reload or the end of
 	// the gateway; errClosed: during it.
 	errDraining = errors.New("upstream is being closed")
@@ -75,6 +80,9 @@ func (u *Upstream) failure(ctx context.Context, err error) error {
 	case errors.Is(err, errOverloaded):
 		return mcp.UpstreamError(mcp.CodeOverloaded, name, mcp.ExecutedNo,
 			"Upstream %s has too much to do; try again later", name)
+	case errors.Is(err, errNoRoom):
+		return mcp.UpstreamError(mcp.CodeOverloaded, name, executed,
+			"The gateway has no room for the large answer of upstream %s now; it may have done what was asked", name)
 	case errors.Is(err, errSessionGone):
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedNo,
 			"Upstream %s lost its session and refused the new one, too; try again later", name)
@@ -160,6 +168,8 @@ func reason(err error) string {
 		return "its name does not resolve"
 	case errors.As(err, &cert):
 		return "its certificate is not valid"
+	case errors.Is(err, errHandshake) && !errors.Is(err, context.DeadlineExceeded):
+		return "the TLS handshake with it failed"
 	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer in time"
 	case errors.Is(err, errDown):

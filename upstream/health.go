@@ -29,7 +29,7 @@ const (
 const (
 	StageResolve   = "resolve"   // its name
 	StageConnect   = "connect"   // a connection, or the start of its process
-	StageTLS       = "tls"       // its certificate
+	StageTLS       = "tls"       // its certificate, or the rest of the handshake
 	StageLogin     = "login"     // the credential
 	StageHandshake = "handshake" // finding out what it speaks, or opening a session
 	StageCall      = "call"      // the call itself
@@ -216,7 +216,7 @@ func stage(err error) string {
 		return StageLogin
 	case errors.As(err, &dns):
 		return StageResolve
-	case errors.As(err, &cert):
+	case errors.As(err, &cert), errors.Is(err, errHandshake):
 		return StageTLS
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown), errors.As(err, &exit),
 		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):

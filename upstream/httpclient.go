@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -58,8 +60,7 @@ func NewTransport(cfgs ...Config) *HTTPTransport {
 		}),
 		general: &http.Transport{
 			DialContext:            dial,
-			TLSHandshakeTimeout:    connect,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+			DialTLSContext:         secure(dial, connect),
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
 			MaxIdleConns:           0, // no limit over all origins: there are as many as upstreams
@@ -69,6 +70,29 @@ func NewTransport(cfgs ...Config) *HTTPTransport {
 			ExpectContinueTimeout:  time.Second,
 		},
 		standard: standard,
+	}
+}
+
+// secure dials TLS. What goes wrong in the handshake is told apart from what goes wrong
+// later: the server has not seen a request then.
+func secure(dial func(ctx context.Context, network, address string) (net.Conn, error), limit time.Duration) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}})
+		if err := secured.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("%w: %w", errHandshake, err)
+		}
+		return secured, nil
 	}
 }
 

@@ -31,6 +31,7 @@ type httpStream struct {
 	// release gives the memory of the JSON body back; nil when it is not used again.
 	release func()
 	outline *mcp.Outline // of the response
+	meter   mcp.Meter    // of what is being read
 }
 
 func (s *httpStream) Release() func() { return s.release }
@@ -49,6 +50,9 @@ func (s *httpStream) Read(p []byte) (int, error) {
 	case n == 0:
 	case s.life != nil:
 		s.life.touch()
+		if !s.meter.Read(s.life.room.Load(), n) {
+			return 0, errNoRoom
+		}
 	case s.alive != nil:
 		s.alive()
 	}
@@ -78,7 +82,16 @@ func (s *httpStream) Next() (wire.Message, error) {
 			return wire.Message{}, err
 		}
 		s.over, s.outline = m.Kind == wire.Response, m.Outline
+		s.measured(len(data), s.over)
 		return m, nil
+	}
+}
+
+// measured ends the measuring of a message. A response is kept, for as long as its call
+// has room for it.
+func (s *httpStream) measured(size int, keep bool) {
+	if s.life != nil {
+		s.meter.Next(s.life.room.Load(), size, keep)
 	}
 }
 
@@ -89,6 +102,7 @@ func (s *httpStream) document() ([]byte, error) {
 			return nil, io.EOF
 		}
 		s.read = true
+		s.meter.Length = s.resp.ContentLength
 		var body []byte
 		var err error
 		if s.passing {
@@ -107,6 +121,7 @@ func (s *httpStream) document() ([]byte, error) {
 			s.retry = event.Retry
 		}
 		if len(event.Data) == 0 || event.Name != "" && event.Name != "message" {
+			s.measured(len(event.Data), false)
 			continue // a priming event, or none of ours
 		}
 		return event.Data, nil
@@ -119,6 +134,8 @@ func readError(err error) error {
 		return err
 	case errors.Is(err, wire.ErrTooLarge):
 		return errTooLarge
+	case errors.Is(err, errNoRoom):
+		return errNoRoom
 	}
 	return fmt.Errorf("%w: %w", errBroken, err)
 }

@@ -90,6 +90,8 @@ func (x *mux) route(m wire.Message, size int) {
 	switch {
 	case s != nil && m.Kind == wire.Response && int64(size) > x.maxResult:
 		s.fail(errTooLarge)
+	case s != nil && m.Kind == wire.Response && size >= mcp.CountedBytes && !s.life.room.Load().Take(int64(size)):
+		s.fail(errNoRoom)
 	case s != nil:
 		s.put(m)
 	case m.Kind != wire.Response: // a response that nobody waits for is late, or no one's

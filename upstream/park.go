@@ -165,6 +165,7 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 	}
 	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	x.life.room.Store(c.Room)
 	if x.task != "" {
 		x.life.patiently()
 	}

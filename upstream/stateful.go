@@ -143,6 +143,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		return nil, err
 	}
 	x.life = life
+	life.room.Store(x.call.Room)
 	if x.task != "" {
 		life.patiently()
 	}

@@ -124,6 +124,7 @@ func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call
 	if err != nil {
 		return nil, nil, err
 	}
+	life.room.Store(c.Room)
 	id := u.ids.Add(1)
 	out := outgoing{
 		id: id, call: c, rev: e.rev, answers: true,

@@ -3,8 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -229,18 +227,8 @@ func (t *streamable) send(ctx context.Context, verb string, header http.Header, 
 
 // sendError tells whether the server can have seen a request that failed.
 func sendError(err error) error {
-	var (
-		op       *net.OpError
-		cert     *tls.CertificateVerificationError
-		record   tls.RecordHeaderError
-		alert    tls.AlertError
-		unknown  x509.UnknownAuthorityError
-		hostname x509.HostnameError
-	)
-	switch {
-	case errors.As(err, &op) && op.Op == "dial",
-		errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert),
-		errors.As(err, &unknown), errors.As(err, &hostname):
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errHandshake) {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	return fmt.Errorf("%w: %w", errBroken, err)

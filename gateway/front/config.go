@@ -15,6 +15,8 @@ const (
 	DefaultStreamAfter = 5 * time.Second
 	DefaultKeepAlive   = 15 * time.Second
 	DefaultAskTimeout  = 5 * time.Minute
+	DefaultStreams     = 20
+	DefaultInFlight    = 512 << 20
 )
 
 // mostRequest is the most that max_request_bytes may be: a body is held in memory.
@@ -25,6 +27,11 @@ const mostRequest = 1 << 30
 type Config struct {
 	// MaxRequestBytes bounds a request's body, 4 MiB by default, at most 1 GiB.
 	MaxRequestBytes int64 `yaml:"max_request_bytes"`
+	// MaxInFlightBytes bounds what request bodies and results of 64 KiB and more hold at a
+	// time, those of one user half of it. What there is no room for is refused, a
+	// request by 503. Each byte that is counted stands for up to four in memory. Default
+	// 512 MiB, or an eighth of GOMEMLIMIT where that is set and is less.
+	MaxInFlightBytes int64 `yaml:"max_in_flight_bytes"`
 	// StreamAfter is how long a call may take before its answer becomes an event
 	// stream, such as 5s, the default.
 	StreamAfter time.Duration `yaml:"stream_after"`
@@ -33,6 +40,11 @@ type Config struct {
 	// AskTimeout is how long a client may take to answer a question of a server,
 	// 5m by default.
 	AskTimeout time.Duration `yaml:"ask_timeout"`
+	// StreamsPerUser is how many event streams that last one user may have open: those
+	// of sessions, of subscriptions/listen and of HTTP+SSE together. A GET for a session
+	// that has one takes its place. Without authentication there is one user, and no such
+	// bound. Default 20.
+	StreamsPerUser int `yaml:"streams_per_user"`
 	// AllowedOrigins are the origins of web pages that may call, such as
 	// https://app.example.com. Default none but the endpoint's own.
 	AllowedOrigins []string `yaml:"allowed_origins"`
@@ -69,6 +81,12 @@ func (c Config) Validate() error {
 	if c.MaxRequestBytes > mostRequest {
 		errs = append(errs, fmt.Errorf("max_request_bytes: %d is more than %d", c.MaxRequestBytes, mostRequest))
 	}
+	if most := max(c.MaxRequestBytes, wire.DefaultMaxRequest); c.MaxInFlightBytes != 0 && c.MaxInFlightBytes < 2*most {
+		errs = append(errs, fmt.Errorf("max_in_flight_bytes: %d is less than two requests of max_request_bytes, %d", c.MaxInFlightBytes, 2*most))
+	}
+	if c.StreamsPerUser < 0 {
+		errs = append(errs, fmt.Errorf("streams_per_user: %d is negative", c.StreamsPerUser))
+	}
 	for _, d := range []struct {
 		key   string
 		value time.Duration
@@ -96,6 +114,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxRequestBytes == 0 {
 		c.MaxRequestBytes = wire.DefaultMaxRequest
 	}
+	if c.MaxInFlightBytes == 0 {
+		c.MaxInFlightBytes = DefaultInFlight
+	}
 	if c.StreamAfter == 0 {
 		c.StreamAfter = DefaultStreamAfter
 	}
@@ -104,6 +125,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AskTimeout == 0 {
 		c.AskTimeout = DefaultAskTimeout
+	}
+	if c.StreamsPerUser == 0 {
+		c.StreamsPerUser = DefaultStreams
 	}
 	return c
 }

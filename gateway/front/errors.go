@@ -78,6 +78,12 @@ func refuseLarge(limit int64) *refusal {
 		err: mcp.Errorf(mcp.CodeInvalidRequest, "the request is larger than %d bytes", limit)}
 }
 
+// refuseFull is for a large request while large messages fill the memory for them.
+func refuseFull() *refusal {
+	return &refusal{status: http.StatusServiceUnavailable, retry: true, close: true,
+		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "the gateway has no room for a large request now: try again", Data: ownData(true, mcp.ExecutedNo)}}
+}
+
 func refuseSlow() *refusal {
 	return &refusal{status: http.StatusRequestTimeout, close: true,
 		err: mcp.Errorf(mcp.CodeInvalidRequest, "the request's body did not come in time")}
@@ -145,8 +151,14 @@ func refuseStream() *refusal {
 		err: mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET")}
 }
 
-// refuseStreams is for users of HTTP+SSE that open streams and say nothing.
-func refuseStreams() *refusal {
+// refuseStreams is for users who have as many event streams open as they may.
+func refuseStreams(id idRule) *refusal {
+	return &refusal{status: http.StatusTooManyRequests, retry: true, id: id,
+		err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many event streams of this user are open: end one, or wait", Data: ownData(true, mcp.ExecutedNo)}}
+}
+
+// refuseSilent is for users of HTTP+SSE that open streams and say nothing.
+func refuseSilent() *refusal {
 	return &refusal{status: http.StatusTooManyRequests, retry: true, id: noID,
 		err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many streams are open on which no session was begun", Data: ownData(true, mcp.ExecutedNo)}}
 }

@@ -26,6 +26,7 @@ type exchange struct {
 	call    mcp.Call
 	token   mcp.Raw // the client's progress token, nil without one
 	handler mcp.Handler
+	room    mcp.Room // for results, until they are written
 
 	// servedBy is the replica that alone can go on with the call, "" for this one.
 	servedBy string
@@ -57,12 +58,14 @@ type exchange struct {
 // newExchange prepares a request's answer.
 func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.handler}
+	x.room = f.memory.Room(p.caller)
 	x.call = mcp.Call{
 		ID:     f.callID(),
 		Method: p.message.Method,
 		Params: p.message.Params,
 		Caller: p.caller,
 		Notify: x.notify,
+		Room:   &x.room,
 	}
 	if p.on != nil {
 		x.stream, x.shared = p.on.stream, true
@@ -73,6 +76,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 // serve makes the call and answers with what comes of it. A question ends it for a
 // stateless client, and goes to the client and back for a stateful one.
 func (x *exchange) serve(ctx context.Context) {
+	defer x.room.Free()
 	defer x.recover()
 	x.hurry()
 	if x.live != nil {

@@ -73,6 +73,7 @@ type Front struct {
 	hosts    map[string]bool
 	origins  map[string]bool
 	noParams map[string]string    // empty, for all calls without Mcp-Param-* headers
+	memory   *mcp.Memory          // for large messages
 	onRoots  func(session string) // nil for nobody
 	mail     session.Mailbox      // nil for one gateway alone
 	mailSeal *seal.Key
@@ -89,6 +90,7 @@ type Front struct {
 	closing bool
 	lives   map[string]*live
 	olds    map[string]*oldStream              // by their ids
+	open    map[string]int                     // event streams that last, by their users
 	pending map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
 	serving map[string]context.CancelCauseFunc // those of other replicas
 	running sync.WaitGroup                     // requests and listeners; grows only while not closing
@@ -120,6 +122,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:   make(map[string]bool),
 		noParams:  make(map[string]string),
+		memory:    mcp.NewMemory(cfg.withDefaults().MaxInFlightBytes),
 		onRoots:   deps.RootsChanged,
 		prefix:    strings.ToLower(rand.Text()[:8]),
 		bodyTime:  bodyTime,
@@ -128,6 +131,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		helloTime: helloTime,
 		lives:     make(map[string]*live),
 		olds:      make(map[string]*oldStream),
+		open:      make(map[string]int),
 		mail:      deps.Mail,
 		mailSeal:  deps.MailKey,
 		callers:   deps.Callers,

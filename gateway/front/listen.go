@@ -127,6 +127,10 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	if closed(x.f.drain) {
 		return refuseClosing()
 	}
+	if !x.f.openStream(x.call.Caller, false) {
+		return refuseStreams(ownID)
+	}
+	defer x.f.closeStream(x.call.Caller)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// A goroutine for as long as the request lasts: it ends the stream with the front.

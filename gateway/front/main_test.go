@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -417,7 +418,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 
 // ServeHTTP puts the caller into the context as auth does; the test says which.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller := mcp.Caller{Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
+	caller := mcp.Caller{Issuer: r.Header.Get("Test-Issuer"), Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
 	if life, err := time.ParseDuration(r.Header.Get("Test-Life")); err == nil {
 		caller.Expires = time.Now().Add(life)
 	}
@@ -459,7 +460,12 @@ func (b *bench) client(revision string, caps ...string) *mcptest.Client {
 // send makes a request with exactly these headers and body.
 func (b *bench) send(method, body string, header http.Header) (*http.Response, string) {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url, strings.NewReader(body))
+	return b.sendFrom(method, strings.NewReader(body), header)
+}
+
+func (b *bench) sendFrom(method string, body io.Reader, header http.Header) (*http.Response, string) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url, body)
 	if err != nil {
 		b.t.Fatal(err)
 	}

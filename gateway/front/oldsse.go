@@ -100,8 +100,13 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 		defer f.streams.Done()
 	}
 	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
+	if ref == nil && !f.openStream(caller, false) {
+		ref = refuseStreams(noID)
+	} else if ref == nil {
+		defer f.closeStream(caller)
+	}
 	if ref == nil && !f.enlist(o) {
-		ref = refuseStreams()
+		ref = refuseSilent()
 	}
 	if ref != nil {
 		f.refuse(w, nil, ref)

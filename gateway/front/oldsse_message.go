@@ -13,6 +13,7 @@ import (
 // stream. A status says only that it could not be accepted.
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	p := posted{w: w, rc: http.NewResponseController(w), r: r, old: true}
+	defer func() { p.room.Free() }()
 	var id mcp.Raw
 	stream := streamOf(r)
 	defer func() {
@@ -123,6 +124,7 @@ func (o *oldStream) request(p *posted) *refusal {
 	if x == nil {
 		return ref
 	}
+	x.room.Adopt(p.room)
 	go o.run(func() {
 		defer x.live.stop(x.run)
 		x.serve(x.run.ctx)
@@ -151,6 +153,7 @@ func (o *oldStream) initialize(p *posted) *refusal {
 	// The POST is over before the answer comes, and the stream may be before that.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.r.Context()))
 	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
+	x.room.Adopt(p.room)
 	go o.run(func() {
 		defer cancel(nil)
 		defer stop()

@@ -22,6 +22,8 @@ type posted struct {
 	// old says that the answer, if any, goes to another request's stream.
 	old bool
 	on  *oldStream // which one
+	// room is what a large body is taken from, nil for a small one.
+	room *mcp.Room
 }
 
 // params are the members of a message's params that the front reads itself; nil
@@ -139,6 +141,7 @@ func (p params) skill() (raw mcp.Raw, name string, err error) {
 // post answers a POST.
 func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 	p := posted{w: w, rc: http.NewResponseController(w), r: r}
+	defer func() { p.room.Free() }()
 	var id mcp.Raw
 	ref := p.read(f, &id)
 	if ref != nil {
@@ -209,7 +212,7 @@ func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
 	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
 		return nil, f.peek(p.rc, p.r), ref
 	}
-	return f.readBody(p.rc, p.r)
+	return p.readBody(f)
 }
 
 // peek returns the id of a message that will not be read, if it stands at its

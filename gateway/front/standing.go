@@ -49,10 +49,14 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	if ref == nil {
 		l, ref = f.liveOf(r.Context(), record)
 	}
+	if ref == nil && !f.openStream(caller, false) && (after.isCall() || !l.giveWay(after.name) || !f.openStream(caller, true)) {
+		ref = refuseStreams(noID)
+	}
 	if ref != nil {
 		f.refuse(w, nil, ref)
 		return
 	}
+	defer f.closeStream(caller)
 	l.saw(caller)
 	g := &getting{f: f, r: r, record: record, rev: rev, live: l, until: caller.Expires}
 	stop := g.limit()

@@ -52,7 +52,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{level: 5, dir: "gateway/demo/issuer", third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
-		third: []string{"github.com/go-chi/chi/v5", "gopkg.in/yaml.v3", "golang.org/x/sync"}},
+		third: []string{"github.com/go-chi/chi/v5", "gopkg.in/yaml.v3", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/demo"}, third: []string{"github.com/spf13/cobra"}},
 
 	{level: testLevel, dir: "internal/archtest"},

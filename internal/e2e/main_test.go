@@ -52,6 +52,12 @@ func TestMain(m *testing.M) {
 		case faultyCommand:
 			_ = serveFaulty(os.Args[2], os.Args[3]) // as above
 			os.Exit(0)
+		case fewFilesCommand:
+			if err := serveWithFewFiles(os.Args[2]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		case demo.StdioCommand:
 			_ = demo.ServeStdio(context.Background(), os.Stdin, os.Stdout)
 			os.Exit(0)

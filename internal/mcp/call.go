@@ -53,6 +53,9 @@ type Call struct {
 	Answers map[string]Raw
 	Refused map[string]*Error
 	State   string
+	// Room is what the call holds of the memory for large messages, until its answer has
+	// been written; nil for calls that are not counted.
+	Room *Room
 	// Notify takes what happens before the reply: progress, log messages and, for
 	// subscriptions/listen, the events. Never nil, safe for concurrent use, and it
 	// does not keep the event's bytes after it returns. After the reply nothing comes

@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// bounded starts a gateway with these bounds and returns its address.
+func bounded(t *testing.T, c Connections) string {
+	t.Helper()
+	g, err := New(Options{
+		Config: Config{Listen: "127.0.0.1:0", Connections: c, Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
+		Log:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	})
+	return g.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// answered makes a request on a connection and reports whether it is answered in time.
+func answered(conn net.Conn, limit time.Duration) (bool, error) {
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	if _, err := fmt.Fprint(conn, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		return false, err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err == nil && resp.StatusCode == http.StatusNotFound, err
+}
+
+// TestH137_Connections: H/137 idle connections are bounded, in all and of one client.
+func TestH137_Connections(t *testing.T) {
+	t.Run("of one address", func(t *testing.T) {
+		address := bounded(t, Connections{PerAddress: 3})
+		var open []net.Conn
+		for range 3 {
+			conn := dial(t, address)
+			if ok, err := answered(conn, patience); !ok {
+				t.Fatal("H/137 one that may be open: ", err)
+			}
+			open = append(open, conn)
+		}
+		if ok, err := answered(dial(t, address), patience); ok || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("H/137 one too many: %v, want it closed at once", err)
+		}
+		if ok, err := answered(open[0], patience); !ok {
+			t.Errorf("H/137 one that was there: %v", err)
+		}
+		open[1].Close()
+		for begun := time.Now(); ; { // until that is noticed
+			if ok, err := answered(dial(t, address), patience); ok {
+				break
+			} else if time.Since(begun) > patience {
+				t.Fatal("H/137 when there is room again: ", err)
+			}
+		}
+	})
+	t.Run("in all", func(t *testing.T) {
+		address := bounded(t, Connections{Max: 2})
+		first, second, third := dial(t, address), dial(t, address), dial(t, address)
+		for _, conn := range []net.Conn{first, second} {
+			if ok, err := answered(conn, patience); !ok {
+				t.Fatal("H/137 one that may be open: ", err)
+			}
+		}
+		if ok, _ := answered(third, 50*time.Millisecond); ok {
+			t.Error("H/137 one too many is served")
+		}
+		second.Close()
+		_ = third.SetDeadline(time.Now().Add(patience))
+		if resp, err := http.ReadResponse(bufio.NewReader(third), nil); err != nil || resp.StatusCode != http.StatusNotFound {
+			t.Errorf("H/137 when there is room again: %v", err)
+		}
+	})
+	t.Run("idle", func(t *testing.T) {
+		conn := dial(t, bounded(t, Connections{IdleTimeout: 10 * time.Millisecond}))
+		if ok, err := answered(conn, patience); !ok {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(patience / 2)) // less than the default
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("H/137 an idle connection: %v", err)
+		}
+	})
+}
+
+func TestClientOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:80":                "192.0.2.1",
+		"[::ffff:192.0.2.1]:80":       "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:80":   "2001:db8:1:2::",
+		"[2001:db8:1:2:ffff::]:81":    "2001:db8:1:2::",
+		"[fe80::1%eth0]:80":           "fe80::",
+		"[::1]:80":                    "::",
+		"@":                           "",
+		"/run/gatehouse/gateway.sock": "",
+	} {
+		var ip netip.Addr
+		if want != "" {
+			ip = netip.MustParseAddr(want)
+		}
+		if got := clientOf(named(address)); got != ip {
+			t.Errorf("%s counts as %s, want %s", address, got, ip)
+		}
+	}
+}
+
+// named is an address by its text.
+type named string
+
+func (n named) Network() string { return "tcp" }
+func (n named) String() string  { return string(n) }
+
+func TestInFlight(t *testing.T) {
+	const none, MiB = int64(1<<63 - 1), int64(1 << 20)
+	for _, tt := range []struct {
+		name               string
+		limit, given, want int64
+	}{
+		{"no memory limit", none, 0, 512 * MiB},
+		{"a large one", 64 << 30, 0, 512 * MiB},
+		{"a small one", 512 * MiB, 0, 64 * MiB},
+		{"a tiny one", 16 * MiB, 0, 8 * MiB},
+		{"given", 16 * MiB, 100 * MiB, 100 * MiB},
+	} {
+		c := Config{}
+		c.HTTP.MaxInFlightBytes = tt.given
+		if got := c.inFlight(tt.limit); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	c := Config{Upstreams: []upstream.Config{{Name: "a"}, {Name: "b", Limits: upstream.Limits{ResultBytes: 300 * MiB}}, {Name: "c", Skills: "./s"}}}
+	if got := c.memoryDoubts(none); len(got) != 1 {
+		t.Errorf("doubts: %v, want one about b", got)
+	}
+}

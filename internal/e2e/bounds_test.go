@@ -1,0 +1,230 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestH243_ASlowServerAlone: H/243 a server that does not answer costs nobody else anything:
+// not the calls of its users to others, and not other users theirs to it.
+func TestH243_ASlowServerAlone(t *testing.T) {
+	slow, fast := scripted(t, stateless), doing(t)
+	arrived, release := make(chan string, 100), make(chan struct{})
+	slow.Tools("do")
+	slow.On("tools/call", func(c *mcptest.Call) {
+		arrived <- "a call"
+		<-release
+		c.Text("done")
+	})
+	g := guard(t, gateway.Config{Upstreams: []upstream.Config{
+		{Name: "slow", URL: slow.URL, Limits: upstream.Limits{Concurrent: 4}}, {Name: "fast", URL: fast.URL},
+	}})
+	ann, bob := g.raw(t, stateless, g.issuer.Token(claims{"sub": "ann"})), g.raw(t, statefulClient, g.issuer.Token(claims{"sub": "bob"}))
+	outcomes := make(chan mcptest.Message, 60)
+	for range cap(outcomes) {
+		go func() {
+			m, _, err := ann.Call(deadline(t), "tools/call", `{"name":"slow__do"}`)
+			if err != nil {
+				t.Error(err)
+			}
+			outcomes <- m
+		}()
+	}
+	for range 8 { // 2 of this user run, 50 wait
+		m := receive(t, "a refusal", outcomes)
+		if m.Error == nil || m.Error.Code != mcp.CodeOverloaded || !strings.Contains(m.Text, `"executed":"no"`) || !strings.Contains(m.Text, "pstream slow") {
+			t.Fatalf("H/243 one too many: %s", m.Text)
+		}
+	}
+	for range 2 {
+		receive(t, "ann's call at the server", arrived)
+	}
+	for _, c := range []*mcptest.Client{ann, bob} {
+		if got := said(mustCall(t, c, "tools/call", `{"name":"fast__do"}`)); got != "done" {
+			t.Errorf("H/243 the other server: %s", got)
+		}
+	}
+	bobs := make(chan mcptest.Message, 1)
+	go func() {
+		m, _, err := bob.Call(deadline(t), "tools/call", `{"name":"slow__do"}`)
+		if err != nil {
+			t.Error(err)
+		}
+		bobs <- m
+	}()
+	receive(t, "bob's call at the server, past all of ann's that wait", arrived)
+	close(release)
+	if got := said(receive(t, "bob's answer", bobs)); got != "done" {
+		t.Errorf("H/243 another user: %s", got)
+	}
+	for range cap(outcomes) - 8 {
+		if got := said(receive(t, "an answer", outcomes)); got != "done" {
+			t.Errorf("H/243 what waited: %s", got)
+		}
+	}
+}
+
+// fewFilesCommand makes the test binary a gateway that may open few files: fewFilesCommand
+// URL, in front of a server at this URL. It says its own on standard output, and ends with
+// its standard input.
+const fewFilesCommand = "few-files-gateway"
+
+func serveWithFewFiles(server string) error {
+	few := syscall.Rlimit{Cur: 256, Max: 256}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		return err
+	}
+	g, err := gateway.New(gateway.Options{Config: gateway.Config{Listen: "127.0.0.1:0", Upstreams: []upstream.Config{{Name: "up", URL: server}}}})
+	if err != nil {
+		return err
+	}
+	g.Start()
+	if err := g.WaitReady(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println(g.URL())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return g.Stop(ctx)
+}
+
+// TestH241_NoMoreFiles: H/241 when no file can be opened any more, what is open goes on,
+// nothing spins, and new clients come in as soon as others leave.
+func TestH241_NoMoreFiles(t *testing.T) {
+	s := doing(t)
+	cmd := exec.Command(os.Args[0], fewFilesCommand, s.URL)
+	var log lines
+	cmd.Stderr = &log
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		input.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the gateway: %v\n%s", err, log.String())
+		}
+	}()
+	said := make([]byte, 200)
+	n, err := output.Read(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := strings.TrimSpace(string(said[:n]))
+	known := []*mcptest.Client{opened(t, url, eras[0]), opened(t, url, eras[1])}
+	for _, c := range known {
+		mustCall(t, c, "tools/call", `{"name":"up__do"}`)
+	}
+	address := strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp")
+	var crowd []net.Conn
+	defer func() {
+		for _, conn := range crowd {
+			conn.Close()
+		}
+	}()
+	begun := time.Now()
+	for len(crowd) < 400 { // each stays open until it was idle for a minute
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, conn)
+		if _, err := fmt.Fprint(conn, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.await(t, "too many open files")
+	for range 20 {
+		for _, c := range known {
+			mustCall(t, c, "tools/call", `{"name":"up__do"}`)
+		}
+	}
+	if n, took := log.count("Accept error"), time.Since(begun); n > 100+10*int(took.Seconds()) {
+		t.Errorf("H/241 %d tries to take a connection in %s", n, took)
+	}
+	for _, conn := range crowd {
+		conn.Close()
+	}
+	mustCall(t, opened(t, url, eras[0]), "tools/call", `{"name":"up__do"}`)
+}
+
+// opened is a client with connections of its own.
+func opened(t *testing.T, url, revision string) *mcptest.Client {
+	t.Helper()
+	c := unopened(t, url, revision)
+	if err := c.Open(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// lines is what a process writes.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // closed with the next write; nil when nobody waits
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.more != nil {
+		close(l.more)
+		l.more = nil
+	}
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *lines) count(what string) int { return strings.Count(l.String(), what) }
+
+// await waits until something was written.
+func (l *lines) await(t *testing.T, what string) {
+	t.Helper()
+	ctx := deadline(t)
+	for {
+		l.mu.Lock()
+		there := strings.Contains(l.text.String(), what)
+		if l.more == nil {
+			l.more = make(chan struct{})
+		}
+		more := l.more
+		l.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			t.Fatalf("no line %q came:\n%s", what, l.String())
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package upstream_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestH242_LargeResults: H/242 a large result is taken from what its call holds, however it
+// comes, and refused where there is no room.
+func TestH242_LargeResults(t *testing.T) {
+	const size = 1 << 20
+	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
+	answer := func(write func(w http.ResponseWriter, m rpc)) func(*fake, http.ResponseWriter, *http.Request, rpc) bool {
+		return func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method == mcp.MethodToolsCall {
+				write(w, m)
+			}
+			return m.Method == mcp.MethodToolsCall
+		}
+	}
+	known := answer(func(w http.ResponseWriter, m rpc) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(`{"jsonrpc":"2.0","id":,"result":}`)+len(m.ID)+len(large)))
+		result(w, m, large)
+	})
+	chunked := answer(func(w http.ResponseWriter, m rpc) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush()
+		result(w, m, large)
+	})
+	onAStream := answer(func(w http.ResponseWriter, m rpc) {
+		for range 20 { // more than there is room for, but one after the other
+			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"`+strings.Repeat("y", size/2)+`"}}`+"\n\n")
+		}
+		events(w, event(m, "", large))
+	})
+	for _, tt := range []struct {
+		name   string
+		server func(t *testing.T) *upstream.Upstream
+	}{
+		{"stateless, JSON", func(t *testing.T) *upstream.Upstream { return newFake(t, false, known).start(t, upstream.Config{}) }},
+		{"stateless, JSON of unknown length", func(t *testing.T) *upstream.Upstream { return newFake(t, false, chunked).start(t, upstream.Config{}) }},
+		{"stateless, a stream", func(t *testing.T) *upstream.Upstream { return newFake(t, false, onAStream).start(t, upstream.Config{}) }},
+		{"stateful, JSON", func(t *testing.T) *upstream.Upstream { return newFake(t, true, known).start(t, upstream.Config{}) }},
+		{"stateful, a stream", func(t *testing.T) *upstream.Upstream { return newFake(t, true, onAStream).start(t, upstream.Config{}) }},
+		{"the standard client", func(t *testing.T) *upstream.Upstream {
+			return newFake(t, false, chunked).start(t, upstream.Config{HTTPClient: "standard"})
+		}},
+		{"HTTP+SSE", func(t *testing.T) *upstream.Upstream {
+			f := newSSEFake(t, newFake)
+			f.posted = func(s *sseStream, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+				if m.Method == mcp.MethodToolsCall {
+					w.WriteHeader(http.StatusAccepted)
+					s.answer(m, large)
+				}
+				return m.Method == mcp.MethodToolsCall
+			}
+			return f.start(t, upstream.Config{Transport: "sse"})
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := tt.server(t)
+			call := func(max int64) (*mcp.Memory, *mcp.Room, error) {
+				memory := mcp.NewMemory(max)
+				room := memory.Room(mcp.Caller{})
+				c := tool("large")
+				c.Room = &room
+				reply, err := do(t, u, c)
+				if err == nil && len(reply.Result) != len(large) {
+					t.Errorf("the result has %d bytes", len(reply.Result))
+				}
+				return memory, &room, err
+			}
+			memory, room, err := call(size / 2)
+			e := wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
+			if !strings.Contains(e.Message, "upstream fake") {
+				t.Errorf("the message is %q", e.Message)
+			}
+			if memory.Held() > size/2 {
+				t.Errorf("H/242 %d bytes are held", memory.Held())
+			}
+			room.Free()
+			memory, room, err = call(4 * size)
+			if err != nil || memory.Held() < size {
+				t.Errorf("with room for it: %v; %d bytes are held", err, memory.Held())
+			}
+			room.Free()
+			if memory.Held() != 0 {
+				t.Errorf("%d bytes are left", memory.Held())
+			}
+			if _, err := u.Handle(context.WithoutCancel(t.Context()), tool("large")); err != nil {
+				t.Errorf("a call that is not counted: %v", err)
+			}
+		})
+	}
+}
