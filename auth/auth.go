@@ -29,6 +29,8 @@ type Deps struct {
 	// NewClient makes the client for the requests to one issuer; trust are the URLs that
 	// the configuration has of it. Nil for one of safehttp.
 	NewClient func(trust []string) (Client, error)
+	// Metrics count tokens; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Auth tells who makes a request.
@@ -44,6 +46,7 @@ type Auth struct {
 	cache     *lru.Cache[digest, *verified]
 	challenge challenge
 	document  metadataDocument
+	metrics   *Metrics
 }
 
 // New makes an Auth. It connects to nothing; Run does.
@@ -60,6 +63,9 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	if deps.NewClient == nil {
 		deps.NewClient = newClient
 	}
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
 	cfg = cfg.WithDefaults(deps.PublicURL)
 	a := &Auth{
 		cfg:     cfg,
@@ -67,6 +73,7 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 		oauth:   cfg.Mode == ModeOAuth,
 		nobody:  mcp.NewCaller(mcp.Caller{}),
 		issuers: make(map[string]*issuer),
+		metrics: deps.Metrics,
 	}
 	if !a.oauth {
 		return a, nil
@@ -111,6 +118,7 @@ func (a *Auth) Require(next http.Handler) http.Handler {
 		}
 		caller, ref := a.authenticate(r)
 		if ref != nil {
+			a.metrics.refuse(ref)
 			a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
 			a.challenge.refuse(w, r, ref)
 			return

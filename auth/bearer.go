@@ -57,10 +57,13 @@ func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 	}
 	d := digestOf(token)
 	caller, ok := a.recall(d, time.Now())
-	if !ok {
+	if ok {
+		a.metrics.cached.Inc()
+	} else {
 		if caller, ref = a.verify(r.Context(), token, d); ref != nil {
 			return mcp.Caller{}, ref
 		}
+		a.metrics.verified.Inc()
 	}
 	caller.Token = mcp.Secret(token)
 	return caller, nil

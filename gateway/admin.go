@@ -20,9 +20,9 @@ const adminConnections = 256
 
 // Admin is the section "admin".
 type Admin struct {
-	// Listen is the address, host:port, at which /healthz and /readyz are served. Anybody
-	// who reaches it may ask; how upstreams are is told on the loopback only. Default
-	// none.
+	// Listen is the address, host:port, at which /healthz, /readyz and /metrics are
+	// served. Anybody who reaches it may ask. /readyz tells how upstreams are on the
+	// loopback only; /metrics, which others collect, has their names. Default none.
 	Listen string `yaml:"listen"`
 }
 
@@ -84,6 +84,7 @@ func (g *Gateway) adminRoutes() http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", g.readyz)
+	mux.HandleFunc("GET /metrics", g.serveMetrics())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")

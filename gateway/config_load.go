@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ type loaded struct {
 	cfg      Config
 	warnings []Problem
 	files    []seen // the file, those that references in it name, and the directory of descriptions
+	revision string // of the file: the first digits of its SHA-256
 }
 
 // seen is a file as it was read, or a directory as it was listed.
@@ -75,6 +77,8 @@ func load(file string, holds *Config) (loaded, error) {
 	}
 	l, err := parseConfig(file, data, holds)
 	l.files = append(l.files, this)
+	sum := sha256.Sum256(data)
+	l.revision = hex.EncodeToString(sum[:6])
 	return l, err
 }
 

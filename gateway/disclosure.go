@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 
@@ -70,8 +69,8 @@ func checkDisclosure(u upstream.Disclosure) error {
 }
 
 // disclosure makes the stage of the pipeline.
-func (c Config) disclosure(names disclosure.Resolver, grants disclosure.Grants, log *slog.Logger) (*disclosure.Disclosure, error) {
-	deps := disclosure.Deps{Resolver: names, Grants: grants, Log: log, Upstreams: make(map[string]disclosure.Upstream)}
+func (c Config) disclosure(names disclosure.Resolver, with lasting) (*disclosure.Disclosure, error) {
+	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range c.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
 	}

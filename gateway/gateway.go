@@ -99,6 +99,7 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 	g.reloaded = ReloadStatus{Loaded: now, Tried: now}
 	if g.file != nil {
 		l, err := g.file.load(nil)
+		g.reloaded.Revision = l.revision
 		return l.cfg.withDefaults(), l.warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
@@ -128,7 +129,8 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
 func (g *Gateway) build(opts Options, cfg Config) error {
 	var err error
 	version := cmp.Or(opts.Version, "dev")
-	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin, OnBindings: g.takeTold})
+	metrics := newMetrics(version, cfg.Sessions.Store == session.StoreRedis)
+	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin, OnBindings: g.takeTold}, metrics)
 	if err != nil {
 		return err
 	}
@@ -183,7 +185,11 @@ func (g *Gateway) build(opts Options, cfg Config) error {
 		MailKey:      mailKey,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		RootsChanged: g.rootsChanged,
+		Metrics:      metrics.front,
 	})
+	if err == nil {
+		err = metrics.look(g)
+	}
 	if err == nil {
 		close(g.built)
 	}
@@ -360,6 +366,14 @@ func (g *Gateway) linger() (failure error) {
 
 // Addr is the address that the gateway is bound to.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
+
+// AdminAddr is the address at which operators are served, nil for none.
+func (g *Gateway) AdminAddr() net.Addr {
+	if g.admin == nil {
+		return nil
+	}
+	return g.admin.Addr()
+}
 
 // URL is the endpoint as clients on this machine write it.
 func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.path() }

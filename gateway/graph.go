@@ -35,6 +35,7 @@ type graph struct {
 // member is an upstream with what belongs to it alone.
 type member struct {
 	server
+	counted     catalog.Upstream   // the same, for the catalog
 	mcp         *upstream.Upstream // the server, nil where it is a directory of skills, as are the two last
 	cfg         upstream.Config
 	credentials *outbound.Credentials
@@ -68,6 +69,9 @@ func newLasting(shared *common, version string, tell func(session string, e mcp.
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
+	if l.metrics == nil {
+		l.metrics = newMetrics(version, false)
+	}
 	if l.approvals == nil {
 		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
 	}
@@ -89,11 +93,11 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 		}
 	}()
 	if g.auth = before.sameAuth(cfg); g.auth == nil {
-		if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log}); err != nil {
+		if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log, Metrics: with.metrics.tokens}); err != nil {
 			return g, err
 		}
 	}
-	transport := upstream.NewTransport(cfg.Upstreams...)
+	transport := upstream.NewTransport(with.metrics.upstreams, cfg.Upstreams...)
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
 		if !enabled(c) {
@@ -104,7 +108,7 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 			return g, err
 		}
 		g.members = append(g.members, m)
-		sources = append(sources, catalog.Source{Upstream: m.server, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""})
+		sources = append(sources, catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""})
 	}
 	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks}
 	if before == nil {
@@ -129,7 +133,10 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 	}
 	if c.Skills != "" {
 		d, err := upstream.NewSkillDir(c, upstream.Deps{Log: with.log})
-		return &member{server: d, cfg: c}, err
+		if err != nil {
+			return nil, err
+		}
+		return &member{server: d, counted: with.metrics.calls.Of(d), cfg: c}, nil
 	}
 	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL})
 	if err != nil {
@@ -151,12 +158,13 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 		Tell:        with.tell,
 		Before:      former,
 		Shared:      shared,
+		Metrics:     with.metrics.upstreams,
 	})
 	if err != nil {
 		credentials.Close()
 		return nil, err
 	}
-	return &member{u, u, c, credentials, transport}, nil
+	return &member{u, with.metrics.calls.Of(u), u, c, credentials, transport}, nil
 }
 
 // sameServer reports whether two configurations of an upstream are the same but for what

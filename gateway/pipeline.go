@@ -18,15 +18,15 @@ func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet m
 	if err != nil {
 		return nil, nil, err
 	}
-	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals})
+	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, Metrics: with.metrics.policy})
 	if err != nil {
 		return nil, nil, err
 	}
-	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds})
+	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
 	if err != nil {
 		return nil, nil, err
 	}
-	described, err := cfg.disclosure(last, with.grants, with.log)
+	described, err := cfg.disclosure(last, with)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +36,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet m
 		described.Middleware,
 		guard.Middleware,
 	)
-	return observe.Middleware(with.log)(quiet), quiet, nil
+	return observe.Middleware(with.log, with.metrics.calls)(quiet), quiet, nil
 }
 
 // rules is the policy that holds: without authentication, and without one, everything

@@ -32,6 +32,9 @@ type ReloadStatus struct {
 	// Tried is when the file was read last, and Err why it does not hold; nil when it does.
 	Tried time.Time
 	Err   error
+	// Revision are the first 12 digits of the SHA-256 of the file that holds, in hex; ""
+	// without a file.
+	Revision string
 }
 
 // ReloadStatus returns how the last reload went.
@@ -53,13 +56,14 @@ func (g *Gateway) Reload() error {
 	if g.file == nil {
 		return errors.New("there is no configuration file to read again")
 	}
-	err := g.reload()
+	revision, err := g.reload()
 	g.mu.Lock()
 	g.reloaded.Tried, g.reloaded.Err = time.Now(), err
 	if err == nil {
-		g.reloaded.Loaded = g.reloaded.Tried
+		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, revision
 	}
 	g.mu.Unlock()
+	g.lasting.metrics.reload(err)
 	if err != nil {
 		g.logRefused(err)
 	}
@@ -79,12 +83,12 @@ func (g *Gateway) logRefused(err error) {
 	}
 }
 
-// reload is called with reloading held.
-func (g *Gateway) reload() error {
+// reload is called with reloading held. It returns the revision of the file.
+func (g *Gateway) reload() (revision string, err error) {
 	before := g.graph()
 	l, err := g.file.load(&before.cfg)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, w := range l.warnings {
 		g.log.Warn("configuration", "warning", w.String())
@@ -92,15 +96,15 @@ func (g *Gateway) reload() error {
 	cfg := l.cfg.withDefaults()
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // files that may have changed
 		g.log.Info("configuration reloaded", "changed", "nothing")
-		return nil
+		return l.revision, nil
 	}
 	next, err := newGraph(cfg, g.lasting, before)
 	if err != nil {
-		return err
+		return "", err
 	}
 	g.replace(before, next)
 	g.log.Info("configuration reloaded", changes(before, next)...)
-	return nil
+	return l.revision, nil
 }
 
 // replace puts a graph in the place of another one. Nothing of it can fail.
@@ -132,7 +136,11 @@ func (g *Gateway) replace(before, next *graph) {
 		if !next.has(m) {
 			g.retire(m)
 		}
+		if next.member(m.Name()) == nil {
+			g.lasting.metrics.forget(m.Name())
+		}
 	}
+	g.lasting.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
 }
 
 // retire closes an upstream as soon as nothing runs there, or when the gateway stops.

@@ -24,6 +24,8 @@ type common struct {
 	grants grants // nil for the memory of this process
 
 	upsessions *upsessions // nil for one gateway alone
+	known      func() int  // how many sessions this process knows; nil for none
+	metrics    *metrics    // nil for none yet
 }
 
 // grants are which definitions of tools were shown, and end with their sessions.
@@ -33,8 +35,9 @@ type grants interface {
 }
 
 // newCommon makes it as sessions.store says.
-func newCommon(cfg session.Config, deps session.Deps) (*common, error) {
-	c := &common{}
+func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common, error) {
+	c := &common{metrics: metrics}
+	deps.Metrics, deps.Redis = metrics.sessions, metrics.redis
 	if cfg.Key != "" {
 		c.secret = []byte(string(cfg.Key))
 	}
@@ -43,7 +46,7 @@ func newCommon(cfg session.Config, deps session.Deps) (*common, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.sessions = memory
+		c.sessions, c.known = memory, memory.Known
 		return c, nil
 	}
 	redis, err := session.NewRedis(cfg, deps)
@@ -51,6 +54,7 @@ func newCommon(cfg session.Config, deps session.Deps) (*common, error) {
 		return nil, err
 	}
 	c.sessions, c.mail, c.grants = redis, redis, redis.Grants()
+	c.known = redis.Known
 	c.approvals = policy.NewRedisApprovals(redis.DB(), "approvals")
 	c.rounds = policy.NewRedisApprovals(redis.DB(), "rounds")
 	c.buckets = policy.NewRedisBuckets(redis.DB())

@@ -42,7 +42,7 @@ func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (
 		return nil, 0, err
 	}
 	cfg = cfg.withDefaults().open()
-	described, err := cfg.disclosure(nameless{}, with.grants, log)
+	described, err := cfg.disclosure(nameless{}, with)
 	if err != nil {
 		return nil, 0, err
 	}

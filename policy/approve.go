@@ -64,6 +64,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	}
 	switch answerOf(c) {
 	case accepted:
+		g.metrics.approved.Inc()
 		if d.ApproveFor > 0 {
 			if err := g.approvals.Put(ctx, c.Caller.User(), heldKey+digest, digest, d.ApproveFor); err != nil {
 				return nil, unavailable(err)
@@ -71,6 +72,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		}
 		return g.pass(ctx, c, next, target, round, digest)
 	case declined:
+		g.metrics.declined.Inc()
 		return refuse(c, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
 	return g.ask(ctx, c, target, d, digest)
@@ -79,12 +81,14 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 // ask asks the user, if the client can be asked.
 func (g *Guard) ask(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
 	if !canAsk(c.Caps) {
+		g.metrics.cannot.Inc()
 		return cannotAsk(c)
 	}
 	state, err := g.remember(ctx, c, asked, digest, "")
 	if err != nil {
 		return nil, err
 	}
+	g.metrics.asked.Inc()
 	params := mcp.Object(
 		"message", mcp.String(question(target, c, d.ApproveFor)),
 		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","description":"Only yes lets it run."}},"required":["`+approveMember+`"]}`))

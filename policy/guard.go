@@ -21,6 +21,8 @@ type GuardDeps struct {
 	// Approvals remember what users were asked and what they approved of; nil for this
 	// process's own memory.
 	Approvals Approvals
+	// Metrics count what is decided; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Guard stands directly above the catalog: nothing gets to an upstream past it. It sets
@@ -31,6 +33,7 @@ type Guard struct {
 	resolver  Resolver
 	approvals Approvals
 	views     *views
+	metrics   *Metrics
 }
 
 // NewGuard makes a Guard of a policy.
@@ -41,11 +44,14 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if deps.Approvals == nil {
 		deps.Approvals = NewMemory()
 	}
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
 	views, err := newViews(p)
 	if err != nil {
 		return nil, err
 	}
-	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, views: views}, nil
+	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, views: views, metrics: deps.Metrics}, nil
 }
 
 // Middleware puts the guard in front of the catalog. A method that is not known here
@@ -146,6 +152,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
+	g.metrics.decided(decision.Effect)
 	switch decision.Effect {
 	case Allow:
 		round, err := openState(c.State)
@@ -210,8 +217,10 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 		return g.unknown(ctx, c, next)
 	}
 	if !g.policy.Visible(&c.Caller, target) {
+		g.metrics.decided(Deny)
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
+	g.metrics.decided(Allow)
 	inner := bare(c)
 	inner.Target = target
 	return next.Handle(ctx, inner)
@@ -223,6 +232,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	g.metrics.unknown.Inc()
 	inner := bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
 	if mcp.IsTaskMethod(c.Method) {

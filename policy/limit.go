@@ -23,6 +23,8 @@ type LimiterDeps struct {
 	// Rounds remember which calls were counted and wait for answers; nil for this
 	// process's own memory.
 	Rounds Approvals
+	// Metrics count what is refused; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Limiter refuses calls that come more often than they may. It stands above the guard.
@@ -33,12 +35,14 @@ type Limiter struct {
 	resolver Resolver
 	buckets  Buckets
 	rounds   Approvals // calls that were counted and wait for answers
+	metrics  *Metrics
 }
 
 type limit struct {
 	Limit
-	who  *crowd
-	what []pattern
+	who     *crowd
+	what    []pattern
+	refused counter
 }
 
 // NewLimiter makes a Limiter of the section "limits".
@@ -55,7 +59,10 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	if deps.Rounds == nil {
 		deps.Rounds = NewMemory()
 	}
-	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: deps.Rounds}
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
+	l := &Limiter{policy: deps.Policy, resolver: deps.Resolver, buckets: deps.Buckets, rounds: deps.Rounds, metrics: deps.Metrics}
 	for _, c := range cfg {
 		if c.Per == "" {
 			c.Per = PerUser
@@ -70,7 +77,7 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("limits: %w", err)
 		}
-		l.limits = append(l.limits, limit{Limit: c, who: newCrowd(c.Who), what: patterns})
+		l.limits = append(l.limits, limit{Limit: c, who: newCrowd(c.Who), what: patterns, refused: deps.Metrics.limits.WithLabelValues(c.Name)})
 	}
 	return l, nil
 }
@@ -169,6 +176,8 @@ func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
 	if wait <= 0 {
 		return nil
 	}
+	l.metrics.refusedByLimits.Inc()
+	apply[which].refused.Inc()
 	return tooMany(apply[which], wait)
 }
 

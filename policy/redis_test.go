@@ -14,7 +14,7 @@ import (
 
 func openRedis(t *testing.T, url string) *redisdb.DB {
 	t.Helper()
-	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(url)}, slog.New(slog.DiscardHandler))
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(url)}, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

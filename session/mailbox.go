@@ -89,7 +89,7 @@ func (s *Redis) hear(channel, payload string) {
 		s.wake(rest)
 	case saidEnded:
 		if n, ok := nameOf(rest); ok {
-			s.ended(n)
+			s.ended(n, s.count.deleted)
 		}
 	case saidUpdated, saidMail, saidBinding:
 		from, rest, _ := strings.Cut(rest, " ")

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
 // shardCount divides the sessions so that readers of different ones rarely meet.
@@ -36,6 +38,9 @@ type Deps struct {
 	// OnBindings is given what other replicas tell of bindings (see RedisBindings); nil to
 	// drop it. It must not wait either.
 	OnBindings func(message []byte)
+	// Metrics count sessions, and Redis what is asked of Redis; nil for nobody to know.
+	Metrics *Metrics
+	Redis   *redisdb.Metrics
 }
 
 // Memory is a Store in the memory of this process.
@@ -43,6 +48,7 @@ type Memory struct {
 	cfg   Config
 	log   *slog.Logger
 	onEnd func(key string)
+	count *Metrics
 	start time.Time // times are kept as nanoseconds since then, by the monotonic clock
 	seed  maphash.Seed
 
@@ -83,6 +89,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 		cfg:   cfg.withDefaults(),
 		log:   deps.Log,
 		onEnd: deps.OnEnd,
+		count: deps.Metrics,
 		start: time.Now(),
 		seed:  maphash.MakeSeed(),
 		stop:  make(chan struct{}),
@@ -91,6 +98,9 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 	}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
+	}
+	if m.count == nil {
+		m.count = NewMetrics(nil)
 	}
 	if m.onEnd == nil {
 		m.onEnd = func(string) {}
@@ -124,6 +134,7 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 	s.mu.Lock()
 	s.entries[e.name] = e
 	s.mu.Unlock()
+	m.count.open(r.Revision)
 	return r, nil
 }
 
@@ -180,7 +191,7 @@ func (m *Memory) Delete(_ context.Context, user, id string) error {
 	}
 	delete(s.entries, name{user, id})
 	s.mu.Unlock()
-	m.ended(e)
+	m.ended(e, m.count.deleted)
 	return nil
 }
 
@@ -194,6 +205,13 @@ func (m *Memory) Close() error {
 	}
 	<-m.done
 	return nil
+}
+
+// Known is how many sessions there are.
+func (m *Memory) Known() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.total
 }
 
 // reserve counts a session that is about to begin. A user who has as many as may be
@@ -249,13 +267,14 @@ func (m *Memory) evict(e *entry) {
 	}
 	s.mu.Unlock()
 	if there {
-		m.ended(e)
+		m.ended(e, m.count.evicted)
 	}
 }
 
 // ended does what is to be done, once, for a session that was taken out of its
 // shard.
-func (m *Memory) ended(e *entry) {
+func (m *Memory) ended(e *entry, why cause) {
+	why.Inc()
 	m.mu.Lock()
 	m.total--
 	own := m.users[e.name.user]
@@ -283,7 +302,7 @@ func (m *Memory) expire() {
 		for i := range m.shards {
 			idle := m.takeIdle(&m.shards[i])
 			for _, e := range idle {
-				m.ended(e)
+				m.ended(e, m.count.idle)
 			}
 			count += len(idle)
 		}

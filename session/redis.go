@@ -36,6 +36,7 @@ type Redis struct {
 	onEnd  func(key string)
 	onMail func(message []byte)
 	onJoin func()
+	count  *Metrics
 	// onBindings takes what is said of bindings
 	onBindings func(message []byte)
 	self       string // this replica among all
@@ -90,6 +91,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		onEnd:  deps.OnEnd,
 		onMail: deps.OnMail,
 		onJoin: deps.OnJoin,
+		count:  deps.Metrics,
 
 		onBindings: deps.OnBindings,
 		self:       strings.ToLower(rand.Text()[:12]),
@@ -108,6 +110,9 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	if s.count == nil {
+		s.count = NewMetrics(nil)
+	}
 	if s.onEnd == nil {
 		s.onEnd = func(string) {}
 	}
@@ -121,7 +126,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		s.onBindings = func([]byte) {}
 	}
 	var err error
-	if s.db, err = redisdb.Open(cfg.Redis, s.log); err != nil {
+	if s.db, err = redisdb.Open(cfg.Redis, s.log, deps.Redis); err != nil {
 		return nil, fmt.Errorf("sessions: redis: %w", err)
 	}
 	s.bus = s.db.Listen(redisdb.Hearing{Message: s.hear, Joined: s.joined, Lost: s.doubt}, broadcast, channelOf(s.self))
@@ -224,9 +229,10 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 				return Record{}, ErrTooMany
 			}
 			if victim != "" {
-				s.ended(name{r.User, victim})
+				s.ended(name{r.User, victim}, s.count.deleted)
 			}
 			s.begin(n, &r)
+			s.count.open(r.Revision)
 			return r, nil
 		case string:
 			victim = got
@@ -270,7 +276,7 @@ func (s *Redis) fetch(ctx context.Context, n name) (Record, string, error) {
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
-		s.ended(n)
+		s.ended(n, s.count.gone)
 		return Record{}, "", ErrNotFound
 	case err != nil:
 		if r := h.known(s.clock(), s.cfg.IdleTimeout); r != nil && !s.closed.Load() {
@@ -348,7 +354,7 @@ func (s *Redis) Update(ctx context.Context, user, id string, change func(*Record
 		}
 		switch got {
 		case nil:
-			s.ended(n)
+			s.ended(n, s.count.gone)
 			return Record{}, ErrNotFound
 		case int64(1):
 			h.replace(&r, s.clock())
@@ -371,11 +377,18 @@ func (s *Redis) Delete(ctx context.Context, user, id string) error {
 	if err != nil {
 		return err
 	}
-	s.ended(n)
+	s.ended(n, s.count.deleted)
 	if got != int64(1) {
 		return ErrNotFound
 	}
 	return nil
+}
+
+// Known is how many sessions this replica has copies of.
+func (s *Redis) Known() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.copies)
 }
 
 // Log is the event log of the sessions.

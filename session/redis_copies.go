@@ -63,13 +63,14 @@ func (s *Redis) begin(n name, r *Record) {
 func newHeld(n name) *held { return &held{name: n, updating: make(chan struct{}, 1)} }
 
 // ended forgets a session and, once, tells whoever holds something for it.
-func (s *Redis) ended(n name) {
+func (s *Redis) ended(n name, why cause) {
 	s.mu.Lock()
 	h := s.copies[n]
 	delete(s.copies, n)
 	s.mu.Unlock()
 	s.wake(n.user + ":" + n.id)
 	if h != nil && h.end() {
+		why.Inc()
 		s.onEnd(n.user + ":" + n.id)
 	}
 }
@@ -130,7 +131,7 @@ func (s *Redis) sweep() {
 		}
 		left, _ := got.(int64)
 		if left < 0 {
-			s.ended(h.name)
+			s.ended(h.name, s.count.idle)
 			count++
 			continue
 		}

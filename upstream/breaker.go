@@ -47,9 +47,10 @@ func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, ok bool)
 }
 
 // done takes what a call has shown: that the server is there, that it is not, or neither.
-func (b *breaker) done(now time.Time, trial, there, gone bool) {
+// It reports whether the breaker opens by that.
+func (b *breaker) done(now time.Time, trial, there, gone bool) (opens bool) {
 	if !trial && !gone && !(there && b.counting.Load()) {
-		return
+		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,7 +63,7 @@ func (b *breaker) done(now time.Time, trial, there, gone bool) {
 	case !gone:
 	case b.failures < openAfter:
 		b.failures++
-		if b.failures == openAfter {
+		if opens = b.failures == openAfter; opens {
 			b.pauses = newBackOff()
 			b.until = now.Add(b.pauses.NextBackOff())
 		}
@@ -71,6 +72,7 @@ func (b *breaker) done(now time.Time, trial, there, gone bool) {
 	}
 	b.counting.Store(b.failures > 0)
 	b.open.Store(b.failures >= openAfter)
+	return opens
 }
 
 // opens returns until when calls are refused, zero when they pass.

@@ -123,7 +123,7 @@ func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *sa
 		t.Fatal(err)
 	}
 	t.Cleanup(credentials.Close)
-	transport := upstream.NewTransport(cfg)
+	transport := upstream.NewTransport(nil, cfg)
 	t.Cleanup(transport.CloseIdleConnections)
 	u, err := upstream.New(cfg, upstream.Deps{Log: log, HTTP: transport, Credentials: credentials})
 	if err != nil {

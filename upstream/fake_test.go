@@ -92,7 +92,7 @@ func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
 	cfg.URL = f.URL + f.path
 	if f.network == nil {
-		return startOver(t, cfg, upstream.NewTransport(cfg))
+		return startOver(t, cfg, upstream.NewTransport(nil, cfg))
 	}
 	// The standard client: our own uses only connections of the system again.
 	return startOver(t, cfg, &http.Transport{
@@ -228,7 +228,7 @@ func (f *fake) until(t *testing.T, what string, holds func() bool) {
 // start makes an Upstream for the fake, or for cfg where it says how.
 func start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
-	return startOver(t, cfg, upstream.NewTransport(cfg))
+	return startOver(t, cfg, upstream.NewTransport(nil, cfg))
 }
 
 func startOver(t *testing.T, cfg upstream.Config, transport interface {

@@ -83,6 +83,8 @@ type Status struct {
 	Sessions int
 	Calls    int
 	Parked   int
+	// Queued is how many calls wait for Limits.Concurrent others.
+	Queued int
 	// Restarts counts processes and event streams that ended by themselves, Garbage what
 	// came on them that was no message.
 	Restarts int64
@@ -183,6 +185,11 @@ func (u *Upstream) note(c *mcp.Call, err error, cause error) {
 		return
 	}
 	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message}
+	switch e.Code {
+	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeRateLimited: // it did not fail
+	default:
+		u.count.failures[last.Stage].Inc()
+	}
 	switch {
 	case e.Code == mcp.CodeUpstreamAuthFailed && u.perUser():
 		h.refuses(c.Caller.User(), last) // which says nothing about the server
@@ -259,6 +266,7 @@ func (u *Upstream) Status() Status {
 	}
 	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
 	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.size()
+	s.Queued = int(u.queued.Load())
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s
 }

@@ -34,8 +34,9 @@ type HTTPTransport struct {
 	standard map[string]bool // hosts that are only for general
 }
 
-// NewTransport makes the HTTPTransport of these upstreams.
-func NewTransport(cfgs ...Config) *HTTPTransport {
+// NewTransport makes the HTTPTransport of these upstreams. metrics count its connections;
+// nil for nobody to know.
+func NewTransport(metrics *Metrics, cfgs ...Config) *HTTPTransport {
 	perHost, connect := minIdlePerHost, time.Duration(0)
 	standard := make(map[string]bool)
 	for _, cfg := range cfgs {
@@ -50,7 +51,10 @@ func NewTransport(cfgs ...Config) *HTTPTransport {
 		}
 	}
 	connect = or(connect, defaultConnect)
-	dial := (&net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}).DialContext
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	dial := metrics.counting((&net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}).DialContext)
 	return &HTTPTransport{
 		own: http1.New(http1.Config{
 			Dial:        dial,

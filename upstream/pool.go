@@ -165,6 +165,7 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	u := p.u
 	if open.err = p.turn(); open.err == nil {
 		open.session, open.err = p.dial(sl, e)
+		u.count.connect(open.err)
 		<-p.opens
 	}
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
@@ -261,6 +262,7 @@ func (p *pool) lose(s *session) {
 		if s.bound != nil {
 			s.slot.stale = s.bound.kept.Tag
 		}
+		p.u.count.lost.Inc()
 	}
 	p.mu.Unlock()
 	s.end()

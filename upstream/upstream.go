@@ -44,6 +44,8 @@ type Deps struct {
 	Before *Upstream
 	// Shared is what replicas of the gateway know in common; nil for one gateway alone.
 	Shared Shared
+	// Metrics count what happens; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
@@ -75,6 +77,7 @@ type Upstream struct {
 	skills skillTable
 	health health
 	former former
+	count  numbers
 
 	disclosed disclosed
 
@@ -114,6 +117,10 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
 	}
+	if deps.Metrics == nil {
+		deps.Metrics = NewMetrics(nil)
+	}
+	u.count = deps.Metrics.of(cfg.Name)
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	reach := transportDeps{
@@ -210,6 +217,7 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 		var wait time.Duration
 		var ok bool
 		if trial, wait, ok = breaker.admit(time.Now()); !ok {
+			u.count.refused.Inc()
 			return nil, u.refusal(wait)
 		}
 	}
@@ -227,7 +235,9 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 	u.note(c, err, cause)
 	e, ours := errors.AsType[*mcp.Error](err)
 	there := err == nil || ours && !u.ours(e)
-	breaker.done(time.Now(), trial, there, ours && !there && e.Code == mcp.CodeUpstreamUnreachable)
+	if breaker.done(time.Now(), trial, there, ours && !there && e.Code == mcp.CodeUpstreamUnreachable) {
+		u.count.opened.Inc()
+	}
 	over = true
 	return reply, err
 }

@@ -171,6 +171,7 @@ func refuseBusy() *refusal {
 
 // refuse writes a refusal.
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
+	f.metrics.refuse(r.status)
 	if r.id != ownID {
 		id = nil
 	}

@@ -33,8 +33,8 @@ const (
 // specification).
 type ServerInfo struct{ Name, Title, Version string }
 
-// Deps is what a Front needs from its owner; all of it is required but Log and
-// RootsChanged.
+// Deps is what a Front needs from its owner; all of it is required but Log,
+// RootsChanged and Metrics.
 type Deps struct {
 	Handler  mcp.Handler
 	Sessions session.Store
@@ -51,6 +51,8 @@ type Deps struct {
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
+	// Metrics count what happens at the endpoint; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Callers writes who calls, and reads it (auth.WriteCaller, auth.ReadCaller). The token
@@ -68,6 +70,7 @@ type Front struct {
 	sessions session.Store
 	seal     *seal.Key
 	log      *slog.Logger
+	metrics  *Metrics
 	info     mcp.Raw // ServerInfo as the newest revision has it
 	metaInfo mcp.Raw // the _meta object that holds just it
 	hosts    map[string]bool
@@ -119,6 +122,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		sessions:  deps.Sessions,
 		seal:      deps.Seal,
 		log:       deps.Log,
+		metrics:   deps.Metrics,
 		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:   make(map[string]bool),
 		noParams:  make(map[string]string),
@@ -144,6 +148,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
+	}
+	if f.metrics == nil {
+		f.metrics = NewMetrics(nil)
 	}
 	if f.mail != nil { // so that what we give out says where it is from
 		f.prefix = f.mail.Self()

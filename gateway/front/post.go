@@ -185,6 +185,7 @@ func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
 	if body, *id, ref = p.body(f); ref != nil {
 		return ref
 	}
+	f.metrics.read(len(body))
 	if wire.IsBatch(body) {
 		p.batch = body
 		return nil

@@ -106,9 +106,12 @@ func (f *Front) send(ctx context.Context, to string, l letter) error {
 	}
 	sealed := []byte(f.mailSeal.Seal(plain, mailBound, to))
 	if to == everyone {
-		return f.mail.Broadcast(ctx, sealed)
+		err = f.mail.Broadcast(ctx, sealed)
+	} else {
+		err = f.mail.Send(ctx, to, sealed)
 	}
-	return f.mail.Send(ctx, to, sealed)
+	f.metrics.letter(err)
+	return err
 }
 
 // tell sends a letter that may be lost.
@@ -132,9 +135,11 @@ func (f *Front) Mail(sealed []byte) {
 		err = json.Unmarshal(plain, &l)
 	}
 	if err != nil {
+		f.metrics.lettersLost.Inc()
 		f.log.Warn("a letter came that no replica with the same sessions.key has written")
 		return
 	}
+	f.metrics.lettersReceived.Inc()
 	switch l.Kind {
 	case mailBegan, mailEvent, mailReply, mailTaken:
 		f.returned(l)
@@ -183,6 +188,7 @@ func (f *Front) mailFor(live *live, l letter) {
 func (f *Front) apart(do func(context.Context)) {
 	if f.unread.Add(1) > maxUnread {
 		f.unread.Add(-1)
+		f.metrics.lettersLost.Inc()
 		f.log.Warn("too much comes from other replicas: a letter was dropped")
 		return
 	}

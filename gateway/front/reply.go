@@ -53,6 +53,9 @@ func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController,
 	// A ResponseWriter without deadlines, as tests have, does without. What fails
 	// below is a client that has gone: there is nobody to tell.
 	_ = rc.SetWriteDeadline(time.Now().Add(f.writeTime))
+	if _, member := w.(*collected); !member { // of a batch, which is written as a whole
+		f.metrics.wrote(size)
+	}
 	if status != http.StatusOK {
 		w.WriteHeader(status)
 	}

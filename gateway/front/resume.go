@@ -83,6 +83,7 @@ func (g *getting) read(name string, after uint64) (r reading, err error) {
 // follow replays what came after a position in the stream of a call, and goes on with it
 // to its end. r is what was read of it at first.
 func (g *getting) follow(after position, r reading) {
+	g.f.metrics.replayed.Inc()
 	if g.rev.Priming {
 		g.stream.send(after.id, nil)
 	}
@@ -90,6 +91,7 @@ func (g *getting) follow(after position, r reading) {
 	defer func() { unwatch() }()
 	for seq := after.seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
+			g.f.metrics.gap.Inc()
 			g.send("", gapNotice())
 		}
 		for _, e := range r.events {

@@ -177,7 +177,8 @@ func (l *live) add(st *standing, after position, priming bool) {
 			return old.name == after.name
 		})
 		// An error means that nothing is left of it: this is then a new stream.
-		events, _, _, _ := l.f.sessions.Log().Read(context.Background(), l.key, after.name, after.seq)
+		events, _, _, err := l.f.sessions.Log().Read(context.Background(), l.key, after.name, after.seq)
+		l.f.metrics.resume(err)
 		for _, e := range events {
 			if len(e.Data) > 0 {
 				st.stream.send(l.keep(st.name, e.Data), e.Data)

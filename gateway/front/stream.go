@@ -31,6 +31,8 @@ type stream struct {
 	name string        // of its events, "" for "message"
 	time time.Duration // for the client to take a write
 
+	metrics *Metrics
+
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	changed sync.Cond  // writing went false, or there is room again
 	unsent  []byte
@@ -57,7 +59,8 @@ func (f *Front) newStream(w http.ResponseWriter, rc *http.ResponseController, on
 	h["X-Accel-Buffering"] = noBuffering
 	w.WriteHeader(http.StatusOK)
 	// The first events gather as later ones do: there may be more where they came from.
-	s := &stream{w: w, rc: rc, time: f.writeTime, every: f.cfg.KeepAlive, wrote: time.Now()}
+	s := &stream{w: w, rc: rc, time: f.writeTime, every: f.cfg.KeepAlive, wrote: time.Now(), metrics: f.metrics}
+	f.metrics.streams.Inc()
 	s.changed.L = &s.mu
 	s.mu.Lock()
 	s.beat = time.AfterFunc(s.every, func() { s.tick(onBeat) })
@@ -203,6 +206,7 @@ func (s *stream) write(out []byte) bool {
 		if _, err := s.w.Write(out[:n]); err != nil {
 			return false
 		}
+		s.metrics.wrote(n)
 		if out = out[n:]; len(out) == 0 {
 			return s.rc.Flush() == nil
 		}
@@ -237,6 +241,9 @@ func (s *stream) brokenOff() <-chan struct{} {
 // all is written, or the client is given up: nothing is written after it returns.
 func (s *stream) end(id string, last []byte) {
 	s.mu.Lock()
+	if !s.ended {
+		s.metrics.streams.Dec()
+	}
 	s.ended, s.waiting = true, false
 	s.beat.Stop()
 	if s.later != nil {

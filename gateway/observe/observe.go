@@ -15,48 +15,48 @@ import (
 // maxName bounds how much of a client's name or URI a line repeats, in bytes.
 const maxName = 256
 
-// How a call ended.
+// How a call ended, in the log.
 const (
-	outcomeOK        = "ok"
-	outcomeError     = "error"
-	outcomeAsk       = "ask"
-	outcomeCancelled = "cancelled"
+	loggedOK        = "ok"
+	loggedError     = "error"
+	loggedAsk       = "ask"
+	loggedCancelled = "cancelled"
 )
 
-// Middleware logs one line, "call", for each finished call: its id, method, name,
-// outcome (ok, error, ask or cancelled), error code if any, and duration. The level
-// is Info; Warn for a failure of ours, which the client sees as "internal error"
-// and whose cause is then told here. Error messages of upstreams are left out: they
-// may repeat arguments.
-func Middleware(log *slog.Logger) mcp.Middleware {
+// Middleware counts each call, and logs one line, "call", when it is finished: its id,
+// method, name, outcome (ok, error, ask or cancelled), error code if any, and duration.
+// The level is Info; Warn for a failure of ours, which the client sees as "internal
+// error" and whose cause is then told here. Error messages of upstreams are left out:
+// they may repeat arguments. Without metrics, nothing is counted.
+func Middleware(log *slog.Logger, metrics *Metrics) mcp.Middleware {
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			if !log.Enabled(ctx, slog.LevelWarn) {
-				return next.Handle(ctx, c)
+			reply, start, took, err := metrics.run(ctx, c, next)
+			if log.Enabled(ctx, slog.LevelWarn) {
+				write(ctx, log, c, reply, err, start.Add(took), took)
 			}
-			start := time.Now()
-			reply, err := next.Handle(ctx, c)
-			took := time.Since(start)
-			write(ctx, log, c, reply, err, start.Add(took), took)
 			return reply, err
 		})
 	}
 }
 
 func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply, err error, now time.Time, took time.Duration) {
-	level, outcome := slog.LevelInfo, outcomeOK
+	level, outcome := slog.LevelInfo, loggedOK
 	var known *mcp.Error
 	switch {
 	case err == nil:
 		if reply != nil && reply.Ask != nil {
-			outcome = outcomeAsk
+			outcome = loggedAsk
 		}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		outcome = outcomeCancelled
+		outcome = loggedCancelled
 	case errors.As(err, &known):
-		outcome = outcomeError
+		outcome = loggedError
 	default:
-		level, outcome = slog.LevelWarn, outcomeError
+		level, outcome = slog.LevelWarn, loggedError
 	}
 	if !log.Enabled(ctx, level) {
 		return
@@ -69,7 +69,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply,
 		slog.String("outcome", outcome),
 		slog.Duration("duration", took))
 	switch {
-	case outcome != outcomeError:
+	case outcome != loggedError:
 	case known == nil:
 		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), slog.Any("error", err))
 	default:

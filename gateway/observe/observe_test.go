@@ -24,7 +24,7 @@ func logged(t *testing.T, level slog.Level, c *mcp.Call, h mcp.HandlerFunc, ctx 
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))
 	wantReply, wantErr := h(ctx, c)
-	reply, err := observe.Middleware(log)(h).Handle(ctx, c)
+	reply, err := observe.Middleware(log, nil)(h).Handle(ctx, c)
 	if reply != wantReply || err != wantErr {
 		t.Errorf("the middleware changed the answer: %v, %v", reply, err)
 	}
@@ -131,7 +131,7 @@ func TestMiddlewareNames(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h := observe.Middleware(log)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+				h := observe.Middleware(log, nil)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 					return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 				}))
 				if _, err := h.Handle(t.Context(), &mcp.Call{ID: "c1", Method: "m", Name: value}); err != nil {
@@ -166,7 +166,7 @@ func BenchmarkMiddleware(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer done()
-			observed := observe.Middleware(log)(h)
+			observed := observe.Middleware(log, nil)(h)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := observed.Handle(b.Context(), call); err != nil {

@@ -27,6 +27,7 @@ type claims = map[string]any
 
 // guarded is a gateway that lets nobody in without a token.
 type guarded struct {
+	served *gateway.Gateway
 	url    string // the endpoint, which is its public URL
 	issuer *mcptest.Issuer
 	log    *callLog // at level debug
@@ -84,7 +85,7 @@ func guardWith(t *testing.T, issuer *mcptest.Issuer, cfg gateway.Config) *guarde
 	if err := g.WaitReady(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	return &guarded{url: cfg.PublicURL, issuer: issuer, log: log}
+	return &guarded{served: g, url: cfg.PublicURL, issuer: issuer, log: log}
 }
 
 // raw makes a scripted client with a token, its session open.

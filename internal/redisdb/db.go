@@ -57,6 +57,7 @@ type DB struct {
 	client  redis.UniversalClient
 	prefix  string
 	log     *slog.Logger
+	metrics *Metrics
 	cluster bool
 	publish *Script
 	quiet   time.Duration
@@ -67,8 +68,8 @@ type DB struct {
 	down   atomic.Bool  // what the log said last
 }
 
-// Open makes a DB. It connects when it is first used.
-func Open(cfg Config, log *slog.Logger) (*DB, error) {
+// Open makes a DB. It connects when it is first used. log and metrics may be nil.
+func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -79,9 +80,12 @@ func Open(cfg Config, log *slog.Logger) (*DB, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
 	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
 	place, _ := cfg.place()
-	db := &DB{client: client, prefix: cfg.Prefix, log: log, cluster: place.cluster,
+	db := &DB{client: client, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
 		publish: NewScript(publishSource), quiet: quietTime, start: time.Now()}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
@@ -111,8 +115,10 @@ func NewScript(source string) *Script { return &Script{redis.NewScript(source)} 
 // ErrDown, with ErrUnsure or that of ctx where they apply, and ErrValue.
 func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	if db.paused() {
+		db.metrics.notAsked.Inc()
 		return nil, ErrDown
 	}
+	defer db.metrics.since(time.Now(), s == db.publish)
 	value, err := s.script.Run(ctx, db.client, keys, args...).Result()
 	return value, db.outcome(ctx, err)
 }
@@ -161,6 +167,7 @@ func (db *DB) outcome(ctx context.Context, err error) error {
 	switch {
 	case answered && strings.Contains(err.Error(), "WRONGTYPE"):
 		db.until.Store(0)
+		db.metrics.values.Inc()
 		return fmt.Errorf("%w: %v", ErrValue, err)
 	case !answered && ctx.Err() != nil: // its own time was over: that says nothing of Redis
 		return fmt.Errorf("%w: %w: %w", ErrDown, ErrUnsure, ctx.Err())
@@ -191,15 +198,18 @@ func expected(err error) bool {
 // well and ill say what changed, not what stays.
 func (db *DB) well() {
 	if db.down.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
+		db.metrics.up.Set(1)
 		db.log.Info("redis is available again")
 	}
 }
 
 func (db *DB) ill(err error) {
 	db.failed.Store(db.now())
+	db.metrics.unavailable.Inc()
 	if !db.down.CompareAndSwap(false, true) {
 		return
 	}
+	db.metrics.up.Set(0)
 	if _, answered := errors.AsType[redis.Error](err); answered && !expected(err) {
 		db.log.Error("redis refuses what it was asked", "error", err)
 		return

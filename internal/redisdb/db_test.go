@@ -23,7 +23,7 @@ import (
 
 func open(t *testing.T, cfg redisdb.Config) *redisdb.DB {
 	t.Helper()
-	db, err := redisdb.Open(cfg, slog.New(slog.DiscardHandler))
+	db, err := redisdb.Open(cfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func asking(db *DB) (count int) {
 // others do not wait.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &DB{start: time.Now(), log: slog.New(slog.DiscardHandler)}
+		db := &DB{start: time.Now(), metrics: NewMetrics(nil), log: slog.New(slog.DiscardHandler)}
 		want := func(what string, want int) {
 			t.Helper()
 			if got := asking(db); got != want {
@@ -58,7 +58,7 @@ func TestPause(t *testing.T) {
 func TestLogIsCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		db := &DB{start: time.Now(), log: slog.New(slog.NewTextHandler(&log, nil))}
+		db := &DB{start: time.Now(), metrics: NewMetrics(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
 		for range 100 {
 			_ = db.outcome(t.Context(), refusal("OOM command not allowed"))
 			_ = db.outcome(t.Context(), nil)

@@ -51,7 +51,7 @@ func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) 
 			if tt.name == "timeout" {
 				cfg.Timeout.Call = brief
 			}
-			transport := upstream.NewTransport(cfg)
+			transport := upstream.NewTransport(nil, cfg)
 			t.Cleanup(transport.CloseIdleConnections)
 			u, err := upstream.New(cfg, upstream.Deps{
 				Log: slog.New(slog.DiscardHandler), HTTP: transport,

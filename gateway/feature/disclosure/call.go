@@ -57,6 +57,7 @@ func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if granted {
 		return nil, nil
 	}
+	s.metrics.refused.Inc()
 	body := required(c.Name)
 	if c.Ephemeral { // it has no session to remember the way in: the description comes at once, and the next call passes
 		body = body.With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))

@@ -38,6 +38,8 @@ type Deps struct {
 	// them is a caller's, -1 for none.
 	Clients []string
 	Whose   func(*mcp.Caller) int
+	// Metrics count what is refused; nil for nobody to know.
+	Metrics *Metrics
 }
 
 // Disclosure is the stage. It is safe for concurrent use.
@@ -53,6 +55,7 @@ type Disclosure struct {
 	files     map[string]Description
 	own       mcp.Item // describe_tools
 	lists     lists
+	metrics   *Metrics
 }
 
 // New makes a Disclosure and reads the directory of descriptions.
@@ -66,7 +69,10 @@ func New(cfg Config, deps Deps) (*Disclosure, error) {
 	d := &Disclosure{
 		resolver: deps.Resolver, grants: deps.Grants, log: deps.Log,
 		grant: cfg.Grant, upstreams: deps.Upstreams, whose: deps.Whose, own: OwnTool(),
-		others: newProfile(len(deps.Clients), "", cfg.Mode, deps.Upstreams),
+		others: newProfile(len(deps.Clients), "", cfg.Mode, deps.Upstreams), metrics: deps.Metrics,
+	}
+	if d.metrics == nil {
+		d.metrics = NewMetrics(nil)
 	}
 	if d.grant == 0 {
 		d.grant = defaultGrant

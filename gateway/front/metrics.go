@@ -1,0 +1,112 @@
+package front
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// refusals are the statuses of requests that did not become calls; any other is "other".
+var refusals = []int{
+	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+	http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
+	http.StatusInternalServerError, http.StatusServiceUnavailable,
+}
+
+// Metrics are the numbers of the endpoint. Labels are words of this file.
+type Metrics struct {
+	refused        prometheus.Counter
+	statuses       map[int]prometheus.Counter // of refusals; 0 for any other
+	received, sent prometheus.Counter
+	streams        prometheus.Gauge
+	// What became of Last-Event-ID.
+	replayed, moved, gap, unknown prometheus.Counter
+	// Letters between replicas.
+	lettersSent, lettersReceived, lettersLost prometheus.Counter
+}
+
+// NewMetrics makes them, and registers them unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
+	statuses := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_http_refusals_total",
+		Help: "Requests that were refused before they became calls, by HTTP status, without those that lack a good token.",
+	}, []string{"status"})
+	resumes := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_resumes_total",
+		Help: "Streams that clients came back for with Last-Event-ID: call for one of a call, session for the session's own, unknown where nothing is left of it, gap (beside one of these) where events are missing.",
+	}, []string{"outcome"})
+	letters := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_letters_total",
+		Help: "Letters between replicas: sent, received, or lost here, for Redis did not take them, too much came, or their sender has another key.",
+	}, []string{"outcome"})
+	m := &Metrics{
+		refused: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_refused_total", ConstLabels: prometheus.Labels{"stage": "front"},
+			Help: "Requests and calls that were refused before they reached an upstream, by the stage that refused them.",
+		}),
+		statuses: map[int]prometheus.Counter{0: statuses.WithLabelValues("other")},
+		received: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_http_received_bytes_total",
+			Help: "Bodies of requests that were read at the endpoint, in bytes.",
+		}),
+		sent: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_http_sent_bytes_total",
+			Help: "Bodies and events that were written at the endpoint, in bytes.",
+		}),
+		streams: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_streams_open",
+			Help: "Event streams that are being written to clients: of calls, of subscriptions and of sessions.",
+		}),
+		replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
+		gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
+		lettersSent: letters.WithLabelValues("sent"), lettersReceived: letters.WithLabelValues("received"), lettersLost: letters.WithLabelValues("lost"),
+	}
+	for _, status := range refusals {
+		m.statuses[status] = statuses.WithLabelValues(strconv.Itoa(status))
+	}
+	return m
+}
+
+// refuse counts a refusal.
+func (m *Metrics) refuse(status int) {
+	m.refused.Inc()
+	c, ok := m.statuses[status]
+	if !ok {
+		c = m.statuses[0]
+	}
+	c.Inc()
+}
+
+// resume counts a session's stream that its client came back for.
+func (m *Metrics) resume(err error) {
+	switch {
+	case err == nil:
+		m.moved.Inc()
+	case errors.Is(err, session.ErrGap):
+		m.moved.Inc()
+		m.gap.Inc()
+	default:
+		m.unknown.Inc()
+	}
+}
+
+// letter counts one that was to be sent.
+func (m *Metrics) letter(err error) {
+	if err != nil {
+		m.lettersLost.Inc()
+		return
+	}
+	m.lettersSent.Inc()
+}
+
+// wrote counts bytes of an answer.
+func (m *Metrics) wrote(n int) { m.sent.Add(float64(n)) }
+
+// read counts bytes of a request.
+func (m *Metrics) read(n int) { m.received.Add(float64(n)) }

@@ -1,0 +1,213 @@
+package observe
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// methods are those that numbers tell apart; every other one is "other". Clients write
+// methods as they like.
+var methods = map[string]int{
+	mcp.MethodDiscover: 1, mcp.MethodListen: 2,
+	mcp.MethodToolsList: 3, mcp.MethodToolsCall: 4,
+	mcp.MethodResourcesList: 5, mcp.MethodResourceTemplatesList: 6, mcp.MethodResourcesRead: 7, mcp.MethodDirectoryRead: 8,
+	mcp.MethodPromptsList: 9, mcp.MethodPromptsGet: 10, mcp.MethodComplete: 11,
+	mcp.MethodTasksGet: 12, mcp.MethodTasksUpdate: 13, mcp.MethodTasksCancel: 14, mcp.MethodTasksResult: 15, mcp.MethodTasksList: 16,
+	mcp.MethodSkillsList: 17, mcp.MethodSkillsGet: 18,
+}
+
+// methodCount is how many there are, "other" included.
+const methodCount = 19
+
+// eras of clients, by whether they have no sessions.
+var eras = [...]string{"stateful", "stateless"}
+
+// seconds are the bounds of the histograms: from what the gateway alone takes to the
+// longest that a call takes by default.
+var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600}
+
+// Metrics are the numbers of calls. Labels come from the configuration (upstream) and
+// from the tables above; what is of a client or a server never becomes one. A series is
+// there from its first call on, and each later one finds it without a lock.
+type Metrics struct {
+	running [len(eras)]prometheus.Gauge
+	all     table
+
+	calls    *prometheus.CounterVec // of upstreams
+	duration *prometheus.HistogramVec
+	sent     *prometheus.CounterVec
+	received *prometheus.CounterVec
+}
+
+// NewMetrics makes them, and registers them unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
+	m := &Metrics{
+		calls: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_upstream_calls_total",
+			Help: "Calls that were handed to an upstream, by the era of the client and by how they ended there. Each round of a call that asks its user counts.",
+		}, []string{"upstream", "method", "era", "outcome"}),
+		duration: with.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gatehouse_upstream_call_duration_seconds", Buckets: seconds,
+			Help: "How long calls took from the catalog to the upstream and back, in seconds, without the time that users take to answer.",
+		}, []string{"upstream", "method", "era"}),
+		sent: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_upstream_sent_bytes_total",
+			Help: "Params of calls that were handed to an upstream, in bytes.",
+		}, []string{"upstream"}),
+		received: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_upstream_received_bytes_total",
+			Help: "Results of calls that came from an upstream, in bytes.",
+		}, []string{"upstream"}),
+	}
+	running := with.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gatehouse_calls_in_flight",
+		Help: "Calls of clients under way, by the era of the client, without subscriptions and without those that wait for an answer of their user.",
+	}, []string{"era"})
+	for i, era := range eras {
+		m.running[i] = running.WithLabelValues(era)
+	}
+	m.all = table{
+		calls: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_calls_total",
+			Help: "Calls of clients, by the era of the client and by how they ended. Each round of a call that asks its user counts.",
+		}, []string{"method", "era", "outcome"}),
+		duration: with.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gatehouse_call_duration_seconds", Buckets: seconds,
+			Help: "How long calls took within the gateway and at their upstream, in seconds, without the time that users take to answer.",
+		}, []string{"method", "era"}),
+	}
+	for _, era := range eras { // there from the start, so that the first failure is a change
+		for _, outcome := range outcomes {
+			m.all.calls.WithLabelValues(mcp.MethodToolsCall, era, outcome)
+		}
+		m.all.duration.WithLabelValues(mcp.MethodToolsCall, era)
+	}
+	return m
+}
+
+// Upstream is what the catalog hands calls to.
+type Upstream interface {
+	mcp.Handler
+	// Name is the configured name.
+	Name() string
+}
+
+// Of returns the upstream, with what clients call there counted. What the gateway asks of
+// it for itself, such as lists, is not.
+func (m *Metrics) Of(u Upstream) Upstream {
+	label := prometheus.Labels{"upstream": u.Name()}
+	c := &counted{
+		Upstream: u,
+		table:    table{calls: m.calls.MustCurryWith(label), duration: m.duration.MustCurryWith(label)},
+		sent:     m.sent.With(label),
+		received: m.received.With(label),
+	}
+	for _, era := range eras {
+		c.calls.WithLabelValues(mcp.MethodToolsCall, era, outcomes[outcomeOK])
+		c.duration.WithLabelValues(mcp.MethodToolsCall, era)
+	}
+	return c
+}
+
+// counted is an upstream whose calls are counted.
+type counted struct {
+	Upstream
+	table
+	sent, received prometheus.Counter
+}
+
+// Handle makes a call. What policy has let through has a Target.
+func (u *counted) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if c.Target.Upstream == "" {
+		return u.Upstream.Handle(ctx, c)
+	}
+	start := time.Now()
+	reply, err := u.Upstream.Handle(ctx, c)
+	u.count(c, outcomeOf(ctx, reply, err), time.Since(start))
+	u.sent.Add(float64(len(c.Params)))
+	if reply != nil {
+		u.received.Add(float64(len(reply.Result)))
+	}
+	return reply, err
+}
+
+// Forget drops the series of an upstream that is no more.
+func (m *Metrics) Forget(upstream string) {
+	label := prometheus.Labels{"upstream": upstream}
+	for _, vec := range []interface {
+		DeletePartialMatch(prometheus.Labels) int
+	}{m.calls, m.duration, m.sent, m.received} {
+		vec.DeletePartialMatch(label)
+	}
+}
+
+// run makes a call of a client and counts it.
+func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, start time.Time, took time.Duration, err error) {
+	if c.Method != mcp.MethodListen {
+		running := m.running[eraOf(c)]
+		running.Inc()
+		defer running.Dec()
+	}
+	start = time.Now()
+	reply, err = next.Handle(ctx, c)
+	took = time.Since(start)
+	m.all.count(c, outcomeOf(ctx, reply, err), took)
+	return reply, start, took, err
+}
+
+// table finds the series of a call by numbers.
+type table struct {
+	calls    *prometheus.CounterVec // by method, era and outcome
+	duration prometheus.ObserverVec // by method and era
+	entries  [methodCount][len(eras)]entryOf
+}
+
+// entryOf is what is counted of one method and era.
+type entryOf struct {
+	outcomes [len(outcomes)]atomic.Pointer[prometheus.Counter]
+	duration atomic.Pointer[prometheus.Observer]
+}
+
+func (t *table) count(c *mcp.Call, how outcome, took time.Duration) {
+	method, era := methods[c.Method], eraOf(c)
+	e := &t.entries[method][era]
+	counter := e.outcomes[how].Load()
+	if counter == nil {
+		found := t.calls.WithLabelValues(methodName(c.Method, method), eras[era], outcomes[how])
+		counter = &found
+		e.outcomes[how].Store(counter)
+	}
+	(*counter).Inc()
+	if c.Method == mcp.MethodListen { // which lasts as long as its client wants
+		return
+	}
+	duration := e.duration.Load()
+	if duration == nil {
+		found := t.duration.WithLabelValues(methodName(c.Method, method), eras[era])
+		duration = &found
+		e.duration.Store(duration)
+	}
+	(*duration).Observe(took.Seconds())
+}
+
+func methodName(name string, number int) string {
+	if number == 0 {
+		return "other"
+	}
+	return name
+}
+
+// eraOf is the place in eras of the client that makes a call.
+func eraOf(c *mcp.Call) int {
+	if c.Ephemeral {
+		return 1
+	}
+	return 0
+}

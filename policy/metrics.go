@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// counter is one series.
+type counter = prometheus.Counter
+
+// Metrics are the numbers of decisions. Labels are words of this file, and the names of
+// limits.
+type Metrics struct {
+	allowed, denied, asking, unknown  counter // decisions
+	asked, approved, declined, cannot counter // approvals
+	refusedByPolicy, refusedByLimits  counter
+	limits                            *prometheus.CounterVec
+}
+
+// NewMetrics makes them, and registers them unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
+	decisions := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_policy_decisions_total",
+		Help: "Decisions on what callers name: allow, ask (by a rule that wants approval), deny, or unknown for what there is not.",
+	}, []string{"effect"})
+	approvals := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_policy_approvals_total",
+		Help: "Questions whether a call may run: asked, approved, declined, or impossible where the client cannot ask.",
+	}, []string{"answer"})
+	refused := func(stage string) counter {
+		return with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_refused_total", ConstLabels: prometheus.Labels{"stage": stage},
+			Help: "Requests and calls that were refused before they reached an upstream, by the stage that refused them.",
+		})
+	}
+	return &Metrics{
+		allowed: decisions.WithLabelValues("allow"), denied: decisions.WithLabelValues("deny"),
+		asking: decisions.WithLabelValues("ask"), unknown: decisions.WithLabelValues("unknown"),
+		asked: approvals.WithLabelValues("asked"), approved: approvals.WithLabelValues("approved"),
+		declined: approvals.WithLabelValues("declined"), cannot: approvals.WithLabelValues("impossible"),
+		refusedByPolicy: refused("policy"), refusedByLimits: refused("limits"),
+		limits: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_limit_refusals_total",
+			Help: "Calls that came more often than a limit of the configuration lets them.",
+		}, []string{"limit"}),
+	}
+}
+
+// KeepLimits drops the series of limits that were there before and are not now.
+func (m *Metrics) KeepLimits(before, now Limits) {
+	kept := make(map[string]bool, len(now))
+	for _, l := range now {
+		kept[l.Name] = true
+	}
+	for _, l := range before {
+		if !kept[l.Name] {
+			m.limits.DeleteLabelValues(l.Name)
+		}
+	}
+}
+
+// decided counts a decision.
+func (m *Metrics) decided(e Effect) {
+	switch e {
+	case Allow:
+		m.allowed.Inc()
+	case Ask:
+		m.asking.Inc()
+	default:
+		m.denied.Inc()
+		m.refusedByPolicy.Inc()
+	}
+}

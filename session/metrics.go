@@ -1,0 +1,49 @@
+package session
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the numbers of sessions that this process knows. Labels are the revisions
+// that it was made with, and words of this file.
+type Metrics struct {
+	opened map[string]prometheus.Counter // by revision; "" for any other
+	// Why sessions ended.
+	deleted, idle, evicted, gone cause
+}
+
+// cause is why a session ended.
+type cause = prometheus.Counter
+
+// NewMetrics makes them for the revisions that sessions can have, and registers them
+// unless reg is nil.
+func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
+	with := promauto.With(reg)
+	opened := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_sessions_opened_total",
+		Help: "Sessions that clients began here, by protocol revision.",
+	}, []string{"revision"})
+	ended := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_sessions_ended_total",
+		Help: "Sessions known here that ended, by the cause: deleted by the client, idle for too long, evicted for a newer one of the same user (with Redis these count as deleted), or gone from Redis.",
+	}, []string{"cause"})
+	m := &Metrics{
+		opened:  map[string]prometheus.Counter{"": opened.WithLabelValues("other")},
+		deleted: ended.WithLabelValues("deleted"), idle: ended.WithLabelValues("idle"), evicted: ended.WithLabelValues("evicted"),
+		gone: ended.WithLabelValues("gone"),
+	}
+	for _, r := range revisions {
+		m.opened[r] = opened.WithLabelValues(r)
+	}
+	return m
+}
+
+// open counts a session that began.
+func (m *Metrics) open(revision string) {
+	c, ok := m.opened[revision]
+	if !ok {
+		c = m.opened[""]
+	}
+	c.Inc()
+}

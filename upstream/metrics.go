@@ -1,0 +1,121 @@
+package upstream
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// stages are all at which something fails.
+var stages = []string{StageResolve, StageConnect, StageTLS, StageLogin, StageHandshake, StageCall}
+
+// Metrics are the numbers of all upstreams. Labels are the names of upstreams, and words
+// of this package. What a Status tells is not here.
+type Metrics struct {
+	failures, connects    *prometheus.CounterVec // by upstream, and by stage or result
+	lost, opened, refused *prometheus.CounterVec // by upstream
+	connections           prometheus.Gauge
+	dialled, undialled    prometheus.Counter
+}
+
+// NewMetrics makes them, and registers them unless reg is nil.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	dials := counter("gatehouse_upstream_dials_total",
+		"Attempts to connect to upstreams on HTTP, by whether they came to something. Upstreams of one origin share their connections.", "result")
+	return &Metrics{
+		failures: counter("gatehouse_upstream_failures_total",
+			"Requests to an upstream that failed, the gateway's own too, by the stage at which they did: resolve, connect, tls, login, handshake or call.", "upstream", "stage"),
+		connects: counter("gatehouse_upstream_connects_total",
+			"Sessions with an upstream (of a local program: processes) that were opened, by whether they came to something.", "upstream", "result"),
+		lost: counter("gatehouse_upstream_sessions_lost_total",
+			"Sessions that an upstream did not know any more. The next call opens another one.", "upstream"),
+		opened: counter("gatehouse_upstream_breaker_opened_total",
+			"How often the breaker of an upstream opened, for calls in a row could not reach it.", "upstream"),
+		refused: counter("gatehouse_upstream_breaker_refusals_total",
+			"Calls that were refused at once, for the breaker of their upstream was open.", "upstream"),
+		connections: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_upstream_connections_open",
+			Help: "Connections to upstreams on HTTP, idle ones included.",
+		}),
+		dialled: dials.WithLabelValues("ok"), undialled: dials.WithLabelValues("failed"),
+	}
+}
+
+// Forget drops the series of an upstream that is no more.
+func (m *Metrics) Forget(upstream string) {
+	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost, m.opened, m.refused} {
+		vec.DeletePartialMatch(prometheus.Labels{"upstream": upstream})
+	}
+}
+
+// numbers are those of one upstream.
+type numbers struct {
+	failures              map[string]prometheus.Counter // by stage
+	connected, failed     prometheus.Counter
+	lost, opened, refused prometheus.Counter
+}
+
+func (m *Metrics) of(upstream string) numbers {
+	n := numbers{
+		failures:  make(map[string]prometheus.Counter, len(stages)),
+		connected: m.connects.WithLabelValues(upstream, "ok"), failed: m.connects.WithLabelValues(upstream, "failed"),
+		lost: m.lost.WithLabelValues(upstream), opened: m.opened.WithLabelValues(upstream), refused: m.refused.WithLabelValues(upstream),
+	}
+	for _, stage := range stages {
+		n.failures[stage] = m.failures.WithLabelValues(upstream, stage)
+	}
+	return n
+}
+
+// connect counts a session that was to be opened.
+func (n *numbers) connect(err error) {
+	if err != nil {
+		n.failed.Inc()
+		return
+	}
+	n.connected.Inc()
+}
+
+// dialFunc connects to an address, as a net.Dialer does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// counting counts the connections that dial makes, until they are closed.
+func (m *Metrics) counting(dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := dial(ctx, network, address)
+		if err != nil {
+			m.undialled.Inc()
+			return nil, err
+		}
+		m.dialled.Inc()
+		tcp, ok := c.(*net.TCPConn)
+		if !ok {
+			return c, nil
+		}
+		m.connections.Inc()
+		return &countedConn{TCPConn: tcp, open: m.connections}, nil
+	}
+}
+
+// countedConn is a connection that counts until it is closed. What it embeds has the
+// methods that make it fast, and tell whether it is alive.
+type countedConn struct {
+	*net.TCPConn
+	open   prometheus.Gauge
+	closed atomic.Bool
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Dec()
+	}
+	return c.TCPConn.Close()
+}
