@@ -266,7 +266,7 @@ func (u *Upstream) Status() Status {
 	}
 	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
 	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.size()
-	s.Queued = int(u.queued.Load())
+	_, s.Queued = u.gate.size()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s
 }
