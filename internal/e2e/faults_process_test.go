@@ -159,10 +159,7 @@ func TestProcessCrashLoop(t *testing.T) {
 	verdict{200, 50202, "unknown", "it may have done what was asked"}.check(t, s.call(t, s.clients[0], "older"))
 	notRun := verdict{200, 50202, "no", "it did not get the call; try again later"}
 	notRun.check(t, s.call(t, s.clients[0], "older"))
-	h := s.health(t, "older")
-	if h.State != upstream.StateDown || h.LastFailure == nil || h.LastFailure.Stage != "handshake" {
-		t.Errorf("H/163 it is %s after %+v", h.State, h.LastFailure)
-	}
+	s.is(t, "older", upstream.StateDown, "handshake")
 	s.undisturbed(t)
 	broken("")
 	s.healed(t, "older")

@@ -145,6 +145,9 @@ func (s *scene) open(t *testing.T, cfg gateway.Config) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
+	for _, u := range cfg.Upstreams {
+		s.ready(t, u.Name)
+	}
 	for _, revision := range eras {
 		s.clients = append(s.clients, raw(t, s.g.URL(), revision))
 	}
@@ -243,7 +246,13 @@ func (s *scene) healed(t *testing.T, name string) {
 			}
 		}
 	}
-	tick := time.NewTicker(5 * time.Millisecond) // its lists are fetched when the watch sees it
+	s.ready(t, name)
+}
+
+// ready waits until an upstream is, lists and all.
+func (s *scene) ready(t *testing.T, name string) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ctx := deadline(t); ; {
 		h := s.health(t, name)
@@ -253,8 +262,30 @@ func (s *scene) healed(t *testing.T, name string) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("upstream %s: healed, it is %+v", name, h)
+			t.Fatalf("upstream %s is still %+v", name, h)
 		}
+	}
+}
+
+// is wants an upstream to be in a state, after a failure at a stage, "" for none. On a slow
+// machine its lists may come in between, which show that it is there: then there are more
+// calls that fail.
+func (s *scene) is(t *testing.T, name string, state upstream.State, stage string) {
+	t.Helper()
+	for ctx := deadline(t); ; {
+		h := s.health(t, name)
+		failed := ""
+		if h.LastFailure != nil {
+			failed = h.LastFailure.Stage
+		}
+		switch {
+		case h.State == state && failed == stage:
+			return
+		case failed != stage || ctx.Err() != nil:
+			t.Errorf("upstream %s is %s after a failure at %q, want %s after one at %q: %+v", name, h.State, failed, state, stage, h.LastFailure)
+			return
+		}
+		s.all(t, name, 2, func(faultOutcome) {})()
 	}
 }
 

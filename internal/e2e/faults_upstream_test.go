@@ -178,10 +178,7 @@ func TestUpstreamFaults(t *testing.T) {
 				wait()
 			}
 			for i, f := range s.faulty {
-				h := s.health(t, f.name)
-				if h.State != tt.state || (h.LastFailure == nil) != (tt.stages[i] == "") || h.LastFailure != nil && h.LastFailure.Stage != tt.stages[i] {
-					t.Errorf("upstream %s is %s after %+v, want %s after a failure at %q", f.name, h.State, h.LastFailure, tt.state, tt.stages[i])
-				}
+				s.is(t, f.name, tt.state, tt.stages[i])
 				f.fault.Store(nil)
 				s.healed(t, f.name)
 			}
