@@ -3,9 +3,12 @@ package session_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -17,6 +20,20 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+// frozen is a replica whose clock the test alone moves on.
+func frozen(t *testing.T, url string) *replica {
+	t.Helper()
+	r := &replica{}
+	var err error
+	r.Redis, err = session.NewRedisAt(session.Config{Store: session.StoreRedis, Redis: redisdb.Config{URL: mcp.Secret(url)}, Key: "0123456789abcdef0123456789abcdef"},
+		session.Deps{}, func() time.Duration { return time.Duration(r.skew.Load()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
 }
 
 // TestPresence: a replica that has gone is known for it, one that is there is not, and
@@ -31,7 +48,7 @@ func TestPresence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := place.client
 			defer client.Close()
-			a := newReplica(t, place.url, session.Config{}, session.Deps{})
+			a := frozen(t, place.url)
 			b := newReplica(t, place.url, session.Config{}, session.Deps{})
 			there, stopThere := a.Watch(b.Self())
 			defer stopThere()
@@ -84,7 +101,7 @@ func TestPresence(t *testing.T) {
 // lease's time after that, nobody can know who has gone.
 func TestH192_NobodyIsJudgedWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
-	a := newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	a := frozen(t, server.URL())
 	a.skew.Add(int64(a.Beat()))
 	if server.Kill(); !a.Present(t.Context(), "crashed") {
 		t.Error("without Redis it is known that a replica has gone")

@@ -406,7 +406,7 @@ func TestMailCrowd(t *testing.T) {
 // listens for its sessions, and for what.
 func TestRejoin(t *testing.T) {
 	script := newScript()
-	fronts, _ := replicaFronts(t, script.Handle, unexpected)
+	fronts, posts := replicaFronts(t, script.Handle, unexpected)
 	c, user := clientOf(t, fronts["a"], v2511)
 	x, err := c.Get(soon(t), "")
 	if err != nil {
@@ -440,8 +440,78 @@ func TestRejoin(t *testing.T) {
 	l := fronts["a"].known(user + ":" + c.Session)
 	await("what another replica subscribed to", func() bool { return l.honours("doc://1") })
 	script.waitListening(t, 1)
+	record(func(r *session.Record) { r.Subscriptions = nil })
+	fronts["a"].Rejoin()
+	await("what another replica unsubscribed from", func() bool { return !l.honours("doc://1") })
+	script.waitListening(t, 1)
+
+	for _, gone := range []string{"", "gone"} { // as if nobody had the stream
+		record(func(r *session.Record) { r.Standing = gone })
+		if gone != "" {
+			posts["a"].lose(gone)
+		}
+		fronts["a"].Rejoin()
+		await("it has the stream", func() bool { return record(func(*session.Record) {}).Standing == "a" })
+	}
 
 	record(func(r *session.Record) { r.Standing = "b" })
 	fronts["a"].Rejoin()
 	script.waitListening(t, 0)
+}
+
+// slowUpdates is a store whose first answer comes late.
+type slowUpdates struct {
+	session.Store
+	updates atomic.Int64
+	late    func()        // called before the first answer
+	second  chan struct{} // closed by the second update
+}
+
+func (s *slowUpdates) Update(ctx context.Context, user, id string, change func(*session.Record)) (session.Record, error) {
+	r, err := s.Store.Update(ctx, user, id, change)
+	switch s.updates.Add(1) {
+	case 1:
+		s.late()
+	case 2:
+		close(s.second)
+	}
+	return r, err
+}
+
+// A stream that comes to a replica just as that leaves the session to another one is
+// listened for.
+func TestYieldAndStand(t *testing.T) {
+	script := newScript()
+	fronts, _ := replicaFronts(t, script.Handle, unexpected)
+	f := fronts["a"]
+	record, err := f.sessions.Create(t.Context(), session.Record{User: "u", Revision: v2511, Initialized: true, Standing: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, ref := f.liveOf(t.Context(), record)
+	if ref != nil {
+		t.Fatal(ref.err)
+	}
+	caller := mcp.NewCaller(mcp.Caller{Subject: "alice"})
+	l.saw(caller)
+	l.listen(t.Context(), record, caller)
+	script.waitListening(t, 1)
+	stood, ctx := make(chan struct{}), soon(t)
+	slow := &slowUpdates{Store: f.sessions, second: make(chan struct{})}
+	slow.late = func() { // it was told that the other replica has the stream
+		go func() {
+			defer close(stood)
+			l.stands(ctx, "")
+		}()
+		<-slow.second
+	}
+	f.sessions = slow
+	l.yield(ctx, letter{From: "b"})
+	<-stood
+	l.mu.Lock()
+	listens := l.heard != nil && !closed(l.heard.ended)
+	l.mu.Unlock()
+	if !listens {
+		t.Error("nobody listens for the session's stream")
+	}
 }

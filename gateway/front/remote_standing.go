@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -37,12 +38,19 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 	}
 }
 
-// stands says that this replica has the session's stream.
+// stands says that this replica has the session's stream. It listens: what did may have
+// been left to another replica just before (yield).
 func (l *live) stands(ctx context.Context, given string) {
 	self := l.f.self()
-	_, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) { r.Standing = self })
+	r, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) { r.Standing = self })
 	if err != nil {
-		return // without Redis there is nobody to tell
+		return // without Redis there is nobody to tell: Rejoin sees to it
+	}
+	l.mu.Lock()
+	caller := l.caller
+	l.mu.Unlock()
+	if r.Initialized && caller != nil {
+		l.listen(ctx, r, *caller)
 	}
 	l.takeOver(ctx, given)
 }
@@ -112,7 +120,6 @@ func (l *live) standOn(ctx context.Context, m letter) {
 		return
 	}
 	if m.Kind != mailSubscribed {
-		l.listen(ctx, r, *caller)
 		l.stands(ctx, "")
 		return
 	}
@@ -129,8 +136,12 @@ func (l *live) standOn(ctx context.Context, m letter) {
 // yield leaves the session's events to the replica that listens now, unless it is this
 // one that should.
 func (l *live) yield(ctx context.Context, m letter) {
-	r, err := l.now(ctx)
-	if err != nil || r.Standing == l.f.self() || l.lockSubscriptions(ctx) != nil {
+	if l.lockSubscriptions(ctx) != nil {
+		return
+	}
+	r, err := l.now(ctx) // under the lock: whoever takes the stream over after it listens anew
+	if err != nil || r.Standing == l.f.self() {
+		l.unlockSubscriptions()
 		return
 	}
 	l.mu.Lock()
@@ -149,7 +160,7 @@ func (l *live) yield(ctx context.Context, m letter) {
 		heard.cancel()
 	}
 	l.unlockSubscriptions()
-	l.handOn(ctx, m.From, events)
+	l.handOn(ctx, cmp.Or(r.Standing, m.From), events)
 }
 
 // Rejoin is told that letters of other replicas may have been missed (session.Deps.OnJoin).
@@ -175,12 +186,31 @@ func (l *live) review(ctx context.Context) {
 	}
 	r, err := l.now(ctx)
 	switch {
-	case err != nil || r.Standing == "":
-	case r.Standing != l.f.self():
+	case err != nil:
+	case r.Standing == l.f.self():
+		if !l.listensTo(r.Subscriptions) {
+			l.standOn(ctx, letter{Kind: mailSubscribed})
+		}
+	case open && (r.Standing == "" || !l.f.mail.Present(ctx, r.Standing)):
+		l.stands(ctx, "")
+	case r.Standing != "":
 		l.yield(ctx, letter{From: r.Standing})
-	case slices.ContainsFunc(r.Subscriptions, func(uri string) bool { return !l.honours(uri) }):
-		l.standOn(ctx, letter{Kind: mailSubscribed})
 	}
+}
+
+// listensTo reports whether the listener of now has these resources and no others.
+func (l *live) listensTo(uris []string) bool {
+	l.mu.Lock()
+	now := l.heard
+	l.mu.Unlock()
+	if now == nil || closed(now.ended) {
+		return false
+	}
+	now.mu.Lock()
+	defer now.mu.Unlock()
+	missing := func(uri string) bool { return !slices.Contains(now.uris, uri) }
+	dropped := func(uri string) bool { return !slices.Contains(uris, uri) }
+	return !slices.ContainsFunc(uris, missing) && !slices.ContainsFunc(now.uris, dropped)
 }
 
 // handOn sends events to the replica that has the session's stream.
