@@ -258,36 +258,35 @@ func TestFollowWithoutStore(t *testing.T) {
 
 // A replica that goes is not waited for, and the call of one that has gone is given up.
 func TestRemoteGone(t *testing.T) {
-	began, ended := make(chan struct{}, 1), make(chan error, 1)
-	fronts, posts := replicaFronts(t, unexpected, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
-		began <- struct{}{}
-		<-ctx.Done()
-		ended <- context.Cause(ctx)
-		return nil, ctx.Err()
-	})
-	for _, tt := range []struct{ who, what string }{{"a", "b"}, {"b", "a"}} {
-		done := make(chan error, 1)
-		ctx, cancel := context.WithCancel(t.Context())
-		call := &mcp.Call{ID: "a-" + tt.who, Method: mcp.MethodToolsCall, Notify: func(mcp.Event) {}}
-		go func() {
-			_, err := elsewhere{fronts["a"], "b"}.Handle(ctx, call)
-			done <- err
-		}()
-		<-began
-		posts[tt.who].lose(tt.what)
-		if tt.who == "a" {
-			if err := <-done; !errors.Is(err, &mcp.Error{Code: mcp.CodeUpstreamSessionLost}) {
-				t.Errorf("the replica that serves the call has gone: %v", err)
+	for _, goes := range []string{"b", "a"} { // who serves the call, who made it
+		t.Run(goes, func(t *testing.T) {
+			began, ended := make(chan struct{}, 1), make(chan error, 1)
+			fronts, posts := replicaFronts(t, unexpected, func(ctx context.Context, _ *mcp.Call) (*mcp.Reply, error) {
+				began <- struct{}{}
+				<-ctx.Done()
+				ended <- context.Cause(ctx)
+				return nil, ctx.Err()
+			})
+			ctx := soon(t)
+			done := make(chan error, 1)
+			go func() {
+				_, err := elsewhere{fronts["a"], "b"}.Handle(ctx, &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Notify: func(mcp.Event) {}})
+				done <- err
+			}()
+			<-began
+			if goes == "b" {
+				posts["a"].lose("b")
+				if err := <-done; !errors.Is(err, &mcp.Error{Code: mcp.CodeUpstreamSessionLost}) {
+					t.Errorf("the replica that serves the call has gone: %v", err)
+				}
+				fronts["b"].dropRemote(letter{From: "a", Number: "a-1"})
+				return
 			}
-			fronts["b"].dropRemote(letter{From: "a", Number: call.ID})
-		}
-		if err := <-ended; !errors.Is(err, errCancelled) {
-			t.Errorf("%s has gone: the call ended with %v", tt.what, err)
-		}
-		cancel()
-		if tt.who == "b" {
-			<-done
-		}
+			posts["b"].lose("a")
+			if err := <-ended; !errors.Is(err, errCancelled) || ctx.Err() != nil {
+				t.Errorf("the replica of the caller has gone: the call ended with %v", err)
+			}
+		})
 	}
 }
 
