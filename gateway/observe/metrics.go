@@ -156,8 +156,14 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 		defer running.Dec()
 	}
 	start = time.Now()
+	over := false
+	defer func() {
+		if !over { // a panic, which the client sees as "internal error"
+			m.all.count(c, outcomeInternal, time.Since(start))
+		}
+	}()
 	reply, err = next.Handle(ctx, c)
-	took = time.Since(start)
+	over, took = true, time.Since(start)
 	m.all.count(c, outcomeOf(ctx, reply, err), took)
 	return reply, start, took, err
 }

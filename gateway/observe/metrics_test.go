@@ -152,6 +152,9 @@ func TestInFlight(t *testing.T) {
 	if got["calls_in_flight{era=stateful}"] != 0 {
 		t.Errorf("nothing is under way: %v", got)
 	}
+	if got["calls_total{era=stateful,method=tools/call,outcome=internal}"] != 1 {
+		t.Errorf("a panic is an error of ours: %v", got)
+	}
 	if got["calls_total{era=stateful,method=subscriptions/listen,outcome=ok}"] != 1 {
 		t.Errorf("a subscription is counted at its end: %v", got)
 	}
