@@ -4,3 +4,6 @@ package e2e
 
 // leaks is how many calls TestNothingIsLeft leaves.
 const leaks = 10_000
+
+// raceEnabled says that the race detector runs.
+const raceEnabled = false
