@@ -33,7 +33,7 @@ type Mailbox interface {
 	// time that it starts.
 	Self() string
 	// Send sends a message to one replica, Broadcast to all others; each hands it to
-	// Deps.OnMail. Errors: ErrUnavailable.
+	// Deps.OnMail. Errors: ErrUnavailable, with ErrUnsure where it may yet arrive.
 	Send(ctx context.Context, replica string, message []byte) error
 	Broadcast(ctx context.Context, message []byte) error
 	// Watch returns what is closed when a replica has gone: Redis has not heard of it for

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
 // What a store answers. Anything else is trouble of ours.
@@ -18,6 +20,8 @@ var (
 	// ErrUnavailable: the store cannot tell. It must never be shown as a missing
 	// session, or the client drops one that is still there.
 	ErrUnavailable = errors.New("session: store unavailable")
+	// ErrUnsure, beside ErrUnavailable: it may have been done, or may be yet.
+	ErrUnsure = redisdb.ErrUnsure
 	// ErrEnded: the stream has ended, perhaps not by its writer. It is an ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
 	// ErrGap: events after the position asked for are no longer kept.

@@ -145,6 +145,13 @@ func (f *Front) refuseSession(err error) *refusal {
 	return refuseInternal("")
 }
 
+// refuseEnded is for a call whose session ended, or got lost, while it ran.
+func refuseEnded() *refusal {
+	e := mcp.Errorf(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize")
+	e.Data = ownData(false, mcp.ExecutedUnknown)
+	return &refusal{status: http.StatusNotFound, id: nullID, err: e}
+}
+
 // refuseStream is for messages of HTTP+SSE that have no stream.
 func refuseStream() *refusal {
 	return &refusal{status: http.StatusNotFound, id: nullID,

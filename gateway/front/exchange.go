@@ -240,7 +240,7 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 	case errors.Is(cause, errCancelled), errors.Is(cause, errFenced):
 		x.finish(http.StatusOK, message{})
 	case errors.Is(cause, errEnded):
-		x.refuse(x.f.refuseSession(session.ErrNotFound))
+		x.refuse(refuseEnded())
 	case errors.Is(cause, errClosing):
 		x.fail(closingError(mcp.ExecutedUnknown))
 	default:
@@ -275,16 +275,14 @@ func (x *exchange) fail(err error) {
 	x.write(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
 }
 
-// refuse ends the exchange by a status, or, once it is a stream, by the stream's end.
+// refuse ends the exchange by a status, or, once it is a stream, by an error.
 func (x *exchange) refuse(r *refusal) {
 	switch {
 	case !x.close():
 	case x.stream == nil:
 		x.f.refuse(x.w, x.id, r)
-	case r.id == ownID:
-		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.err)})
 	default:
-		x.write(http.StatusOK, message{})
+		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.err)})
 	}
 }
 

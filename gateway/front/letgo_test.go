@@ -30,7 +30,7 @@ func TestWhatIsPutAsideIsLetGo(t *testing.T) {
 			if _, err := c.Delete(t.Context()); err != nil {
 				t.Error(err)
 			}
-		}, ""},
+		}, `"executed":"unknown"`},
 		{"the client cannot be asked", v2511, `{}`, nil, nil, "did not declare"},
 		{"there is no stream to ask on", v2511, asks, http.Header{"Accept": {"application/json"}}, nil, "no event stream"},
 		{"a stateless client cannot be asked", v2607, `{}`, nil, nil, "-32021"},

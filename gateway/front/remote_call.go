@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 const (
@@ -94,7 +95,8 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	defer e.f.expectFrom(c.ID, p)()
 	gone, unwatch := e.f.mail.Watch(e.replica)
 	defer unwatch()
-	if err := e.f.send(ctx, e.replica, out); err != nil {
+	// One that may arrive is waited for like one that has: the call may run.
+	if err := e.f.send(ctx, e.replica, out); err != nil && !errors.Is(err, session.ErrUnsure) {
 		return nil, storeError()
 	}
 	reply, err := p.wait(ctx, c, gone)

@@ -26,7 +26,8 @@ type post struct {
 	sent []string   // as they were sealed
 	gone map[string]chan struct{}
 
-	losing int // how many more letters are lost
+	losing int  // how many more letters are lost
+	unsure bool // nobody says that a letter has arrived
 }
 
 func (p *post) Self() string { return p.name }
@@ -62,12 +63,16 @@ func (p *post) Send(_ context.Context, replica string, message []byte) error {
 	p.sent = append(p.sent, string(message))
 	lost := p.losing > 0
 	p.losing--
+	unsure := p.unsure
 	p.mu.Unlock()
 	if lost {
 		return session.ErrUnavailable
 	}
 	if f := p.others[replica]; f != nil {
 		f.Mail(message)
+	}
+	if unsure {
+		return errors.Join(session.ErrUnavailable, session.ErrUnsure)
 	}
 	return nil
 }
@@ -192,6 +197,23 @@ func TestRemoteCall(t *testing.T) {
 	reply = func() (*mcp.Reply, error) { panic("there") }
 	if _, err := made(); err == nil {
 		t.Error("a panic is no reply")
+	}
+}
+
+// H/178: a call of which Redis did not say that the other replica was told of it may run
+// there: it is waited for, and not said not to have run.
+func TestRemoteUnsure(t *testing.T) {
+	fronts, posts := replicaFronts(t, unexpected, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+		return &mcp.Reply{Result: mcp.Raw(`{"ran":true}`)}, nil
+	})
+	call := &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Name: "t", Notify: func(mcp.Event) {}}
+	posts["a"].unsure = true
+	if r, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); err != nil || string(r.Result) != `{"ran":true}` {
+		t.Errorf("H/178 a letter that may have arrived: %+v, %v", r, err)
+	}
+	posts["a"].fail(1)
+	if _, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); !errors.Is(err, &mcp.Error{Code: mcp.CodeStoreUnavailable}) {
+		t.Errorf("H/178 a letter that has not: %v", err)
 	}
 }
 

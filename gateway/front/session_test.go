@@ -94,6 +94,8 @@ func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {
 	}
 	if x := receive(t, "the answer", done); x.Status != http.StatusNotFound {
 		t.Errorf("the call that ran: %d", x.Status)
+	} else if text := x.Text(); !strings.Contains(text, `"id":null`) || !strings.Contains(text, `"executed":"unknown"`) {
+		t.Errorf("H/183 the call that ran: %s", text)
 	}
 	stream.Text() // ends
 	b.script.waitListening(t, 0)

@@ -35,7 +35,14 @@ type several struct {
 // replicated starts three replicas in front of an inquirer of each revision.
 func replicated(t *testing.T, change func(*gateway.Config)) *several {
 	t.Helper()
-	s := &several{redis: redistest.Start(t)}
+	server := redistest.Start(t)
+	return replicatedBy(t, server, func(int) string { return server.URL() }, change)
+}
+
+// replicatedBy is replicated with a Redis that each replica has its own way to.
+func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) string, change func(*gateway.Config)) *several {
+	t.Helper()
+	s := &several{redis: server}
 	var cfg gateway.Config
 	for _, r := range wire.Revisions() {
 		server := newInquirer(t, r.Name)
@@ -43,14 +50,14 @@ func replicated(t *testing.T, change func(*gateway.Config)) *several {
 		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: server.name, URL: server.URL})
 	}
 	cfg.Sessions.Store = "redis"
-	cfg.Sessions.Redis.URL = mcp.Secret(s.redis.URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
 	cfg.HTTP.StreamAfter = 10 * time.Millisecond
 	if change != nil {
 		change(&cfg)
 	}
 	var proxies []http.Handler
-	for range 3 {
+	for here := range 3 {
+		cfg.Sessions.Redis.URL = mcp.Secret(way(here))
 		replica := start(t, cfg)
 		s.urls = append(s.urls, replica)
 		target, err := url.Parse(strings.TrimSuffix(replica, "/mcp"))

@@ -1,0 +1,448 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// redisFault is something that befalls a Redis and passes.
+type redisFault struct {
+	name       string
+	begin, end func(*testing.T, *outage)
+	// lost says that Redis is empty afterwards, answers that meanwhile it answers what
+	// adds nothing, and passes on what replicas tell each other, and late that it does what
+	// nobody waits for any more.
+	lost, answers, late bool
+}
+
+func redisFaults() []redisFault {
+	return []redisFault{
+		{name: "killed, and back without data", lost: true,
+			begin: func(_ *testing.T, s *outage) { s.redis.Kill() },
+			end:   func(t *testing.T, s *outage) { s.redis.Restart(t) }},
+		{name: "hanging", late: true,
+			begin: func(t *testing.T, s *outage) { s.redis.Hang(t) },
+			end:   func(t *testing.T, s *outage) { s.redis.Resume(t) }},
+		{name: "slow", late: true,
+			begin: func(_ *testing.T, s *outage) { s.eachLink(func(p *faultproxy.Proxy) { p.Delay(2 * time.Second) }) },
+			end:   func(_ *testing.T, s *outage) { s.eachLink((*faultproxy.Proxy).Pass) }},
+		{name: "read-only",
+			begin: func(t *testing.T, s *outage) {
+				s.other.Follow(t, s.redis) // which has the data, when it leads
+				s.other.Lead(t)
+				s.redis.Follow(t, s.other)
+			},
+			end: func(t *testing.T, s *outage) { s.redis.Lead(t) }},
+		{name: "full", answers: true,
+			begin: func(t *testing.T, s *outage) { s.set(t, "maxmemory", "1") },
+			end:   func(t *testing.T, s *outage) { s.set(t, "maxmemory", "0") }},
+	}
+}
+
+// outage is three replicas, and what clients of both eras have begun there.
+type outage struct {
+	*several
+	other *redistest.Server
+	links []*faultproxy.Proxy // between each replica and Redis
+
+	known *mcptest.Client // with a session, which all replicas have seen
+	free  *mcptest.Client // without one
+	// Calls that wait at replica 0 for an answer, which will come to replica 0 and to
+	// replica 1.
+	here, there         *waiting
+	freeHere, freeThere shown
+	approval            shown // asked by replica 0
+}
+
+// waiting is a call of a client with a session, and the question that it waits with.
+type waiting struct {
+	*mcptest.Exchange
+	question mcptest.Message
+}
+
+// newOutage starts one with a fault proxy between each replica and Redis.
+func newOutage(t *testing.T) *outage {
+	t.Helper()
+	server := redistest.Start(t)
+	var links []*faultproxy.Proxy
+	s := newOutageBy(t, server, func(int) string {
+		link, err := faultproxy.Start(server.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(link.Close)
+		links = append(links, link)
+		return "redis://" + link.Addr()
+	})
+	s.links = links
+	return s
+}
+
+func newOutageBy(t *testing.T, server *redistest.Server, way func(replica int) string) *outage {
+	t.Helper()
+	s := &outage{other: redistest.Start(t)}
+	plain := scripted(t, statefulServer)
+	plain.Tools("do")
+	plain.Tool("do", func(c *mcptest.Call) { c.Text("done") })
+	s.several = replicatedBy(t, server, way, func(cfg *gateway.Config) {
+		for _, name := range []string{"plain", "few", "guarded", "short"} {
+			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: plain.URL})
+		}
+		cfg.Upstreams[len(cfg.Upstreams)-1].Disclosure.Mode = disclosure.ModeProgressive
+		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"}, Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
+		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
+	})
+	s.known, s.free = rawWith(t, s.url, statefulClient, askable), rawWith(t, s.url, stateless, askable)
+	return s
+}
+
+func (s *outage) eachLink(do func(*faultproxy.Proxy)) {
+	for _, link := range s.links {
+		do(link)
+	}
+}
+
+// set changes a setting of Redis.
+func (s *outage) set(t *testing.T, name, value string) {
+	t.Helper()
+	client := s.redis.Client()
+	defer client.Close()
+	if err := client.ConfigSet(deadline(t), name, value).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asker is the server that keeps its calls open while it asks.
+func (s *outage) asker() *inquirer {
+	for _, server := range s.servers {
+		if server.revision.Name == statefulServer {
+			return server
+		}
+	}
+	panic("there is no such server")
+}
+
+// prepare has everything under way.
+func (s *outage) prepare(t *testing.T) {
+	t.Helper()
+	asker := s.asker()
+	asker.asks([]inquiry{aForm})
+	for here := range 3 {
+		s.called(t, "before", s.at(s.known, here), "plain")
+	}
+	s.here, s.there = s.ask(t), s.ask(t)
+	at0 := s.at(s.free, 0)
+	s.freeHere, s.freeThere = show(t, at0, "tools/call", asker.params("tools/call"), yes), show(t, at0, "tools/call", asker.params("tools/call"), yes)
+	s.approval = show(t, at0, "tools/call", `{"name":"guarded__do"}`, `{"action":"accept","content":{"approve":true}}`)
+	s.called(t, "within the limit", at0, "few")
+	mustCall(t, s.at(s.known, 0), "resources/read", `{"uri":"`+describedAt+`?tools=short__do"}`)
+	s.called(t, "described", s.at(s.known, 0), "short")
+}
+
+// ask makes a call at replica 0 that waits with a question.
+func (s *outage) ask(t *testing.T) *waiting {
+	t.Helper()
+	x, err := s.at(s.known, 0).Send(deadline(t), "tools/call", s.asker().params("tools/call"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	q, err := x.Until(aForm.Method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &waiting{x, q}
+}
+
+// called wants a tool to be called.
+func (s *outage) called(t *testing.T, what string, c *mcptest.Client, server string) {
+	t.Helper()
+	if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"`+server+`__do"}`); err != nil || outcome(m) != "done" {
+		t.Errorf("%s: %s, %v", what, m.Text, err)
+	}
+}
+
+// unavailable wants the answer of a store that is away: nothing was done, try again.
+func unavailable(t *testing.T, what string, x *mcptest.Exchange) {
+	t.Helper()
+	defer x.Close()
+	m, err := x.Response()
+	if err != nil || m.Error == nil || m.Error.Code != 50303 || !strings.Contains(string(m.Error.Data), `"executed":"no"`) || !strings.Contains(string(m.Error.Data), `"retryable":true`) {
+		t.Errorf("%s: status %d: %s, %v", what, x.Status, m.Text, err)
+	}
+	if x.Status == http.StatusServiceUnavailable && x.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: no Retry-After", what)
+	}
+}
+
+func (s *outage) send(t *testing.T, c *mcptest.Client, method, params string) *mcptest.Exchange {
+	t.Helper()
+	x, err := c.Send(deadline(t), method, params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// begin asks a replica for a new session.
+func (s *outage) begin(t *testing.T, here int) *mcptest.Exchange {
+	t.Helper()
+	return s.send(t, unopened(t, s.urls[here], statefulClient), "initialize",
+		`{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
+}
+
+// answered answers a question at a replica, and wants the call to end well. An answer that
+// could not be carried to where it is waited for is refused, and given again.
+func (s *outage) answered(t *testing.T, here int, w *waiting) {
+	t.Helper()
+	for {
+		x, err := s.at(s.known, here).Post(deadline(t), answerTo(w.question, yes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Close()
+		if x.Status == http.StatusAccepted {
+			break
+		}
+		if x.Status != http.StatusServiceUnavailable || here == 0 {
+			t.Fatalf("an answer at replica %d: status %d", here, x.Status)
+		}
+	}
+	if m, err := w.Response(); err != nil || outcome(m) != yes {
+		t.Errorf("a question that is answered at replica %d: %s, %v", here, m.Text, err)
+	}
+}
+
+// allowance counts how many of so many calls a limit lets through at a replica.
+func (s *outage) allowance(t *testing.T, here int) (through int) {
+	t.Helper()
+	for range 4 {
+		m, _, err := s.at(s.free, here).Call(deadline(t), "tools/call", `{"name":"few__do"}`)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case m.Error == nil:
+			through++
+		case m.Error.Code != 42901:
+			t.Errorf("a limit: %s", m.Text)
+		}
+	}
+	return through
+}
+
+// TestRedisFaults has Redis fail for all three replicas alike, and come back.
+func TestRedisFaults(t *testing.T) {
+	for _, f := range redisFaults() {
+		t.Run(f.name, func(t *testing.T) {
+			s := newOutage(t)
+			s.prepare(t)
+			f.begin(t, s)
+			s.during(t, f)
+			f.end(t, s)
+			s.after(t, f)
+		})
+	}
+}
+
+// during is what clients see meanwhile.
+func (s *outage) during(t *testing.T, f redisFault) {
+	t.Helper()
+	for here := range 3 {
+		s.called(t, fmt.Sprint("H/178 a known session at replica ", here), s.at(s.known, here), "plain")
+		s.called(t, fmt.Sprint("H/177 without a session at replica ", here), s.at(s.free, here), "plain")
+	}
+	unavailable(t, "H/177 a new session", s.begin(t, 0))
+	unavailable(t, "H/178 a change of a session", s.send(t, s.at(s.known, 1), "logging/setLevel", `{"level":"debug"}`))
+	s.called(t, "a tool that was described at another replica", s.at(s.known, 1), "short")
+	for here := range 3 {
+		if n := s.allowance(t, here); n != 2 {
+			t.Errorf("H/181 replica %d let %d calls through: each counts for itself, want 2", here, n)
+		}
+	}
+	s.answered(t, 0, s.here)
+	if m, _, err := s.at(s.free, 0).Call(deadline(t), "tools/call", s.freeHere.retry); err != nil || outcome(m) != yes {
+		t.Errorf("an answered question without a session: %s, %v", m.Text, err)
+	}
+	if f.answers || f.late {
+		return
+	}
+	unavailable(t, "an answer without a session, at another replica", s.send(t, s.at(s.free, 1), "tools/call", s.freeThere.retry))
+	unavailable(t, "an approval", s.send(t, s.at(s.free, 0), "tools/call", s.approval.retry))
+}
+
+// after is what has become of it all.
+func (s *outage) after(t *testing.T, f redisFault) {
+	t.Helper()
+	for here := range 3 {
+		s.heals(t, here)
+	}
+	if f.lost {
+		s.afterLoss(t)
+		return
+	}
+	for here := range 3 {
+		mustCall(t, s.at(s.known, here), "logging/setLevel", `{"level":"debug"}`) // H/182 the session is there, and can change
+	}
+	s.answered(t, 1, s.there)
+	s.goesOn(t)
+	if m, _, err := s.at(s.free, 2).Call(deadline(t), "tools/call", s.approval.retry); err != nil || outcome(m) != "done" {
+		t.Errorf("an approval: %s, %v", m.Text, err)
+	}
+	if n := s.allowance(t, 2); n != 1 && !(f.late && n == 0) {
+		t.Errorf("H/181 of an allowance of 2, 1 was used before: %d calls were let through", n)
+	}
+}
+
+// afterLoss is what has become of it all when Redis has lost everything.
+func (s *outage) afterLoss(t *testing.T) {
+	t.Helper()
+	for here := range 3 {
+		s.eventually(t, "H/183 a session that is lost is said to be missing", func() bool {
+			x := s.send(t, s.at(s.known, here), "tools/list", "{}")
+			defer x.Close()
+			return x.Status == http.StatusNotFound
+		})
+	}
+	if m, err := s.there.Response(); err != nil || m.Error == nil || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
+		t.Errorf("H/183 a call of a lost session: %s, %v", m.Text, err)
+	}
+	s.known = rawWith(t, s.url, statefulClient, askable)
+	for here := range 3 {
+		s.called(t, fmt.Sprint("H/183 begun anew, at replica ", here), s.at(s.known, here), "plain")
+	}
+	s.answered(t, 1, s.ask(t))
+	s.goesOn(t)
+	// What the user was asked is forgotten: they are asked anew.
+	question := strings.TrimSuffix(s.approval.retry, "}") + "}"
+	m, _, err := s.at(s.free, 2).Call(deadline(t), "tools/call", question)
+	if err != nil || !strings.Contains(m.Text, "input_required") {
+		t.Errorf("an approval that is lost: %s, %v", m.Text, err)
+	}
+	if n := s.allowance(t, 2); n != 2 {
+		t.Errorf("H/181 an allowance that is lost begins anew: %d calls of 2 were let through", n)
+	}
+}
+
+// goesOn wants what a client without a session was asked to go on at another replica, once
+// the two hear each other: answered shows that.
+func (s *outage) goesOn(t *testing.T) {
+	t.Helper()
+	if m, _, err := s.at(s.free, 1).Call(deadline(t), "tools/call", s.freeThere.retry); err != nil || outcome(m) != yes {
+		t.Errorf("a question without a session that is answered at another replica: %s, %v", m.Text, err)
+	}
+}
+
+// heals wants a replica to take new sessions again.
+func (s *outage) heals(t *testing.T, here int) {
+	t.Helper()
+	s.eventually(t, fmt.Sprint("H/177 replica ", here, " heals"), func() bool {
+		x := s.begin(t, here)
+		defer x.Close()
+		return x.Status == http.StatusOK
+	})
+}
+
+// eventually wants something to happen soon.
+func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !happened() {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("%s: it does not happen", what)
+		}
+	}
+}
+
+// TestRedisPartition has one of three replicas lose its way to Redis.
+func TestRedisPartition(t *testing.T) {
+	faults := map[string]func(*faultproxy.Proxy){
+		"cut": (*faultproxy.Proxy).Cut, "reset": (*faultproxy.Proxy).Reset, "black hole": (*faultproxy.Proxy).BlackHole,
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			s := newOutage(t)
+			s.prepare(t)
+			other := raw(t, s.url, statefulClient)
+			for here := range 3 {
+				s.called(t, "before", s.at(other, here), "plain")
+			}
+			fault(s.links[0])
+
+			s.called(t, "H/178 a known session at the replica that is cut off", s.at(s.known, 0), "plain")
+			s.called(t, "H/177 no session at the replica that is cut off", s.at(s.free, 0), "plain")
+			unavailable(t, "H/177 a new session at the replica that is cut off", s.begin(t, 0))
+			fresh := raw(t, s.urls[1], statefulClient)
+			s.called(t, "a new session at the others", s.at(fresh, 2), "plain")
+			unavailable(t, "H/178 one that it cannot know is not said to be missing", s.send(t, s.at(fresh, 0), "tools/list", "{}"))
+			s.answered(t, 0, s.here)
+			if status, err := s.at(other, 1).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
+				t.Errorf("DELETE at another replica: %d, %v", status, err)
+			}
+			s.called(t, "H/178 a session of whose end it cannot hear", s.at(other, 0), "plain")
+
+			s.links[0].Pass()
+			s.heals(t, 0)
+			s.eventually(t, "P9/56 it hears of the end", func() bool {
+				x := s.send(t, s.at(other, 0), "tools/list", "{}")
+				defer x.Close()
+				return x.Status == http.StatusNotFound
+			})
+			s.called(t, "the session that was begun meanwhile", s.at(fresh, 0), "plain")
+			mustCall(t, s.at(s.known, 0), "logging/setLevel", `{"level":"debug"}`)
+			s.answered(t, 1, s.there)
+			s.goesOn(t)
+		})
+	}
+}
+
+// TestRedisFailover has a Sentinel make a replica of Redis the master, under load.
+func TestRedisFailover(t *testing.T) {
+	master, replica := redistest.Start(t), redistest.Start(t)
+	replica.Follow(t, master)
+	sentinel := redistest.StartSentinel(t, master, "gate")
+	s := newOutageBy(t, master, func(int) string { return "redis+sentinel://" + sentinel.Addr + "/0?master=gate" })
+	s.prepare(t)
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for here := 0; ; here = (here + 1) % 3 {
+			s.called(t, "H/182 a known session meanwhile", s.at(s.known, here), "plain")
+			x := s.begin(t, here)
+			if x.Status != http.StatusOK && x.Status != http.StatusServiceUnavailable {
+				t.Errorf("H/182 a new session meanwhile: %d", x.Status)
+			}
+			x.Close()
+			select {
+			case <-tick.C:
+			case <-over:
+				return
+			}
+		}
+	}()
+	sentinel.Failover(t, "gate", replica)
+	master.Kill()
+	for here := range 3 {
+		s.heals(t, here)
+	}
+	close(over)
+	<-done
+	s.answered(t, 0, s.here)
+	s.after(t, redisFault{})
+}
