@@ -206,26 +206,6 @@ func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target
 	return next.Handle(ctx, inner)
 }
 
-// complete lets completion through for what the caller can see: it runs nothing.
-func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	kind := kindOf(c)
-	if kind == "" {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
-	}
-	target, ok := g.resolver.Resolve(ctx, kind, c.Name)
-	if !ok {
-		return g.unknown(ctx, c, next)
-	}
-	if !g.policy.Visible(&c.Caller, target) {
-		g.metrics.decided(Deny)
-		return nil, mcp.ErrUnknown(c.Method, c.Name)
-	}
-	g.metrics.decided(Allow)
-	inner := bare(c)
-	inner.Target = target
-	return next.Handle(ctx, inner)
-}
-
 // unknown has the catalog answer for a name that it does not know, with a target that is
 // none of its own: should the name have come up in the meantime, it stays unknown.
 func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {

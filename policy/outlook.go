@@ -45,8 +45,14 @@ func (p *Policy) outlookOn(who *person, t mcp.Target) *outlook {
 }
 
 func (p *Policy) newOutlook(c *class, t mcp.Target) *outlook {
+	return p.outlookFrom(c, readTarget(t), false)
+}
+
+// outlookFrom is the outlook of a target as it is read. Of one whose name is not known to
+// its end, conditions on the name stay open.
+func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook {
 	o := &outlook{fixed: tally{fallback: p.fallback}}
-	reading := readTarget(t)
+	t := reading.target
 	if t.Upstream == "" || reading.refused && !p.open() {
 		o.fixed.fallback = Deny
 		return o
@@ -61,7 +67,7 @@ func (p *Policy) newOutlook(c *class, t mcp.Target) *outlook {
 			case s.broken:
 				result = failed
 			case s.open:
-				result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &t})
+				result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &t, nameless: nameless})
 			}
 			if result == isOpen {
 				o.open = append(o.open, openRule{s.rule, effect})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -56,6 +57,9 @@ type Decision struct {
 type Policy struct {
 	rules    []*rule
 	fallback Effect
+	// onURIs says that some rule is about resources or skills, so that of the URIs that a
+	// template makes some may be denied.
+	onURIs bool
 	// people are callers by a hash of all that rules may look at; each is compared in
 	// full before it is used.
 	people *lru.Cache[uint64, *person]
@@ -97,6 +101,9 @@ func New(cfg Config) (*Policy, error) {
 			return nil, fmt.Errorf("policy: %s: %w", elementPath("rules", i, r.Name), err)
 		}
 		p.rules = append(p.rules, compiled)
+		for _, patterns := range compiled.patterns {
+			p.onURIs = p.onURIs || slices.ContainsFunc(patterns, func(one pattern) bool { return one.kind != mcp.KindTools && one.kind != mcp.KindPrompts })
+		}
 	}
 	return p, nil
 }

@@ -1,0 +1,163 @@
+package policy
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// maxSuggestions is how many values a completion may have (2026-07-28
+// server/utilities/completion#completion-results).
+const maxSuggestions = 100
+
+// complete lets completion through for what the caller can see: it runs nothing. What is
+// suggested for a template is left out where it leads to nothing that the caller may know
+// of: it would name what is denied.
+func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	kind := kindOf(c)
+	if kind == "" {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+	}
+	target, ok := g.resolver.Resolve(ctx, kind, c.Name)
+	if !ok {
+		return g.unknown(ctx, c, next)
+	}
+	if !g.policy.Visible(&c.Caller, target) {
+		g.metrics.decided(Deny)
+		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	}
+	g.metrics.decided(Allow)
+	inner := bare(c)
+	inner.Target = target
+	if !target.Template || !g.policy.onURIs {
+		return next.Handle(ctx, inner)
+	}
+	s, err := g.newSuggestions(c)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := next.Handle(ctx, inner)
+	if err != nil || reply == nil || reply.Result == nil {
+		return reply, err
+	}
+	return &mcp.Reply{Result: s.filter(ctx, reply.Result), Release: reply.Release}, nil
+}
+
+// suggestions are the values that a server suggests for one variable of a template.
+type suggestions struct {
+	guard    *Guard
+	caller   *mcp.Caller
+	template string // public
+	variable string
+	given    map[string]string // other variables
+}
+
+// newSuggestions reads what is completed, strictly: the server must not take another
+// variable or other values for it than are judged here. An empty value counts as none, for
+// clients send what was not filled in yet.
+func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
+	params, names, err := readObject(c.Params.Without("_meta"))
+	if err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s", err)
+	}
+	for _, name := range []string{"argument", "context", "arguments"} {
+		if names.twin(name) {
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s stands there in another case", name)
+		}
+	}
+	argument, _ := params["argument"].(map[string]any)
+	variable, _ := argument["name"].(string)
+	s := &suggestions{guard: g, caller: &c.Caller, template: c.Name, variable: variable, given: make(map[string]string)}
+	around, _ := params["context"].(map[string]any)
+	all, _ := around["arguments"].(map[string]any)
+	for name, value := range all {
+		text, ok := value.(string)
+		switch {
+		case !ok || strings.Contains(text, hole):
+			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: context.arguments must have strings")
+		case text != "":
+			s.given[name] = text
+		}
+	}
+	return s, nil
+}
+
+// filter leaves out of a completion what is not for the caller. How many there are beyond
+// what the server showed is not told: some of them may be denied.
+func (s *suggestions) filter(ctx context.Context, result mcp.Raw) mcp.Raw {
+	completion, _ := result.Member("completion")
+	values, _ := completion.Member("values")
+	count, shown, kept := 0, 0, mcp.Raw{'['}
+	values.Elements(func(value mcp.Raw) bool {
+		if count++; count > maxSuggestions {
+			return false
+		}
+		if text, ok := wholeText(value); ok && s.shows(ctx, text) {
+			if shown++; shown > 1 {
+				kept = append(kept, ',')
+			}
+			kept = append(kept, value...)
+		}
+		return true
+	})
+	edits := []mcp.Edit{{Name: "values", Value: append(kept, ']')}}
+	total, counted := completion.Member("total")
+	more, _ := completion.Member("hasMore")
+	switch {
+	case more.IsTrue(), count > maxSuggestions, counted && string(total) != strconv.Itoa(count):
+		edits = append(edits, mcp.Edit{Name: "total"}, mcp.Edit{Name: "hasMore", Value: mcp.Raw("true")})
+	case counted:
+		edits = append(edits, mcp.Edit{Name: "total", Value: mcp.Int(int64(shown))})
+	}
+	return result.Edit(mcp.Edit{Name: "completion", Value: completion.Edit(edits...)})
+}
+
+// shows reports whether the template with this value makes, or with more values could make,
+// the URI of something that the caller may know of. What is no variable of the template has
+// no values.
+func (s *suggestions) shows(ctx context.Context, value string) bool {
+	if strings.Contains(value, hole) || !hasVariable(s.template, s.variable) {
+		return false
+	}
+	values := maps.Clone(s.given)
+	values[s.variable] = value
+	short, long := expand(s.template, values, true), expand(s.template, values, false)
+	return s.leads(ctx, short) || !slices.Equal(short, long) && s.leads(ctx, long)
+}
+
+// leads reports whether there is something at a URI, however it is written, and in no way
+// something that the caller may not know of.
+func (s *suggestions) leads(ctx context.Context, uris []string) bool {
+	found := false
+	for _, uri := range uris {
+		target, ok := s.guard.resolver.Resolve(ctx, mcp.KindResources, uri)
+		if !ok {
+			continue // nobody can have it
+		}
+		if !s.guard.policy.couldSee(s.caller, target) {
+			return false
+		}
+		found = true
+	}
+	return found
+}
+
+// couldSee is Visible for a URI that may have holes. It remembers nothing: what servers
+// suggest must not drive out what is used.
+func (p *Policy) couldSee(caller *mcp.Caller, t mcp.Target) bool {
+	class := p.personOf(caller).class
+	if !strings.Contains(t.Name, hole) && !strings.Contains(t.File, hole) {
+		return p.newOutlook(class, t).visible
+	}
+	readings := readOpen(t)
+	for _, r := range readings {
+		if !p.outlookFrom(class, r, true).visible {
+			return false
+		}
+	}
+	return len(readings) > 0
+}
