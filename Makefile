@@ -6,9 +6,11 @@
 
 # How long each fuzz target of make fuzz runs.
 FUZZTIME ?= 10s
+# Flags of make soak: -for, -seed, -clients, -fault.
+SOAK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis check archtest fuzz interop conformance bench clean
+.PHONY: help build run test redis check archtest fuzz interop conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +55,9 @@ conformance: ## run the official conformance suite through the gateway (npm)
 
 bench: ## measure the gateway against a bare reverse proxy
 	go run ./internal/bench
+
+soak: redis ## clients of all kinds through three replicas, for 10 minutes, while everything fails in turn (SOAK="-for 1m -seed 7")
+	go run ./internal/soak $(SOAK)
 
 clean: ## remove what was built, installed and cached in this checkout
 	rm -rf bin .cache

@@ -59,6 +59,7 @@ var layers = []layer{
 	{level: testLevel, dir: "internal/mcptest", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/e2e", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/bench", ours: []string{"*"}, third: []string{"*"}},
+	{level: testLevel, dir: "internal/soak", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/conformance", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/interop", ours: []string{"*"}, third: []string{"*"}},
 	{level: testLevel, dir: "internal/faultproxy"},

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// hearPatience bounds the wait for an update of a resource.
+	hearPatience = 20 * time.Second
+	// large is the size of a result that does not fit into one packet, in bytes.
+	large = 200 << 10
+)
+
+// action is something that a client can do.
+type action struct {
+	name   string
+	weight int
+	can    func(*client) bool // nil: all can
+	do     func(*client, context.Context, string)
+}
+
+// actions are all of them. They draw from the client's own random source alone.
+func actions() []action {
+	stateful := func(c *client) bool { return c.Revision.Stateful }
+	plain := func(in script, does int, fits func(*server) bool) func(*client, context.Context, string) {
+		return func(c *client, ctx context.Context, name string) {
+			in := in
+			if in.Pause > 0 {
+				in.Pause = 1 + c.rand.IntN(in.Pause)
+			}
+			if in.Ask != "" && c.rand.IntN(2) == 0 {
+				in.Ask = sampling
+			}
+			if !c.elicits() && in.Ask == elicitation {
+				in.Ask = sampling
+			}
+			c.call(ctx, name, c.pick(fits), does, in)
+		}
+	}
+	asks := func(s *server) bool { return s.asks }
+	dies := func(s *server) bool { return s.gate != nil && s.asks }
+	return []action{
+		{"call", 30, nil, plain(script{}, nothing, nil)},
+		{"large result", 3, nil, plain(script{Pad: large}, nothing, nil)},
+		{"progress", 15, nil, plain(script{Progress: 3, Pause: 20}, nothing, nil)},
+		{"question", 15, nil, plain(script{Ask: elicitation, Pause: 10}, nothing, asks)},
+		{"progress and question", 5, nil, plain(script{Progress: 2, Ask: elicitation, Pause: 10}, nothing, asks)},
+		{"error", 4, nil, plain(script{End: endFail}, nothing, nil)},
+		{"broken by its server", 2, nil, plain(script{End: endDie}, nothing, dies)},
+		{"cancelled", 8, nil, plain(script{Progress: 1, End: endHang}, cancels, nil)},
+		{"dropped and resumed", 10, stateful, plain(script{Progress: 4, Pause: 60}, drops, nil)},
+		{"list", 6, nil, (*client).list},
+		{"subscription", 5, nil, (*client).subscribe},
+		{"end of the session", 1, stateful, func(c *client, ctx context.Context, _ string) { c.leave(ctx) }},
+	}
+}
+
+// elicits reports whether the revision has elicitation.
+func (c *client) elicits() bool {
+	_, has := c.Revision.ClientCaps(mcp.Raw(c.Caps)).Member("elicitation")
+	return has
+}
+
+// act does one thing.
+func (c *client) act(ctx context.Context) {
+	all := slices.DeleteFunc(actions(), func(a action) bool { return a.can != nil && !a.can(c) })
+	sum := 0
+	for _, a := range all {
+		sum += a.weight
+	}
+	at := c.rand.IntN(sum)
+	for _, a := range all {
+		if at -= a.weight; at < 0 {
+			a.do(c, ctx, a.name)
+			return
+		}
+	}
+}
+
+// pick takes one of the servers that fit.
+func (c *client) pick(fits func(*server) bool) *server {
+	all := c.servers
+	if fits != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(s *server) bool { return !fits(s) })
+	}
+	return all[c.rand.IntN(len(all))]
+}
+
+// list wants the tools of all servers, whatever state they are in.
+func (c *client) list(ctx context.Context, name string) {
+	from := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	x, err := c.Send(ctx, "tools/list", "{}")
+	if err != nil {
+		c.l.note(name, from, broken(err))
+		return
+	}
+	defer x.Close()
+	m, err := x.Response()
+	if o, bad := refused(x, m, err); bad {
+		if o.kind == sessionLost {
+			c.lost()
+		}
+		c.l.note(name, from, o)
+		return
+	}
+	var tools []struct{ Name string }
+	m.Value("tools", &tools)
+	for _, s := range c.servers {
+		if !slices.Contains(tools, struct{ Name string }{s.name + "__" + toolDo}) {
+			c.l.note(name, from, outcome{kind: "short list", detail: s.name + " is not on it"})
+			return
+		}
+	}
+	c.l.note(name, from, outcome{kind: answered})
+}
+
+// subscribe subscribes to a resource of its own, has it updated, and wants to hear of it.
+func (c *client) subscribe(ctx context.Context, name string) {
+	from := time.Now()
+	to := c.pick(func(s *server) bool { return s.pushes })
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	o := outcome{}
+	if c.Revision.Stateful {
+		o = c.hearStanding(ctx, to, name)
+	} else {
+		o = c.hearListening(ctx, to, name)
+	}
+	o.detail = fmt.Sprintf("client %s, server %s: %s", c.Revision.Name, to.name, o.detail)
+	c.l.note(name, from, o)
+	if o.kind == sessionLost {
+		c.lost()
+	}
+}
+
+func (c *client) hearStanding(ctx context.Context, to *server, name string) outcome {
+	uri := to.name + "+" + c.uriSuffix()
+	standing, before := c.standing, c.standing.count(uri)
+	if o, bad := c.ask(ctx, "resources/subscribe", uri); bad {
+		return o
+	}
+	if o := c.call(ctx, name+"'s update", to, nothing, script{Touch: c.uriSuffix()}); o.failed() {
+		return o
+	}
+	hearing, cancel := context.WithTimeout(ctx, hearPatience)
+	defer cancel()
+	if !standing.await(hearing, uri, before) {
+		return outcome{kind: "unheard", detail: "no update came in " + hearPatience.String()}
+	}
+	if o, bad := c.ask(ctx, "resources/unsubscribe", uri); bad {
+		return o
+	}
+	return outcome{kind: answered}
+}
+
+// ask makes a request about a resource that is answered with nothing.
+func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
+	x, err := c.Send(ctx, method, fmt.Sprintf(`{"uri":%q}`, uri))
+	if err != nil {
+		return broken(err), true
+	}
+	defer x.Close()
+	m, err := x.Response()
+	return refused(x, m, err)
+}
+
+func (c *client) hearListening(ctx context.Context, to *server, name string) outcome {
+	uri := to.name + "+" + c.uriSuffix()
+	listening, cancel := context.WithTimeout(ctx, hearPatience)
+	defer cancel()
+	x, err := c.Send(listening, "subscriptions/listen", fmt.Sprintf(`{"notifications":{"resourceSubscriptions":[%q]}}`, uri))
+	if err != nil {
+		return broken(err)
+	}
+	defer x.Close()
+	m, err := x.Next()
+	if o, bad := refused(x, m, err); bad {
+		return o
+	}
+	if m.Method != "notifications/subscriptions/acknowledged" {
+		return outcome{kind: "not acknowledged", detail: m.Text}
+	}
+	if o := c.call(ctx, name+"'s update", to, nothing, script{Touch: c.uriSuffix()}); o.failed() {
+		return o
+	}
+	for {
+		m, err := x.Next()
+		if err != nil {
+			return outcome{kind: "unheard", detail: err.Error()}
+		}
+		heard := ""
+		if m.Method != "notifications/resources/updated" || !m.Param("uri", &heard) {
+			continue
+		}
+		if heard != uri {
+			c.l.violation("client %d listens for %s, and hears %s", c.index, uri, m.Text)
+		}
+		return outcome{kind: answered}
+	}
+}

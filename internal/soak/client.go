@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+const (
+	// patience bounds a call, whatever happens to it.
+	patience = 90 * time.Second
+	// resumePatience bounds the wait for the answer of a call whose stream was cut: a
+	// stream that nobody knows any more is a new one, on which nothing comes.
+	resumePatience = 45 * time.Second
+)
+
+// client is one client with one user. It does one thing after the other.
+type client struct {
+	*mcptest.Client
+	l               *ledger
+	servers         []*server
+	index           int
+	rand            *rand.Rand
+	calls, requests int
+	standing        *standing // nil without a session
+}
+
+func newClient(index int, seed uint64, l *ledger, servers []*server, url, token string, transport http.RoundTripper) *client {
+	revisions := wire.Revisions()
+	c := &client{l: l, servers: servers, index: index, rand: rand.New(rand.NewPCG(seed, uint64(index)))}
+	c.Client = mcptest.NewClient(url, revisions[index%len(revisions)])
+	c.HTTP = &http.Client{Transport: transport}
+	c.Header = http.Header{"Authorization": {"Bearer " + token}}
+	c.Caps = `{"elicitation":{},"sampling":{}}`
+	return c
+}
+
+// work does one thing after the other until stop is closed, and then leaves.
+func (c *client) work(ctx context.Context, stop <-chan struct{}) {
+	defer c.leave(ctx)
+	for {
+		wait := time.Duration(c.rand.IntN(40)) * time.Millisecond
+		if c.enter(ctx) {
+			c.act(ctx)
+		} else {
+			wait += 200 * time.Millisecond
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-stop:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// enter makes sure that there is a session with a standing stream, if it takes one.
+func (c *client) enter(ctx context.Context) bool {
+	if !c.Revision.Stateful || c.Session != "" {
+		return true
+	}
+	from := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	o := c.open(ctx)
+	c.l.note("session", from, o)
+	if o.failed() {
+		c.Session = ""
+		return false
+	}
+	c.standing = c.stand()
+	return true
+}
+
+// open makes a session.
+func (c *client) open(ctx context.Context) outcome {
+	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"soak","version":"1"}}}`,
+		c.Revision.Name, c.Caps))
+	if err != nil {
+		return broken(err)
+	}
+	defer x.Close()
+	m, err := x.Response()
+	if o, bad := refused(x, m, err); bad {
+		return o
+	}
+	c.Session = x.Header.Get("Mcp-Session-Id")
+	if c.Session == "" {
+		return outcome{kind: "no session", detail: m.Text}
+	}
+	status, err := c.Notify(ctx, "notifications/initialized", "{}")
+	if err != nil {
+		return broken(err)
+	}
+	if status != http.StatusAccepted {
+		return outcome{kind: httpKind(status), detail: "notifications/initialized"}
+	}
+	return outcome{kind: answered}
+}
+
+// leave ends the session.
+func (c *client) leave(ctx context.Context) {
+	if c.standing != nil {
+		c.standing.close()
+		c.standing = nil
+	}
+	if c.Session == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	from := time.Now()
+	status, err := c.Delete(ctx)
+	o := outcome{kind: answered}
+	switch {
+	case err != nil:
+		o = broken(err)
+	case status != http.StatusNoContent:
+		o = outcome{kind: httpKind(status), detail: "DELETE"}
+	}
+	c.l.note("end of a session", from, o)
+	c.Session = ""
+}
+
+// lost forgets a session that the gateway does not know any more.
+func (c *client) lost() {
+	if c.standing != nil {
+		c.standing.close()
+		c.standing = nil
+	}
+	c.Session = ""
+}
+
+// standing is a session's GET stream, opened again whenever it ends.
+type standing struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex     // guards the fields below
+	heard map[string]int // updates, by URI
+	more  chan struct{}  // closed and replaced when heard grows
+}
+
+func (c *client) stand() *standing {
+	ctx, cancel := context.WithCancel(context.Background()) // until close
+	s := &standing{cancel: cancel, done: make(chan struct{}), heard: map[string]int{}, more: make(chan struct{})}
+	own := mcptest.NewClient(c.URL, c.Revision)
+	own.HTTP, own.Header, own.Session = c.HTTP, c.Header, c.Session
+	mine := c.uriSuffix()
+	go func() {
+		defer close(s.done)
+		last := ""
+		for ctx.Err() == nil {
+			from := time.Now()
+			status := 0
+			if status, last = s.listen(ctx, own, last, func(m mcptest.Message) {
+				if problem := s.take(m, mine); problem != "" {
+					c.l.violation("the standing stream of client %d (%s): %s", c.index, c.Revision.Name, problem)
+				}
+			}); ctx.Err() != nil {
+				return
+			}
+			c.l.note("standing stream ended", from, outcome{kind: answered})
+			if status == http.StatusNotFound {
+				return // with its session, as the next call will be told
+			}
+			timer := time.NewTimer(100 * time.Millisecond)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+	}()
+	return s
+}
+
+// listen reads one stream to its end.
+func (s *standing) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int, lastID string) {
+	x, err := c.Get(ctx, last)
+	if err != nil {
+		return 0, last
+	}
+	defer x.Close()
+	if !x.Stream {
+		return x.Status, ""
+	}
+	for {
+		m, err := x.Next()
+		for _, id := range x.EventIDs() {
+			if id != "" {
+				last = id
+			}
+		}
+		if err != nil {
+			return x.Status, last
+		}
+		take(m)
+	}
+}
+
+// take takes one message, and says what is wrong with it.
+func (s *standing) take(m mcptest.Message, mine string) string {
+	switch m.Method {
+	case "notifications/resources/updated":
+		var uri string
+		if !m.Param("uri", &uri) || !endsWith(uri, mine) {
+			return "hears of another's resource: " + m.Text
+		}
+		s.mu.Lock()
+		s.heard[uri]++
+		close(s.more)
+		s.more = make(chan struct{})
+		s.mu.Unlock()
+		return ""
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/message":
+		return ""
+	}
+	return "got what belongs elsewhere: " + m.Text
+}
+
+// await waits until an update was heard more often than before.
+func (s *standing) await(ctx context.Context, uri string, before int) bool {
+	for {
+		s.mu.Lock()
+		now, more := s.heard[uri], s.more
+		s.mu.Unlock()
+		if now > before {
+			return true
+		}
+		select {
+		case <-more:
+		case <-s.done:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (s *standing) count(uri string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heard[uri]
+}
+
+func (s *standing) close() {
+	s.cancel()
+	<-s.done
+}
+
+// uriSuffix ends the URIs of this client's resources.
+func (c *client) uriSuffix() string { return "doc://c" + strconv.Itoa(c.index) }
+
+func endsWith(uri, suffix string) bool {
+	return len(uri) >= len(suffix) && uri[len(uri)-len(suffix):] == suffix
+}
+
+// broken is the outcome of a connection that broke before there was an answer.
+func broken(err error) outcome { return outcome{kind: "cut", detail: err.Error()} }
+
+func httpKind(status int) string { return "HTTP " + strconv.Itoa(status) }
+
+// refused says what an answer is that is no result: the end of its connection, an HTTP
+// status or a JSON-RPC error.
+func refused(x *mcptest.Exchange, m mcptest.Message, err error) (outcome, bool) {
+	switch {
+	case err == nil && m.Error != nil:
+		o := outcome{kind: strconv.Itoa(m.Error.Code), detail: m.Text}
+		var data struct{ Executed string }
+		if json.Unmarshal(m.Error.Data, &data) == nil {
+			o.executed = data.Executed
+		}
+		if x.Status == http.StatusNotFound && string(m.ID) == "null" {
+			o.kind = sessionLost
+		}
+		return o, true
+	case x.Status != http.StatusOK:
+		return outcome{kind: httpKind(x.Status), detail: fmt.Sprint(err)}, true
+	case err != nil:
+		return broken(err), true
+	}
+	return outcome{}, false
+}
+
+// sessionLost is how a call ends whose session the gateway does not know.
+const sessionLost = "session lost"

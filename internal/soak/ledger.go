@@ -1,0 +1,253 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWrongs bounds the violations that are kept; more are counted.
+	maxWrongs = 100
+	// maxCalls bounds the calls of a run, and so the ledger.
+	maxCalls = 3_000_000
+	// maxRounds is more than the rounds of any call.
+	maxRounds = 4
+)
+
+// Outcomes of calls that are no failures.
+const (
+	answered  = "answered"
+	cancelled = "cancelled" // as its client wanted
+)
+
+// executedNo is what an error says that promises that the call did not run.
+const executedNo = "no"
+
+// outcome is how a call ended.
+type outcome struct {
+	kind     string // answered, cancelled or, of a failure, its code, its HTTP status or a word
+	executed string // what the error says of this round: "no", "unknown" or nothing
+	round    int    // in which it ended
+	detail   string // for people
+}
+
+func (o outcome) failed() bool { return o.kind != answered && o.kind != cancelled }
+
+// ledger holds what was sent, what ran and what came back.
+type ledger struct {
+	began time.Time
+
+	mu      sync.Mutex // guards the fields below
+	calls   map[string]*entry
+	open    int
+	windows []*window
+	counts  map[string]map[string]int // by action and outcome
+	wrongs  []string
+	wrong   int
+}
+
+// entry is one call, by its nonce.
+type entry struct {
+	action  string
+	sent    time.Time
+	runs    [maxRounds]uint8 // at its server, by round
+	settled bool
+	refused int // the round from which on its client was told that it did not run; 0 is none
+}
+
+// window is the time of a fault, from its beginning until all has healed.
+type window struct {
+	name                string
+	from, healed, until time.Time // healed and until are zero while it lasts
+	allows              []string
+}
+
+func newLedger() *ledger {
+	return &ledger{began: time.Now(), calls: map[string]*entry{}, counts: map[string]map[string]int{}}
+}
+
+// send notes that a call is about to be made. It reports false when the ledger is full.
+func (l *ledger) send(nonce, action string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.calls) >= maxCalls {
+		return false
+	}
+	l.calls[nonce] = &entry{action: action, sent: time.Now()}
+	l.open++
+	return true
+}
+
+// run notes that a server works at a call. Each round may come once: the gateway repeats
+// only what certainly did not run.
+func (l *ledger) run(nonce string, round int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.calls[nonce]
+	switch {
+	case e == nil:
+		l.addWrong("a server was given a call that nobody made: %q", nonce)
+	case round < 0 || round >= maxRounds:
+		l.addWrong("%s %s came to its server in round %d", e.action, nonce, round)
+	case e.runs[round] > 0:
+		e.runs[round]++
+		l.addWrong("%s %s ran %d times (round %d)", e.action, nonce, e.runs[round], round)
+	case e.refused > 0 && round >= e.refused-1:
+		l.addWrong("%s %s ran, and its client was told that it did not", e.action, nonce)
+	default:
+		e.runs[round]++
+	}
+}
+
+// settle notes how a call ended, which it does once.
+func (l *ledger) settle(nonce string, o outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.calls[nonce]
+	if e == nil || e.settled {
+		l.addWrong("call %s ended twice, now: %s %s", nonce, o.kind, o.detail)
+		return
+	}
+	e.settled = true
+	l.open--
+	l.count(e.action, o.kind)
+	switch {
+	case !o.failed() && o.kind == answered && e.runs[0] == 0:
+		l.addWrong("%s %s was answered, and no server has seen it: %s", e.action, nonce, o.detail)
+	case !o.failed():
+	case o.executed == executedNo && slices.Max(e.runs[o.round:]) > 0:
+		l.addWrong("%s %s ran, and its client is told that it did not: %s %s", e.action, nonce, o.kind, o.detail)
+	default:
+		if o.executed == executedNo {
+			e.refused = o.round + 1
+		}
+		l.judge(e.action, nonce, e.sent, o)
+	}
+}
+
+// note counts something that is no call at a server: a session, a list, a subscription.
+func (l *ledger) note(action string, from time.Time, o outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count(action, o.kind)
+	if o.failed() {
+		l.judge(action, "", from, o)
+	}
+}
+
+// judge wants a failure to be explained by a fault. It is called with mu held.
+func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
+	var during []string
+	for _, w := range l.windows {
+		if !w.until.IsZero() && w.until.Before(from) {
+			continue
+		}
+		if slices.Contains(w.allows, o.kind) {
+			return
+		}
+		during = append(during, w.name)
+	}
+	l.addWrong("%s %s failed after %s with %s, which no fault explains (faults: %s): %s",
+		action, nonce, time.Since(from).Round(time.Millisecond), o.kind, orNone(during), o.detail)
+}
+
+// begin opens the window of a fault. allows are the failures that it explains.
+func (l *ledger) begin(name string, allows []string) *window {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &window{name: name, from: time.Now(), allows: allows}
+	l.windows = append(l.windows, w)
+	return w
+}
+
+// detail says what a fault was of.
+func (l *ledger) detail(w *window, of string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of != "" {
+		w.name += " (" + of + ")"
+	}
+}
+
+// end closes it, some time from now. The fault's consequences may be noticed until then.
+func (l *ledger) end(w *window, after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.healed = time.Now()
+	w.until = w.healed.Add(after)
+}
+
+// violation notes what must not be.
+func (l *ledger) violation(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.addWrong(format, args...)
+}
+
+// addWrong is violation with mu held.
+func (l *ledger) addWrong(format string, args ...any) {
+	l.wrong++
+	if len(l.wrongs) < maxWrongs {
+		l.wrongs = append(l.wrongs, fmt.Sprintf("%7.3fs ", time.Since(l.began).Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// balance looks for calls without an end, when nobody works any more.
+func (l *ledger) balance() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open == 0 {
+		return
+	}
+	for nonce, e := range l.calls {
+		if !e.settled {
+			l.addWrong("%s %s was neither answered nor failed", e.action, nonce)
+		}
+	}
+}
+
+// count is called with mu held.
+func (l *ledger) count(action, kind string) {
+	if l.counts[action] == nil {
+		l.counts[action] = map[string]int{}
+	}
+	l.counts[action][kind]++
+}
+
+// report is the whole ledger for people, and the number of violations.
+func (l *ledger) report() (text string, wrong int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d calls in %s\n", len(l.calls), time.Since(l.began).Round(time.Second))
+	for _, action := range slices.Sorted(maps.Keys(l.counts)) {
+		kinds := l.counts[action]
+		fmt.Fprintf(&b, "  %-24s", action)
+		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+			fmt.Fprintf(&b, " %s %d", kind, kinds[kind])
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "faults, each with the time until all had healed:\n")
+	for _, w := range l.windows {
+		fmt.Fprintf(&b, "  %7.3fs %-40s %s\n", w.from.Sub(l.began).Seconds(), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
+	}
+	for _, text := range l.wrongs {
+		fmt.Fprintf(&b, "VIOLATION %s\n", text)
+	}
+	if l.wrong > len(l.wrongs) {
+		fmt.Fprintf(&b, "and %d more\n", l.wrong-len(l.wrongs))
+	}
+	return b.String(), l.wrong
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

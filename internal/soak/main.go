@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+const (
+	// limit bounds a whole run.
+	limit = 24 * time.Hour
+	// roleStdio, as the first argument, makes the program a server over stdio: it carries
+	// lines to and from the address behind it.
+	roleStdio = "as-stdio"
+	// warmUp is how long clients work before the first fault.
+	warmUp = 3 * time.Second
+)
+
+// options are what the flags say.
+type options struct {
+	duration time.Duration
+	seed     uint64
+	clients  int
+	only     string
+	level    string
+}
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == roleStdio {
+		_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+		return
+	}
+	var o options
+	flag.DurationVar(&o.duration, "for", 10*time.Minute, "how long faults are injected, at most 12h")
+	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "what is done and in which order; by default another each time")
+	flag.IntVar(&o.clients, "clients", 24, "how many clients work at a time, at most 1000")
+	flag.StringVar(&o.only, "fault", "", "inject this one alone")
+	flag.StringVar(&o.level, "log", "warn", "the level of the replicas' logs")
+	flag.Parse()
+	if o.duration <= 0 || o.duration > limit/2 || o.clients < 1 || o.clients > 1000 || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := soak(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+// soak runs all of it and prints what came out. It is an error when the books do not
+// balance.
+func soak(ctx context.Context, o options) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	fmt.Printf("soak: -for %s -seed %d -clients %d\n", o.duration, o.seed, o.clients)
+	l := newLedger()
+	s, err := build(ctx, l, o.level)
+	if err != nil {
+		return err
+	}
+	first, last, err := s.run(ctx, o)
+	if err := errors.Join(err, s.close()); err != nil {
+		l.violation("%v", err)
+	}
+	l.balance()
+	s.readLogs()
+	text, wrong := l.report()
+	fmt.Print(text)
+	for i := range last {
+		fmt.Printf("replica %d held %s, and in the end %s\n", i+1, first[i], last[i])
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d violations; run it again with -seed %d; the replicas' logs are in %s", wrong, o.seed, s.dir)
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// worker is a client of any kind.
+type worker interface {
+	work(ctx context.Context, stop <-chan struct{})
+}
+
+// run has clients work without faults and with them, and looks at the replicas after each.
+func (s *site) run(ctx context.Context, o options) (first, last []usage, err error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: o.clients}
+	defer transport.CloseIdleConnections()
+	clients := make([]worker, o.clients)
+	for i := range clients {
+		user := []string{"alice", "bob", "carol"}[i%3]
+		c := newClient(i, o.seed, s.l, s.servers, s.balancer.url, s.token(user), transport)
+		if clients[i] = c; i%8 == 7 {
+			clients[i] = &piped{client: c}
+		}
+	}
+	if err := s.heal(ctx); err != nil {
+		return nil, nil, err
+	}
+	phase := func(do func() error) ([]usage, error) {
+		stop := make(chan struct{})
+		var working sync.WaitGroup
+		for _, c := range clients {
+			working.Go(func() { c.work(ctx, stop) })
+		}
+		err := do()
+		close(stop)
+		working.Wait()
+		transport.CloseIdleConnections()
+		if err != nil {
+			return nil, err
+		}
+		return s.rest(ctx)
+	}
+	first, err = phase(func() error {
+		select {
+		case <-time.After(warmUp):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	in := &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(len(clients))))}
+	until := time.Now().Add(o.duration)
+	last, err = phase(func() error { return in.run(ctx, until, o.only) })
+	if err == nil {
+		s.compare(first, last)
+	}
+	return first, last, err
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+)
+
+// storeHost is where Redis listens: an address that no outgoing connection has.
+const storeHost = "127.0.0.8"
+
+// store is a real Redis.
+type store struct {
+	address string
+	program string
+	process *rig.Process
+}
+
+// startStore runs a Redis of which nothing is kept.
+func startStore(ctx context.Context) (*store, error) {
+	s := &store{}
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			s.program = path
+			break
+		}
+	}
+	if s.program == "" {
+		return nil, errors.New("neither redis-server nor valkey-server is in PATH: run \"make redis\"")
+	}
+	l, err := net.Listen("tcp", storeHost+":0")
+	if err != nil {
+		return nil, err
+	}
+	s.address = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	return s, s.start(ctx)
+}
+
+// start runs it, empty, and waits until it answers.
+func (s *store) start(ctx context.Context) (err error) {
+	host, port, _ := net.SplitHostPort(s.address)
+	s.process, err = rig.Start(exec.Command(s.program, "--port", port, "--bind", host, "--save", "", "--appendonly", "no"))
+	if err != nil {
+		return err
+	}
+	return s.process.WaitFor(ctx, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if deadline, ok := ctx.Deadline(); ok {
+			if err := conn.SetDeadline(deadline); err != nil {
+				return err
+			}
+		}
+		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+			return err
+		}
+		answer := make([]byte, 64)
+		n, err := conn.Read(answer)
+		if err == nil && !strings.HasPrefix(string(answer[:n]), "+PONG") {
+			err = fmt.Errorf("it says %q", answer[:n])
+		}
+		return err
+	})
+}
+
+func (s *store) signal(sig syscall.Signal) error { return syscall.Kill(s.process.PID(), sig) }
+
+// kill ends it as a crash would.
+func (s *store) kill() error {
+	if err := s.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	return s.process.Stop()
+}
