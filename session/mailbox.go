@@ -27,13 +27,15 @@ func channelOf(replica string) string { return "to:" + replica }
 
 // Mailbox is how replicas of the gateway talk to each other. A message may be lost, with
 // the connection or the replica: what has to come asks for an answer. What is in it may
-// be read and written by whoever can use the same Redis: senders seal it.
+// be read and written by whoever can use the same Redis: senders seal it, which also makes
+// each differ from others in its first bytes, by which one that Redis passes on twice is
+// known.
 type Mailbox interface {
 	// Self is the name of this replica: lower-case letters and digits, another one each
 	// time that it starts.
 	Self() string
 	// Send sends a message to one replica, Broadcast to all others; each hands it to
-	// Deps.OnMail. Errors: ErrUnavailable, with ErrUnsure where it may yet arrive.
+	// Deps.OnMail, once. Errors: ErrUnavailable, with ErrUnsure where it may yet arrive.
 	Send(ctx context.Context, replica string, message []byte) error
 	Broadcast(ctx context.Context, message []byte) error
 	// Watch returns what is closed when a replica has gone: Redis has not heard of it for
@@ -97,6 +99,9 @@ func (s *Redis) hear(channel, payload string) {
 			return
 		}
 		if said != saidUpdated {
+			if said == saidMail && s.letters.twice(rest) {
+				return
+			}
 			take := s.onMail
 			if said == saidBinding {
 				take = s.onBindings

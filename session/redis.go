@@ -49,6 +49,7 @@ type Redis struct {
 	done       sync.WaitGroup
 	fetching   sync.WaitGroup // of large messages; grows only while the bus is open
 
+	letters     letters
 	collecting  chan struct{} // one token for each large message that is being fetched
 	uncollected atomic.Int64  // how many wait for that, or for their turn
 

@@ -341,6 +341,26 @@ func TestMailbox(t *testing.T) {
 	}
 }
 
+// TestMailComesOnce: a client library that had no answer in time asks Redis again to pass a
+// message on, which may have been done.
+func TestMailComesOnce(t *testing.T) {
+	server := redistest.Start(t)
+	mail := make(chan string, 10)
+	a := newReplica(t, server.URL(), session.Config{}, session.Deps{OnMail: func(m []byte) { mail <- string(m) }})
+	client := server.Client()
+	defer client.Close()
+	for _, message := range []string{"one", "one", "two", "one", "three"} {
+		if err := client.Publish(t.Context(), "gatehouse:to:"+a.Self(), "motherreplica "+message).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"one", "two", "three"} {
+		if got := <-mail; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Redis away, hanging, empty: what is known goes on, nothing is told to be missing that
 // may be there, and all heals by itself.
 func TestRedisFaults(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -71,7 +72,7 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	gone, unwatch := f.mail.Watch(replica)
 	defer unwatch()
 	err := f.send(ctx, replica, letter{Kind: mailPosted, Number: number, Stream: stream, Caller: f.carry(p.caller), Result: body})
-	if err != nil {
+	if err != nil && !errors.Is(err, session.ErrUnsure) { // else it may have arrived: then its answer comes
 		f.refuse(p.w, nil, f.refuseSession(session.ErrUnavailable))
 		return
 	}
