@@ -282,7 +282,7 @@ func (v *conversation) failure(x *mcptest.Exchange, m mcptest.Message) outcome {
 	case v.in.End == endFail && e.Code == failCode && e.Message == v.in.Nonce:
 		return outcome{kind: answered}
 	case v.in.End == endDie && (e.Code == 50201 || e.Code == 50202 || e.Code == 50205) && o.executed == "unknown":
-		return outcome{kind: answered}
+		return outcome{kind: died}
 	}
 	return o
 }

@@ -22,6 +22,7 @@ const (
 const (
 	answered  = "answered"
 	cancelled = "cancelled" // as its client wanted
+	died      = "died"      // its server broke the connection, as it was told to
 )
 
 // executedNo is what an error says that promises that the call did not run.
@@ -35,7 +36,9 @@ type outcome struct {
 	detail   string // for people
 }
 
-func (o outcome) failed() bool { return o.kind != answered && o.kind != cancelled }
+func (o outcome) failed() bool {
+	return o.kind != answered && o.kind != cancelled && o.kind != died
+}
 
 // ledger holds what was sent, what ran and what came back.
 type ledger struct {

@@ -49,9 +49,6 @@ func (r *replica) usage(ctx context.Context) (u usage, err error) {
 	}
 	u.memory = int64(kib * 1024)
 	code, text, err := r.ask(ctx, "/metrics")
-	if code == http.StatusNotFound {
-		return u, nil
-	}
 	if err != nil || code != http.StatusOK {
 		return u, fmt.Errorf("metrics of replica %d: status %d, %w", r.number, code, err)
 	}
@@ -72,20 +69,24 @@ func number(text []byte, word string) (float64, error) {
 	return 0, fmt.Errorf("no %s", word)
 }
 
-// rest waits until the replicas hold as little as they will, and returns what that is.
+// rest waits until the replicas hold as little as they will, and returns what that is: the
+// least that was seen, when for two seconds nothing less was.
 func (s *site) rest(ctx context.Context) ([]usage, error) {
-	before := make([]usage, len(s.replicas))
-	for calm := 0; calm < 8; {
-		calm++
+	least := make([]usage, len(s.replicas))
+	for calm := 0; calm < 8; calm++ {
 		for i, r := range s.replicas {
 			now, err := r.usage(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if now.goroutines < before[i].goroutines || now.files < before[i].files || before[i].files == 0 {
+			if least[i].files == 0 || now.goroutines < least[i].goroutines || now.files < least[i].files {
 				calm = 0
 			}
-			before[i] = now
+			if least[i].files == 0 {
+				least[i] = now
+			}
+			least[i].goroutines, least[i].files = min(least[i].goroutines, now.goroutines), min(least[i].files, now.files)
+			least[i].memory = now.memory
 		}
 		timer := time.NewTimer(250 * time.Millisecond)
 		select {
@@ -95,7 +96,7 @@ func (s *site) rest(ctx context.Context) ([]usage, error) {
 			return nil, ctx.Err()
 		}
 	}
-	return before, nil
+	return least, nil
 }
 
 // compare wants the replicas to hold no more than in the beginning.

@@ -12,6 +12,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
+// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it was
+// at a replica that has gone, or nobody can ask for it.
+const streamLost = "stream lost"
+
 // piped is a client of HTTP+SSE, whose stream is at one replica, and whose messages come to
 // any of them.
 type piped struct {
@@ -97,7 +101,10 @@ func (p *piped) post(ctx context.Context, body string) (o outcome, bad bool) {
 		return outcome{}, false
 	}
 	m, err := x.Next()
-	return refused(x, m, err)
+	if o, bad = refused(x, m, err); o.kind == sessionLost {
+		o.kind = streamLost
+	}
+	return o, bad
 }
 
 func (p *piped) leave() {
@@ -128,7 +135,7 @@ func (p *piped) act(ctx context.Context) {
 	}
 	o.detail = fmt.Sprintf("server %s: %s", to.name, o.detail)
 	p.l.settle(in.Nonce, o)
-	if o.kind == "cut" || o.kind == sessionLost || strings.HasPrefix(o.kind, "HTTP") {
+	if o.failed() { // what may still come would belong to this call
 		p.leave()
 	}
 }
