@@ -181,7 +181,7 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	case open.err == nil:
 		sl.current = open.session
 	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
-		p.drop(sl, nil) // the slot of a process, or of what is down, remembers why
+		p.drop(sl, (*session).close) // the slot of a process, or of what is down, remembers why
 	}
 	p.mu.Unlock()
 	switch {

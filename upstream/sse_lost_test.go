@@ -96,6 +96,28 @@ func TestSSEStreamEnds(t *testing.T) {
 			t.Errorf("%d calls", n)
 		}
 	})
+	t.Run("its server goes, and comes back", func(t *testing.T) {
+		f := newSSEFake(t, newFake)
+		var gone atomic.Bool
+		f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall || !gone.Load() {
+				return false
+			}
+			s.end()
+			return true
+		}
+		f.opened = func(*sseStream) bool { return gone.Load() } // ends it, without a word
+		u := f.start(t, overSSE())
+		wantOK(t, u, tool("a"))
+		gone.Store(true)
+		for range 3 { // of these the second one finds the session over, and no other
+			if _, err := do(t, u, tool("a")); err == nil {
+				t.Error("answered by nobody")
+			}
+		}
+		gone.Store(false)
+		wantOK(t, u, tool("a"))
+	})
 	t.Run("P9/93 what listens goes on", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		u := f.start(t, overSSE())
