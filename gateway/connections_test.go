@@ -97,7 +97,7 @@ func TestH137_Connections(t *testing.T) {
 			}
 		}
 		if ok, _ := answered(third, 50*time.Millisecond); ok {
-			t.Error("H/137 one too many is served")
+			t.Fatal("H/137 one too many is served")
 		}
 		second.Close()
 		_ = third.SetDeadline(time.Now().Add(patience))

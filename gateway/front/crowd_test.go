@@ -84,6 +84,9 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 			eve.listen() // one of each is most
 			for range 2 {
 				x := tt.open(eve)
+				if x.Status == http.StatusOK {
+					t.Fatal("H/253 one too many is open")
+				}
 				text := x.Text()
 				if x.Status != http.StatusTooManyRequests || x.Header.Get("Retry-After") == "" || x.Stream ||
 					!strings.HasPrefix(text, `{"jsonrpc":"2.0",`+tt.id+`"error":{"code":42901,"message":"too many event streams`) ||
