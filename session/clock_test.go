@@ -1,0 +1,50 @@
+package session
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// jumped is a time that was taken before the wall clock jumped: what the monotonic clock
+// says of it is the same. No package can set one clock alone.
+func jumped(t *testing.T, at time.Time, by time.Duration) time.Time {
+	t.Helper()
+	was := at
+	wall := (*uint64)(unsafe.Pointer(&at)) // the first field: a flag, 33 bits of seconds, 30 of nanoseconds
+	*wall -= uint64(by/time.Second) << 30
+	if at.Sub(was) != 0 || was.Round(0).Sub(at.Round(0)) != by {
+		t.Skip("package time keeps its times in another way now")
+	}
+	return at
+}
+
+// TestH244_ClockJumps: H/244 sessions do not end, nor live longer, because the clock was set.
+func TestH244_ClockJumps(t *testing.T) {
+	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+		t.Run(by.String(), func(t *testing.T) {
+			m, err := NewMemory(Config{IdleTimeout: 30 * time.Minute}, Deps{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			r, err := m.Create(t.Context(), Record{User: "u"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := m.now()
+			m.start = jumped(t, m.start, by)
+			if passed := time.Duration(m.now() - before); passed < 0 || passed > time.Minute {
+				t.Errorf("H/244 %s have passed", passed)
+			}
+			if _, err := m.Get(t.Context(), r.User, r.ID); err != nil {
+				t.Errorf("H/244 the session: %v", err)
+			}
+			for i := range m.shards {
+				if idle := m.takeIdle(&m.shards[i]); len(idle) != 0 {
+					t.Error("H/244 the session was ended")
+				}
+			}
+		})
+	}
+}
