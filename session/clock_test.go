@@ -14,7 +14,7 @@ func jumped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	wall := (*uint64)(unsafe.Pointer(&at)) // the first field: a flag, 33 bits of seconds, 30 of nanoseconds
 	*wall -= uint64(by/time.Second) << 30
 	if at.Sub(was) != 0 || was.Round(0).Sub(at.Round(0)) != by {
-		t.Skip("package time keeps its times in another way now")
+		t.Fatal("package time keeps its times in another way now")
 	}
 	return at
 }
