@@ -103,7 +103,7 @@ func (who *person) ask(o *own, r *round, caller mcp.Caller) {
 	// No client's session: nothing is declared in it, and it ends with none. The upstream
 	// has one for each user.
 	w.as = mcp.Call{ID: o.s.callID(), Caller: caller}
-	before := w.state.shelves
+	before, saw := w.state.shelves, who.view()
 	err := w.discover(ctx)
 	if err == nil {
 		err = w.fetch(ctx, w.state.offers.kinds)
@@ -129,6 +129,11 @@ func (who *person) ask(o *own, r *round, caller mcp.Caller) {
 	who.mu.Unlock()
 	close(r.done)
 	who.p.c.hub.announce(o.s.index, changed, caller.User())
+	if changed&setOf(tools, prompts) != 0 { // on which skills of others may depend
+		for i, kinds := range who.view().changed(saw) {
+			who.p.c.hub.announce(i, kinds&setOf(skills), caller.User())
+		}
+	}
 }
 
 // leave goes on without waiting for a round.

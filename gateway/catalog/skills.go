@@ -221,15 +221,52 @@ func (s *snapshot) checkDependencies(source int, e entry) {
 		all  []string
 	}{{tools, "tool", e.skill.needs.tools}, {prompts, "prompt", e.skill.needs.prompts}} {
 		for _, name := range d.all {
-			if _, ok := s.named(d.k, name); ok {
-				continue
-			}
-			if _, may := s.missing(d.k, name); may {
+			if s.mayBe(d.k, name) {
 				continue
 			}
 			s.withheld[source] = append(s.withheld[source], Withheld{skills.String(), e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
 		}
 	}
+}
+
+// withoutUnlisted is the record of a skill without the tools and prompts that no upstream
+// lists: so it is another one, and listeners hear of it, when they come or go.
+func (s *snapshot) withoutUnlisted(e entry) mcp.Raw {
+	unlisted := func(k kind, names []string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return !s.mayBe(k, name) })
+	}
+	if !unlisted(tools, e.skill.needs.tools) && !unlisted(prompts, e.skill.needs.prompts) {
+		return e.item.Raw
+	}
+	dependencies, _ := e.item.Raw.Member("dependencies")
+	return e.item.Raw.With("dependencies", dependencies.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch string(name) {
+		case "tools":
+			return filterMap(value, func(tool mcp.Raw) mcp.Raw {
+				if !s.mayBe(tools, tool.Text()) {
+					return nil
+				}
+				return tool
+			})
+		case "prompts":
+			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
+				if public, _ := ref.Member("name"); !s.mayBe(prompts, public.Text()) {
+					return nil
+				}
+				return ref
+			})
+		}
+		return value
+	}))
+}
+
+// mayBe reports whether a public name is listed, or may be on a list that did not come.
+func (s *snapshot) mayBe(k kind, public string) bool {
+	if _, ok := s.named(k, public); ok {
+		return true
+	}
+	_, may := s.missing(k, public)
+	return may
 }
 
 // clipName bounds what is repeated of an upstream's text.

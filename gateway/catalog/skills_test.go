@@ -234,7 +234,7 @@ func TestP9_197_DependenciesOfDirectories(t *testing.T) {
 	c := start(t, Source{Upstream: crm}, Source{Upstream: skilled("pb", record), SkillDir: true})
 	item := do(t, c, call(mcp.MethodSkillsList, "")).List.Items[0]
 	got, _ := item.Raw.Member("dependencies")
-	if want := `{"tools":["crm__x","crm__gone"],"prompts":[{"type":"ref/prompt","name":"crm__ask"}],"resources":[{"type":"ref/resource","uri":"crm+file:///a"},{"type":"ref/resource","uri":"crm+doc:///{id}"}]}`; string(got) != want {
+	if want := `{"tools":["crm__x"],"prompts":[{"type":"ref/prompt","name":"crm__ask"}],"resources":[{"type":"ref/resource","uri":"crm+file:///a"},{"type":"ref/resource","uri":"crm+doc:///{id}"}]}`; string(got) != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	reasons := fmt.Sprint(c.Status()[1].Withheld)

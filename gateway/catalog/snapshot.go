@@ -159,6 +159,9 @@ func (s *snapshot) merge(k kind) *listing {
 					e.item = mcp.Item{Name: e.item.Name, Raw: e.item.Raw, Target: part}
 				}
 			}
+			if k == skills {
+				e.item.Raw = s.withoutUnlisted(e)
+			}
 			items = append(items, e.item)
 			hashItem(sum, e.item)
 			s.enter(k, i, e)

@@ -488,3 +488,74 @@ func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 		})
 	}
 }
+
+// TestP9_201_DependenciesThatCome: a skill looks different when a tool comes that it depends
+// on. Who sees that is told, and nobody else.
+func TestP9_201_DependenciesThatCome(t *testing.T) {
+	const changed = "notifications/skills/list_changed"
+	const filter = `{"notifications":{"skillsListChanged":true,"promptsListChanged":true}}`
+	rules := policy.Config{Rules: []policy.Rule{
+		{Name: "all", Allow: []string{"*:*"}},
+		{Name: "not these", Who: policy.Who{Groups: []string{"guests"}}, Deny: []string{"tools:up/secret"}},
+	}}
+	for _, revision := range eras {
+		t.Run(revision, func(t *testing.T) {
+			t.Parallel()
+			up := secretive(t, revision)
+			up.Tools("other")
+			dir := skillsDir(t, map[string]string{"a/SKILL.md": "---\nname: a\ndescription: A.\nmetadata:\n  gatehouse.tools: up/open, up/secret\n---\n"})
+			g := guard(t, gateway.Config{Policy: rules, Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "pb", Skills: dir}}})
+			hear := func(c *mcptest.Client) (x *mcptest.Exchange) {
+				var err error
+				if revision != stateless {
+					x, err = c.Get(deadline(t), "")
+				} else if x, err = c.Send(deadline(t), "subscriptions/listen", filter); err == nil {
+					_, err = x.Until("notifications/subscriptions/acknowledged")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(x.Close)
+				if revision != stateless { // answered when the session listens
+					mustCall(t, c, "resources/subscribe", `{"uri":"up+file:///docs/open"}`)
+				}
+				return x
+			}
+			some, guest := g.raw(t, revision, g.issuer.Token(nil)), g.raw(t, revision, g.issuer.Token(claims{"groups": "guests"}))
+			heardSome, heardGuest := hear(some), hear(guest)
+			if err := up.AwaitStanding(deadline(t), 1); err != nil {
+				t.Fatal(err)
+			}
+			depends := func(c *mcptest.Client, want string) {
+				t.Helper()
+				if got := fmt.Sprint(allSkills(t, c)[0]["dependencies"]); got != want {
+					t.Errorf("P9/201 depends on %s, want %s", got, want)
+				}
+			}
+			come := func(x *mcptest.Exchange, note string, tools ...string) {
+				t.Helper()
+				up.Tools(tools...)
+				up.Push(note, "{}")
+				if _, err := x.Until(changed); err != nil {
+					t.Fatal(err)
+				}
+			}
+			depends(some, "<nil>")
+			come(heardSome, "notifications/tools/list_changed", "secret")
+			depends(some, "map[tools:[up__secret]]")
+			depends(guest, "<nil>")
+			come(heardGuest, "notifications/tools/list_changed", "secret", "open")
+			depends(guest, "map[tools:[up__open]]")
+			up.On("prompts/list", func(c *mcptest.Call) { c.Result(`{"prompts":[]}`) })
+			up.Push("notifications/prompts/list_changed", "{}")
+			if _, err := heardGuest.Until("notifications/prompts/list_changed"); err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range heardGuest.Before {
+				if m.Method == changed {
+					t.Errorf("H/203 the guest heard of a tool that is hidden")
+				}
+			}
+		})
+	}
+}
