@@ -50,12 +50,16 @@ func see(path string, limit int64) (data []byte, mode os.FileMode, s seen, err e
 	return data, mode, seen{path, limit, [sha256.Size]byte(sum.Sum(nil))}, err
 }
 
-// seeDirectory lists a directory, and notes of what is in it the sizes and times: there may
-// be many files, too many to read whenever they are looked at.
+// maxLooked is how many bytes of the files in a directory are read whenever it is looked at.
+const maxLooked = 1 << 20
+
+// seeDirectory lists a directory, and notes what its files hold. Of those beyond maxLooked
+// it is sizes and times: there may be too many to read them every time.
 func seeDirectory(path string) seen {
 	entries, err := os.ReadDir(path)
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%v\n", err)
+	left := int64(maxLooked)
 	for _, entry := range entries {
 		// Behind the links of a Kubernetes ConfigMap, too.
 		info, err := os.Stat(filepath.Join(path, entry.Name()))
@@ -64,6 +68,11 @@ func seeDirectory(path string) seen {
 			continue
 		}
 		fmt.Fprintf(sum, "%q %d %d\n", entry.Name(), info.Size(), info.ModTime().UnixNano())
+		if left -= info.Size(); left >= 0 && info.Mode().IsRegular() {
+			data, _, err := readBounded(filepath.Join(path, entry.Name()), maxLooked)
+			fmt.Fprintf(sum, "%d %v\n", len(data), err)
+			sum.Write(data)
+		}
 	}
 	return seen{path: path, content: [sha256.Size]byte(sum.Sum(nil))}
 }

@@ -52,10 +52,14 @@ func TestReloadDisclosure(t *testing.T) {
 func TestReloadDescriptions(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	dir := t.TempDir()
+	long := time.Now().Add(-time.Hour)
 	write := func(name, text string) {
 		t.Helper()
 		next := filepath.Join(t.TempDir(), "next")
 		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(next, long, long); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(next, filepath.Join(dir, name)); err != nil {
@@ -79,7 +83,7 @@ func TestReloadDescriptions(t *testing.T) {
 	write("a__work.json", `{"summary":"First."}`)
 	eventually(t, "a new file", func() bool { return summary() == "First." })
 	<-heard
-	write("a__work.json", `{"summary":"Other."}`) // as long as before
+	write("a__work.json", `{"summary":"Other."}`) // as long and as old as before
 	eventually(t, "another one in its place", func() bool { return summary() == "Other." })
 	write("a__more.json", `{"sumary":""}`)
 	eventually(t, "a bad file is told of", func() bool { return c.ReloadStatus().Err != nil })

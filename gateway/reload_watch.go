@@ -12,8 +12,8 @@ import (
 // lookAtFile is how often the configuration file is read. It is the content that is
 // compared, of the file and of those that its references name: that is right whatever
 // replaces a file (an editor, the swapped links of a Kubernetes ConfigMap or Secret) and
-// on every file system, and takes some microseconds. Of files of descriptions, which may be
-// many, it is sizes and times.
+// on every file system, and takes some microseconds. Of files of descriptions, beyond
+// the first megabyte of them, it is sizes and times.
 const lookAtFile = 2 * time.Second
 
 // configFile is the file that the configuration comes from.
