@@ -25,6 +25,9 @@ type keep struct {
 	level   string
 	uris    map[string]int // by how many listeners
 	listens map[*listening]struct{}
+	// elsewhere are resources that somebody listens to at another replica, in the same
+	// session; nil for none.
+	elsewhere map[string]bool
 }
 
 // listening is one subscriptions/listen at a stateful server.
@@ -363,8 +366,10 @@ func (s *session) subscribe(ctx context.Context, uri string) error {
 	}
 	if err != nil {
 		s.slot.keep.unsubscribe(uri)
+		return err
 	}
-	return err
+	s.tellOthers(ctx, aboutSubscribed, []byte(uri))
+	return nil
 }
 
 // unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
@@ -377,6 +382,10 @@ func (s *session) unsubscribe(l *listening) {
 		s.u.spawn(func() {
 			ctx, cancel := context.WithTimeout(s.base, goodbye)
 			defer cancel()
+			if s.leftTo(uri) {
+				s.tellOthers(ctx, aboutLeft, []byte(uri))
+				return
+			}
 			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
 			if err != nil && !errors.Is(err, context.Canceled) {
 				s.u.log.Debug("not unsubscribed", "error", err)

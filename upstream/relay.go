@@ -14,9 +14,11 @@ import (
 // somebody who listens, at another replica: the others are told. So are they of what one
 // of them says to the server and what changes what the others know.
 const (
-	aboutMessage = 'm' // a message that came on the standing stream
-	aboutLevel   = 'l' // the log level was set
-	aboutGone    = 'u' // a resource is not subscribed any more
+	aboutMessage    = 'm' // a message that came on the standing stream
+	aboutLevel      = 'l' // the log level was set
+	aboutSubscribed = 's' // somebody listens to a resource there
+	aboutLeft       = 'f' // nobody does any more
+	aboutGone       = 'u' // nor is it subscribed any more
 )
 
 const (
@@ -64,8 +66,12 @@ func (s *session) heed(about byte, text []byte) {
 	case aboutLevel:
 		level := string(text)
 		s.level.Store(&level)
+	case aboutSubscribed:
+		s.slot.keep.setElsewhere(string(text), true)
+	case aboutLeft:
+		s.slot.keep.setElsewhere(string(text), false)
 	case aboutGone:
-		if uri := string(text); s.slot.keep.wants(uri) {
+		if uri := string(text); s.slot.keep.setElsewhere(uri, false) {
 			s.u.spawn(func() { s.resubscribe(uri) })
 		}
 	case aboutMessage:
@@ -188,11 +194,30 @@ func (s *session) unstand() {
 	_, _ = s.u.pool.keep(ctx, s, -1) // or its time ends it
 }
 
-// wants reports whether somebody listens to a resource.
-func (k *keep) wants(uri string) bool {
+// setElsewhere notes whether somebody listens to a resource at another replica, and reports
+// whether somebody does here.
+func (k *keep) setElsewhere(uri string, is bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if !is {
+		delete(k.elsewhere, uri)
+	} else if len(k.elsewhere) < maxPending {
+		if k.elsewhere == nil {
+			k.elsewhere = make(map[string]bool)
+		}
+		k.elsewhere[uri] = true
+	}
 	return k.uris[uri] > 0
+}
+
+// leftTo reports whether a resource that nobody listens to here is another replica's to
+// unsubscribe.
+func (s *session) leftTo(uri string) bool {
+	k := s.slot.keep
+	k.mu.Lock()
+	is := k.elsewhere[uri]
+	k.mu.Unlock()
+	return is && s.bound != nil && !s.u.pool.only(s)
 }
 
 // resubscribe subscribes again to a resource that another replica has let go. What was
