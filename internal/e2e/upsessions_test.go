@@ -202,3 +202,77 @@ func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 		t.Errorf("the session was ended twice")
 	}
 }
+
+// TestReplicasThatStopLeaveUpstreamSessions: to the others, or, when all stop, to those
+// that come after them (H/47).
+func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
+	var cfg gateway.Config
+	cart := newCart(t)
+	r := replicated(t, func(c *gateway.Config) {
+		c.Upstreams = []upstream.Config{{Name: "cart", URL: cart.URL}}
+		cfg = *c
+	})
+	clients := []*mcptest.Client{raw(t, r.url, statefulClient), raw(t, r.url, stateless)}
+	at := func(c *mcptest.Client, url string) *mcptest.Client {
+		there := r.at(c, 0)
+		there.URL = url
+		return there
+	}
+	g, stop, err := run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range clients {
+		if got := add(t, at(c, g.URL())); got != "1" {
+			t.Errorf("counted as %s", got)
+		}
+	}
+	stop()
+	next := start(t, cfg)
+	for _, c := range clients {
+		if got := add(t, at(c, next)); got != "2" {
+			t.Errorf("H/47 after a restart of all that had it, %s counted as %s", c.Revision.Name, got)
+		}
+		for n := range 3 {
+			if got := add(t, r.at(c, n)); got != fmt.Sprint(n+3) {
+				t.Errorf("at replica %d %s counted as %s", n, c.Revision.Name, got)
+			}
+		}
+	}
+	for len(cart.deleted) > 0 { // the gateway's own is
+		id := <-cart.deleted
+		cart.mu.Lock()
+		if cart.counts[id] > 0 {
+			t.Errorf("the session of a client was ended")
+		}
+		cart.mu.Unlock()
+	}
+}
+
+// TestH_178_UpstreamSessionsWithoutRedis: those that replicas know go on there, and others
+// are opened.
+func TestH_178_UpstreamSessionsWithoutRedis(t *testing.T) {
+	r, cart := withCart(t)
+	known, fresh := raw(t, r.url, statefulClient), rawWith(t, r.url, stateless, askable)
+	for n := range 2 {
+		add(t, r.at(known, n))
+	}
+	mustCall(t, r.at(known, 2), "tools/list", "{}") // that knows the client's session only
+	r.redis.Kill()
+	for n := range 2 {
+		if got := add(t, r.at(known, n)); got != fmt.Sprint(n+3) {
+			t.Errorf("at replica %d it counted as %s", n, got)
+		}
+	}
+	if got := add(t, r.at(known, 2)); got != "1" {
+		t.Errorf("at the replica that is alone it counted as %s", got)
+	}
+	for n := range 3 {
+		if got := add(t, r.at(fresh, n)); got != "1" {
+			t.Errorf("at replica %d that of a new client counted as %s", n, got)
+		}
+	}
+	if got := cart.sessions(); got != 5 {
+		t.Errorf("%d sessions at the server", got)
+	}
+}
