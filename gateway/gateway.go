@@ -221,6 +221,12 @@ func (g *Gateway) rejoin() {
 	case <-g.built:
 		g.front.Rejoin()
 	default:
+		return
+	}
+	for _, m := range g.members() {
+		if m.mcp != nil {
+			m.mcp.Rejoin()
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	aboutSubscribed = 's' // somebody listens to a resource there
 	aboutLeft       = 'f' // nobody does any more
 	aboutGone       = 'u' // nor is it subscribed any more
+	aboutMissed     = 'x' // some of this could not be told
 )
 
 const (
@@ -37,14 +38,40 @@ type told struct {
 // Hear takes what another replica told (Shared.Tell) of the session at a place. It does
 // not wait, and keeps the message.
 func (u *Upstream) Hear(session, server string, message []byte) {
-	if u.told == nil || u.pool.at(bindingKey{session, server}) == nil {
+	s := u.pool.at(bindingKey{session, server})
+	if u.told == nil || s == nil {
 		return
 	}
 	select {
 	case u.told <- told{bindingKey{session, server}, message}:
 	default:
 		u.log.Warn("too much comes from other replicas at a time: a message of a session was dropped")
+		s.slot.keep.missed()
 	}
+}
+
+// Rejoin is told that what other replicas told (Shared.Tell) may have been lost. Who
+// listens here is told that everything may have changed.
+func (u *Upstream) Rejoin() {
+	if u.told == nil {
+		return
+	}
+	var sessions []*session
+	u.pool.mu.Lock()
+	for _, sl := range u.pool.places {
+		if s := sl.current; s != nil && s.bound != nil && !s.bound.open && sl.keep.heard() {
+			sessions = append(sessions, s)
+		}
+	}
+	u.pool.mu.Unlock()
+	if len(sessions) == 0 {
+		return
+	}
+	u.spawn(func() {
+		for _, s := range sessions {
+			s.catchUp()
+		}
+	})
 }
 
 // heed takes, one after the other, what others told, until Close.
@@ -66,6 +93,10 @@ func (s *session) heed(about byte, text []byte) {
 	case aboutLevel:
 		level := string(text)
 		s.level.Store(&level)
+	case aboutMissed:
+		if s.slot.keep.heard() {
+			s.u.spawn(s.catchUp)
+		}
 	case aboutSubscribed:
 		s.slot.keep.setElsewhere(string(text), true)
 	case aboutLeft:
@@ -98,7 +129,22 @@ func (s *session) tellOthers(ctx context.Context, about byte, text []byte) {
 	message := append(append(make([]byte, 0, len(text)+1), about), text...)
 	if err := s.u.shared.Tell(ctx, s.bound.at, message); err != nil {
 		s.u.log.Debug("other replicas not told of a session", "error", err)
+		s.u.pool.setUntold(s, true)
 	}
+}
+
+// tellMissed makes up for what the others could not be told.
+func (s *session) tellMissed(ctx context.Context) {
+	if s.u.pool.setUntold(s, false) {
+		s.tellOthers(ctx, aboutMissed, nil)
+	}
+}
+
+func (p *pool) setUntold(s *session, is bool) (was bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was, s.bound.untold = s.bound.untold, is
+	return was
 }
 
 // hear takes what came on the standing stream.
@@ -160,14 +206,24 @@ func (s *session) mine(id mcp.Raw) bool {
 		return true
 	}
 	ours, err := s.u.shared.Claim(s.base, s.bound.at, s.bound.kept.Tag+string(id))
-	return ours || err != nil && s.u.pool.stands(s)
+	return ours || err != nil && s.u.pool.streams(s)
 }
 
-// stands reports whether the standing stream of a session is here.
-func (p *pool) stands(s *session) bool {
+// streams reports whether the standing stream of a session is open here.
+func (p *pool) streams(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return s.bound.stands
+	return s.bound.open
+}
+
+// setStream notes whether the standing stream is open here.
+func (s *session) setStream(open bool) {
+	if s.bound == nil {
+		return
+	}
+	s.u.pool.mu.Lock()
+	defer s.u.pool.mu.Unlock()
+	s.bound.open = open
 }
 
 // mayStand reports whether the standing stream is to be opened here.
@@ -186,7 +242,13 @@ func (s *session) mayStand() bool {
 
 // unstand gives the standing stream to whoever wants it next.
 func (s *session) unstand() {
-	if s.bound == nil || !s.u.pool.stands(s) {
+	if s.bound == nil {
+		return
+	}
+	s.u.pool.mu.Lock()
+	stands := s.bound.stands
+	s.u.pool.mu.Unlock()
+	if !stands {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
@@ -218,6 +280,26 @@ func (s *session) leftTo(uri string) bool {
 	is := k.elsewhere[uri]
 	k.mu.Unlock()
 	return is && s.bound != nil && !s.u.pool.only(s)
+}
+
+// heard reports whether anybody listens.
+func (k *keep) heard() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.listens) > 0
+}
+
+// catchUp has those who listen know that something may have been missed, and what they
+// subscribed to is subscribed, whatever another replica did.
+func (s *session) catchUp() {
+	_, uris := s.slot.keep.state()
+	for _, uri := range uris {
+		if s.over() {
+			return
+		}
+		s.resubscribe(uri)
+	}
+	s.slot.keep.missed()
 }
 
 // resubscribe subscribes again to a resource that another replica has let go. What was

@@ -106,8 +106,10 @@ type binding struct {
 	kept Kept
 	// Guarded by the pool's lock:
 	alone  bool      // the others do not know of it, or it is not known whether they do
-	stands bool      // the standing stream is here
+	stands bool      // the standing stream is this replica's
+	open   bool      // it is here, whosesoever it is
 	said   time.Time // when they were told last
+	untold bool      // they could not be told something that came here
 }
 
 // remembered is Kept.Value.

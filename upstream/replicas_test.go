@@ -180,7 +180,10 @@ func (g *together) Claim(ctx context.Context, at upstream.Place, what string) (b
 	return g.MemoryReplica.Claim(ctx, placeOf(at), what)
 }
 
-func (g *together) Tell(_ context.Context, at upstream.Place, message []byte) error {
+func (g *together) Tell(ctx context.Context, at upstream.Place, message []byte) error {
+	if _, err := g.MemoryReplica.Claim(ctx, placeOf(at), "to tell"); err != nil {
+		return err
+	}
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
 	for other, u := range g.all.all {
@@ -214,6 +217,7 @@ func ephemeral(c *mcp.Call) *mcp.Call {
 	return c
 }
 
+// It runs in a bubble of synctest.
 func TestReplicasHaveOneSession(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -237,6 +241,7 @@ func TestReplicasHaveOneSession(t *testing.T) {
 	})
 }
 
+// It runs in a bubble of synctest.
 func TestH_156_ReplicasLoseASession(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -266,6 +271,7 @@ func TestH_156_ReplicasLoseASession(t *testing.T) {
 
 // What is subscribed and the log level are there again in a session that another replica
 // has begun anew.
+// It runs in a bubble of synctest.
 func TestReplicasRestoreASession(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		end, got := listen(t, a, `{"resourceSubscriptions":["a:b"]}`, "user:session")
@@ -291,6 +297,7 @@ func TestReplicasRestoreASession(t *testing.T) {
 	})
 }
 
+// It runs in a bubble of synctest.
 func TestReplicasEndASessionOnce(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -304,6 +311,7 @@ func TestReplicasEndASessionOnce(t *testing.T) {
 	})
 }
 
+// It runs in a bubble of synctest.
 func TestReplicasLeaveASessionToTheOthers(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, g *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -342,6 +350,7 @@ func TestReplicasEndAnIdleSession(t *testing.T) {
 
 // The session of a client that has one is known for as long as that, however seldom it is
 // used.
+// It runs in a bubble of synctest.
 func TestReplicasKeepASessionThatIsSeldomUsed(t *testing.T) {
 	inReplicas(t, func(t *testing.T, _ *inn, _ *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -352,6 +361,7 @@ func TestReplicasKeepASessionThatIsSeldomUsed(t *testing.T) {
 
 // While nobody can tell what the others know, each goes on alone; afterwards they have one
 // session again.
+// It runs in a bubble of synctest.
 func TestH_178_ReplicasThatKnowNothingOfEachOther(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, g *gateways, a, b *upstream.Upstream) {
 		wantAt(t, a, tool("x"), "s1")
@@ -377,6 +387,7 @@ func TestH_178_ReplicasThatKnowNothingOfEachOther(t *testing.T) {
 }
 
 // Who waits too long for another replica goes alone, and the first session is that of all.
+// It runs in a bubble of synctest.
 func TestReplicasDoNotWaitForEver(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		var slowed atomic.Bool
@@ -405,6 +416,7 @@ func TestReplicasDoNotWaitForEver(t *testing.T) {
 }
 
 // A replica that cannot open a session does not keep the others from it.
+// It runs in a bubble of synctest.
 func TestReplicasThatFailToOpen(t *testing.T) {
 	inReplicas(t, func(t *testing.T, i *inn, _ *gateways, a, b *upstream.Upstream) {
 		var broken atomic.Bool

@@ -92,6 +92,8 @@ func (s *session) listen(opened chan struct{}) {
 // drain reads a standing stream to its end, and returns where and when to go on.
 func (s *session) drain(stream Stream) (lastID string, pause time.Duration) {
 	defer stream.Close()
+	s.setStream(true)
+	defer s.setStream(false)
 	for {
 		m, err := stream.Next()
 		if errors.Is(err, errGarbage) {

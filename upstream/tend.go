@@ -96,7 +96,7 @@ func (p *pool) due(s *session) bool {
 	b := s.bound
 	silent := time.Since(b.said)
 	switch {
-	case b.alone, b.stands:
+	case b.alone, b.stands, b.untold:
 		return true
 	case b.at.Idle == 0: // it is in use for as long as its client's session
 		return silent >= p.u.shared.Life(b.at)/4
@@ -142,6 +142,7 @@ func (p *pool) keep(ctx context.Context, s *session, stand time.Duration) (stand
 		b.alone, b.stands = false, stands
 	}
 	p.mu.Unlock()
+	s.tellMissed(ctx)
 	if holds != b.kept.Tag && holds != "" {
 		p.outdate(s, alone)
 	}
