@@ -12,6 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -212,6 +213,7 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 		c.Upstreams = []upstream.Config{{Name: "cart", URL: cart.URL}}
 		cfg = *c
 	})
+	cfg.Sessions.Redis.URL = mcp.Secret(r.redis.URL())
 	clients := []*mcptest.Client{raw(t, r.url, statefulClient), raw(t, r.url, stateless)}
 	at := func(c *mcptest.Client, url string) *mcptest.Client {
 		there := r.at(c, 0)
