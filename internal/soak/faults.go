@@ -47,8 +47,9 @@ func faults() []fault {
 		{"replica stopped for a moment", nil, (*injector).pauseReplica, 0},
 		{"configuration changed", nil, (*injector).reload, 0},
 		{"configuration broken", nil, (*injector).reloadBad, 0},
-		// Replicas know sessions for some seconds more than Redis does.
-		{"Redis killed and empty", append([]string{sessionLost, "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
+		// Replicas know sessions for some seconds more than Redis does. A call whose session
+		// has ended is told so by -32600.
+		{"Redis killed and empty", append([]string{sessionLost, "-32600", "HTTP 404", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
 		{"Redis is slow", storeless, linked(all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
 		{"Redis drips", storeless, linked(all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},
