@@ -63,6 +63,7 @@ type letter struct {
 	Session string        `json:"session,omitempty"`
 	ID      []byte        `json:"id,omitempty"`     // of a request or a question, as on the wire
 	Stream  string        `json:"stream,omitempty"` // that its client has given up
+	URIs    []string      `json:"uris,omitempty"`   // of the resources that the sender listens to
 	Result  []byte        `json:"result,omitempty"` // or a whole message
 	Error   []byte        `json:"error,omitempty"`
 	Caller  []byte        `json:"caller,omitempty"`

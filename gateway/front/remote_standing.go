@@ -64,7 +64,7 @@ func (l *live) takeOver(ctx context.Context, given string) {
 		_ = heard.confirmed(ctx, l.f.ackTime) // without it as well: it listens as far as it can
 	}
 	if ctx.Err() == nil {
-		l.f.tell(ctx, everyone, letter{Kind: mailMine, Session: l.key, Stream: given})
+		l.f.tell(ctx, everyone, letter{Kind: mailMine, Session: l.key, Stream: given, URIs: heard.resources()})
 	}
 }
 
@@ -115,20 +115,21 @@ func (l *live) standOn(ctx context.Context, m letter) {
 	if !open || caller == nil {
 		return
 	}
-	r, err := l.now(ctx)
-	if err != nil || !r.Initialized || r.Standing != l.f.self() && (m.Kind != mailLeft || r.Standing != "") {
-		return
-	}
 	if m.Kind != mailSubscribed {
-		l.stands(ctx, "")
+		r, err := l.now(ctx)
+		if err == nil && r.Initialized && (r.Standing == l.f.self() || m.Kind == mailLeft && r.Standing == "") {
+			l.stands(ctx, "")
+		}
 		return
 	}
 	if l.lockSubscriptions(ctx) != nil {
 		return
 	}
-	err = l.relisten(ctx, r, *caller, r.Subscriptions, "")
+	r, err := l.now(ctx) // under the lock: of two such letters the last has to listen to all
+	listens := err == nil && r.Initialized && r.Standing == l.f.self() &&
+		l.relisten(ctx, r, *caller, r.Subscriptions, "") == nil
 	l.unlockSubscriptions()
-	if err == nil {
+	if listens {
 		l.takeOver(ctx, "")
 	}
 }
@@ -146,6 +147,11 @@ func (l *live) yield(ctx context.Context, m letter) {
 	}
 	l.mu.Lock()
 	heard := l.heard
+	if m.Kind == mailMine && heard.ahead(r.Subscriptions, m.URIs) {
+		l.mu.Unlock()
+		l.unlockSubscriptions()
+		return // it hears of these next, and says so
+	}
 	l.heard = nil
 	for i, st := range l.streams {
 		if st.name == m.Stream {
@@ -196,6 +202,24 @@ func (l *live) review(ctx context.Context) {
 	case r.Standing != "":
 		l.yield(ctx, letter{From: r.Standing})
 	}
+}
+
+// resources are those that it listens to.
+func (n *listener) resources() []string {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.uris)
+}
+
+// ahead reports whether it listens to one of these resources that another listener does
+// not listen to yet.
+func (n *listener) ahead(uris, others []string) bool {
+	return slices.ContainsFunc(n.resources(), func(uri string) bool {
+		return slices.Contains(uris, uri) && !slices.Contains(others, uri)
+	})
 }
 
 // listensTo reports whether the listener of now has these resources and no others.
