@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -103,20 +105,49 @@ func (k *keep) unsubscribe(uri string) (last bool) {
 // event hands a notification to the listeners that want it.
 func (k *keep) event(m wire.Message) {
 	event := mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)}
+	var updated string
 	switch m.Method {
 	case mcp.NoteResourceUpdated:
 		uri, _ := m.Params.Member("uri")
-		event.Params = mcp.Object("uri", uri)
+		event.Params, updated = mcp.Object("uri", uri), uri.Text()
 	case wire.NoteTaskStatus:
 		event = mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	whose := updated != "" && k.subscribed(updated)
 	for l := range k.listens {
-		if l.wants(event.Method) && l.follows(event) {
+		if l.wants(event.Method) && l.follows(event) && (!whose || l.subscribed(updated)) {
 			l.put(event)
 		}
 	}
+}
+
+// subscribed reports whether anybody subscribed to a resource or to what it is a part of.
+// Where nobody did as far as its URI tells, the server means a part of something, and every
+// subscriber may have. k.mu is held.
+func (k *keep) subscribed(uri string) bool {
+	for own := range k.uris {
+		if partOf(uri, own) {
+			return true
+		}
+	}
+	for other := range k.elsewhere {
+		if partOf(uri, other) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *listening) subscribed(uri string) bool {
+	return slices.ContainsFunc(l.uris, func(own string) bool { return partOf(uri, own) })
+}
+
+// partOf reports whether a resource is another one or, by its path, below it.
+func partOf(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 // missed tells the listeners that everything may have changed while nobody heard it.
@@ -144,8 +175,7 @@ func (k *keep) end(err error) {
 	}
 }
 
-// wants reports whether the listener asked for this. Which resource was updated is
-// not looked at: servers may report a part of the one that was subscribed.
+// wants reports whether the listener asked for this, of whatever resource.
 func (l *listening) wants(method string) bool {
 	switch method {
 	case mcp.NoteToolsListChanged:

@@ -2,6 +2,8 @@ package upstream_test
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,4 +176,43 @@ func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {
 	if string(reply.Result) != largeResult("c") {
 		t.Error("not the result")
 	}
+}
+
+// TestUpdatesOfOthers: listeners of one session hear of what they subscribed to and of its
+// parts; of what nobody subscribed to, as far as its URI tells, all that subscribed to
+// anything.
+func TestUpdatesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		say := make(chan string, 1)
+		u := subscribable(t, say, 0, nil)
+		heard := map[string]chan mcp.Event{}
+		for _, uris := range []string{`["a:b"]`, `["a:b/c","x:y/"]`, `["a:bc"]`, `[]`} {
+			end, got := listen(t, u, `{"toolsListChanged":true,"resourceSubscriptions":`+uris+`}`, "user:session")
+			defer end()
+			<-got // it is acknowledged
+			heard[uris] = got
+		}
+		for uri, want := range map[string]string{
+			"a:b":      `["a:b"]`,
+			"a:b/c":    `["a:b"] ["a:b/c","x:y/"]`,
+			"a:b#part": `["a:b"]`,
+			"a:bc":     `["a:bc"]`,
+			"x:y/z":    `["a:b/c","x:y/"]`,
+			"q:r":      `["a:b"] ["a:b/c","x:y/"] ["a:bc"]`,
+		} {
+			say <- `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"` + uri + `"}}`
+			synctest.Wait()
+			var got []string
+			for uris, events := range heard {
+				for len(events) > 0 {
+					<-events
+					got = append(got, uris)
+				}
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s is told to %v, want %s", uri, got, want)
+			}
+		}
+	})
 }
