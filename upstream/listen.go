@@ -27,6 +27,7 @@ type keep struct {
 	level   string
 	uris    map[string]int // by how many listeners
 	listens map[*listening]struct{}
+	leaving map[string]chan struct{} // resources that are being unsubscribed; closed when they are
 	// elsewhere are resources that somebody listens to at another replica, in the same
 	// session; nil for none.
 	elsewhere map[string]bool
@@ -47,7 +48,7 @@ type listening struct {
 }
 
 func newKeep() *keep {
-	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{})}
+	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{})}
 }
 
 func (k *keep) setLevel(level string) {
@@ -82,24 +83,6 @@ func (k *keep) expect(l *listening, uris []string) {
 	k.mu.Lock()
 	l.uris = uris
 	k.mu.Unlock()
-}
-
-// subscribe counts a listener of a resource; first says that it is the only one.
-func (k *keep) subscribe(uri string) (first bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.uris[uri]++
-	return k.uris[uri] == 1
-}
-
-func (k *keep) unsubscribe(uri string) (last bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.uris[uri]--; k.uris[uri] > 0 {
-		return false
-	}
-	delete(k.uris, uri)
-	return true
 }
 
 // event hands a notification to the listeners that want it.
@@ -359,70 +342,6 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack
 		ack = ack.With(f.name, append(list, ']'))
 	}
 	return ack, true
-}
-
-// subscribeAll subscribes to resources, and returns those that it subscribed to.
-func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, err error) {
-	if !s.server.subscribe {
-		return nil, nil
-	}
-	var all []string
-	list, _ := want.Member("resourceSubscriptions")
-	list.Elements(func(v mcp.Raw) bool {
-		if uri := v.Text(); uri != "" {
-			all = append(all, uri)
-		}
-		return len(all) < maxPending/2
-	})
-	s.slot.keep.expect(l, all) // an update may come on its stream before the answer does
-	for _, uri := range all {
-		switch err = s.subscribe(ctx, uri); {
-		case err == nil:
-			uris = append(uris, uri)
-		case errors.Is(err, errSessionGone):
-			return uris, err
-		}
-	}
-	return uris, nil
-}
-
-func (s *session) subscribe(ctx context.Context, uri string) error {
-	if !s.slot.keep.subscribe(uri) {
-		return nil
-	}
-	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
-	if err == nil && m.Error != nil {
-		err = wire.ReadError(m.Error)
-	}
-	if err != nil {
-		s.slot.keep.unsubscribe(uri)
-		return err
-	}
-	s.tellOthers(ctx, aboutSubscribed, []byte(uri))
-	return nil
-}
-
-// unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
-// context has ended, so it has a limit of its own.
-func (s *session) unsubscribe(l *listening) {
-	for _, uri := range l.uris {
-		if !s.slot.keep.unsubscribe(uri) || s.over() {
-			continue
-		}
-		s.u.spawn(func() {
-			ctx, cancel := context.WithTimeout(s.base, goodbye)
-			defer cancel()
-			if s.leftTo(uri) {
-				s.tellOthers(ctx, aboutLeft, []byte(uri))
-				return
-			}
-			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
-			if err != nil && !errors.Is(err, context.Canceled) {
-				s.u.log.Debug("not unsubscribed", "error", err)
-			}
-			s.tellOthers(ctx, aboutGone, []byte(uri))
-		})
-	}
 }
 
 // listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).

@@ -216,3 +216,38 @@ func TestUpdatesOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// Who subscribes to what is just being unsubscribed does so after that: a server that takes
+// them in another order would tell nobody.
+func TestSubscribedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan string, 10)
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			switch {
+			case r.Method == http.MethodGet:
+				events(w, ": hello\n\n")
+				<-r.Context().Done()
+				return true
+			case m.Method == mcp.MethodResourcesUnsubscribe:
+				time.Sleep(time.Second)
+				fallthrough
+			case m.Method == mcp.MethodResourcesSubscribe:
+				asked <- m.Method
+			}
+			return false
+		})
+		u := f.start(t, upstream.Config{})
+		for range 2 {
+			end, got := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+			if e := <-got; e.Method != mcp.NoteAcknowledged {
+				t.Errorf("told %s", e.Method)
+			}
+			end()
+		}
+		for i, want := range []string{mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe} {
+			if got := <-asked; got != want {
+				t.Errorf("request %d is %s, want %s", i, got, want)
+			}
+		}
+	})
+}

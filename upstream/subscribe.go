@@ -1,0 +1,139 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// This file is resources/subscribe and unsubscribe: one of each for all who listen to a
+// resource in a session.
+
+// subscribe counts a listener of a resource; first says that it is the only one.
+func (k *keep) subscribe(uri string) (first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.uris[uri]++
+	return k.uris[uri] == 1
+}
+
+// left waits until nobody unsubscribes a resource any more: who subscribes to it anew must
+// not be overtaken by that.
+func (k *keep) left(ctx context.Context, uri string) error {
+	for {
+		k.mu.Lock()
+		leaving := k.leaving[uri]
+		k.mu.Unlock()
+		if leaving == nil {
+			return nil
+		}
+		select {
+		case <-leaving:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// leave notes that a resource is being unsubscribed until done is called, unless somebody
+// has subscribed to it again, or does so already.
+func (k *keep) leave(uri string) (done func(), ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.uris[uri] > 0 || k.leaving[uri] != nil {
+		return nil, false
+	}
+	leaving := make(chan struct{})
+	k.leaving[uri] = leaving
+	return func() {
+		k.mu.Lock()
+		delete(k.leaving, uri)
+		k.mu.Unlock()
+		close(leaving)
+	}, true
+}
+
+func (k *keep) unsubscribe(uri string) (last bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.uris[uri]--; k.uris[uri] > 0 {
+		return false
+	}
+	delete(k.uris, uri)
+	return true
+}
+
+// subscribeAll subscribes to resources, and returns those that it subscribed to.
+func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, err error) {
+	if !s.server.subscribe {
+		return nil, nil
+	}
+	var all []string
+	list, _ := want.Member("resourceSubscriptions")
+	list.Elements(func(v mcp.Raw) bool {
+		if uri := v.Text(); uri != "" {
+			all = append(all, uri)
+		}
+		return len(all) < maxPending/2
+	})
+	s.slot.keep.expect(l, all) // an update may come on its stream before the answer does
+	for _, uri := range all {
+		switch err = s.subscribe(ctx, uri); {
+		case err == nil:
+			uris = append(uris, uri)
+		case errors.Is(err, errSessionGone):
+			return uris, err
+		}
+	}
+	return uris, nil
+}
+
+func (s *session) subscribe(ctx context.Context, uri string) error {
+	if !s.slot.keep.subscribe(uri) {
+		return nil
+	}
+	if err := s.slot.keep.left(ctx, uri); err != nil {
+		s.slot.keep.unsubscribe(uri)
+		return err
+	}
+	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
+	if err == nil && m.Error != nil {
+		err = wire.ReadError(m.Error)
+	}
+	if err != nil {
+		s.slot.keep.unsubscribe(uri)
+		return err
+	}
+	s.tellOthers(ctx, aboutSubscribed, []byte(uri))
+	return nil
+}
+
+// unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
+// context has ended, so it has a limit of its own.
+func (s *session) unsubscribe(l *listening) {
+	for _, uri := range l.uris {
+		if !s.slot.keep.unsubscribe(uri) || s.over() {
+			continue
+		}
+		done, ok := s.slot.keep.leave(uri)
+		if !ok {
+			continue
+		}
+		s.u.spawn(func() {
+			defer done()
+			ctx, cancel := context.WithTimeout(s.base, goodbye)
+			defer cancel()
+			if s.leftTo(uri) {
+				s.tellOthers(ctx, aboutLeft, []byte(uri))
+				return
+			}
+			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
+			if err != nil && !errors.Is(err, context.Canceled) {
+				s.u.log.Debug("not unsubscribed", "error", err)
+			}
+			s.tellOthers(ctx, aboutGone, []byte(uri))
+		})
+	}
+}
