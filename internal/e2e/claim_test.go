@@ -55,22 +55,29 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					call.Text(got)
 				}
 
-				t.Run("one asks", func(t *testing.T) {
-					began, asked := make(chan string, 1), make(chan string)
-					busy := s.put(t, func(call *mcptest.Call) {
+				// busy makes a call that asks nothing and runs until over is closed.
+				busy := func(t *testing.T, over <-chan string) *mcptest.Exchange {
+					began := make(chan string, 1)
+					key := s.put(t, func(call *mcptest.Call) {
 						began <- ""
 						select {
-						case <-asked:
+						case <-over:
 						case <-call.Done():
 						}
 						call.Text("worked")
 					})
-					x, err := c.Send(deadline(t), "tools/call", do(busy))
+					x, err := c.Send(deadline(t), "tools/call", do(key))
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer x.Close()
+					t.Cleanup(x.Close)
 					receive(t, "the other call's start", began)
+					return x
+				}
+
+				t.Run("one asks", func(t *testing.T) {
+					asked := make(chan string)
+					x := busy(t, asked)
 					asking := s.put(t, func(call *mcptest.Call) { ask(call, "which?", asked) })
 					if m, questions := converse(t, c, "tools/call", do(asking), echo); !strings.Contains(m.Text, `"which?"`) || len(questions) != 1 {
 						t.Errorf("after %v: %s", questions, m.Text)
@@ -100,21 +107,8 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					all.Wait()
 				})
 				t.Run("who asked has left", func(t *testing.T) {
-					began, asked, left, done := make(chan string, 1), make(chan string), make(chan string, 1), make(chan string)
-					busy := s.put(t, func(call *mcptest.Call) {
-						began <- ""
-						select {
-						case <-done:
-						case <-call.Done():
-						}
-						call.Text("worked")
-					})
-					x, err := c.Send(deadline(t), "tools/call", do(busy))
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer x.Close()
-					receive(t, "the other call's start", began)
+					asked, left, done := make(chan string), make(chan string, 1), make(chan string)
+					x := busy(t, done)
 					asking := s.put(t, func(call *mcptest.Call) {
 						ask(call, "never mind", asked)
 						left <- ""

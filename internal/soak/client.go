@@ -46,23 +46,29 @@ func newClient(index int, seed uint64, l *ledger, servers []*server, url, token 
 // work does one thing after the other until stop is closed, and then leaves.
 func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 	defer c.leave(ctx)
-	for {
+	keepOn(ctx, stop, func() time.Duration {
 		wait := time.Duration(c.rand.IntN(40)) * time.Millisecond
-		if c.enter(ctx) {
-			c.act(ctx)
-		} else {
-			wait += 200 * time.Millisecond
+		if !c.enter(ctx) {
+			return wait + 200*time.Millisecond
 		}
-		timer := time.NewTimer(wait)
+		c.act(ctx)
+		return wait
+	})
+}
+
+// keepOn calls do, with the pauses between that it returns, until stop is closed or ctx has
+// ended.
+func keepOn(ctx context.Context, stop <-chan struct{}, do func() time.Duration) {
+	for {
+		timer := time.NewTimer(do())
 		select {
 		case <-timer.C:
+			continue
 		case <-stop:
-			timer.Stop()
-			return
 		case <-ctx.Done():
-			timer.Stop()
-			return
 		}
+		timer.Stop()
+		return
 	}
 }
 

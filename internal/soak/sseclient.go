@@ -27,21 +27,14 @@ type piped struct {
 // work does one thing after the other until stop is closed, and then leaves.
 func (p *piped) work(ctx context.Context, stop <-chan struct{}) {
 	defer p.leave()
-	for {
+	keepOn(ctx, stop, func() time.Duration {
 		wait := time.Duration(p.rand.IntN(60)) * time.Millisecond
-		if p.enter(ctx) {
-			p.act(ctx)
-		} else {
-			wait += 200 * time.Millisecond
+		if !p.enter(ctx) {
+			return wait + 200*time.Millisecond
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-stop:
-			timer.Stop()
-			return
-		}
-	}
+		p.act(ctx)
+		return wait
+	})
 }
 
 // enter makes sure that there is a session.
