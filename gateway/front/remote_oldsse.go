@@ -56,19 +56,12 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	waiting := &pending{reply: make(chan letter, 1)}
 	f.mu.Lock()
 	full := len(f.pending) >= maxRemote
-	if !full {
-		f.pending[number] = waiting
-	}
 	f.mu.Unlock()
 	if full {
 		f.refuse(p.w, nil, refuseBusy())
 		return
 	}
-	defer func() {
-		f.mu.Lock()
-		delete(f.pending, number)
-		f.mu.Unlock()
-	}()
+	defer f.expectFrom(number, waiting)()
 	gone, unwatch := f.mail.Watch(replica)
 	defer unwatch()
 	err := f.send(ctx, replica, letter{Kind: mailPosted, Number: number, Stream: stream, Caller: f.carry(p.caller), Result: body})
