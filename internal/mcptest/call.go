@@ -127,11 +127,20 @@ func (c *Call) stand() { c.keep(c.open) }
 // keep begins a standing stream and keeps it until somebody ends it. Who sees that it has
 // begun does not miss what is pushed from then on.
 func (c *Call) keep(begin func()) {
+	c.join(begin)
+	c.stay()
+}
+
+// join has the call be told what is pushed, and stay waits for its end.
+func (c *Call) join(begin func()) {
 	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
 	begin()
 	c.server.standing[c] = true
 	c.server.grown()
-	c.server.mu.Unlock()
+}
+
+func (c *Call) stay() {
 	<-c.Done()
 	c.server.mu.Lock()
 	delete(c.server.standing, c)

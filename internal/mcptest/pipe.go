@@ -78,14 +78,15 @@ func (p *pipe) take(got Received) {
 	case got.ID == nil:
 		p.server.notified(p.key, got)
 		if got.Method == "notifications/initialized" {
-			p.run(got, func(c *Call) { c.keep(func() {}) })
+			p.run(got, func(c *Call) { c.join(func() {}) }, (*Call).stay)
 		}
 	default:
-		p.run(got, do)
+		p.run(got, func(*Call) {}, do)
 	}
 }
 
-func (p *pipe) run(got Received, do func(*Call)) {
+// run works at a call. What begin does is done before the next message is taken.
+func (p *pipe) run(got Received, begin, do func(*Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -93,6 +94,7 @@ func (p *pipe) run(got Received, do func(*Call)) {
 	}
 	c := &Call{Received: got, server: p.server, pipe: p, key: p.key + " " + string(got.ID)}
 	p.server.enter(p.ctx, c) // now: the next message may cancel it
+	begin(c)
 	p.calls.Go(func() { p.server.work(c, do) })
 }
 
