@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
 // adminConnections is how many operators, probes and the like are served at a time;
@@ -154,14 +156,20 @@ func (g *Gateway) notReady() (reasons []string) {
 	return reasons
 }
 
-// storeAway returns why no replica takes a new session, nil when the store answers.
+// storeAway returns why no replica takes a new session, nil when the store could keep one.
 func (g *Gateway) storeAway(ctx context.Context) []string {
+	if g.lasting.room == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := g.lasting.reachable(ctx); err != nil {
-		return []string{"the session store does not answer"}
+	switch err := g.lasting.room(ctx); {
+	case err == nil:
+		return nil
+	case errors.Is(err, redisdb.ErrFull):
+		return []string{"the session store is full"}
 	}
-	return nil
+	return []string{"the session store does not answer, or takes no changes"}
 }
 
 // configHealth is what became of the configuration file.

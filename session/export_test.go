@@ -12,6 +12,7 @@ func (s *Redis) Sweep() {
 	s.endLate()
 	s.wakeAll()
 	s.sweep()
+	s.lookForRoom()
 }
 
 // Beat does now what the store does from time to time, and returns how long a lease lasts.

@@ -392,6 +392,18 @@ func (s *Redis) Known() int {
 	return len(s.copies)
 }
 
+// Room returns nil if a session could be begun, as far as Redis is concerned: it answers, and
+// takes something new. Errors: ErrUnavailable, with redisdb.ErrFull where that is why.
+func (s *Redis) Room(ctx context.Context) error {
+	if s.closed.Load() {
+		return ErrUnavailable
+	}
+	if err := s.db.Room(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
 // Log is the event log of the sessions.
 func (s *Redis) Log() EventLog { return redisLog{s} }
 

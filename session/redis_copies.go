@@ -106,7 +106,19 @@ func (s *Redis) run() {
 		s.endLate()
 		s.wakeAll()
 		s.sweep()
+		s.lookForRoom()
 	}
+}
+
+// lookForRoom sees whether a Redis that was full still is: it may be that nobody begins a
+// session or asks whether they could.
+func (s *Redis) lookForRoom() {
+	if !s.db.Full() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	_ = s.db.Room(ctx) // which takes note of it
 }
 
 // sweep asks Redis for the sessions that have not been used here for so long that they

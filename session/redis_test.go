@@ -457,7 +457,13 @@ func TestRedisFull(t *testing.T) {
 	}
 	s.age()
 	s.want(t, "H/185 a known one goes on", r, nil)
+	if !s.DB().Full() {
+		t.Error("H/185 nobody knows that it is full")
+	}
 	set("maxmemory", "0")
+	if s.Sweep(); s.DB().Full() {
+		t.Error("H/185 there is room again, and nobody finds out")
+	}
 	s.create(t)
 
 	set("min-replicas-to-write", "1") // as read-only as it gets without a master

@@ -32,6 +32,8 @@ var (
 	ErrDown = errors.New("redis is not available")
 	// ErrUnsure, beside ErrDown: the answer did not come, and it may have been done.
 	ErrUnsure = errors.New("it may have been done")
+	// ErrFull, beside ErrDown: Redis has no room for anything new, and does all else.
+	ErrFull = errors.New("redis is full")
 	// ErrValue: what stands at a key is not what we would have put there.
 	ErrValue = errors.New("redis holds a value of another kind")
 )
@@ -60,12 +62,14 @@ type DB struct {
 	metrics *Metrics
 	cluster bool
 	publish *Script
+	room    *Script
 	quiet   time.Duration
 
 	start  time.Time
 	until  atomic.Int64 // when the pause after a failure ends, in time since start; 0 for none
 	failed atomic.Int64 // when something failed last, likewise
 	down   atomic.Bool  // what the log said last
+	full   atomic.Bool  // from what was refused for want of room until something is taken
 }
 
 // Open makes a DB. It connects when it is first used. log and metrics may be nil.
@@ -86,7 +90,7 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
 	place, _ := cfg.place()
 	db := &DB{client: client, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
-		publish: NewScript(publishSource), quiet: quietTime, start: time.Now()}
+		publish: NewScript(publishSource), room: NewScript(roomSource), quiet: quietTime, start: time.Now()}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
 	}
@@ -106,13 +110,20 @@ func (db *DB) Close() error { return db.client.Close() }
 func (db *DB) Key(name string) string { return db.prefix + name }
 
 // Script is a Lua script that runs as one step.
-type Script struct{ script *redis.Script }
+type Script struct {
+	script *redis.Script
+	adds   bool // a Redis that is full does not run it
+}
 
-// NewScript makes one of its source.
-func NewScript(source string) *Script { return &Script{redis.NewScript(source)} }
+// NewScript makes one of its source. Its first line is that of Redis 7's scripts, such as
+// "#!lua flags=allow-oom".
+func NewScript(source string) *Script {
+	flags, _, _ := strings.Cut(source, "\n")
+	return &Script{redis.NewScript(source), !strings.Contains(flags, "allow-oom")}
+}
 
 // Run runs a script and returns what it returns: nil, int64, string or []any. Errors:
-// ErrDown, with ErrUnsure or that of ctx where they apply, and ErrValue.
+// ErrDown, with ErrUnsure, ErrFull or that of ctx where they apply, and ErrValue.
 func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	if db.paused() {
 		db.metrics.notAsked.Inc()
@@ -120,8 +131,27 @@ func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (a
 	}
 	defer db.metrics.since(time.Now(), s == db.publish)
 	value, err := s.script.Run(ctx, db.client, keys, args...).Result()
+	if s.adds && (err == nil || errors.Is(err, redis.Nil)) {
+		db.full.Store(false)
+	}
 	return value, db.outcome(ctx, err)
 }
+
+// Room returns nil if something new could be put there now, else as Run. It puts nothing
+// there. Of a Cluster it asks one node.
+func (db *DB) Room(ctx context.Context) error {
+	_, err := db.Run(ctx, db.room, []string{db.Key("room")})
+	return err
+}
+
+// Full reports whether something was refused for want of room, and nothing taken since:
+// somebody has to try, with Room if with nothing else.
+func (db *DB) Full() bool { return db.full.Load() }
+
+// roomSource does nothing. Redis refuses it all the same where it would refuse a script
+// that adds something: its flags do not say that it adds nothing.
+const roomSource = `#!lua
+return 1`
 
 // Publish sends a message to whoever listens on a channel.
 func (db *DB) Publish(ctx context.Context, channel string, message []byte) error {
@@ -177,6 +207,11 @@ func (db *DB) outcome(ctx context.Context, err error) error {
 	default:
 		db.until.Store(0)
 	}
+	if redis.IsOOMError(err) {
+		db.full.Store(true)
+		db.ill(err)
+		return fmt.Errorf("%w: %w: %v", ErrDown, ErrFull, err)
+	}
 	db.ill(err)
 	if dial, _ := errors.AsType[*net.OpError](err); answered || dial != nil && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
 		return fmt.Errorf("%w: %v", ErrDown, err)
@@ -191,13 +226,13 @@ func servesNobody(err error) bool {
 
 // expected reports whether an answer is one that a server in trouble gives.
 func expected(err error) bool {
-	return servesNobody(err) || redis.IsOOMError(err) || redis.IsNoReplicasError(err) || redis.IsClusterDownError(err) ||
+	return servesNobody(err) || redis.IsNoReplicasError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsPermissionError(err)
 }
 
 // well and ill say what changed, not what stays.
 func (db *DB) well() {
-	if db.down.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
+	if db.down.Load() && !db.full.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
 		db.metrics.up.Set(1)
 		db.log.Info("redis is available again")
 	}
@@ -210,6 +245,10 @@ func (db *DB) ill(err error) {
 		return
 	}
 	db.metrics.up.Set(0)
+	if redis.IsOOMError(err) {
+		db.log.Warn("redis is full: no session can begin", "error", err)
+		return
+	}
 	if _, answered := errors.AsType[redis.Error](err); answered && !expected(err) {
 		db.log.Error("redis refuses what it was asked", "error", err)
 		return

@@ -30,7 +30,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		up: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_redis_up",
-			Help: "0 from a failure of Redis on until it has answered without one for some seconds, else 1.",
+			Help: "0 from a failure of Redis on until it has answered without one for some seconds and, when it was full, has taken something new; else 1.",
 		}),
 		script: duration.WithLabelValues("script"), publish: duration.WithLabelValues("publish"),
 		unavailable: errors.WithLabelValues("unavailable"), notAsked: errors.WithLabelValues("skipped"), values: errors.WithLabelValues("value"),

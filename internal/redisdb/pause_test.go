@@ -60,7 +60,7 @@ func TestLogIsCalm(t *testing.T) {
 		var log bytes.Buffer
 		db := &DB{start: time.Now(), metrics: NewMetrics(nil), log: slog.New(slog.NewTextHandler(&log, nil))}
 		for range 100 {
-			_ = db.outcome(t.Context(), refusal("OOM command not allowed"))
+			_ = db.outcome(t.Context(), refusal("NOREPLICAS Not enough good replicas"))
 			_ = db.outcome(t.Context(), nil)
 			time.Sleep(calm / 2)
 		}
