@@ -246,7 +246,7 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 			return nil, errEnded
 		}
 	}
-	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack)})
+	c.Notify(ack)
 	for {
 		select {
 		case <-l.wake:
@@ -288,9 +288,10 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 	return next, nil
 }
 
-// honour subscribes to what the server has of what is wanted, and returns that. It
-// reports false, and nothing is subscribed, where the session turns out to be lost.
-func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack mcp.Raw, ok bool) {
+// honour subscribes to what the server has of what is wanted, and returns what is to be
+// said of that. It reports false, and nothing is subscribed, where the session turns out to
+// be lost.
+func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (said mcp.Event, ok bool) {
 	want, _ := params.Member("notifications")
 	flag := func(name string, has bool) bool {
 		v, _ := want.Member(name)
@@ -299,13 +300,13 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack
 	tools, prompts := flag("toolsListChanged", s.server.tools), flag("promptsListChanged", s.server.prompts)
 	resources, skills := flag("resourcesListChanged", s.server.resources), flag("skillsListChanged", s.server.skills)
 	k := s.slot.keep
-	uris, err := s.subscribeAll(ctx, l, want)
+	uris, failed, err := s.subscribeAll(ctx, l, want)
 	if errors.Is(err, errSessionGone) {
 		for _, uri := range uris {
 			k.unsubscribe(uri)
 		}
 		k.expect(l, nil)
-		return nil, false
+		return said, false
 	}
 	tasks := s.named(want)
 	ids := make(map[string]bool, len(tasks))
@@ -316,7 +317,7 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack
 	l.skills = skills
 	l.tools, l.prompts, l.resources, l.uris, l.ids = tools, prompts, resources, uris, ids
 	k.mu.Unlock()
-	ack = mcp.Raw(`{}`)
+	ack := mcp.Raw(`{}`)
 	for _, f := range []struct {
 		name string
 		is   bool
@@ -341,7 +342,7 @@ func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (ack
 		}
 		ack = ack.With(f.name, append(list, ']'))
 	}
-	return ack, true
+	return mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack), Failed: failed}, true
 }
 
 // listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).

@@ -65,10 +65,11 @@ func (k *keep) unsubscribe(uri string) (last bool) {
 	return true
 }
 
-// subscribeAll subscribes to resources, and returns those that it subscribed to.
-func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, err error) {
+// subscribeAll subscribes to resources, and returns those that it subscribed to and why it
+// could not to others. The error says that the session is lost.
+func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, failed map[string]error, err error) {
 	if !s.server.subscribe {
-		return nil, nil
+		return nil, nil, nil
 	}
 	var all []string
 	list, _ := want.Member("resourceSubscriptions")
@@ -84,10 +85,15 @@ func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) 
 		case err == nil:
 			uris = append(uris, uri)
 		case errors.Is(err, errSessionGone):
-			return uris, err
+			return uris, nil, err
+		default:
+			if failed == nil {
+				failed = make(map[string]error)
+			}
+			failed[uri] = s.u.failure(ctx, err)
 		}
 	}
-	return uris, nil
+	return uris, failed, nil
 }
 
 func (s *session) subscribe(ctx context.Context, uri string) error {
@@ -100,7 +106,7 @@ func (s *session) subscribe(ctx context.Context, uri string) error {
 	}
 	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	if err == nil && m.Error != nil {
-		err = wire.ReadError(m.Error)
+		err = s.declared.notOurs(wire.ReadError(m.Error))
 	}
 	if err != nil {
 		s.slot.keep.unsubscribe(uri)

@@ -67,7 +67,7 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: acknowledgement(want, parts)})
+	call.Notify(acknowledgement(want, parts))
 	close(open)
 
 	tell := func(kinds kindSet) {
@@ -142,16 +142,16 @@ func readStrings(notifications mcp.Raw, member string) (all []string, err error)
 }
 
 // acknowledgement says what of the filter is honoured.
-func acknowledgement(want filter, parts []*part) mcp.Raw {
+func acknowledgement(want filter, parts []*part) mcp.Event {
 	honoured := mcp.Raw(`{}`)
 	for _, change := range listChanges() {
 		if want.kinds&change.kinds != 0 {
 			honoured = honoured.With(change.filter, mcp.Raw(`true`))
 		}
 	}
-	granted, tasks := make(map[string]bool), make(map[string]bool)
+	granted, tasks, failed := make(map[string]bool), make(map[string]bool), make(map[string]error)
 	for _, p := range parts {
-		p.honoured(granted, tasks)
+		p.honoured(granted, tasks, failed)
 	}
 	for _, m := range []struct {
 		name    string
@@ -168,5 +168,5 @@ func acknowledgement(want filter, parts []*part) mcp.Raw {
 			honoured = honoured.With(m.name, stringArray(all))
 		}
 	}
-	return mcp.Object("notifications", honoured)
+	return mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", honoured), Failed: failed}
 }

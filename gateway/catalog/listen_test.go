@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ type client struct {
 
 	mu     sync.Mutex
 	events []string
+	failed map[string]error // of the acknowledgement
 }
 
 // listen starts a listen call with this filter, of a caller who may know of these
@@ -43,6 +45,9 @@ func listenBy(t *testing.T, c *Catalog, in *mcp.Call) *client {
 		cl.mu.Lock()
 		defer cl.mu.Unlock()
 		cl.events = append(cl.events, e.Method+" "+string(e.Params))
+		if e.Method == mcp.NoteAcknowledged {
+			cl.failed = e.Failed
+		}
 	}
 	go func() {
 		defer close(cl.ended)
@@ -60,6 +65,23 @@ func (cl *client) told() []string {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return slices.Clone(cl.events)
+}
+
+// wantFailed checks for which resources the acknowledgement says why they are not honoured,
+// each with the code of that.
+func (cl *client) wantFailed(t *testing.T, want map[string]int) {
+	t.Helper()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	got := make(map[string]int)
+	for uri, err := range cl.failed {
+		if e, ok := errors.AsType[*mcp.Error](err); ok {
+			got[uri] = e.Code
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("failed %v, want %v", cl.failed, want)
+	}
 }
 
 func (cl *client) want(t *testing.T, want ...string) {
@@ -220,13 +242,15 @@ func TestResourceSubscriptions(t *testing.T) {
 	bubble(t, "what an upstream does not honour is not acknowledged", func(t *testing.T) {
 		crm, doc, c := setup(t)
 		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
-			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`)})
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`),
+				Failed: map[string]error{"file:///b": mcp.Errorf(mcp.CodeUpstreamTimeout, "b"), "file:///never-asked": mcp.Errorf(mcp.CodeInternal, "")}})
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
 		doc.fails(mcp.MethodListen, mcp.Errorf(mcp.CodeInvalidParams, "no"))
 		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","crm+file:///b","doc+x:y"]}`)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`))
+		cl.wantFailed(t, map[string]int{"crm+file:///b": mcp.CodeUpstreamTimeout, "doc+x:y": mcp.CodeInvalidParams})
 	})
 	bubble(t, "one that does not answer is waited for a little, and then let go", func(t *testing.T) {
 		crm, doc, c := setup(t)
@@ -241,6 +265,7 @@ func TestResourceSubscriptions(t *testing.T) {
 		cl.want(t)
 		after(partWait)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`), mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`)
+		cl.wantFailed(t, map[string]int{"doc+x:y": mcp.CodeUpstreamTimeout})
 		after(time.Minute)
 		if n := doc.called(mcp.MethodListen) - before; n != 1 {
 			t.Errorf("it was asked %d times", n)

@@ -26,6 +26,7 @@ type part struct {
 	mu       sync.Mutex    // guards the fields below
 	decided  bool          // what is honoured does not change any more
 	granted  grant
+	failed   map[string]error // why of these original URIs none is granted
 }
 
 // grant is what an upstream honours: original URIs, and ids of tasks.
@@ -102,7 +103,9 @@ func awaitParts(ctx context.Context, parts []*part) {
 		case <-ctx.Done():
 			return
 		}
-		p.decide(grant{})
+		name := p.s.naming.upstream
+		p.decide(grant{}, p.all(mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, mcp.ExecutedUnknown,
+			"Upstream %s did not confirm the subscription in time; try again later", name)))
 	}
 }
 
@@ -125,7 +128,7 @@ func (p *part) run(ctx context.Context) {
 	for {
 		start := time.Now()
 		err := p.attempt(ctx)
-		p.decide(grant{})
+		p.decide(grant{}, p.all(err))
 		if ctx.Err() != nil {
 			return
 		}
@@ -144,7 +147,7 @@ func (p *part) attempt(ctx context.Context) error {
 	call.Notify = func(e mcp.Event) {
 		switch e.Method {
 		case mcp.NoteAcknowledged:
-			p.acknowledged(ctx, e.Params)
+			p.acknowledged(ctx, e)
 		case mcp.NoteResourceUpdated:
 			p.updated(ctx, e.Params)
 		case mcp.NoteTask:
@@ -161,13 +164,13 @@ func (p *part) attempt(ctx context.Context) error {
 
 // acknowledged takes what the upstream honours. When it is not the first time, what
 // happened since the subscriptions were lost is unknown, so each counts as updated.
-func (p *part) acknowledged(ctx context.Context, params mcp.Raw) {
-	notifications, _ := params.Member("notifications")
+func (p *part) acknowledged(ctx context.Context, e mcp.Event) {
+	notifications, _ := e.Params.Member("notifications")
 	honoured := grant{
 		uris:  among(notifications, "resourceSubscriptions", p.forms),
 		tasks: among(notifications, "taskIds", p.tasks),
 	}
-	if p.decide(honoured) {
+	if p.decide(honoured, e.Failed) {
 		return
 	}
 	for _, native := range honoured.uris {
@@ -236,15 +239,27 @@ func (p *part) updated(ctx context.Context, params mcp.Raw) {
 	}
 }
 
-// decide sets what is honoured, once, and reports whether it did. When that is
-// nothing, the part ends.
-func (p *part) decide(honoured grant) bool {
+// all are all resources, as not granted for the same reason.
+func (p *part) all(why error) map[string]error {
+	if _, ok := errors.AsType[*mcp.Error](why); !ok {
+		return nil // nothing that a client may read
+	}
+	failed := make(map[string]error, len(p.forms))
+	for native := range p.forms {
+		failed[native] = why
+	}
+	return failed
+}
+
+// decide sets what is honoured, and why others are not, once, and reports whether it did.
+// When nothing is, the part ends.
+func (p *part) decide(honoured grant, failed map[string]error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.decided {
 		return false
 	}
-	p.decided, p.granted = true, honoured
+	p.decided, p.granted, p.failed = true, honoured, failed
 	close(p.answered)
 	if honoured.empty() {
 		p.cancel()
@@ -252,13 +267,18 @@ func (p *part) decide(honoured grant) bool {
 	return true
 }
 
-// honoured notes what is honoured, as the client wrote it.
-func (p *part) honoured(uris, tasks map[string]bool) {
+// honoured notes what is honoured, and why resources are not, as the client wrote it.
+func (p *part) honoured(uris, tasks map[string]bool, failed map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, native := range p.granted.uris {
 		for _, form := range p.forms[native] {
 			uris[form] = true
+		}
+	}
+	for native, why := range p.failed {
+		for _, form := range p.forms[native] {
+			failed[form] = why
 		}
 	}
 	for _, native := range p.granted.tasks {

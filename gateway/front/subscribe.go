@@ -25,10 +25,11 @@ type listener struct {
 	failed chan struct{} // closed when a try ends before any acknowledgement
 	ended  chan struct{} // closed when it listens no more
 
-	mu   sync.Mutex // guards the fields below
-	uris []string   // what the upstreams have agreed to
-	err  error      // why the first try failed
-	told backlog    // what it has told since it last began to listen, as far as there is room
+	mu   sync.Mutex       // guards the fields below
+	uris []string         // what the upstreams have agreed to
+	why  map[string]error // why to other resources they have not
+	err  error            // why the first try failed
+	told backlog          // what it has told since it last began to listen, as far as there is room
 }
 
 // lockSubscriptions makes the caller the one who may change the listener.
@@ -78,8 +79,7 @@ func (l *live) relisten(ctx context.Context, r session.Record, caller mcp.Caller
 	}
 	err := next.confirmed(ctx, l.f.ackTime)
 	if err == nil && must != "" && !next.has(must) {
-		err = &mcp.Error{Code: mcp.CodeInvalidParams, Data: mcp.Object("uri", mcp.String(must)),
-			Message: "Resource not found, or its server offers no subscriptions to it"}
+		err = next.whyNot(must)
 	}
 	if err != nil && must != "" {
 		next.cancel()
@@ -144,7 +144,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	}
 	call.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {
-			if honoured, _ := e.Params.Member("notifications"); n.ack(honoured) || l.wasDeaf() {
+			if honoured, _ := e.Params.Member("notifications"); n.ack(honoured, e.Failed) || l.wasDeaf() {
 				l.tellAll(honoured)
 			}
 			return
@@ -269,7 +269,7 @@ func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (err error) {
 }
 
 // ack takes what the upstreams have agreed to, and reports whether they had before.
-func (n *listener) ack(honoured mcp.Raw) (again bool) {
+func (n *listener) ack(honoured mcp.Raw, failed map[string]error) (again bool) {
 	var uris []string
 	list, _ := honoured.Member("resourceSubscriptions")
 	list.Elements(func(uri mcp.Raw) bool {
@@ -278,7 +278,7 @@ func (n *listener) ack(honoured mcp.Raw) (again bool) {
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.uris = uris
+	n.uris, n.why = uris, failed
 	if closed(n.acked) {
 		return true
 	}
@@ -309,6 +309,19 @@ func (n *listener) has(uri string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Contains(n.uris, uri)
+}
+
+// whyNot is the error for a resource that is not among those agreed to. Where its server
+// has refused it, none of that names the resource as the client knows it.
+func (n *listener) whyNot(uri string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e, ok := errors.AsType[*mcp.Error](n.why[uri])
+	if ok && e.Code != mcp.CodeResourceNotFound && e.Code != mcp.CodeInvalidParams && e.Code != mcp.CodeMethodNotFound {
+		return e
+	}
+	return &mcp.Error{Code: mcp.CodeInvalidParams, Data: mcp.Object("uri", mcp.String(uri)),
+		Message: "Resource not found, or its server offers no subscriptions to it"}
 }
 
 // confirmed waits for the first acknowledgement.

@@ -74,6 +74,9 @@ func (c *Call) Clone() *Call {
 type Event struct {
 	Method string
 	Params Raw
+	// Failed is, of NoteAcknowledged, why resources are not among those that are honoured,
+	// by their URIs, where that is known. It goes no further than to the edge.
+	Failed map[string]error
 }
 
 // Reply is the answer to a Call. Exactly one of Result, List and Ask is set.
