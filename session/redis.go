@@ -64,6 +64,7 @@ type Redis struct {
 type held struct {
 	name     name
 	updating chan struct{} // holds one token: who changes the session takes it
+	askers   int           // how many ask Redis for it; guarded by Redis.mu
 
 	mu      sync.Mutex // guards the fields below
 	record  *Record    // nil until Redis has answered
@@ -269,6 +270,7 @@ func (s *Redis) fetch(ctx context.Context, n name) (Record, string, error) {
 	if err != nil {
 		return Record{}, "", err
 	}
+	defer s.letGo(h)
 	changes := h.asked()
 	r, version, err := s.ask(ctx, n)
 	if errors.Is(err, errForeign) {
@@ -283,7 +285,6 @@ func (s *Redis) fetch(ctx context.Context, n name) (Record, string, error) {
 		if r := h.known(s.clock(), s.cfg.IdleTimeout); r != nil && !s.closed.Load() {
 			return *r, "", nil
 		}
-		s.drop(h)
 		return Record{}, "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case !h.learn(r, changes, s.clock()):
 		return Record{}, "", ErrNotFound // it ended meanwhile

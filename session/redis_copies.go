@@ -16,7 +16,7 @@ func (s *Redis) copyOf(n name) *held {
 }
 
 // hold returns what is held of a session, from now on if nothing was: its end, should it
-// come while Redis is asked, is not missed.
+// come while Redis is asked, is not missed. Whoever is given it lets it go.
 func (s *Redis) hold(n name) (*held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,16 +29,19 @@ func (s *Redis) hold(n name) (*held, error) {
 		h.used = s.clock()
 		s.copies[n] = h
 	}
+	h.askers++
 	return h, nil
 }
 
-// drop lets go of what was never more than asked for.
-func (s *Redis) drop(h *held) {
+// letGo is told that one asker is done. What nobody asks for any more, and nobody got, is
+// not kept.
+func (s *Redis) letGo(h *held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	h.askers--
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.record == nil && s.copies[h.name] == h {
+	if h.askers == 0 && h.record == nil && s.copies[h.name] == h {
 		h.ended = true
 		delete(s.copies, h.name)
 	}
