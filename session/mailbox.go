@@ -50,8 +50,12 @@ type Mailbox interface {
 // Self is the name of this replica.
 func (s *Redis) Self() string { return s.self }
 
-// Send sends a message to one replica; see Mailbox.
+// Send sends a message to one replica; see Mailbox. A large one to a replica that is not
+// there, whose name may be a client's invention, is lost at once: nobody would collect it.
 func (s *Redis) Send(ctx context.Context, replica string, message []byte) error {
+	if len(message) > largeMail && !s.Present(ctx, replica) {
+		return nil
+	}
 	return s.post(ctx, channelOf(replica), saidMail, message)
 }
 
@@ -93,31 +97,27 @@ func (s *Redis) hear(channel, payload string) {
 		if n, ok := nameOf(rest); ok {
 			s.ended(n, s.count.deleted)
 		}
-	case saidUpdated, saidMail, saidBinding:
-		from, rest, _ := strings.Cut(rest, " ")
-		if from == s.self {
-			return
-		}
-		if said != saidUpdated {
-			if said == saidMail && s.letters.twice(rest) {
-				return
-			}
-			take := s.onMail
-			if said == saidBinding {
-				take = s.onBindings
-			}
-			if key, large := strings.CutPrefix(rest, largeMark); large {
-				s.collect(key, channel != broadcast, take)
-				return
-			}
-			take([]byte(rest))
-			return
-		}
+	case saidUpdated: // by this replica, too: it may have been told that the change failed
+		_, rest, _ := strings.Cut(rest, " ")
 		if n, ok := nameOf(rest); ok {
 			if h := s.copyOf(n); h != nil {
 				h.doubt()
 			}
 		}
+	case saidMail, saidBinding:
+		from, message, _ := strings.Cut(rest, " ")
+		if from == s.self || said == saidMail && s.letters.twice(message) {
+			return
+		}
+		take := s.onMail
+		if said == saidBinding {
+			take = s.onBindings
+		}
+		if key, large := strings.CutPrefix(message, largeMark); large {
+			s.collect(key, channel != broadcast, take)
+			return
+		}
+		take([]byte(message))
 	}
 }
 

@@ -113,6 +113,7 @@ for _, name in ipairs(open) do
   redis.call('PEXPIRE', ARGV[1] .. 'e:' .. i .. ':' .. name, ARGV[5])
 end
 redis.call('PEXPIRE', KEYS[3], ARGV[5])
+redis.call('PEXPIRE', ARGV[1] .. 'g:' .. i, ARGV[5])
 return got`),
 
 		// KEYS: s. ARGV: value, the n that it was made from, replica. Returns 1, 0 when
