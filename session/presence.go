@@ -94,10 +94,16 @@ func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 	case <-ctx.Done():
 		return nil
 	}
+	if p.s.closed.Load() { // the lease is given up
+		return nil
+	}
 	keys := []string{p.leaseKey(p.s.self)}
 	for _, name := range names {
 		keys = append(keys, p.leaseKey(name))
 	}
+	// A caller who leaves meanwhile must not look like trouble of Redis.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
 	asked := p.s.clock()
 	got, err := p.s.db.Run(ctx, p.s.scripts.renew, keys, leaseTime.Milliseconds())
 	there, _ := got.([]any)
@@ -121,10 +127,15 @@ func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 	return gone
 }
 
-// resign gives the lease up.
+// resign gives the lease up. The store is closed: nobody renews it after that.
 func (p *presence) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
+	select {
+	case p.turn <- struct{}{}: // who renews it just now is done
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+	}
 	_, _ = p.s.db.Run(ctx, p.s.scripts.discard, []string{p.leaseKey(p.s.self)}) // or it ends by itself
 }
 

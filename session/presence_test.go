@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -149,4 +150,41 @@ func TestFinishedLate(t *testing.T) {
 	if len(events) != 0 || !ended || !errors.Is(err, session.ErrGap) {
 		t.Errorf("%d events, ended %t, %v", len(events), ended, err)
 	}
+}
+
+// A large message for a replica that is not there, whose name a client may have made up,
+// takes no room in Redis.
+func TestLargeMailToNobody(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	defer client.Close()
+	a := frozen(t, server.URL())
+	message := make([]byte, 1<<20)
+	eventually(t, "nothing is kept for nobody", func() bool { // as soon as a can judge who is there
+		a.skew.Add(int64(a.Beat()))
+		if err := client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		a.skew.Add(int64(a.Beat()))
+		if err := a.Send(t.Context(), "madeup", message); err != nil {
+			return false
+		}
+		kept, err := client.Keys(t.Context(), "gatehouse:x:*").Result()
+		return err == nil && len(kept) == 0
+	})
+}
+
+// Who asks whether a replica is there, and leaves before the answer, leaves nobody in doubt.
+func TestPresenceOfWhoLeaves(t *testing.T) {
+	server := redistest.Start(t)
+	a := frozen(t, server.URL())
+	left, cancel := context.WithCancel(t.Context())
+	cancel()
+	eventually(t, "it stays known who has gone", func() bool { // unless Redis was slow
+		a.skew.Add(int64(a.Beat()))
+		for range 20 { // who has left may have the turn, too
+			a.Present(left, "crashed")
+		}
+		return !a.Present(t.Context(), "crashed")
+	})
 }
