@@ -59,7 +59,7 @@ func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common
 	c.approvals = policy.NewRedisApprovals(redis.DB(), "approvals")
 	c.rounds = policy.NewRedisApprovals(redis.DB(), "rounds")
 	c.buckets = policy.NewRedisBuckets(redis.DB())
-	if c.upsessions, err = newUpsessions(redis.Bindings(), c.secret); err != nil {
+	if c.upsessions, err = newUpsessions(redis.Bindings(), redis, c.secret); err != nil {
 		return nil, errors.Join(err, redis.Close())
 	}
 	return c, nil

@@ -19,17 +19,18 @@ import (
 // find out what a place is a digest of.
 type upsessions struct {
 	bindings *session.RedisBindings
+	mail     session.Mailbox
 	key      *seal.Key
 	names    []byte // of an HMAC
 }
 
-func newUpsessions(bindings *session.RedisBindings, secret []byte) (*upsessions, error) {
+func newUpsessions(bindings *session.RedisBindings, mail session.Mailbox, secret []byte) (*upsessions, error) {
 	key, err := seal.NewKey(secret, "upstream session")
 	if err != nil {
 		return nil, err
 	}
 	names, err := hkdf.Key(sha256.New, secret, nil, "gatehouse upstream session names v1", sha256.Size)
-	return &upsessions{bindings, key, names}, err
+	return &upsessions{bindings, mail, key, names}, err
 }
 
 // place is what a place is called in Redis.
@@ -81,9 +82,17 @@ func (u *upsessions) Release(ctx context.Context, at upstream.Place) error {
 }
 
 // Keep says that a session is used.
-func (u *upsessions) Keep(ctx context.Context, at upstream.Place, made upstream.Kept, unused, stand time.Duration) (holds string, stands bool, err error) {
+func (u *upsessions) Keep(ctx context.Context, at upstream.Place, made upstream.Kept, unused, stand time.Duration, gone string) (holds, stands string, err error) {
 	p := u.place(at)
-	return u.bindings.Keep(ctx, p, u.seal(p, made), unused, stand)
+	return u.bindings.Keep(ctx, p, u.seal(p, made), unused, stand, gone)
+}
+
+// Self is the name of this replica.
+func (u *upsessions) Self() string { return u.mail.Self() }
+
+// Watch tells when a replica has gone.
+func (u *upsessions) Watch(replica string) (gone <-chan struct{}, stop func()) {
+	return u.mail.Watch(replica)
 }
 
 // Life is how long a session is kept that nobody uses.

@@ -75,7 +75,7 @@ func TestRedisBindingsWithoutRedis(t *testing.T) {
 	for what, step := range map[string]func(context.Context) error{
 		"Take":    func(ctx context.Context) error { _, _, err := a.Take(ctx, at, "", time.Minute); return err },
 		"Put":     func(ctx context.Context) error { _, _, err := a.Put(ctx, at, made); return err },
-		"Keep":    func(ctx context.Context) error { _, _, err := a.Keep(ctx, at, made, 0, 0); return err },
+		"Keep":    func(ctx context.Context) error { _, _, err := a.Keep(ctx, at, made, 0, 0, ""); return err },
 		"End":     func(ctx context.Context) error { _, err := a.End(ctx, at, "1"); return err },
 		"Claim":   func(ctx context.Context) error { _, err := a.Claim(ctx, at, "q"); return err },
 		"Release": func(ctx context.Context) error { return a.Release(ctx, at) },

@@ -78,15 +78,16 @@ if not got[1] and got[2] == ARGV[5] then redis.call('DEL', KEYS[1]) end
 return 1`),
 
 		// KEYS: b. ARGV: tag, value, ttl, for how long it was unused, replica, for how long
-		// that wants the standing stream: 0 does not, -1 not any more. Returns the tag that
-		// holds, "" where the client's session has ended, and 1 if the stream is the replica's.
+		// that wants the standing stream: 0 does not, -1 not any more, a replica that has gone.
+		// Returns the tag that holds, "" where the client's session has ended, and to who wants
+		// the stream the replica that has it.
 		keep: redisdb.NewScript(growing + clock + `
 local at = now()
 local got = redis.call('HMGET', KEYS[1], 't', 's', 'w', 'd', 'x', 'u')
-if got[5] then return {'', 0} end
-if got[1] and got[1] ~= ARGV[5] then return {got[1], 0} end
+if got[5] then return {'', ''} end
+if got[1] and got[1] ~= ARGV[5] then return {got[1], ''} end
 if not got[1] then
-  if tonumber(ARGV[10]) < 0 or got[6] and at < tonumber(got[6]) then return {ARGV[5], 0} end
+  if tonumber(ARGV[10]) < 0 or got[6] and at < tonumber(got[6]) then return {ARGV[5], ''} end
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 't', ARGV[5], 'v', ARGV[6])
   got = {ARGV[5]}
@@ -94,10 +95,12 @@ end
 local used = at - tonumber(ARGV[8])
 if not got[4] or tonumber(got[4]) < used then redis.call('HSET', KEYS[1], 'd', text(used)) end
 local stand, own = tonumber(ARGV[10]), got[2] == ARGV[9]
-local stands = 0
-if stand > 0 and (own or not got[2] or at >= tonumber(got[3])) then
+local stands = ''
+if stand > 0 and (own or not got[2] or got[2] == ARGV[11] or at >= tonumber(got[3])) then
   redis.call('HSET', KEYS[1], 's', ARGV[9], 'w', text(at + stand))
-  stands = 1
+  stands = ARGV[9]
+elseif stand > 0 then
+  stands = got[2]
 elseif stand < 0 and own then
   redis.call('HSET', KEYS[1], 'w', 0)
 end
@@ -186,20 +189,25 @@ func (b *RedisBindings) Release(ctx context.Context, at Place) error {
 
 // Keep says that a binding was used, that long ago, and returns the tag of the one that
 // holds: its own, also where none was kept any more, or "" when the client's session has
-// ended. stands is whether the standing stream of the session is this replica's for the
-// time of stand: 0 says that it does not want it, less that it does not any more.
-func (b *RedisBindings) Keep(ctx context.Context, at Place, made Binding, unused, stand time.Duration) (holds string, stands bool, err error) {
-	got, err := b.run(ctx, b.keep, "b", at, nil, made.Tag, made.Value, b.ttl(at), unused.Milliseconds(), b.s.self, stand.Milliseconds())
+// ended. stands is the replica whose the standing stream of the session is: this one for
+// the time of stand, where no other has it, or that one is gone; "" if stand is 0, for who
+// does not want it, or less, for who does not any more.
+func (b *RedisBindings) Keep(ctx context.Context, at Place, made Binding, unused, stand time.Duration, gone string) (holds, stands string, err error) {
+	got, err := b.run(ctx, b.keep, "b", at, nil, made.Tag, made.Value, b.ttl(at), unused.Milliseconds(), b.s.self, stand.Milliseconds(), gone)
 	if err != nil {
-		return "", false, err
+		return "", "", err
 	}
 	pair, _ := got.([]any)
 	if len(pair) != 2 {
-		return "", false, ErrUnavailable
+		return "", "", ErrUnavailable
 	}
 	holds, _ = pair[0].(string)
-	return holds, pair[1] == int64(1), nil
+	stands, _ = pair[1].(string)
+	return holds, stands, nil
 }
+
+// Self is the name of this replica.
+func (b *RedisBindings) Self() string { return b.s.self }
 
 // End is told that this replica has no use for the session of a tag any more: its
 // client's has ended, or it was idle here. The answer says whether to end it.

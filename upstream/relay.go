@@ -20,6 +20,7 @@ const (
 	aboutLeft       = 'f' // nobody does any more
 	aboutGone       = 'u' // nor is it subscribed any more
 	aboutMissed     = 'x' // some of this could not be told
+	aboutFree       = 'o' // the standing stream is nobody's
 )
 
 const (
@@ -93,6 +94,11 @@ func (s *session) heed(about byte, text []byte) {
 	case aboutLevel:
 		level := string(text)
 		s.level.Store(&level)
+	case aboutFree:
+		select {
+		case s.freed <- struct{}{}:
+		default:
+		}
 	case aboutMissed:
 		if s.slot.keep.heard() {
 			s.u.spawn(s.catchUp)
@@ -226,20 +232,6 @@ func (s *session) setStream(open bool) {
 	s.bound.open = open
 }
 
-// mayStand reports whether the standing stream is to be opened here.
-func (s *session) mayStand() bool {
-	if s.bound == nil {
-		return true
-	}
-	stands, err := s.u.pool.keep(s.base, s, standLease)
-	if err != nil && s.base.Err() == nil { // the server decides whose it is
-		s.u.pool.mu.Lock()
-		s.bound.stands, stands = true, true
-		s.u.pool.mu.Unlock()
-	}
-	return stands
-}
-
 // unstand gives the standing stream to whoever wants it next.
 func (s *session) unstand() {
 	if s.bound == nil {
@@ -253,7 +245,9 @@ func (s *session) unstand() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
 	defer cancel()
-	_, _ = s.u.pool.keep(ctx, s, -1) // or its time ends it
+	if _, err := s.u.pool.keep(ctx, s, -1, ""); err == nil { // or its time ends it
+		s.tellOthers(ctx, aboutFree, nil)
+	}
 }
 
 // setElsewhere notes whether somebody listens to a resource at another replica, and reports

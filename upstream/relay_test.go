@@ -50,8 +50,27 @@ func TestReplicasHaveOneStandingStream(t *testing.T) {
 			t.Errorf("%d standing streams were asked for", n)
 		}
 		shut(t, a)
-		time.Sleep(20 * time.Second)
 		wantEvents(t, "who stands now", got, mcp.NoteToolsListChanged) // what may have been missed
+		i.say(t, changed)
+		wantEvents(t, "who stands now", got, mcp.NoteToolsListChanged)
+		end()
+	})
+}
+
+// When the replica with the standing stream is killed another one has it as soon as that is
+// known, and who listens is told that something may have been missed.
+// It runs in a bubble of synctest.
+func TestReplicasStandForTheDead(t *testing.T) {
+	inReplicas(t, func(t *testing.T, i *inn, g *gateways, a, b *upstream.Upstream) {
+		wantAt(t, a, asked("x"), "s1")
+		end, got := listen(t, b, `{"toolsListChanged":true}`, "user:session")
+		wantEvents(t, "the other replica", got, mcp.NoteAcknowledged)
+		time.Sleep(lease * 2 / 3) // its place is kept longer than it lives from now on
+		g.kill(a)
+		time.Sleep(lease - time.Second)
+		wantEvents(t, "who does not know yet", got)
+		time.Sleep(time.Second)
+		wantEvents(t, "who stands now", got, mcp.NoteToolsListChanged)
 		i.say(t, changed)
 		wantEvents(t, "who stands now", got, mcp.NoteToolsListChanged)
 		end()

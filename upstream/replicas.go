@@ -84,9 +84,14 @@ type Shared interface {
 	Release(ctx context.Context, at Place) error
 	// Keep says that a session was used, that long ago, and returns the tag of the one that
 	// holds: this one too where none was kept any more; "" when its client's session has
-	// ended. stands tells whether this replica may have the standing stream for the time of
-	// stand: 0 does not want it, less gives it back.
-	Keep(ctx context.Context, at Place, made Kept, unused, stand time.Duration) (holds string, stands bool, err error)
+	// ended. stands is the replica that has the standing stream: this one for the time of
+	// stand, where no other has it, or that one is gone; "" where stand is 0, which does not
+	// want it, or less, which gives it back.
+	Keep(ctx context.Context, at Place, made Kept, unused, stand time.Duration, gone string) (holds, stands string, err error)
+	// Self is the name of this replica.
+	Self() string
+	// Watch returns what is closed when a replica has gone; stop ends the watching.
+	Watch(replica string) (gone <-chan struct{}, stop func())
 	// Life is how long what nobody Keeps or Takes is kept.
 	Life(at Place) time.Duration
 	// End says that this replica has no use for a session any more.

@@ -114,7 +114,9 @@ func (i *inn) count() (begun, open int) {
 // together is upstream.Shared of replicas in one process.
 type together struct {
 	*sessiontest.MemoryReplica
-	all *gateways
+	all  *gateways
+	dead chan struct{} // closed when it is taken to have gone
+	cut  chan struct{} // closed when it is killed
 }
 
 type gateways struct {
@@ -127,15 +129,62 @@ func newGateways() *gateways {
 	return &gateways{MemoryBindings: sessiontest.NewMemoryBindings(), all: make(map[*together]*upstream.Upstream)}
 }
 
+// lease is after what time the others take one that was killed to have gone.
+const lease = 10 * time.Second
+
+// kill ends what a replica has open, and all that it does.
+func (g *gateways) kill(u *upstream.Upstream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for self, other := range g.all {
+		if other == u {
+			close(self.cut)
+			time.AfterFunc(lease, func() { close(self.dead) })
+		}
+	}
+}
+
+// Watch is of those that kill was called for.
+func (g *together) Watch(replica string) (gone <-chan struct{}, stop func()) {
+	g.all.mu.Lock()
+	defer g.all.mu.Unlock()
+	for other := range g.all.all {
+		if other.Self() == replica {
+			return other.dead, func() {}
+		}
+	}
+	return nil, func() {}
+}
+
+// err is why a replica knows nothing.
+func (g *together) err() error {
+	select {
+	case <-g.cut:
+		return session.ErrUnavailable
+	default:
+		return nil
+	}
+}
+
 // join starts one more replica for the server.
 func (g *gateways) join(t *testing.T, i *inn, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
 	cfg.Name, cfg.URL = "inn", i.URL
+	self := &together{g.Replica(), g, make(chan struct{}), make(chan struct{})}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		return i.network.DialContext(ctx, network, address)
+		conn, err := i.network.DialContext(ctx, network, address)
+		if err == nil {
+			go func() {
+				select {
+				case <-self.cut:
+					conn.Close()
+				case <-t.Context().Done():
+				}
+			}()
+		}
+		return conn, errors.Join(err, self.err())
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	self := &together{g.Replica(), g}
 	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Shared: self})
 	if err != nil {
 		t.Fatal(err)
@@ -165,8 +214,11 @@ func (g *together) Release(ctx context.Context, at upstream.Place) error {
 	return g.MemoryReplica.Release(ctx, placeOf(at))
 }
 
-func (g *together) Keep(ctx context.Context, at upstream.Place, made upstream.Kept, unused, stand time.Duration) (string, bool, error) {
-	return g.MemoryReplica.Keep(ctx, placeOf(at), session.Binding{Tag: made.Tag, Value: string(made.Value)}, unused, stand)
+func (g *together) Keep(ctx context.Context, at upstream.Place, made upstream.Kept, unused, stand time.Duration, gone string) (holds, stands string, err error) {
+	if err := g.err(); err != nil {
+		return "", "", err
+	}
+	return g.MemoryReplica.Keep(ctx, placeOf(at), session.Binding{Tag: made.Tag, Value: string(made.Value)}, unused, stand, gone)
 }
 
 func (g *together) Life(at upstream.Place) time.Duration { return g.MemoryReplica.Life(placeOf(at)) }
@@ -181,8 +233,8 @@ func (g *together) Claim(ctx context.Context, at upstream.Place, what string) (b
 }
 
 func (g *together) Tell(ctx context.Context, at upstream.Place, message []byte) error {
-	if _, err := g.MemoryReplica.Claim(ctx, placeOf(at), "to tell"); err != nil {
-		return err
+	if _, err := g.MemoryReplica.Claim(ctx, placeOf(at), "to tell"); err != nil || g.err() != nil {
+		return errors.Join(err, g.err())
 	}
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()

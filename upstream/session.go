@@ -39,6 +39,7 @@ type session struct {
 	cancel context.CancelFunc
 
 	setting chan struct{} // holds one while logging/setLevel is under way
+	freed   chan struct{} // holds one when another replica has given the standing stream up
 	level   atomic.Pointer[string]
 
 	mu       sync.Mutex // guards the fields below
@@ -108,7 +109,7 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 func (u *Upstream) newSession(sl *slot, conn Conn, rev *wire.Revision) *session {
 	s := &session{
 		u: u, slot: sl, conn: conn, rev: rev, declared: sl.declared, began: time.Now(),
-		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
+		setting: make(chan struct{}, 1), freed: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
 	}
 	s.base, s.cancel = context.WithCancel(u.base)
 	return s

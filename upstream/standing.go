@@ -39,15 +39,17 @@ func (s *session) stand() {
 func (s *session) listen(opened chan struct{}) {
 	pauses := newBackOff()
 	lastID := ""
+	turn := &turn{s: s}
+	defer turn.over()
 	// Until it is known that there is no such stream, questions may come on it.
 	s.setStanding(true)
 	defer s.unstand()
 	for first := true; s.base.Err() == nil; first = false {
-		if !s.mayStand() {
+		if !turn.comes() {
 			if first {
 				close(opened)
 			}
-			if wait(s.base, standLook) != nil {
+			if turn.wait() != nil {
 				return
 			}
 			continue

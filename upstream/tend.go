@@ -9,9 +9,9 @@ const (
 	// tendEvery is how often it is looked which sessions others are to hear of.
 	tendEvery = 5 * time.Second
 	// standLease is how long a standing stream is a replica's that does not say so again,
-	// and standLook how often the others look whether it still is.
+	// and standLook how often the others look whether it still is, who are told so as well.
 	standLease = 15 * time.Second
-	standLook  = 5 * time.Second
+	standLook  = 15 * time.Second
 )
 
 // bindingKey finds a slot by what others call it.
@@ -120,26 +120,26 @@ func (p *pool) say(s *session) error {
 		stand = standLease
 	}
 	p.mu.Unlock()
-	_, err := p.keep(s.base, s, stand)
+	_, err := p.keep(s.base, s, stand, "")
 	return err
 }
 
-// keep says that a session is used and whether it wants its standing stream, and reports
-// whether it may have that.
-func (p *pool) keep(ctx context.Context, s *session, stand time.Duration) (stands bool, err error) {
+// keep says that a session is used and whether this replica wants its standing stream, as
+// Shared.Keep does, and returns who has that.
+func (p *pool) keep(ctx context.Context, s *session, stand time.Duration, gone string) (stands string, err error) {
 	b := s.bound
 	p.mu.Lock()
 	unused := p.unused(s)
 	p.mu.Unlock()
-	holds, stands, err := p.u.shared.Keep(ctx, b.at, b.kept, unused, stand)
+	holds, stands, err := p.u.shared.Keep(ctx, b.at, b.kept, unused, stand, gone)
 	if err != nil {
-		return false, err
+		return "", err
 	}
 	p.mu.Lock()
 	alone := b.alone
 	b.said = time.Now()
 	if holds == b.kept.Tag {
-		b.alone, b.stands = false, stands
+		b.alone, b.stands = false, stands == p.u.shared.Self()
 	}
 	p.mu.Unlock()
 	s.tellMissed(ctx)

@@ -14,10 +14,11 @@ type Bindings interface {
 	Take(ctx context.Context, at session.Place, stale string, lease time.Duration) (session.Binding, session.Turn, error)
 	Put(ctx context.Context, at session.Place, made session.Binding) (session.Binding, session.Turn, error)
 	Release(ctx context.Context, at session.Place) error
-	Keep(ctx context.Context, at session.Place, made session.Binding, unused, stand time.Duration) (holds string, stands bool, err error)
+	Keep(ctx context.Context, at session.Place, made session.Binding, unused, stand time.Duration, gone string) (holds, stands string, err error)
 	Life(at session.Place) time.Duration
 	End(ctx context.Context, at session.Place, tag string) (session.Farewell, error)
 	Claim(ctx context.Context, at session.Place, what string) (bool, error)
+	Self() string
 }
 
 const lease = time.Minute
@@ -53,9 +54,17 @@ func (r replica) puts(at session.Place, tag string, want session.Turn, wantTag s
 
 func (r replica) keeps(at session.Place, tag string, unused, stand time.Duration, want string, wantStands bool) {
 	r.t.Helper()
-	holds, stands, err := r.Keep(r.t.Context(), at, bound(tag), unused, stand)
-	if err != nil || holds != want || stands != wantStands {
+	holds, stands, err := r.Keep(r.t.Context(), at, bound(tag), unused, stand, "")
+	if err != nil || holds != want || (stands == r.Self()) != wantStands {
 		r.t.Errorf("Keep %q: %q %v %v, want %q %v", tag, holds, stands, err, want, wantStands)
+	}
+}
+
+// stands wants the standing stream, for this one where the other has it but is gone.
+func (r replica) stands(at session.Place, tag, gone string, want replica) {
+	r.t.Helper()
+	if _, stands, err := r.Keep(r.t.Context(), at, bound(tag), 0, lease, gone); err != nil || stands != want.Self() {
+		r.t.Errorf("%s stands, %v, want %s", stands, err, want.Self())
 	}
 }
 
@@ -156,6 +165,14 @@ func RunBindings(t *testing.T, in func(t *testing.T, test func(t *testing.T, a, 
 			p.b.keeps(at, "1", 0, lease, "1", true)
 			p.b.keeps(at, "1", 0, -time.Second, "1", false)
 			p.a.keeps(at, "1", 0, lease, "1", true)
+		}},
+		{"one stands in the place of one that is gone", func(p pair, at session.Place) {
+			p.a.puts(at, "1", yours, "")
+			p.a.stands(at, "1", "", p.a)
+			p.b.stands(at, "1", "", p.a)
+			p.b.stands(at, "1", "another", p.a)
+			p.b.stands(at, "1", p.a.Self(), p.b)
+			p.a.stands(at, "1", p.a.Self(), p.b)
 		}},
 		{"what nobody uses is forgotten", func(p pair, at session.Place) {
 			p.a.puts(at, "1", yours, "")

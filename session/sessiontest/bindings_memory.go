@@ -2,6 +2,7 @@ package sessiontest
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ type MemoryBindings struct {
 	mu     sync.Mutex // guards the fields below
 	places map[session.Place]*memoryBinding
 	claims map[claim]bool
+	count  int // of replicas
 	down   bool
 }
 
@@ -30,7 +32,10 @@ type memoryBinding struct {
 }
 
 // MemoryReplica is one of the replicas.
-type MemoryReplica struct{ all *MemoryBindings }
+type MemoryReplica struct {
+	all  *MemoryBindings
+	name string
+}
 
 // NewMemoryBindings makes an empty one.
 func NewMemoryBindings() *MemoryBindings {
@@ -38,7 +43,15 @@ func NewMemoryBindings() *MemoryBindings {
 }
 
 // Replica makes a replica.
-func (b *MemoryBindings) Replica() *MemoryReplica { return &MemoryReplica{b} }
+func (b *MemoryBindings) Replica() *MemoryReplica {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count++
+	return &MemoryReplica{b, "r" + strconv.Itoa(b.count)}
+}
+
+// Self is the name of the replica.
+func (r *MemoryReplica) Self() string { return r.name }
 
 // Break has every step fail, or not any more.
 func (b *MemoryBindings) Break(is bool) {
@@ -131,31 +144,33 @@ func (r *MemoryReplica) Release(_ context.Context, at session.Place) error {
 }
 
 // Keep says that a binding is used.
-func (r *MemoryReplica) Keep(_ context.Context, at session.Place, made session.Binding, unused, stand time.Duration) (string, bool, error) {
+func (r *MemoryReplica) Keep(_ context.Context, at session.Place, made session.Binding, unused, stand time.Duration, gone string) (holds, stands string, err error) {
 	m, end, err := r.begin(at)
 	if err != nil {
-		return "", false, err
+		return "", "", err
 	}
 	defer end()
 	now := time.Now()
 	switch {
 	case m != nil && m.over:
-		return "", false, nil
+		return "", "", nil
 	case m != nil && m.Tag != "" && m.Tag != made.Tag:
-		return m.Tag, false, nil
+		return m.Tag, "", nil
 	case m == nil && stand < 0, m != nil && m.Tag == "" && now.Before(m.making):
-		return made.Tag, false, nil
+		return made.Tag, "", nil
 	case m == nil || m.Tag == "":
 		m = &memoryBinding{Binding: made}
 	}
 	if used := now.Add(-unused); used.After(m.used) {
 		m.used = used
 	}
-	stands := stand > 0 && (m.stander == nil || m.stander == r || !now.Before(m.standing))
-	if stands {
+	if stand > 0 && (m.stander == nil || m.stander == r || m.stander.name == gone || !now.Before(m.standing)) {
 		m.stander, m.standing = r, now.Add(stand)
 	} else if stand < 0 && m.stander == r {
 		m.stander = nil
+	}
+	if stand > 0 {
+		stands = m.stander.name
 	}
 	r.set(at, m, r.Life(at))
 	return made.Tag, stands, nil
