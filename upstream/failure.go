@@ -130,13 +130,7 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
 			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
 	case e.Status == http.StatusTooManyRequests:
-		limited := mcp.UpstreamError(mcp.CodeRateLimited, name, mcp.ExecutedNo,
-			"Upstream %s takes no more requests for the moment; try again later", name)
-		if e.RetryAfter > 0 {
-			limited.Data = limited.Data.With("retryAfterMs", mcp.Int(e.RetryAfter.Milliseconds())).
-				With("retry_after", mcp.Int(int64(e.RetryAfter/time.Second)))
-		}
-		return limited
+		return u.limited(e.RetryAfter)
 	case e.hasError():
 		return notOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:

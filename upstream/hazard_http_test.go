@@ -181,25 +181,6 @@ func testHangsAfterAccept(t *testing.T) {
 	}
 }
 
-func TestH158_RetryAfter(t *testing.T) {
-	for _, tt := range []struct{ header, want string }{{"7", "7000"}, {"1000000000", "300000"}, {"garbage", ""}, {"", ""}} {
-		f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
-			if m.Method != mcp.MethodToolsCall {
-				return false
-			}
-			w.Header().Set("Retry-After", tt.header)
-			w.WriteHeader(429)
-			return true
-		})
-		u := start(t, upstream.Config{URL: f.URL})
-		_, err := do(t, u, tool("a"))
-		e := wantError(t, err, mcp.CodeRateLimited, mcp.ExecutedNo)
-		if ms, _ := e.Data.Member("retryAfterMs"); string(ms) != tt.want {
-			t.Errorf("Retry-After %q: %s, want %s", tt.header, ms, tt.want)
-		}
-	}
-}
-
 func TestP9_126_Cursors(t *testing.T) {
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodPromptsList {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -183,10 +182,7 @@ func (s *httpStream) finish() {
 }
 
 func (s *httpStream) refused() *statusError {
-	e := &statusError{Status: s.resp.StatusCode}
-	if seconds, err := strconv.ParseUint(s.resp.Header.Get("Retry-After"), 10, 32); err == nil {
-		e.RetryAfter = min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
+	e := &statusError{Status: s.resp.StatusCode, RetryAfter: readRetryAfter(s.resp.Header, time.Now())}
 	timer := time.AfterFunc(10*drainTime, func() { s.resp.Body.Close() })
 	body, err := wire.ReadAll(s, s.resp.ContentLength, maxErrorBody)
 	timer.Stop()

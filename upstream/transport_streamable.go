@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	acceptBoth    = "application/json, text/event-stream"
-	typeJSON      = "application/json"
-	typeEvents    = "text/event-stream"
-	maxErrorBody  = 64 << 10
-	maxRetryAfter = 300 * time.Second
-	drainBytes    = 64 << 10
-	drainTime     = 100 * time.Millisecond
-	maxSessionID  = 1024
+	acceptBoth   = "application/json, text/event-stream"
+	typeJSON     = "application/json"
+	typeEvents   = "text/event-stream"
+	maxErrorBody = 64 << 10
+	drainBytes   = 64 << 10
+	drainTime    = 100 * time.Millisecond
+	maxSessionID = 1024
 )
 
 // streamable is streamable HTTP: each message is a POST, answered as JSON or as an

@@ -68,6 +68,7 @@ type Upstream struct {
 
 	ids    atomic.Int64 // of all requests: a process is probed and then used on one pipe
 	gate   *gate
+	pauses pauses
 	probe  probe
 	pool   pool
 	parks  parks
@@ -198,6 +199,9 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 		}
 		c = fresh
 	}
+	if err := u.paused(c); err != nil {
+		return nil, err
+	}
 	if c.Method == mcp.MethodTasksResult {
 		return u.taskResult(ctx, c)
 	}
@@ -230,6 +234,7 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 	reply, cause := handle(ctx, c)
 	err := cause
 	if cause != nil {
+		u.slowDown(c, cause)
 		err = u.inOurWords(c, u.failure(ctx, cause))
 	}
 	u.note(c, err, cause)

@@ -133,7 +133,7 @@ func TestUpstreamFaults(t *testing.T) {
 		{name: "H/154 401", strike: saysStatus(401, "WWW-Authenticate", `Bearer realm="secret"`), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
 		{name: "H/155 403", strike: saysStatus(403), want: verdict{200, 50204, "no", blamed}, state: upstream.StateNeedsLogin, stages: [2]string{"login", "login"}},
 		{name: "H/156 404", strike: saysStatus(404), want: verdict{200, 50205, "no", "try again later"}, newer: verdict{200, 50202, "no", address}, state: upstream.StateDown, stages: [2]string{"call", "handshake"}},
-		{name: "H/158 429", strike: saysStatus(429, "Retry-After", "7"), want: verdict{429, 42901, "no", "try again later"}, state: upstream.StateReady},
+		{name: "H/158 429", strike: saysStatus(429, "Retry-After", "1"), want: verdict{429, 42901, "no", "try again later"}, state: upstream.StateReady},
 		{name: "H/159 418", strike: saysStatus(418), want: verdict{200, 50202, "no", blamed}, state: upstream.StateDown, stages: atCall},
 		{name: "H/159 500", strike: saysStatus(500), want: verdict{200, 50202, "unknown", anyhow}, state: upstream.StateDegraded, stages: atCall},
 		{name: "H/159 502", strike: saysStatus(502), want: verdict{200, 50201, "unknown", "try again later"}, state: upstream.StateDown, stages: atCall},
@@ -170,7 +170,7 @@ func TestUpstreamFaults(t *testing.T) {
 				} else if o.err != nil || o.Error != nil || said(o.Message) != "done" {
 					t.Errorf("client %s, upstream %s: %s, %v", o.client, o.upstream, o.Text, o.err)
 				}
-				if want.code == 42901 && o.header.Get("Retry-After") != "7" {
+				if want.code == 42901 && o.header.Get("Retry-After") != "1" {
 					t.Errorf("client %s, upstream %s: Retry-After %q", o.client, o.upstream, o.header.Get("Retry-After"))
 				}
 			}
