@@ -437,11 +437,7 @@ func TestRedisFailover(t *testing.T) {
 		}
 	}()
 	// What was written last may be lost with a master: not what this test asks for later.
-	client := master.Client()
-	defer client.Close()
-	if n, err := client.Wait(t.Context(), 1, patience).Result(); n != 1 || err != nil {
-		t.Fatalf("%d replicas of Redis have it all: %v", n, err)
-	}
+	master.Replicated(t)
 	sentinel.Failover(t, "gate", replica)
 	master.Kill()
 	for here := range 3 {

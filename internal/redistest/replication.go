@@ -24,6 +24,22 @@ func (s *Server) Follow(t testing.TB, master *Server) {
 	})
 }
 
+// Replicated returns when a replica of the server has all that was written until now.
+func (s *Server) Replicated(t testing.TB) {
+	t.Helper()
+	client := s.Client()
+	defer client.Close()
+	// WAIT is about what its own connection wrote, and what was written before that.
+	conn := client.Conn()
+	defer conn.Close()
+	if err := conn.Publish(context.Background(), "redistest", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Wait(context.Background(), 1, startTime).Result(); n == 0 || err != nil {
+		t.Fatalf("redistest: %d replicas have it all: %v", n, err)
+	}
+}
+
 // Lead makes the server a master again, with the data that it has.
 func (s *Server) Lead(t testing.TB) {
 	t.Helper()
