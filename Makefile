@@ -6,11 +6,13 @@
 
 # How long each fuzz target of make fuzz runs.
 FUZZTIME ?= 10s
+# Which of the end-to-end tests make valkey runs.
+VALKEY ?= Redis|Replica
 # Flags of make soak: -for, -seed, -clients, -fault.
 SOAK ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis check archtest fuzz interop conformance bench soak clean
+.PHONY: help build run test redis valkey check archtest fuzz interop conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +30,11 @@ test: redis ## run all tests with the race detector, and the one for leaks witho
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)
 	@internal/redistest/install.sh
+
+valkey: redis ## run the tests that need a Redis over Valkey, which it gets where it is missing (Debian 12 or newer)
+	@program=$$(internal/redistest/valkey.sh) && export GATEHOUSE_TEST_REDIS="$$program" && \
+		go test -race ./session/... ./policy ./internal/redisdb ./internal/redistest && \
+		go test -race -run '$(VALKEY)' ./internal/e2e ./cmd/gatehouse
 
 check: archtest ## gofmt, vet, staticcheck and the rules of the architecture
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "gofmt is needed for:"; echo "$$unformatted"; exit 1; fi

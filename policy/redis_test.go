@@ -31,7 +31,6 @@ type place interface {
 var places = map[string]func(testing.TB) place{
 	"single":  func(t testing.TB) place { return redistest.Start(t) },
 	"cluster": func(t testing.TB) place { return redistest.StartCluster(t) },
-	"valkey":  func(t testing.TB) place { return redistest.StartValkey(t) },
 }
 
 // What replicas may use together is what one may use alone.

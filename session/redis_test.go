@@ -82,20 +82,21 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// The suite runs over a server and over a Cluster, which refuses scripts whose keys are
-// not on one node, and over Valkey where there is one.
+// The suite runs over a server, over one that a Sentinel knows, and over a Cluster, which
+// refuses scripts whose keys are not on one node.
 func TestRedis(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		server := redistest.Start(t)
 		runSuite(t, server.URL(), server.Advance)
 	})
+	t.Run("sentinel", func(t *testing.T) {
+		server := redistest.Start(t)
+		sentinel := redistest.StartSentinel(t, server, "gate")
+		runSuite(t, "redis+sentinel://"+sentinel.Addr+"/0?master=gate", server.Advance)
+	})
 	t.Run("cluster", func(t *testing.T) {
 		cluster := redistest.StartCluster(t)
 		runSuite(t, cluster.URL(), cluster.Advance)
-	})
-	t.Run("valkey", func(t *testing.T) {
-		server := redistest.StartValkey(t)
-		runSuite(t, server.URL(), server.Advance)
 	})
 }
 
@@ -168,13 +169,6 @@ func TestRedisUser(t *testing.T) {
 	if refused, err := client.Do(t.Context(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
 		t.Errorf("refused: %v, %v", refused, err)
 	}
-}
-
-func TestRedisSentinel(t *testing.T) {
-	server := redistest.Start(t)
-	sentinel := redistest.StartSentinel(t, server, "gate")
-	r := newReplica(t, "redis+sentinel://"+sentinel.Addr+"/0?master=gate", session.Config{}, session.Deps{})
-	r.want(t, "through a sentinel", r.create(t), nil)
 }
 
 // What one replica does to a session, the others see.

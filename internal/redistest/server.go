@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -19,6 +20,10 @@ import (
 // startTime bounds how long a server may take until it answers, or several until they
 // agree.
 const startTime = 60 * time.Second
+
+// programVariable is the environment variable with the path of the program to run, where
+// it is not to be found in PATH.
+const programVariable = "GATEHOUSE_TEST_REDIS"
 
 // Server is a Redis of one test.
 type Server struct {
@@ -39,22 +44,7 @@ type Server struct {
 // pairs, such as "maxmemory", "2mb".
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	return start(t, lookUp(t), settings)
-}
-
-// StartValkey is Start for valkey-server. Where there is none, it skips the test.
-func StartValkey(t testing.TB, settings ...string) *Server {
-	t.Helper()
-	program, err := exec.LookPath("valkey-server")
-	if err != nil {
-		// Not every system has it, and where redis-server is, all of it runs over that.
-		t.Skip("redistest: valkey-server is not in PATH: this ran over redis-server alone")
-	}
-	return start(t, program, settings)
-}
-
-func start(t testing.TB, program string, settings []string) *Server {
-	t.Helper()
+	program := lookUp(t)
 	// Another process may take the port before the server does: then another one.
 	for range 5 {
 		s := &Server{Addr: freeAddr(t), program: program}
@@ -80,6 +70,9 @@ func start(t testing.TB, program string, settings []string) *Server {
 // lookUp finds the program, or fails the test.
 func lookUp(t testing.TB) string {
 	t.Helper()
+	if path := os.Getenv(programVariable); path != "" {
+		return path
+	}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
