@@ -128,6 +128,93 @@ func TestFollowLost(t *testing.T) {
 	}
 }
 
+// unwatched is a mailbox that at first watches too many replicas.
+type unwatched struct {
+	*post
+	left *atomic.Int64
+}
+
+func (u unwatched) Watch(replica string) (gone <-chan struct{}, stop func()) {
+	if u.left.Add(-1) >= 0 {
+		return nil, func() {}
+	}
+	return u.post.Watch(replica)
+}
+
+// Who follows the call of a replica that cannot be watched at first is told that it is lost
+// as soon as it can be.
+func TestFollowUnwatched(t *testing.T) {
+	fronts, posts := replicaFronts(t, unexpected, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) { return discovered(c) })
+	c, user := clientOf(t, fronts["b"], v2511)
+	log := fronts["b"].sessions.Log()
+	seq, err := log.Begin(t.Context(), user+":"+c.Session, "c-gone-1", []byte(`"the call"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := &atomic.Int64{}
+	left.Store(1)
+	fronts["b"].mail = unwatched{posts["b"], left}
+	posts["b"].lose("gone")
+	x, err := c.Get(soon(t), eventID("c-gone-1", seq))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	// In Redis this comes from time to time: something may be new.
+	if _, err := log.Append(t.Context(), user+":"+c.Session, "c-gone-1", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := x.Response()
+	wantLost(t, "who follows", m, err, `"the call"`)
+}
+
+// crammedLog is an event log that for a number of times cannot finish a stream.
+type crammedLog struct {
+	session.EventLog
+	left *atomic.Int64
+}
+
+func (l crammedLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	if l.left.Add(-1) >= 0 {
+		return 0, session.ErrUnavailable
+	}
+	return l.EventLog.Finish(ctx, key, stream, data)
+}
+
+type crammedStore struct {
+	session.Store
+	left *atomic.Int64
+}
+
+func (s crammedStore) Log() session.EventLog { return crammedLog{s.Store.Log(), s.left} }
+
+// H/185: while Redis is full, whoever follows a call that is lost tries now and then to
+// finish its stream, not all the time.
+func TestBuryAgain(t *testing.T) {
+	fronts, posts := replicaFronts(t, unexpected, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) { return discovered(c) })
+	c, user := clientOf(t, fronts["b"], v2511)
+	seq, err := fronts["b"].sessions.Log().Begin(t.Context(), user+":"+c.Session, "c-gone-1", []byte(`"the call"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tries = 3
+	left := &atomic.Int64{}
+	left.Store(tries)
+	fronts["b"].sessions = crammedStore{fronts["b"].sessions, left}
+	posts["b"].lose("gone")
+	start := time.Now()
+	x, err := c.Get(soon(t), eventID("c-gone-1", seq))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	m, err := x.Response()
+	wantLost(t, "who follows", m, err, `"the call"`)
+	if took, least := time.Since(start), tries*readAgain/2; took < least {
+		t.Errorf("H/185 it was tried %d times in %s, want at least %s", tries, took, least)
+	}
+}
+
 // H/192: a replica that others took to have gone, and that comes back, has nothing more to
 // say of its calls: their client has been told that they are lost.
 func TestFenced(t *testing.T) {

@@ -89,6 +89,7 @@ func (g *getting) follow(after position, r reading) {
 	}
 	gone, unwatch := g.f.watchCall(after.name)
 	defer func() { unwatch() }()
+	buried := false
 	for seq := after.seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.f.metrics.gap.Inc()
@@ -117,13 +118,14 @@ func (g *getting) follow(after position, r reading) {
 			}
 		}
 		var err error
-		if closed(gone) {
+		switch {
+		case closed(gone):
 			unwatch()
-			if err = g.f.bury(g.r.Context(), g.live.key, after.name, g.rev); err == nil {
-				gone = nil
-			} else {
-				gone, unwatch = g.f.watchCall(after.name)
-			}
+			gone, err = nil, g.f.bury(g.r.Context(), g.live.key, after.name, g.rev)
+			buried = err == nil
+		case gone == nil && !buried: // too many were watched, or bury has failed
+			unwatch()
+			gone, unwatch = g.f.watchCall(after.name)
 		}
 		if err == nil {
 			r, err = g.read(after.name, seq)
