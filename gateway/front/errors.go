@@ -158,6 +158,13 @@ func refuseStream() *refusal {
 		err: mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET")}
 }
 
+// refuseUntaken is for messages of HTTP+SSE of which the replica with their stream does not
+// say in time what became of them. The stream may well be there.
+func refuseUntaken() *refusal {
+	return &refusal{status: http.StatusGatewayTimeout,
+		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "the replica of the gateway that has this stream did not answer in time: the message may have been taken", Data: ownData(false, mcp.ExecutedUnknown)}}
+}
+
 // refuseStreams is for users who have as many event streams open as they may.
 func refuseStreams(id idRule) *refusal {
 	return &refusal{status: http.StatusTooManyRequests, retry: true, id: id,

@@ -83,14 +83,26 @@ func (o *oldStream) message(p *posted) *refusal {
 		}
 	default:
 		if ref = o.request(p); ref != nil && ref.id == ownID {
-			o.stream.force(wire.AppendError(nil, p.message.ID, ref.err))
-			ref = nil
+			ref = o.say(wire.AppendError(nil, p.message.ID, ref.err))
 		}
 	}
 	if ref == nil {
 		p.w.WriteHeader(http.StatusAccepted)
 	}
 	return ref
+}
+
+// say answers a request on the stream. What finds no room there waits for it, but its POST,
+// which another replica may have passed on, does not.
+func (o *oldStream) say(answer []byte) *refusal {
+	if o.stream.offer(answer) {
+		return nil
+	}
+	if ref := o.begin(); ref != nil {
+		return ref
+	}
+	go o.run(func() { o.stream.force(answer) })
+	return nil
 }
 
 // request begins to serve a request.
@@ -100,8 +112,7 @@ func (o *oldStream) request(p *posted) *refusal {
 	case p.message.Method == mcp.MethodInitialize:
 		return o.initialize(p)
 	case p.message.Method == mcp.MethodPing:
-		o.stream.force(wire.AppendResult(nil, p.message.ID, nil))
-		return nil
+		return o.say(wire.AppendResult(nil, p.message.ID, nil))
 	case p.message.Method == mcp.MethodDiscover: // of the dialect that this transport does not have
 		return refuseBad(mcp.ErrMethod(p.message.Method))
 	case l == nil:
@@ -264,7 +275,9 @@ func (o *oldStream) batch(p *posted) *refusal {
 			return o.f.refuseSession(session.ErrNotFound)
 		}
 		if ref != nil && m.Kind != wire.Notification && m.Kind != wire.Response {
-			o.stream.force(wire.AppendError(nil, m.ID, ref.err))
+			if ref := o.say(wire.AppendError(nil, m.ID, ref.err)); ref != nil {
+				return ref
+			}
 		}
 	}
 	p.w.WriteHeader(http.StatusAccepted)

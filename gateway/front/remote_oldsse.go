@@ -82,7 +82,7 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	case <-gone: // with that replica its streams have ended
 		f.refuse(p.w, nil, refuseStream())
 	case <-ctx.Done():
-		f.refuse(p.w, nil, refuseStream())
+		f.refuse(p.w, nil, refuseUntaken())
 	}
 }
 

@@ -1,13 +1,17 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -89,4 +93,94 @@ func TestOldSSEElsewhere(t *testing.T) {
 	if n := len(fronts["b"].pending); n != 0 {
 		t.Errorf("%d messages are still waited for", n)
 	}
+}
+
+// postedTo posts a ping to a stream.
+func postedTo(f *Front, stream string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/sse/messages?"+queryConn+"="+stream, strings.NewReader(`{"jsonrpc":"2.0","id":9,"method":"ping"}`))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	f.postOld(w, r.WithContext(mcp.WithCaller(r.Context(), mcp.NewCaller(mcp.Caller{Subject: "ann"}))))
+	return w
+}
+
+// A replica that is slow has not lost its streams: a client that is told so would begin
+// anew.
+func TestOldSSESlowReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fronts, posts := replicaFronts(t, unexpected, unexpected)
+		start := time.Now()
+		w := postedTo(fronts["a"], "slow-STREAM")
+		if w.Code != http.StatusGatewayTimeout || !strings.Contains(w.Body.String(), `"executed":"unknown"`) || time.Since(start) != takenTime {
+			t.Errorf("one that does not answer, after %s: %d %s", time.Since(start), w.Code, w.Body)
+		}
+		posts["a"].lose("gone")
+		if w := postedTo(fronts["a"], "gone-STREAM"); w.Code != http.StatusNotFound {
+			t.Errorf("one that has gone: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// stuck is a client that reads nothing until goOn is closed.
+type stuck struct {
+	http.ResponseWriter
+	goOn chan struct{}
+	read bytes.Buffer
+}
+
+func (s *stuck) Write(data []byte) (int, error) {
+	<-s.goOn
+	return s.read.Write(data)
+}
+
+func (s *stuck) Flush() {}
+
+// A client that does not read its stream holds up nobody who brings messages for it:
+// the letters of other replicas have so many places, and no more.
+func TestOldSSEUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fronts, _ := replicaFronts(t, unexpected, unexpected)
+		f := fronts["a"]
+		client := &stuck{ResponseWriter: httptest.NewRecorder(), goOn: make(chan struct{})}
+		o := &oldStream{f: f, begun: make(chan struct{}), stream: f.newStream(client, http.NewResponseController(client), nil)}
+		for range 2 { // one is being written, the other waits
+			if !o.stream.send("", make([]byte, maxUnsent)) {
+				t.Fatal("there is no room")
+			}
+			synctest.Wait()
+		}
+		ping := func() int {
+			w := httptest.NewRecorder()
+			ref := o.message(&posted{w: w, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("9"), Method: mcp.MethodPing}})
+			if ref != nil {
+				return ref.status
+			}
+			return w.Code
+		}
+		got := make(chan int, maxAtOnce+1)
+		go func() {
+			for range cap(got) {
+				got <- ping()
+			}
+		}()
+		synctest.Wait()
+		if len(got) < cap(got) {
+			t.Errorf("the POST of ping %d waits for a client that reads nothing", len(got))
+		}
+		for i := range len(got) {
+			want := http.StatusAccepted
+			if i == maxAtOnce {
+				want = http.StatusTooManyRequests
+			}
+			if status := <-got; status != want {
+				t.Errorf("ping %d: %d, want %d", i, status, want)
+			}
+		}
+		close(client.goOn)
+		synctest.Wait()
+		o.stream.end("", nil)
+		if n := strings.Count(client.read.String(), `"result":{}`); n != maxAtOnce {
+			t.Errorf("%d of %d pings were answered", n, maxAtOnce)
+		}
+	})
 }

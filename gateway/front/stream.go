@@ -95,6 +95,14 @@ func (s *stream) force(data []byte) bool {
 	return s.put("", data)
 }
 
+// offer is force that does not wait: false when there is no room.
+func (s *stream) offer(data []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hurry = true
+	return s.put("", data)
+}
+
 // room is called with mu held. However large it is, one event has it.
 func (s *stream) room(data []byte) bool {
 	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= maxUnsent
