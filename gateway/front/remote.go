@@ -161,7 +161,7 @@ func (f *Front) Mail(sealed []byte) {
 	if live := f.known(l.Session); live != nil {
 		f.mailFor(live, l)
 	} else if l.Kind == mailRoots && f.onRoots != nil {
-		f.onRoots(l.Session)
+		f.beside(func() { f.onRoots(l.Session) })
 	}
 }
 
@@ -169,14 +169,16 @@ func (f *Front) Mail(sealed []byte) {
 func (f *Front) mailFor(live *live, l letter) {
 	switch l.Kind {
 	case mailCancel:
-		live.cancel(l.ID)
+		f.beside(func() { live.cancel(l.ID) })
 	case mailRoots:
-		live.rootsChanged()
-		if f.onRoots != nil {
-			f.onRoots(l.Session)
-		}
+		f.beside(func() {
+			live.rootsChanged()
+			if f.onRoots != nil {
+				f.onRoots(l.Session)
+			}
+		})
 	case mailEvents:
-		live.handedOn(l.Events)
+		f.beside(func() { live.handedOn(l.Events) })
 	case mailInitialized, mailLeft, mailSubscribed:
 		f.apart(func(ctx context.Context) { live.standOn(ctx, l) })
 	case mailMine:
@@ -187,6 +189,18 @@ func (f *Front) mailFor(live *live, l letter) {
 // apart does something that takes time, for which nobody waits but the end of Close: until
 // then, others may have to be told something.
 func (f *Front) apart(do func(context.Context)) {
+	f.beside(func() {
+		f.mailing <- struct{}{}
+		defer func() { <-f.mailing }()
+		ctx, cancel := context.WithTimeout(context.Background(), mailTime)
+		defer cancel()
+		do(ctx)
+	})
+}
+
+// beside does at once what may have to wait for the lock of a session, under which Redis
+// is written to: whoever hears the letters must not wait for that.
+func (f *Front) beside(do func()) {
 	if f.unread.Add(1) > maxUnread {
 		f.unread.Add(-1)
 		f.metrics.lettersLost.Inc()
@@ -206,11 +220,7 @@ func (f *Front) apart(do func(context.Context)) {
 	go func() {
 		defer f.letters.Done()
 		defer f.unread.Add(-1)
-		f.mailing <- struct{}{}
-		defer func() { <-f.mailing }()
-		ctx, cancel := context.WithTimeout(context.Background(), mailTime)
-		defer cancel()
-		do(ctx)
+		do()
 	}()
 }
 
@@ -250,10 +260,12 @@ func (f *Front) answerCame(l letter) {
 		f.log.Error("an answer came from another replica without who gave it", "error", err)
 		return
 	}
-	if live := f.known(l.Session); live != nil {
-		live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
-	}
-	f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailTaken, Number: l.Number}) })
+	f.beside(func() {
+		if live := f.known(l.Session); live != nil {
+			live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
+		}
+		f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailTaken, Number: l.Number}) })
+	})
 }
 
 // carryAnswer brings an answer to the replica that asked. The user has given it once: it

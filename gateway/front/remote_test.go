@@ -23,7 +23,8 @@ type post struct {
 	others map[string]*Front
 
 	mu   sync.Mutex // guards the fields below
-	sent []string   // as they were sealed
+	sent []string   // to one replica each, as they were sealed
+	told int        // broadcasts
 	gone map[string]chan struct{}
 
 	losing int  // how many more letters are lost
@@ -84,6 +85,13 @@ func (p *post) fail(n int) {
 	p.losing = n
 }
 
+// broadcasts are how many there were.
+func (p *post) broadcasts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
+}
+
 // letters are those that were sent to one replica each.
 func (p *post) letters() []string {
 	p.mu.Lock()
@@ -92,6 +100,9 @@ func (p *post) letters() []string {
 }
 
 func (p *post) Broadcast(_ context.Context, message []byte) error {
+	p.mu.Lock()
+	p.told++
+	p.mu.Unlock()
 	for name, f := range p.others {
 		if name != p.name {
 			f.Mail(message)

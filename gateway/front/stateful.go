@@ -81,10 +81,11 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 		f.tell(p.r.Context(), everyone, letter{Kind: mailInitialized, Session: record.Key()})
 	case mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
-		if l := f.known(record.Key()); l != nil && id != nil {
+		known := id != nil && len(id) <= wire.MaxID // no request has a longer one
+		if l := f.known(record.Key()); l != nil && known {
 			l.cancel(id)
 		}
-		if id != nil {
+		if known {
 			f.tell(p.r.Context(), everyone, letter{Kind: mailCancel, Session: record.Key(), ID: id})
 		}
 	case mcp.NoteRootsListChanged:
