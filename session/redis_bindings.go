@@ -107,13 +107,14 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 return {ARGV[5], stands}`),
 
-		// KEYS: b. ARGV: tag, idle or 0, how long the end is known. Returns a Farewell.
+		// KEYS: b. ARGV: tag, idle or 0, how long the end is known. Returns a Farewell. What is
+		// taken off the idle time is what it may take a replica to say of a use.
 		end: redisdb.NewScript(sparing + clock + `
 local got = redis.call('HMGET', KEYS[1], 't', 'd', 'o', 'x')
 local idle = tonumber(ARGV[6])
 if got[4] then return 0 end
 if got[1] and got[1] ~= ARGV[5] then return 0 end
-if idle > 0 and (not got[1] or now() - tonumber(got[2]) < idle - 1000) then return 0 end
+if idle > 0 and (not got[1] or now() - tonumber(got[2]) < idle - math.min(1000, idle / 4)) then return 0 end
 redis.call('DEL', KEYS[1])
 if idle == 0 then
   redis.call('HSET', KEYS[1], 'x', 1)

@@ -102,7 +102,12 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	sl.busy++
 	if s := sl.current; s != nil && !s.over() {
+		quiet := p.quiet(s)
 		p.mu.Unlock()
+		if quiet && !p.wakes(s) {
+			p.leave(sl)
+			return p.acquire(ctx, key, caller, declared, e, sweeps)
+		}
 		return s, nil
 	}
 	open, first := sl.opening, false

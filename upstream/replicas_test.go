@@ -400,6 +400,51 @@ func TestReplicasEndAnIdleSession(t *testing.T) {
 	})
 }
 
+// A session that another replica uses does not end, however short the idle time is: that it
+// is used is said in time.
+// It runs in a bubble of synctest.
+func TestReplicasKeepASessionThatOneUses(t *testing.T) {
+	for _, idle := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			i, g := newInn(t), newGateways()
+			cfg := upstream.Config{Timeout: upstream.Timeout{Idle: idle}}
+			a, b := g.join(t, i, cfg), g.join(t, i, cfg)
+			wantAt(t, a, ephemeral(tool("x")), "s1")
+			for range 20 {
+				wantAt(t, b, ephemeral(tool("x")), "s1")
+				time.Sleep(idle * 9 / 20)
+			}
+			if n := len(i.requests(http.MethodDelete)); n != 0 || a.Status().Sessions != 0 {
+				t.Errorf("idle %s: %d times DELETE, %d sessions at the idle replica", idle, n, a.Status().Sessions)
+			}
+		})
+	}
+}
+
+// So it does where it was nearly over when it is used again.
+// It runs in a bubble of synctest.
+func TestReplicasUseASessionThatIsNearlyOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, g := newInn(t), newGateways()
+		cfg := upstream.Config{Timeout: upstream.Timeout{Idle: 10 * time.Minute}}
+		a, b := g.join(t, i, cfg), g.join(t, i, cfg)
+		first := ephemeral(tool("x"))
+		first.Session = "user:~2"
+		wantAt(t, b, first, "s1") // so that it looks for idle sessions after 10m, and 11m
+		time.Sleep(31 * time.Second)
+		wantAt(t, a, ephemeral(tool("x")), "s2") // which looks after 10m31s
+		time.Sleep(time.Second)
+		wantAt(t, b, ephemeral(tool("x")), "s2")
+		time.Sleep(10*time.Minute - 1500*time.Millisecond)
+		wantAt(t, b, ephemeral(tool("x")), "s2")
+		time.Sleep(time.Second)
+		if n := a.Status().Sessions; n != 0 {
+			t.Fatalf("%d sessions at the replica that is idle", n)
+		}
+		wantAt(t, b, ephemeral(tool("x")), "s2")
+	})
+}
+
 // The session of a client that has one is known for as long as that, however seldom it is
 // used.
 // It runs in a bubble of synctest.

@@ -6,8 +6,10 @@ import (
 )
 
 const (
-	// tendEvery is how often it is looked which sessions others are to hear of.
+	// tendEvery is how often it is looked which sessions others are to hear of, at least;
+	// tendLeast is how often at most.
 	tendEvery = 5 * time.Second
+	tendLeast = 50 * time.Millisecond
 	// standLease is how long a standing stream is a replica's that does not say so again,
 	// and standLook how often the others look whether it still is, who are told so as well.
 	standLease = 15 * time.Second
@@ -53,8 +55,23 @@ func (p *pool) tendSoon() {
 // tendLater is called with mu held.
 func (p *pool) tendLater() {
 	if p.tender == nil && !p.closed {
-		p.tender = time.AfterFunc(tendEvery, func() { p.u.spawn(p.tend) })
+		every := max(tendLeast, min(tendEvery, p.u.cfg.Timeout.Idle/4))
+		p.tender = time.AfterFunc(every, func() { p.u.spawn(p.tend) })
 	}
+}
+
+// quiet reports whether a session may end at another replica for which it is idle, as
+// nothing was said of it for long. p.mu is held.
+func (p *pool) quiet(s *session) bool {
+	b := s.bound
+	return b != nil && b.at.Idle > 0 && !b.alone && time.Since(b.said) >= b.at.Idle/2
+}
+
+// wakes says that a session is used again after a long time, before it is, and reports
+// whether it may be.
+func (p *pool) wakes(s *session) bool {
+	_ = p.say(s) // where nobody can be told, nobody ends it
+	return !s.over()
 }
 
 // tend tells the other replicas of the sessions that are used here. It ends with the

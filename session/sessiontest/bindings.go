@@ -247,6 +247,27 @@ func RunBindings(t *testing.T, in func(t *testing.T, test func(t *testing.T, a, 
 			b.ends(at, "1", session.Kept)
 		})
 	})
+	t.Run("the end of one that is idle soon", func(t *testing.T) {
+		in(t, func(t *testing.T, one, other Bindings, pass func(time.Duration)) {
+			a, b, at := replica{t, one}, replica{t, other}, ofClient
+			at.Idle = time.Second
+			for tries := 0; ; tries++ { // on a slow machine it may be idle in the end
+				a.puts(at, "1", yours, "")
+				pass(at.Idle)
+				start := time.Now()
+				b.keeps(at, "1", 0, 0, "1", false)
+				got, err := a.End(t.Context(), at, "1")
+				switch {
+				case err == nil && got == session.Kept:
+					pass(at.Idle)
+					a.ends(at, "1", session.Alone)
+					return
+				case err != nil || time.Since(start) < at.Idle/2 || tries == 100:
+					t.Fatalf("End of one that is used: %v %v", got, err)
+				}
+			}
+		})
+	})
 	t.Run("the end of one that is idle", func(t *testing.T) {
 		in(t, func(t *testing.T, one, other Bindings, pass func(time.Duration)) {
 			a, b, at := replica{t, one}, replica{t, other}, ofClient
