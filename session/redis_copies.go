@@ -169,13 +169,14 @@ func (h *held) fresh(now time.Duration) *Record {
 	return h.record
 }
 
-// known returns the copy for when Redis cannot be asked; nil where there is none, or Redis
-// has not been heard of the session for as long as a session lasts unused: if it lives on
-// where others can ask it, the session may have ended there by now.
+// known returns the copy for when Redis cannot be asked; nil where there is none, its
+// client has yet to say that it is initialized, which others may know, or Redis has not
+// been heard of the session for as long as a session lasts unused: if it lives on where
+// others can ask it, the session may have ended there by now.
 func (h *held) known(now, idle time.Duration) *Record {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.record == nil || h.ended || now-h.confirmed >= idle {
+	if h.record == nil || !h.record.Initialized || h.ended || now-h.confirmed >= idle {
 		return nil
 	}
 	h.used = now
