@@ -29,6 +29,7 @@ type keptRecord struct {
 	LogLevel      string   `json:"logLevel,omitempty"`
 	Subscriptions []string `json:"subscriptions,omitempty"`
 	Standing      string   `json:"standing,omitempty"`
+	Listening     string   `json:"listening,omitempty"`
 	Created       string   `json:"created"`
 }
 
@@ -44,6 +45,7 @@ func encode(r Record) (string, error) {
 		LogLevel:      r.LogLevel,
 		Subscriptions: r.Subscriptions,
 		Standing:      r.Standing,
+		Listening:     r.Listening,
 		Created:       r.Created.UTC().Format(time.RFC3339Nano),
 	})
 	if err != nil {
@@ -79,6 +81,7 @@ func decode(value string, n name) (*Record, error) {
 		LogLevel:      k.LogLevel,
 		Subscriptions: k.Subscriptions,
 		Standing:      k.Standing,
+		Listening:     k.Listening,
 		Created:       created,
 		key:           k.Key,
 	}.owned()

@@ -38,6 +38,9 @@ type Record struct {
 	// Standing is the replica that the session's GET stream is open at, "" for none, or
 	// where there are no replicas.
 	Standing string
+	// Listening is the replica that hears what is for that stream while there is none, ""
+	// for none.
+	Listening string
 	// Created is when the session began.
 	Created time.Time
 

@@ -27,8 +27,8 @@ const (
 	// turn: when a replica stops, all its sessions come to the others.
 	maxMail   = 256
 	maxUnread = 16_384
-	// answerTime is how long an answer of the client is carried to the replica that asked,
-	// and answerAgain after what time without a word it is carried there again.
+	// answerTime is how long what must not be lost is brought to another replica, an answer
+	// of the client say, and answerAgain after what time without a word it is brought again.
 	answerTime  = 10 * time.Second
 	answerAgain = time.Second
 	// mailBound separates what is sealed here from anything else.
@@ -40,7 +40,7 @@ const (
 // Kinds of letters.
 const (
 	mailAnswer      = "answer"      // of the client, to a question
-	mailTaken       = "taken"       // an answer has come
+	mailTaken       = "taken"       // what had that number has come
 	mailCancel      = "cancel"      // by the client
 	mailRoots       = "roots"       // the client has other ones
 	mailInitialized = "initialized" // the client is
@@ -64,6 +64,7 @@ type letter struct {
 	ID      []byte        `json:"id,omitempty"`     // of a request or a question, as on the wire
 	Stream  string        `json:"stream,omitempty"` // that its client has given up
 	URIs    []string      `json:"uris,omitempty"`   // of the resources that the sender listens to
+	Before  string        `json:"before,omitempty"` // the replica that listened until then
 	Result  []byte        `json:"result,omitempty"` // or a whole message
 	Error   []byte        `json:"error,omitempty"`
 	Caller  []byte        `json:"caller,omitempty"`
@@ -271,27 +272,8 @@ func (f *Front) answerCame(l letter) {
 // carryAnswer brings an answer to the replica that asked. The user has given it once: it
 // is sent until it has come, which to the other replica is the same as once.
 func (f *Front) carryAnswer(ctx context.Context, replica string, l letter) *refusal {
-	l.Number = f.callID()
-	p := &pending{reply: make(chan letter, 1)}
-	defer f.expectFrom(l.Number, p)()
-	gone, unwatch := f.mail.Watch(replica)
-	defer unwatch()
-	enough := time.NewTimer(answerTime)
-	defer enough.Stop()
-	again := time.NewTicker(answerAgain)
-	defer again.Stop()
-	for {
-		f.tell(ctx, replica, l)
-		select {
-		case <-p.reply:
-			return nil
-		case <-gone: // and its call, of which the call's stream tells
-			return nil
-		case <-again.C:
-		case <-enough.C:
-			return &refusal{status: http.StatusServiceUnavailable, retry: true, err: storeError()}
-		case <-ctx.Done():
-			return nil // nobody is there to read it
-		}
+	if !f.bring(ctx, replica, l) {
+		return &refusal{status: http.StatusServiceUnavailable, retry: true, err: storeError()}
 	}
+	return nil // taken, or gone with its call, of which the call's stream tells
 }

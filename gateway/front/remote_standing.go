@@ -41,8 +41,11 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 // stands says that this replica has the session's stream. It listens: what did may have
 // been left to another replica just before (yield).
 func (l *live) stands(ctx context.Context, given string) {
-	self := l.f.self()
-	r, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) { r.Standing = self })
+	self, before := l.f.self(), ""
+	r, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) {
+		before = cmp.Or(r.Standing, r.Listening)
+		r.Standing, r.Listening = self, ""
+	})
 	if err != nil {
 		return // without Redis there is nobody to tell: Rejoin sees to it
 	}
@@ -52,20 +55,7 @@ func (l *live) stands(ctx context.Context, given string) {
 	if r.Initialized && caller != nil {
 		l.listen(ctx, r, *caller)
 	}
-	l.takeOver(ctx, given)
-}
-
-// takeOver tells the other replicas that this one listens, once it does.
-func (l *live) takeOver(ctx context.Context, given string) {
-	l.mu.Lock()
-	heard := l.heard
-	l.mu.Unlock()
-	if heard != nil {
-		_ = heard.confirmed(ctx, l.f.ackTime) // without it as well: it listens as far as it can
-	}
-	if ctx.Err() == nil {
-		l.f.tell(ctx, everyone, letter{Kind: mailMine, Session: l.key, Stream: given, URIs: heard.resources()})
-	}
+	l.takeOver(ctx, given, before)
 }
 
 // leaves says that this replica has no stream of the session any more, unless it does.
@@ -79,7 +69,7 @@ func (l *live) leaves(ctx context.Context) {
 	self, was := l.f.self(), false
 	_, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) {
 		if was = r.Standing == self; was {
-			r.Standing = ""
+			r.Standing, r.Listening = "", self
 		}
 	})
 	if err == nil && was {
@@ -96,15 +86,24 @@ func (l *live) now(ctx context.Context) (session.Record, error) {
 }
 
 // subscribed tells the replica with the session's stream that there is something else to
-// listen to, or, where there is none, that this one listens.
-func (l *live) subscribed(ctx context.Context, r session.Record) {
+// listen to, or, where there is none, that this one listens in the place of before.
+func (l *live) subscribed(ctx context.Context, r session.Record, before string) {
 	switch {
 	case l.f.mail == nil || r.Standing == l.f.self():
 	case r.Standing != "":
-		l.f.tell(ctx, r.Standing, letter{Kind: mailSubscribed, Session: l.key})
+		l.insist(ctx, r.Standing)
 	default:
-		l.takeOver(ctx, "")
+		l.takeOver(ctx, "", before)
 	}
+}
+
+// listensIn notes that this replica listens for a session of which nobody has the stream,
+// and returns who did so far.
+func (l *live) listensIn(r *session.Record) (before string) {
+	if r.Standing == "" {
+		before, r.Listening = r.Listening, l.f.self()
+	}
+	return before
 }
 
 // standOn has this replica listen as the session wants it now, if it has a stream of it.
@@ -127,16 +126,20 @@ func (l *live) standOn(ctx context.Context, m letter) {
 	}
 	r, err := l.now(ctx) // under the lock: of two such letters the last has to listen to all
 	listens := err == nil && r.Initialized && r.Standing == l.f.self() &&
-		l.relisten(ctx, r, *caller, r.Subscriptions, "") == nil
+		(l.listensTo(r.Subscriptions) || l.relisten(ctx, r, *caller, r.Subscriptions, "") == nil)
 	l.unlockSubscriptions()
 	if listens {
-		l.takeOver(ctx, "")
+		l.takeOver(ctx, "", "")
+		l.f.tell(ctx, m.From, letter{Kind: mailTaken, Number: m.Number})
 	}
 }
 
 // yield leaves the session's events to the replica that listens now, unless it is this
 // one that should.
 func (l *live) yield(ctx context.Context, m letter) {
+	if m.Before == l.f.self() && l.hearsStill() {
+		l.f.tell(ctx, m.From, letter{Kind: mailTaken, Number: m.Number})
+	}
 	if l.lockSubscriptions(ctx) != nil {
 		return
 	}

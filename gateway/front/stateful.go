@@ -205,7 +205,9 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	if err := x.live.relisten(ctx, record, c.Caller, uris, c.Name); err != nil {
 		return nil, err
 	}
+	before := ""
 	updated, err := x.update(ctx, func(r *session.Record) {
+		before = x.live.listensIn(r)
 		if !slices.Contains(r.Subscriptions, c.Name) {
 			r.Subscriptions = append(slices.Clone(r.Subscriptions), c.Name)
 		}
@@ -214,7 +216,7 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 		_ = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
 		return nil, err
 	}
-	x.live.subscribed(ctx, updated)
+	x.live.subscribed(ctx, updated, before)
 	return empty(nil)
 }
 
@@ -225,14 +227,14 @@ func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, er
 		return nil, err
 	}
 	defer x.live.unlockSubscriptions()
-	before := 0
+	before, had := "", 0
 	record, err := x.update(ctx, func(r *session.Record) {
-		before = len(r.Subscriptions)
+		before, had = x.live.listensIn(r), len(r.Subscriptions)
 		r.Subscriptions = slices.DeleteFunc(slices.Clone(r.Subscriptions), func(uri string) bool { return uri == c.Name })
 	})
-	if err == nil && len(record.Subscriptions) < before {
+	if err == nil && len(record.Subscriptions) < had {
 		err = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
-		x.live.subscribed(ctx, record)
+		x.live.subscribed(ctx, record, before)
 	}
 	return empty(err)
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -25,11 +26,12 @@ type listener struct {
 	failed chan struct{} // closed when a try ends before any acknowledgement
 	ended  chan struct{} // closed when it listens no more
 
-	mu   sync.Mutex       // guards the fields below
-	uris []string         // what the upstreams have agreed to
-	why  map[string]error // why to other resources they have not
-	err  error            // why the first try failed
-	told backlog          // what it has told since it last began to listen, as far as there is room
+	mu     sync.Mutex       // guards the fields below
+	agreed mcp.Raw          // what the upstreams have agreed to
+	uris   []string         // the resources in that
+	why    map[string]error // why to other resources they have not
+	err    error            // why the first try failed
+	told   backlog          // what it has told since it last began to listen, as far as there is room
 }
 
 // lockSubscriptions makes the caller the one who may change the listener.
@@ -52,6 +54,7 @@ func (l *live) listen(ctx context.Context, r session.Record, caller mcp.Caller) 
 	defer l.unlockSubscriptions()
 	l.mu.Lock()
 	already := l.heard != nil && !closed(l.heard.ended)
+	l.deaf = l.deaf || l.heard != nil && !already
 	l.mu.Unlock()
 	if !already {
 		l.replace(l.startListener(ctx, r, caller, r.Subscriptions))
@@ -278,7 +281,7 @@ func (n *listener) ack(honoured mcp.Raw, failed map[string]error) (again bool) {
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.uris, n.why = uris, failed
+	n.agreed, n.uris, n.why = bytes.Clone(honoured), uris, failed
 	if closed(n.acked) {
 		return true
 	}
