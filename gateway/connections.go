@@ -59,17 +59,36 @@ func (c Connections) withDefaults() Connections {
 }
 
 // bound returns the listener with the limits around it.
-func (c Connections) bound(l net.Listener) net.Listener {
+func (c Connections) bound(l net.Listener, m *metrics) net.Listener {
+	m.connectionsMax.Set(float64(c.Max))
+	l = &accepting{l, m.notAccepted.Inc}
 	if c.PerAddress > 0 {
-		l = &perAddress{Listener: l, most: c.PerAddress, open: make(map[netip.Addr]int)}
+		l = &perAddress{Listener: l, most: c.PerAddress, refused: m.tooManyOfOneAddress.Inc, open: make(map[netip.Addr]int)}
 	}
 	return netutil.LimitListener(l, c.Max)
+}
+
+// accepting is a listener that tells when no connection could be taken. The server waits
+// before it tries again, longer each time, up to a second.
+type accepting struct {
+	net.Listener
+	failed func()
+}
+
+// Accept returns the next connection.
+func (l *accepting) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		l.failed()
+	}
+	return conn, err
 }
 
 // perAddress is a listener that closes what is one connection too many of its client.
 type perAddress struct {
 	net.Listener
-	most int
+	most    int
+	refused func()
 
 	mu   sync.Mutex         // guards open
 	open map[netip.Addr]int // connections, of those who have any
@@ -86,6 +105,7 @@ func (l *perAddress) Accept() (net.Conn, error) {
 		if l.count(from, 1) {
 			return &counted{Conn: conn, gone: sync.OnceFunc(func() { l.count(from, -1) })}, nil
 		}
+		l.refused()
 		_ = conn.Close() // with nothing said on it, there is nothing to lose
 	}
 }

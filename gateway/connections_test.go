@@ -10,6 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,5 +168,70 @@ func TestInFlight(t *testing.T) {
 	c := Config{Upstreams: []upstream.Config{{Name: "a"}, {Name: "b", Limits: upstream.Limits{ResultBytes: 300 * MiB}}, {Name: "c", Skills: "./s"}}}
 	if got := c.memoryDoubts(none); len(got) != 1 {
 		t.Errorf("doubts: %v, want one about b", got)
+	}
+}
+
+// scarce is a listener of a process that has no file descriptor left now and then.
+type scarce struct {
+	net.Listener
+	left atomic.Int64 // how often it fails
+}
+
+func (l *scarce) Accept() (net.Conn, error) {
+	if l.left.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return l.Listener.Accept()
+}
+
+// TestConnectionNumbers: connections are counted, those too that are refused or could not be
+// taken.
+func TestConnectionNumbers(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	few := &scarce{Listener: listener}
+	few.left.Store(2)
+	g, err := New(Options{
+		Config: Config{Admin: Admin{Listen: "127.0.0.1:0"}, Connections: Connections{Max: 10, PerAddress: 2},
+			Upstreams: []upstream.Config{{Name: "none", URL: "http://127.0.0.1:1/mcp"}}},
+		Log: slog.New(slog.DiscardHandler), Listener: few,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	t.Cleanup(func() {
+		if err := g.Stop(context.Background()); err != nil {
+			t.Errorf("stopping: %v", err)
+		}
+	})
+	first, second := dial(t, g.Addr().String()), dial(t, g.Addr().String())
+	for _, conn := range []net.Conn{first, second} {
+		if ok, err := answered(conn, patience); !ok {
+			t.Fatal(err)
+		}
+	}
+	if ok, _ := answered(dial(t, g.Addr().String()), patience); ok {
+		t.Fatal("one too many is served")
+	}
+	for name, want := range map[string]string{
+		`gatehouse_accept_failures_total`:                                 "2",
+		`gatehouse_connections_open`:                                      "2",
+		`gatehouse_connections_max`:                                       "10",
+		`gatehouse_bound_refusals_total{bound="connections_per_address"}`: "1",
+	} {
+		if got := numbersOf(t, g)[name]; got != want {
+			t.Errorf("H/137, H/241: %s is %q, want %s", name, got, want)
+		}
+	}
+	first.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); numbersOf(t, g)["gatehouse_connections_open"] != "1"; <-tick.C {
+		if time.Since(begun) > patience {
+			t.Fatal("a connection that was closed counts as open")
+		}
 	}
 }

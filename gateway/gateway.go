@@ -80,13 +80,15 @@ func New(opts Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.openLog(opts.Log, cfg); err != nil {
+	version := cmp.Or(opts.Version, "dev")
+	metrics := newMetrics(version, cfg.Sessions.Store == session.StoreRedis)
+	if err := g.openLog(opts.Log, cfg, metrics); err != nil {
 		return nil, err
 	}
 	for _, w := range warnings {
 		g.log.Warn("configuration", "warning", w.String())
 	}
-	if err := g.build(opts, cfg); err != nil {
+	if err := g.build(opts, cfg, version, metrics); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stepGrace)
 		defer cancel()
 		return nil, errors.Join(err, g.undo.stop(ctx))
@@ -112,10 +114,10 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 	return opts.Config.withDefaults(), nil, nil
 }
 
-func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
+func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error {
 	g.log = log
 	if log == nil {
-		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log)
+		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, metrics.log)
 		if err != nil {
 			return err
 		}
@@ -126,10 +128,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config) error {
 	return nil
 }
 
-func (g *Gateway) build(opts Options, cfg Config) error {
-	var err error
-	version := cmp.Or(opts.Version, "dev")
-	metrics := newMetrics(version, cfg.Sessions.Store == session.StoreRedis)
+func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metrics) error {
 	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin, OnBindings: g.takeTold}, metrics)
 	if err != nil {
 		return err
@@ -155,7 +154,7 @@ func (g *Gateway) build(opts Options, cfg Config) error {
 			return err // net names the address
 		}
 	}
-	g.listener = cfg.Connections.bound(g.listener)
+	g.listener = cfg.Connections.bound(g.listener, metrics)
 	g.undo.onStop("listener", func(context.Context) error {
 		if err := g.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err
@@ -278,6 +277,7 @@ func (g *Gateway) Start() {
 		}
 		(*g.routes.Load()).ServeHTTP(w, r)
 	}), g.log)
+	g.server.ConnState = g.lasting.metrics.connection
 	g.server.IdleTimeout = first.cfg.Connections.IdleTimeout
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})

@@ -43,6 +43,10 @@ type metrics struct {
 	sessions   *session.Metrics
 	upstreams  *upstream.Metrics
 	redis      *redisdb.Metrics // nil without Redis
+	log        *observe.LogMetrics
+
+	connections, connectionsMax      prometheus.Gauge
+	notAccepted, tooManyOfOneAddress prometheus.Counter
 
 	reloaded, notReloaded prometheus.Counter
 }
@@ -74,7 +78,24 @@ func newMetrics(version string, redis bool) *metrics {
 		front:      front.NewMetrics(reg),
 		sessions:   session.NewMetrics(reg, revisions...),
 		upstreams:  upstream.NewMetrics(reg),
-		reloaded:   reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
+		log:        observe.NewLogMetrics(reg),
+		connections: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_connections_open",
+			Help: "Connections of clients.",
+		}),
+		connectionsMax: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_connections_max",
+			Help: "How many connections of clients may be open at a time; further clients wait.",
+		}),
+		notAccepted: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_accept_failures_total",
+			Help: "Times that a client's connection could not be taken, mostly for want of file descriptors. It waits until one can.",
+		}),
+		tooManyOfOneAddress: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "connections_per_address"},
+			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
+		}),
+		reloaded: reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}
 	if redis {
 		m.redis = redisdb.NewMetrics(reg)
@@ -94,6 +115,16 @@ func buildRevision() string {
 		}
 	}
 	return "unknown"
+}
+
+// connection counts connections as an http.Server tells of them.
+func (m *metrics) connection(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		m.connections.Inc()
+	case http.StateClosed, http.StateHijacked:
+		m.connections.Dec()
+	}
 }
 
 // reload counts one.

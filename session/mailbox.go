@@ -128,6 +128,7 @@ func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 	}
 	if s.uncollected.Add(1) > maxUncollected {
 		s.uncollected.Add(-1)
+		s.count.uncollected.Inc()
 		s.log.Warn("too many large messages of other replicas at a time: one was dropped")
 		return
 	}
@@ -139,6 +140,7 @@ func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 		got, err := s.db.Run(ctx, s.scripts.collect, []string{s.db.Key(key)})
 		message, ok := got.(string)
 		if err != nil || !ok {
+			s.count.uncollected.Inc()
 			s.log.Warn("a large message of another replica is lost", "error", err)
 			return
 		}

@@ -11,6 +11,10 @@ type Metrics struct {
 	opened map[string]prometheus.Counter // by revision; "" for any other
 	// Why sessions ended.
 	deleted, idle, evicted, gone cause
+	// How this replica's lease was renewed, and what it found of others.
+	leaseRenewed, leaseLate, leaseFailed prometheus.Counter
+	replicasGone                         prometheus.Counter
+	uncollected                          prometheus.Counter // large letters
 }
 
 // cause is why a session ended.
@@ -28,10 +32,23 @@ func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 		Name: "gatehouse_sessions_ended_total",
 		Help: "Sessions known here that ended, by the cause: deleted by the client, idle for too long, evicted for a newer one of the same user (with Redis these count as deleted), or gone from Redis.",
 	}, []string{"cause"})
+	lease := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_lease_renewals_total",
+		Help: "Renewals of this replica's lease in Redis: ok, late where it had ended, so that others may have taken this replica to have gone, or failed where Redis could not be asked.",
+	}, []string{"result"})
 	m := &Metrics{
 		opened:  map[string]prometheus.Counter{"": opened.WithLabelValues("other")},
 		deleted: ended.WithLabelValues("deleted"), idle: ended.WithLabelValues("idle"), evicted: ended.WithLabelValues("evicted"),
-		gone: ended.WithLabelValues("gone"),
+		gone:         ended.WithLabelValues("gone"),
+		leaseRenewed: lease.WithLabelValues("ok"), leaseLate: lease.WithLabelValues("late"), leaseFailed: lease.WithLabelValues("failed"),
+		replicasGone: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_replicas_gone_total",
+			Help: "Other replicas that were found to have gone while something here waited for them.",
+		}),
+		uncollected: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": "uncollected"},
+			Help: "Letters between replicas: sent, received, lost here, for Redis did not take them, too much came, or their sender has another key; or uncollected: large ones, which wait in Redis until they are fetched, that were not, for too many came at a time or Redis had lost them.",
+		}),
 	}
 	for _, r := range revisions {
 		m.opened[r] = opened.WithLabelValues(r)

@@ -37,6 +37,7 @@ type presence struct {
 	watched map[string]*watch
 	holds   bool          // our lease did, when Redis was last asked
 	since   time.Duration // since when
+	had     bool          // there was one before
 }
 
 // watch is of one replica.
@@ -81,6 +82,7 @@ func (p *presence) beat() {
 		if w := p.watched[name]; w != nil {
 			close(w.gone)
 			delete(p.watched, name)
+			p.s.count.replicasGone.Inc()
 		}
 	}
 }
@@ -111,8 +113,10 @@ func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 	defer p.mu.Unlock()
 	if err != nil || len(there) != len(keys) {
 		p.holds = false
+		p.s.count.leaseFailed.Inc()
 		return nil
 	}
+	p.count(there[0] == int64(1))
 	if !p.holds || there[0] != int64(1) {
 		p.holds, p.since = true, asked
 	}
@@ -125,6 +129,17 @@ func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 		}
 	}
 	return gone
+}
+
+// count is called with mu held.
+func (p *presence) count(there bool) {
+	switch {
+	case there:
+		p.s.count.leaseRenewed.Inc()
+	case p.had:
+		p.s.count.leaseLate.Inc()
+	}
+	p.had = true
 }
 
 // resign gives the lease up. The store is closed: nobody renews it after that.

@@ -38,6 +38,7 @@ type refusal struct {
 	allow  string // the Allow header
 	retry  bool   // with Retry-After: the trouble should pass
 	close  bool   // ends the connection: its input cannot be trusted to be in step
+	bound  bound  // that was reached, "" for none
 }
 
 // refusedError is a refusal as the error of a call that the front itself makes.
@@ -80,7 +81,7 @@ func refuseLarge(limit int64) *refusal {
 
 // refuseFull is for a large request while large messages fill the memory for them.
 func refuseFull() *refusal {
-	return &refusal{status: http.StatusServiceUnavailable, retry: true, close: true,
+	return &refusal{status: http.StatusServiceUnavailable, retry: true, close: true, bound: boundMemory,
 		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "the gateway has no room for a large request now: try again", Data: ownData(true, mcp.ExecutedNo)}}
 }
 
@@ -133,7 +134,7 @@ func (f *Front) refuseSession(err error) *refusal {
 		return &refusal{status: http.StatusNotFound, id: nullID,
 			err: mcp.Errorf(mcp.CodeInvalidRequest, "the session does not exist: start a new one with initialize")}
 	case errors.Is(err, session.ErrTooMany):
-		return &refusal{status: http.StatusTooManyRequests, retry: true,
+		return &refusal{status: http.StatusTooManyRequests, retry: true, bound: boundSessions,
 			err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many sessions: end one with DELETE, or wait", Data: ownData(true, mcp.ExecutedNo)}}
 	case errors.Is(err, session.ErrTooLarge):
 		return refuseBad(mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: this is more than a session can hold"))
@@ -167,25 +168,25 @@ func refuseUntaken() *refusal {
 
 // refuseStreams is for users who have as many event streams open as they may.
 func refuseStreams(id idRule) *refusal {
-	return &refusal{status: http.StatusTooManyRequests, retry: true, id: id,
+	return &refusal{status: http.StatusTooManyRequests, retry: true, id: id, bound: boundStreams,
 		err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many event streams of this user are open: end one, or wait", Data: ownData(true, mcp.ExecutedNo)}}
 }
 
 // refuseSilent is for users of HTTP+SSE that open streams and say nothing.
 func refuseSilent() *refusal {
-	return &refusal{status: http.StatusTooManyRequests, retry: true, id: noID,
+	return &refusal{status: http.StatusTooManyRequests, retry: true, id: noID, bound: boundStreams,
 		err: &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many streams are open on which no session was begun", Data: ownData(true, mcp.ExecutedNo)}}
 }
 
 // refuseBusy is for a client that does not wait for its answers.
 func refuseBusy() *refusal {
-	return &refusal{status: http.StatusTooManyRequests, retry: true,
+	return &refusal{status: http.StatusTooManyRequests, retry: true, bound: boundRequests,
 		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "too many requests of this client are under way: wait for answers", Data: ownData(true, mcp.ExecutedNo)}}
 }
 
 // refuse writes a refusal.
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
-	f.metrics.refuse(r.status)
+	f.metrics.refuse(r)
 	if r.id != ownID {
 		id = nil
 	}

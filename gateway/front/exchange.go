@@ -154,8 +154,8 @@ func (x *exchange) send(data []byte) {
 	if x.fenced {
 		return
 	}
-	if id, ours := x.keep(data, false); ours {
-		x.stream.send(id, data)
+	if id, ours := x.keep(data, false); ours && !x.stream.send(id, data) && x.stream.usable() {
+		x.f.metrics.slowEvents.Inc()
 	}
 }
 
@@ -193,6 +193,7 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 func (x *exchange) fence() {
 	if !x.fenced {
 		x.fenced = true
+		x.f.metrics.fenced.Inc()
 		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", "call", x.call.ID)
 		x.run.cancel(errFenced)
 	}
@@ -282,6 +283,7 @@ func (x *exchange) refuse(r *refusal) {
 	case x.stream == nil:
 		x.f.refuse(x.w, x.id, r)
 	default:
+		x.f.metrics.reached(r.bound)
 		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.err)})
 	}
 }

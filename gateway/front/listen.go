@@ -168,6 +168,9 @@ func (x *exchange) relay(ctx context.Context, e mcp.Event, want wanted, giveUp c
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if s := x.needStream(); s != nil && !s.send("", data) {
+		if s.usable() {
+			x.f.metrics.slowSubscriptions.Inc()
+		}
 		giveUp(errCancelled)
 	}
 }

@@ -3,6 +3,7 @@ package front
 import (
 	"errors"
 	"net/http"
+	"os"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,17 @@ var refusals = []int{
 	http.StatusInternalServerError, http.StatusServiceUnavailable,
 }
 
+// bound is a bound of what clients can use, by which refusals are counted.
+type bound string
+
+const (
+	boundStreams   bound = "streams"
+	boundSessions  bound = "sessions"
+	boundMemory    bound = "memory" // of large requests
+	boundRequests  bound = "requests"
+	boundQuestions bound = "questions"
+)
+
 // Metrics are the numbers of the endpoint. Labels are words of this file.
 type Metrics struct {
 	refused        prometheus.Counter
@@ -26,6 +38,10 @@ type Metrics struct {
 	streams        prometheus.Gauge
 	// What became of Last-Event-ID.
 	replayed, moved, gap, unknown prometheus.Counter
+	bounds                        map[bound]prometheus.Counter
+	// What a client that reads slowly lost.
+	slowCut, slowEvents, slowSubscriptions prometheus.Counter
+	fenced                                 prometheus.Counter
 	// Letters between replicas.
 	lettersSent, lettersReceived, lettersLost prometheus.Counter
 }
@@ -41,10 +57,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "gatehouse_resumes_total",
 		Help: "Streams that clients came back for with Last-Event-ID: call for one of a call, session for the session's own, unknown where nothing is left of it, gap (beside one of these) where events are missing.",
 	}, []string{"outcome"})
-	letters := with.NewCounterVec(prometheus.CounterOpts{
-		Name: "gatehouse_letters_total",
-		Help: "Letters between replicas: sent, received, or lost here, for Redis did not take them, too much came, or their sender has another key.",
-	}, []string{"outcome"})
+	letters := func(outcome string) prometheus.Counter {
+		return with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": outcome},
+			Help: "Letters between replicas: sent, received, lost here, for Redis did not take them, too much came, or their sender has another key; or uncollected: large ones, which wait in Redis until they are fetched, that were not, for too many came at a time or Redis had lost them.",
+		})
+	}
+	slow := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_slow_readers_total",
+		Help: "What clients lost that did not read fast enough: cut for a connection, subscription for one of a client without a session that ended, event for one of a call (in a session it is kept for Last-Event-ID).",
+	}, []string{"lost"})
 	m := &Metrics{
 		refused: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_refused_total", ConstLabels: prometheus.Labels{"stage": "front"},
@@ -65,22 +87,42 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
 		gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
-		lettersSent: letters.WithLabelValues("sent"), lettersReceived: letters.WithLabelValues("received"), lettersLost: letters.WithLabelValues("lost"),
+		bounds:  make(map[bound]prometheus.Counter),
+		slowCut: slow.WithLabelValues("cut"), slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
+		fenced: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_calls_fenced_total",
+			Help: "Calls here that were cancelled, for other replicas had taken this one to have gone and answered them as lost.",
+		}),
+		lettersSent: letters("sent"), lettersReceived: letters("received"), lettersLost: letters("lost"),
 	}
 	for _, status := range refusals {
 		m.statuses[status] = statuses.WithLabelValues(strconv.Itoa(status))
+	}
+	for _, b := range []bound{boundStreams, boundSessions, boundMemory, boundRequests, boundQuestions} {
+		m.bounds[b] = with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": string(b)},
+			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
+		})
 	}
 	return m
 }
 
 // refuse counts a refusal.
-func (m *Metrics) refuse(status int) {
+func (m *Metrics) refuse(r *refusal) {
 	m.refused.Inc()
-	c, ok := m.statuses[status]
+	m.reached(r.bound)
+	c, ok := m.statuses[r.status]
 	if !ok {
 		c = m.statuses[0]
 	}
 	c.Inc()
+}
+
+// reached counts a refusal for a bound, if it is for one.
+func (m *Metrics) reached(b bound) {
+	if b != "" {
+		m.bounds[b].Inc()
+	}
 }
 
 // resume counts a session's stream that its client came back for.
@@ -103,6 +145,13 @@ func (m *Metrics) letter(err error) {
 		return
 	}
 	m.lettersSent.Inc()
+}
+
+// unread counts a connection that could not be written to, if that took too long.
+func (m *Metrics) unread(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		m.slowCut.Inc()
+	}
 }
 
 // wrote counts bytes of an answer.

@@ -83,7 +83,7 @@ func (o *oldStream) message(p *posted) *refusal {
 		}
 	default:
 		if ref = o.request(p); ref != nil && ref.id == ownID {
-			ref = o.say(wire.AppendError(nil, p.message.ID, ref.err))
+			ref = o.refuse(p.message.ID, ref)
 		}
 	}
 	if ref == nil {
@@ -103,6 +103,12 @@ func (o *oldStream) say(answer []byte) *refusal {
 	}
 	go o.run(func() { o.stream.force(answer) })
 	return nil
+}
+
+// refuse answers a request on the stream by a refusal, as say.
+func (o *oldStream) refuse(id mcp.Raw, r *refusal) *refusal {
+	o.f.metrics.reached(r.bound)
+	return o.say(wire.AppendError(nil, id, r.err))
 }
 
 // request begins to serve a request.
@@ -275,7 +281,7 @@ func (o *oldStream) batch(p *posted) *refusal {
 			return o.f.refuseSession(session.ErrNotFound)
 		}
 		if ref != nil && m.Kind != wire.Notification && m.Kind != wire.Response {
-			if ref := o.say(wire.AppendError(nil, m.ID, ref.err)); ref != nil {
+			if ref := o.refuse(m.ID, ref); ref != nil {
 				return ref
 			}
 		}

@@ -80,6 +80,7 @@ func (x *exchange) ask(ctx context.Context, requests []mcp.InputRequest, limit t
 	for _, r := range requests {
 		q := &question{InputRequest: r, id: mcp.String(questionPrefix + x.f.callID()), answers: incoming}
 		if !x.live.expect(q) {
+			x.f.metrics.reached(boundQuestions)
 			return mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
 		}
 		open[q] = struct{}{}

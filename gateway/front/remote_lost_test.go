@@ -255,6 +255,7 @@ func TestFenced(t *testing.T) {
 			if m, err := x.Next(); err == nil {
 				t.Errorf("H/192 the replica still says %s", m.Text)
 			}
+			wantCount(t, "calls that others took to be lost", fronts["a"].metrics.fenced, 1)
 			if cause := <-ended; how == "progress" && !errors.Is(cause, errFenced) {
 				t.Errorf("the call ended with %v", cause)
 			}

@@ -70,6 +70,7 @@ func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController,
 		for len(part) > 0 { // a deadline for each piece: a slow client is not a dead one
 			n := min(len(part), maxUnsent)
 			if _, err := w.Write(part[:n]); err != nil {
+				f.metrics.unread(err)
 				return
 			}
 			if part = part[n:]; len(part) > 0 {

@@ -149,6 +149,11 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 			if grown := held() - before; grown > bound {
 				t.Errorf("a client that does not read holds %d bytes of %d that came, want at most %d", grown, floodEvents*floodSize, bound)
 			}
+			if m := b.front.metrics; strings.Contains(tt.body, "listen") {
+				wantCount(t, "subscriptions that ended", m.slowSubscriptions, 1)
+			} else if lost := countOf(t, m.slowEvents); lost == 0 || lost >= floodEvents {
+				t.Errorf("%v of %d events are counted as lost", lost, floodEvents)
+			}
 			client.conn.Close()
 			close(f.finish)
 		})
@@ -175,6 +180,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 		t.Errorf("the answer, gone on with: %.200s %v", m.Text, err)
 	}
 	client.cutOff(t)
+	wantCount(t, "connections that were cut", b.front.metrics.slowCut, 1)
 }
 
 // cutOff reads what is there still, and wants the end of the connection before the answer.
@@ -210,6 +216,7 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 		t.Error("the client was not cut off")
 	}
 	b.front.running.Wait() // the call is over
+	wantCount(t, "connections that were cut", b.front.metrics.slowCut, 1)
 	if n := b.front.memory.Held(); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}

@@ -212,11 +212,14 @@ func (s *stream) write(out []byte) bool {
 		_ = s.rc.SetWriteDeadline(time.Now().Add(s.time))
 		n := min(len(out), maxUnsent)
 		if _, err := s.w.Write(out[:n]); err != nil {
+			s.metrics.unread(err)
 			return false
 		}
 		s.metrics.wrote(n)
 		if out = out[n:]; len(out) == 0 {
-			return s.rc.Flush() == nil
+			err := s.rc.Flush()
+			s.metrics.unread(err)
+			return err == nil
 		}
 	}
 }

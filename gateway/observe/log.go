@@ -47,8 +47,8 @@ func (c LogConfig) Validate() error {
 // own, so that a slow w never holds up a call: what it cannot take in time is
 // dropped, and a line says how many were. The function returned writes what is
 // left and ends the goroutine; lines logged later go to w directly. It may be called
-// twice.
-func NewLogger(w io.Writer, cfg LogConfig) (*slog.Logger, func(), error) {
+// twice. metrics may be nil.
+func NewLogger(w io.Writer, cfg LogConfig, metrics *LogMetrics) (*slog.Logger, func(), error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("log: %w", err)
 	}
@@ -59,7 +59,10 @@ func NewLogger(w io.Writer, cfg LogConfig) (*slog.Logger, func(), error) {
 		}
 		return slog.NewTextHandler(w, options)
 	}
-	q := &queue{w: w, own: slog.New(handler(w)), wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	if metrics == nil {
+		metrics = NewLogMetrics(nil)
+	}
+	q := &queue{w: w, own: slog.New(handler(w)), metrics: metrics, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	go q.run()
 	return slog.New(&later{q: q, now: handler(q), then: handler(&q.batch)}), q.close, nil
 }

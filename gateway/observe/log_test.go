@@ -12,13 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 )
 
 func TestNewLogger(t *testing.T) {
 	t.Run("all lines, whole, in order, after close", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +36,7 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("level and format", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON})
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +50,7 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("lines after close, and closing twice", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,14 +62,14 @@ func TestNewLogger(t *testing.T) {
 		}
 	})
 	t.Run("an unknown format", func(t *testing.T) {
-		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"})
+		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"}, nil)
 		if err == nil || err.Error() != `log: format: "xml": want text or json` {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("values that change, groups and attributes of the logger", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +89,7 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("many writers", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{})
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +112,8 @@ func TestNewLogger(t *testing.T) {
 // A writer that hangs must not hold up the caller, and what is lost is told.
 func TestNewLoggerSlowWriter(t *testing.T) {
 	w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
-	log, done, err := observe.NewLogger(w, observe.LogConfig{})
+	reg := prometheus.NewRegistry()
+	log, done, err := observe.NewLogger(w, observe.LogConfig{}, observe.NewLogMetrics(reg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +133,15 @@ func TestNewLoggerSlowWriter(t *testing.T) {
 	if want := fmt.Sprintf("level=WARN msg=\"log lines dropped, the log's writer is too slow\" count=%d\n", lines-written); !strings.Contains(w.out.String(), want) {
 		t.Errorf("no line %q at the end: %q", want, w.out.String()[w.out.Len()-300:])
 	}
+	if got := series(t, reg)["log_lines_dropped_total{}"]; got != float64(lines-written) {
+		t.Errorf("%v lines are counted, want %d", got, lines-written)
+	}
 }
 
 func TestNewLoggerCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
-		log, done, err := observe.NewLogger(w, observe.LogConfig{})
+		log, done, err := observe.NewLogger(w, observe.LogConfig{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,6 +92,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
+// LogMetrics are the numbers of a log.
+type LogMetrics struct{ dropped prometheus.Counter }
+
+// NewLogMetrics makes them, and registers them unless reg is nil.
+func NewLogMetrics(reg prometheus.Registerer) *LogMetrics {
+	return &LogMetrics{promauto.With(reg).NewCounter(prometheus.CounterOpts{
+		Name: "gatehouse_log_lines_dropped_total",
+		Help: "Lines of the log that were dropped, for whatever reads it is too slow.",
+	})}
+}
+
 // Upstream is what the catalog hands calls to.
 type Upstream interface {
 	mcp.Handler

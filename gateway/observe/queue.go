@@ -67,8 +67,11 @@ type entry struct {
 // queue hands entries to one goroutine, and is the io.Writer for lines. What comes
 // while it writes is written together.
 type queue struct {
-	w    io.Writer
-	own  *slog.Logger // to w directly, for the count of dropped lines
+	w   io.Writer
+	own *slog.Logger // to w directly, for the count of dropped lines
+
+	metrics *LogMetrics
+
 	wake chan struct{}
 	stop chan struct{} // closed when closed is set
 	done chan struct{}
@@ -105,6 +108,7 @@ func (q *queue) put(e entry, size int) (taken bool, err error) {
 	}
 	if q.size+size > queueBytes {
 		q.dropped++
+		q.metrics.dropped.Inc()
 		return true, errDropped
 	}
 	q.pending = append(q.pending, e)
@@ -123,6 +127,7 @@ func (q *queue) writeLate(line []byte) (int, error) {
 	case <-q.done:
 		return q.w.Write(line)
 	default:
+		q.metrics.dropped.Inc()
 		return 0, errDropped
 	}
 }

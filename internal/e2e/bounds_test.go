@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -80,8 +81,8 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 }
 
 // fewFilesCommand makes the test binary a gateway that may open few files: fewFilesCommand
-// URL, in front of a server at this URL. It says its own on standard output, and ends with
-// its standard input.
+// URL, in front of a server at this URL. It says its own, and where its metrics are, on
+// standard output, and ends with its standard input.
 const fewFilesCommand = "few-files-gateway"
 
 func serveWithFewFiles(server string) error {
@@ -89,7 +90,9 @@ func serveWithFewFiles(server string) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
 		return err
 	}
-	g, err := gateway.New(gateway.Options{Config: gateway.Config{Listen: "127.0.0.1:0", Upstreams: []upstream.Config{{Name: "up", URL: server}}}})
+	g, err := gateway.New(gateway.Options{Config: gateway.Config{
+		Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: server}},
+	}})
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func serveWithFewFiles(server string) error {
 	if err := g.WaitReady(context.Background()); err != nil {
 		return err
 	}
-	fmt.Println(g.URL())
+	fmt.Println(g.URL() + " http://" + g.AdminAddr().String() + "/metrics")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -133,7 +136,12 @@ func TestH241_NoMoreFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := strings.TrimSpace(string(said[:n]))
+	url, metrics, _ := strings.Cut(strings.TrimSpace(string(said[:n])), " ")
+	operator := &http.Client{Transport: &http.Transport{}} // whose connection stays, as that of Prometheus
+	defer operator.CloseIdleConnections()
+	if text := scraped(t, operator, metrics); !strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
+		t.Errorf("H/241 before: %s", text)
+	}
 	known := []*mcptest.Client{opened(t, url, eras[0]), opened(t, url, eras[1])}
 	for _, c := range known {
 		mustCall(t, c, "tools/call", `{"name":"up__do"}`)
@@ -165,10 +173,32 @@ func TestH241_NoMoreFiles(t *testing.T) {
 	if n, took := log.count("Accept error"), time.Since(begun); n > 100+10*int(took.Seconds()) {
 		t.Errorf("H/241 %d tries to take a connection in %s", n, took)
 	}
+	if text := scraped(t, operator, metrics); strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
+		t.Error("H/241 connections that could not be taken are not counted")
+	}
 	for _, conn := range crowd {
 		conn.Close()
 	}
 	mustCall(t, opened(t, url, eras[0]), "tools/call", `{"name":"up__do"}`)
+}
+
+// scraped returns what metrics say.
+func scraped(t *testing.T, by *http.Client, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := by.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // opened is a client with connections of its own.
