@@ -60,6 +60,9 @@ func (s *session) listen(opened chan struct{}) {
 		}
 		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
 			s.slot.keep.missed()
+			if !first || s.adopted {
+				s.tellOthers(s.base, aboutMissed, nil)
+			}
 		}
 		if first { // after that: who waited has missed nothing
 			close(opened)
