@@ -11,7 +11,7 @@ import (
 
 const (
 	// hearPatience bounds the wait for an update of a resource.
-	hearPatience = 20 * time.Second
+	hearPatience = healTime
 	// large is the size of a result that does not fit into one packet, in bytes.
 	large = 200 << 10
 )
@@ -133,7 +133,7 @@ func (c *client) subscribe(ctx context.Context, name string) {
 	} else {
 		o = c.hearListening(ctx, to, name)
 	}
-	o.detail = fmt.Sprintf("client %s, server %s: %s", c.Revision.Name, to.name, o.detail)
+	o.detail = fmt.Sprintf("client %d (%s), server %s: %s", c.index, c.Revision.Name, to.name, o.detail)
 	c.l.note(name, from, o)
 	if o.kind == sessionLost {
 		c.lost()
@@ -171,6 +171,18 @@ func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 	return refused(x, m, err)
 }
 
+// notHeard is how a subscription ends whose stream ended before an update came: its client
+// listens anew, and reads what it follows.
+const notHeard = "stream ended"
+
+// unheard is a subscription of which nothing more comes.
+func unheard(ctx context.Context, err error) outcome {
+	if ctx.Err() != nil {
+		return outcome{kind: "unheard", detail: "no update came in " + hearPatience.String()}
+	}
+	return outcome{kind: notHeard, detail: err.Error()}
+}
+
 func (c *client) hearListening(ctx context.Context, to *server, name string) outcome {
 	uri := to.name + "+" + c.uriSuffix()
 	listening, cancel := context.WithTimeout(ctx, hearPatience)
@@ -193,9 +205,12 @@ func (c *client) hearListening(ctx context.Context, to *server, name string) out
 	for {
 		m, err := x.Next()
 		if err != nil {
-			return outcome{kind: "unheard", detail: err.Error()}
+			return unheard(listening, err)
 		}
 		heard := ""
+		if m.IsResponse() {
+			return outcome{kind: notHeard, detail: m.Text}
+		}
 		if m.Method != "notifications/resources/updated" || !m.Param("uri", &heard) {
 			continue
 		}

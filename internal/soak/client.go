@@ -106,14 +106,7 @@ func (c *client) open(ctx context.Context) outcome {
 	if c.Session == "" {
 		return outcome{kind: "no session", detail: m.Text}
 	}
-	status, err := c.Notify(ctx, "notifications/initialized", "{}")
-	if err != nil {
-		return broken(err)
-	}
-	if status != http.StatusAccepted {
-		return outcome{kind: httpKind(status), detail: "notifications/initialized"}
-	}
-	return outcome{kind: answered}
+	return c.notify(ctx, "notifications/initialized", "{}")
 }
 
 // leave ends the session.
@@ -127,17 +120,22 @@ func (c *client) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	from := time.Now()
-	status, err := c.Delete(ctx)
-	o := outcome{kind: answered}
-	switch {
-	case err != nil:
-		o = broken(err)
-	case status != http.StatusNoContent:
-		o = outcome{kind: httpKind(status), detail: "DELETE"}
+	defer func() { c.Session = "" }()
+	for { // until it has ended: the gateway keeps what belongs to it
+		from := time.Now()
+		o := c.tell(ctx, http.MethodDelete, "", http.StatusNoContent)
+		c.l.note("end of a session", from, o)
+		if !o.failed() || o.kind == sessionLost {
+			return
+		}
+		timer := time.NewTimer(500 * time.Millisecond)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
 	}
-	c.l.note("end of a session", from, o)
-	c.Session = ""
 }
 
 // lost forgets a session that the gateway does not know any more.
@@ -299,6 +297,37 @@ func refused(x *mcptest.Exchange, m mcptest.Message, err error) (outcome, bool) 
 		return broken(err), true
 	}
 	return outcome{}, false
+}
+
+// notify sends a notification.
+func (c *client) notify(ctx context.Context, method, params string) outcome {
+	return c.tell(ctx, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params), http.StatusAccepted)
+}
+
+// tell makes a request that is answered with a status alone.
+func (c *client) tell(ctx context.Context, httpMethod, body string, want int) outcome {
+	x, err := c.Do(ctx, httpMethod, body, nil)
+	if err != nil {
+		return broken(err)
+	}
+	defer x.Close()
+	if x.Status != want {
+		return refusedText(x.Status, x.Text())
+	}
+	return outcome{kind: answered}
+}
+
+// refusedText is the outcome of a request that was refused with a text: a JSON-RPC error,
+// or what a balancer says.
+func refusedText(status int, text string) outcome {
+	var said struct{ Error struct{ Code int } }
+	switch err := json.Unmarshal([]byte(text), &said); {
+	case err != nil || said.Error.Code == 0:
+		return outcome{kind: httpKind(status), detail: text}
+	case status == http.StatusNotFound:
+		return outcome{kind: sessionLost, detail: text}
+	}
+	return outcome{kind: strconv.Itoa(said.Error.Code), detail: text}
 }
 
 // sessionLost is how a call ends whose session the gateway does not know.

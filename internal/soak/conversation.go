@@ -27,6 +27,7 @@ type conversation struct {
 	in   script
 	does int
 
+	from      time.Time
 	id        string
 	lastID    string // of the last event
 	seen      int    // progress
@@ -37,6 +38,9 @@ type conversation struct {
 	rounds    int    // that were answered with questions, by a server or, in our place, by the gateway
 	retry     string // members of the next round
 }
+
+// toldAgain is an event that comes again on a stream that is gone on with.
+const toldAgain = "told again"
 
 // next is what follows when a stream has ended.
 type next int
@@ -54,7 +58,7 @@ func (c *client) call(ctx context.Context, action string, to *server, does int, 
 	if !c.l.send(in.Nonce, action) {
 		return outcome{kind: answered}
 	}
-	v := &conversation{c: c, to: to, in: in, does: does}
+	v := &conversation{c: c, to: to, in: in, does: does, from: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	o := v.run(ctx)
@@ -126,10 +130,11 @@ func (v *conversation) read(ctx context.Context, x *mcptest.Exchange) (outcome, 
 	limit := time.AfterFunc(resumePatience, x.Close)
 	defer limit.Stop()
 	if v.resuming && !x.Stream { // an answer to the GET, and none to the call
-		if x.Status == http.StatusNotFound {
-			return outcome{kind: sessionLost, detail: x.Text()}, over
+		o := refusedText(x.Status, x.Text())
+		if o.kind == sessionLost {
+			return o, over
 		}
-		return outcome{kind: httpKind(x.Status), detail: x.Text()}, resume
+		return o, resume
 	}
 	for {
 		m, err := x.Next()
@@ -152,7 +157,7 @@ func (v *conversation) read(ctx context.Context, x *mcptest.Exchange) (outcome, 
 				if v.cancelled = true; !v.c.Revision.Stateful {
 					return outcome{kind: cancelled}, over
 				}
-				if o, failed := v.cancel(ctx); failed {
+				if o := v.c.notify(ctx, "notifications/cancelled", `{"requestId":`+v.id+`}`); o.failed() {
 					return o, over
 				}
 			}
@@ -194,23 +199,14 @@ func (v *conversation) progress(m mcptest.Message) {
 	if m.Param("message", &text) && text != fmt.Sprintf("%s:%d", v.in.Nonce, n) || token != v.in.Nonce {
 		v.wrong("got the progress of another call: %s", m.Text)
 	}
-	if n <= v.seen {
+	switch {
+	case n > v.seen:
+		v.seen = n
+	case v.resuming && n > 0:
+		v.c.l.note("progress of a resumed stream", v.from, outcome{kind: toldAgain, detail: fmt.Sprintf("%s: %d after %d", v.in.Nonce, n, v.seen)})
+	default:
 		v.wrong("progress %d came after %d", n, v.seen)
 	}
-	v.seen = n
-}
-
-func (v *conversation) cancel(ctx context.Context) (outcome, bool) {
-	status, err := v.c.Notify(ctx, "notifications/cancelled", `{"requestId":`+v.id+`}`)
-	switch {
-	case err != nil:
-		return broken(err), true
-	case status == http.StatusNotFound:
-		return outcome{kind: sessionLost}, true
-	case status != http.StatusAccepted:
-		return outcome{kind: httpKind(status), detail: "cancelling"}, true
-	}
-	return outcome{}, false
 }
 
 // reply answers a question. One that cannot be answered is left open: the call then

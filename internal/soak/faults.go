@@ -31,25 +31,25 @@ type injector struct {
 var (
 	// cutOff is what clients meet whose replica ends under them: broken connections and
 	// streams that nobody goes on with.
-	cutOff = []string{"cut", "lost", streamLost, "unheard", "HTTP 502", "50205"}
+	cutOff = []string{"cut", "lost", streamLost, streamUnsure, notHeard, "HTTP 502", "50205"}
 	// unserved is what an upstream that fails is answered with.
 	// A subscription that a server cannot confirm looks like one that it does not offer.
-	unserved = []string{"50201", "50202", "50204", "50205", "50401", "-32002", "unheard"}
+	unserved = []string{"50201", "50202", "50204", "50205", "50401", "-32002", notHeard}
 	// storeless is what needs the store and has to do without.
-	storeless = []string{"50303", "HTTP 503", "lost", streamLost, "unheard", "50205"}
+	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain}
 )
 
 // faults are all of them.
 func faults() []fault {
 	return []fault{
 		{"replica killed", cutOff, (*injector).killReplica, 0},
-		{"replicas restarted in turn", []string{"50301", "unheard", "cut", streamLost}, (*injector).restartReplicas, 0},
+		{"replicas restarted in turn", []string{"50301", notHeard, "cut", streamLost}, (*injector).restartReplicas, 0},
 		{"replica stopped for a moment", nil, (*injector).pauseReplica, 0},
 		{"configuration changed", nil, (*injector).reload, 0},
 		{"configuration broken", nil, (*injector).reloadBad, 0},
 		// Replicas know sessions for some seconds more than Redis does. A call whose session
 		// has ended is told so by -32600.
-		{"Redis killed and empty", append([]string{sessionLost, "-32600", "HTTP 404", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
+		{"Redis killed and empty", append([]string{sessionLost, "-32600", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
 		{"Redis is slow", storeless, linked(all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
 		{"Redis drips", storeless, linked(all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},

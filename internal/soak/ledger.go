@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -42,7 +43,8 @@ func (o outcome) failed() bool {
 
 // ledger holds what was sent, what ran and what came back.
 type ledger struct {
-	began time.Time
+	began     time.Time
+	explained io.Writer // is told of failures that faults explain
 
 	mu      sync.Mutex // guards the fields below
 	calls   map[string]*entry
@@ -67,10 +69,11 @@ type window struct {
 	name                string
 	from, healed, until time.Time // healed and until are zero while it lasts
 	allows              []string
+	ofStore             bool
 }
 
 func newLedger() *ledger {
-	return &ledger{began: time.Now(), calls: map[string]*entry{}, counts: map[string]map[string]int{}}
+	return &ledger{began: time.Now(), explained: io.Discard, calls: map[string]*entry{}, counts: map[string]map[string]int{}}
 }
 
 // send notes that a call is about to be made. It reports false when the ledger is full.
@@ -150,6 +153,8 @@ func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
 			continue
 		}
 		if slices.Contains(w.allows, o.kind) {
+			fmt.Fprintf(l.explained, "%s %s %s failed after %s with %s, as of %s: %s\n",
+				l.at(), action, nonce, time.Since(from).Round(time.Millisecond), o.kind, w.name, o.detail)
 			return
 		}
 		during = append(during, w.name)
@@ -162,9 +167,16 @@ func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
 func (l *ledger) begin(name string, allows []string) *window {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &window{name: name, from: time.Now(), allows: allows}
+	w := &window{name: name, from: time.Now(), allows: allows, ofStore: strings.HasPrefix(name, "Redis")}
 	l.windows = append(l.windows, w)
 	return w
+}
+
+// duringStoreFault reports whether Redis fails on purpose.
+func (l *ledger) duringStoreFault() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.windows, func(w *window) bool { return w.ofStore && w.healed.IsZero() })
 }
 
 // detail says what a fault was of.
@@ -195,9 +207,12 @@ func (l *ledger) violation(format string, args ...any) {
 func (l *ledger) addWrong(format string, args ...any) {
 	l.wrong++
 	if len(l.wrongs) < maxWrongs {
-		l.wrongs = append(l.wrongs, fmt.Sprintf("%7.3fs ", time.Since(l.began).Seconds())+fmt.Sprintf(format, args...))
+		l.wrongs = append(l.wrongs, l.at()+" "+fmt.Sprintf(format, args...))
 	}
 }
+
+// at is the time of now for people.
+func (l *ledger) at() string { return fmt.Sprintf("%7.3fs", time.Since(l.began).Seconds()) }
 
 // balance looks for calls without an end, when nobody works any more.
 func (l *ledger) balance() {
@@ -236,8 +251,17 @@ func (l *ledger) report() (text string, wrong int) {
 		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "faults, each with the time until all had healed:\n")
+	stalls, slow := 0, time.Duration(0)
 	for _, w := range l.windows {
+		if w.name == stalled {
+			stalls++
+			slow += w.healed.Sub(w.from)
+			continue
+		}
 		fmt.Fprintf(&b, "  %7.3fs %-40s %s\n", w.from.Sub(l.began).Seconds(), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
+	}
+	if stalls > 0 {
+		fmt.Fprintf(&b, "the machine had no time for Redis, %d times, for %s together\n", stalls, slow.Round(time.Millisecond))
 	}
 	for _, text := range l.wrongs {
 		fmt.Fprintf(&b, "VIOLATION %s\n", text)

@@ -33,6 +33,7 @@ type options struct {
 	clients  int
 	only     string
 	level    string
+	explain  bool
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flag.IntVar(&o.clients, "clients", 24, "how many clients work at a time, at most 1000")
 	flag.StringVar(&o.only, "fault", "", "inject this one alone")
 	flag.StringVar(&o.level, "log", "warn", "the level of the replicas' logs")
+	flag.BoolVar(&o.explain, "explain", false, "also print each failure that a fault explains")
 	flag.Parse()
 	if o.duration <= 0 || o.duration > limit/2 || o.clients < 1 || o.clients > 1000 || flag.NArg() > 0 {
 		flag.Usage()
@@ -66,6 +68,9 @@ func soak(ctx context.Context, o options) (err error) {
 	defer cancel()
 	fmt.Printf("soak: -for %s -seed %d -clients %d\n", o.duration, o.seed, o.clients)
 	l := newLedger()
+	if o.explain {
+		l.explained = os.Stdout
+	}
 	s, err := build(ctx, l, o.level)
 	if err != nil {
 		return err
@@ -78,8 +83,8 @@ func soak(ctx context.Context, o options) (err error) {
 	s.readLogs()
 	text, wrong := l.report()
 	fmt.Print(text)
-	for i := range last {
-		fmt.Printf("replica %d held %s, and in the end %s\n", i+1, first[i], last[i])
+	for i := range last.replicas {
+		fmt.Printf("replica %d held %s, and in the end %s\n", i+1, first.replicas[i], last.replicas[i])
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d violations; run it again with -seed %d; the replicas' logs are in %s", wrong, o.seed, s.dir)
@@ -93,7 +98,7 @@ type worker interface {
 }
 
 // run has clients work without faults and with them, and looks at the replicas after each.
-func (s *site) run(ctx context.Context, o options) (first, last []usage, err error) {
+func (s *site) run(ctx context.Context, o options) (first, last holdings, err error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: o.clients}
 	defer transport.CloseIdleConnections()
 	clients := make([]worker, o.clients)
@@ -104,10 +109,15 @@ func (s *site) run(ctx context.Context, o options) (first, last []usage, err err
 			clients[i] = &piped{client: c}
 		}
 	}
+	var pulse sync.WaitGroup
+	defer pulse.Wait()
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	pulse.Go(func() { s.pulse(beating) })
 	if err := s.heal(ctx); err != nil {
-		return nil, nil, err
+		return first, last, err
 	}
-	phase := func(do func() error) ([]usage, error) {
+	phase := func(do func() error) (holdings, error) {
 		stop := make(chan struct{})
 		var working sync.WaitGroup
 		for _, c := range clients {
@@ -118,7 +128,7 @@ func (s *site) run(ctx context.Context, o options) (first, last []usage, err err
 		working.Wait()
 		transport.CloseIdleConnections()
 		if err != nil {
-			return nil, err
+			return holdings{}, err
 		}
 		return s.rest(ctx)
 	}
@@ -131,7 +141,7 @@ func (s *site) run(ctx context.Context, o options) (first, last []usage, err err
 		}
 	})
 	if err != nil {
-		return nil, nil, err
+		return first, last, err
 	}
 	in := &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(len(clients))))}
 	until := time.Now().Add(o.duration)

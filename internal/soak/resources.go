@@ -18,6 +18,8 @@ const (
 	moreGoroutines = 60
 	moreFiles      = 60
 	moreMemory     = 96 << 20 // bytes, beside half as much again
+	// calmTime is for how long nothing less has to be held until it is the least.
+	calmTime = 3 * time.Second
 )
 
 // usage is what a replica holds.
@@ -69,45 +71,77 @@ func number(text []byte, word string) (float64, error) {
 	return 0, fmt.Errorf("no %s", word)
 }
 
-// rest waits until the replicas hold as little as they will, and returns what that is: the
-// least that was seen, when for two seconds nothing less was.
-func (s *site) rest(ctx context.Context) ([]usage, error) {
-	least := make([]usage, len(s.replicas))
-	for calm := 0; calm < 8; calm++ {
-		for i, r := range s.replicas {
-			now, err := r.usage(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if least[i].files == 0 || now.goroutines < least[i].goroutines || now.files < least[i].files {
-				calm = 0
-			}
-			if least[i].files == 0 {
-				least[i] = now
-			}
-			least[i].goroutines, least[i].files = min(least[i].goroutines, now.goroutines), min(least[i].files, now.files)
-			least[i].memory = now.memory
+// holdings are what is held when no client works.
+type holdings struct {
+	replicas []usage
+	running  []int // requests at each server, standing streams among them
+}
+
+// rest waits until the replicas and the servers hold as little as they will, and returns
+// what that is: the least that was seen, when for calmTime nothing less was, and no server
+// waits for an answer any more, which may take until questions expire.
+func (s *site) rest(ctx context.Context) (h holdings, err error) {
+	patient := time.Now().Add(healTime)
+	for calm := time.Now(); time.Since(calm) < calmTime; {
+		less, asked, err := s.weigh(ctx, &h)
+		if err != nil {
+			return h, err
+		}
+		if less || asked && time.Now().Before(patient) {
+			calm = time.Now()
 		}
 		timer := time.NewTimer(250 * time.Millisecond)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, ctx.Err()
+			return h, ctx.Err()
 		}
 	}
-	return least, nil
+	return h, nil
 }
 
-// compare wants the replicas to hold no more than in the beginning.
-func (s *site) compare(first, last []usage) {
+// weigh takes what is held now for the least where it is, and reports whether it was
+// anywhere, and whether a server waits for an answer.
+func (s *site) weigh(ctx context.Context, h *holdings) (less, asked bool, err error) {
+	first := h.replicas == nil
+	if first {
+		h.replicas, h.running = make([]usage, len(s.replicas)), make([]int, len(s.servers))
+	}
+	least := func(least *int, now int) {
+		if first || now < *least {
+			*least, less = now, true
+		}
+	}
 	for i, r := range s.replicas {
-		a, b := first[i], last[i]
+		now, err := r.usage(ctx)
+		if err != nil {
+			return false, false, err
+		}
+		least(&h.replicas[i].goroutines, now.goroutines)
+		least(&h.replicas[i].files, now.files)
+		h.replicas[i].memory = now.memory
+	}
+	for i, u := range s.servers {
+		running, _, open := u.load()
+		least(&h.running[i], running)
+		asked = asked || open > 0
+	}
+	return less, asked, nil
+}
+
+// compare wants no more to be held than in the beginning.
+func (s *site) compare(first, last holdings) {
+	for i, r := range s.replicas {
+		a, b := first.replicas[i], last.replicas[i]
 		if b.goroutines > a.goroutines+moreGoroutines || b.files > a.files+moreFiles || b.memory > a.memory*3/2+moreMemory {
 			s.l.violation("replica %d held %s, and in the end %s", r.number, a, b)
 		}
 	}
-	for _, u := range s.servers {
+	for i, u := range s.servers {
+		if a, b := first.running[i], last.running[i]; b > a {
+			s.l.violation("at server %s there were %d requests and streams, and in the end %d", u.name, a, b)
+		}
 		if _, _, asked := u.load(); asked > 0 {
 			s.l.violation("server %s still waits for answers to %d questions", u.name, asked)
 		}

@@ -16,6 +16,10 @@ import (
 // at a replica that has gone, or nobody can ask for it.
 const streamLost = "stream lost"
 
+// streamUnsure is how a message for a stream at another replica ends of which nobody says
+// that it came there.
+const streamUnsure = "stream unsure"
+
 // piped is a client of HTTP+SSE, whose stream is at one replica, and whose messages come to
 // any of them.
 type piped struct {
@@ -63,7 +67,7 @@ func (p *piped) begin(ctx context.Context, address string) (o outcome) {
 	}
 	if stream.Endpoint == "" {
 		defer stream.Close()
-		return outcome{kind: httpKind(stream.Status), detail: stream.Text()}
+		return refusedText(stream.Status, stream.Text())
 	}
 	p.stream = stream
 	o, bad := p.post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"soak","version":"1"}}}`,
@@ -94,8 +98,11 @@ func (p *piped) post(ctx context.Context, body string) (o outcome, bad bool) {
 		return outcome{}, false
 	}
 	m, err := x.Next()
-	if o, bad = refused(x, m, err); o.kind == sessionLost {
+	switch o, bad = refused(x, m, err); {
+	case o.kind == sessionLost:
 		o.kind = streamLost
+	case o.kind == "50302" && o.executed == "unknown":
+		o.kind = streamUnsure
 	}
 	return o, bad
 }
