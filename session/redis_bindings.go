@@ -23,8 +23,13 @@ const (
 //	b:{user}:id:server         hash: t the tag, v the value, d when it was used last in
 //	                           milliseconds, o that more than one replica has used it;
 //	                           l who makes it, until u; s whose its standing stream is,
-//	                           until w; x that the client's session has ended
-//	c:{user}:id:server:what    the replica that has claimed something
+//	                           until w; x that the client's session has ended; q who
+//	                           was told to end it, and f which Farewell that was
+//	c:{user}:id:server:what    who has claimed something
+//
+// The client library asks again when an answer does not come in time, so that a script may
+// run twice for one question and has to answer the same: q and c hold a word of the one who
+// asks, and another one each time.
 type RedisBindings struct {
 	s                                     *Redis
 	take, put, release, keep, end, claims *redisdb.Script
@@ -62,6 +67,7 @@ return 1`),
 		put: redisdb.NewScript(growing + clock + `
 local got = redis.call('HMGET', KEYS[1], 't', 'v', 'x')
 if got[3] then return 3 end
+if got[1] == ARGV[5] then return 1 end
 if got[1] then
   redis.call('HSET', KEYS[1], 'd', text(now()), 'o', 1)
   return {got[1], got[2]}
@@ -107,25 +113,25 @@ end
 redis.call('PEXPIRE', KEYS[1], ARGV[7])
 return {ARGV[5], stands}`),
 
-		// KEYS: b. ARGV: tag, idle or 0, how long the end is known. Returns a Farewell. What is
-		// taken off the idle time is what it may take a replica to say of a use.
+		// KEYS: b. ARGV: tag, idle or 0, how long the end is known, word. Returns a Farewell.
+		// What is taken off the idle time is what it may take a replica to say of a use.
 		end: redisdb.NewScript(sparing + clock + `
-local got = redis.call('HMGET', KEYS[1], 't', 'd', 'o', 'x')
+local got = redis.call('HMGET', KEYS[1], 't', 'd', 'o', 'x', 'q', 'f')
 local idle = tonumber(ARGV[6])
+if got[5] == ARGV[8] then return tonumber(got[6]) end
 if got[4] then return 0 end
 if got[1] and got[1] ~= ARGV[5] then return 0 end
 if idle > 0 and (not got[1] or now() - tonumber(got[2]) < idle - math.min(1000, idle / 4)) then return 0 end
+local farewell = got[3] and 2 or 1
 redis.call('DEL', KEYS[1])
-if idle == 0 then
-  redis.call('HSET', KEYS[1], 'x', 1)
-  redis.call('PEXPIRE', KEYS[1], ARGV[7])
-end
-if got[3] then return 2 end
-return 1`),
+redis.call('HSET', KEYS[1], 'q', ARGV[8], 'f', farewell)
+if idle == 0 then redis.call('HSET', KEYS[1], 'x', 1) end
+redis.call('PEXPIRE', KEYS[1], ARGV[7])
+return farewell`),
 
-		// KEYS: c. ARGV: replica, ttl. Returns 1 to the first.
+		// KEYS: c. ARGV: word, ttl. Returns 1 to the first.
 		claims: redisdb.NewScript(growing + `
-if redis.call('SET', KEYS[1], ARGV[5], 'NX', 'PX', ARGV[6]) then return 1 end
+if redis.call('SET', KEYS[1], ARGV[5], 'NX', 'PX', ARGV[6]) or redis.call('GET', KEYS[1]) == ARGV[5] then return 1 end
 return 0`),
 	}
 }
@@ -213,7 +219,7 @@ func (b *RedisBindings) Self() string { return b.s.self }
 // End is told that this replica has no use for the session of a tag any more: its
 // client's has ended, or it was idle here. The answer says whether to end it.
 func (b *RedisBindings) End(ctx context.Context, at Place, tag string) (Farewell, error) {
-	got, err := b.run(ctx, b.end, "b", at, nil, tag, at.Idle.Milliseconds(), endedTime.Milliseconds())
+	got, err := b.run(ctx, b.end, "b", at, nil, tag, at.Idle.Milliseconds(), endedTime.Milliseconds(), b.s.word())
 	if err != nil {
 		return Kept, err
 	}
@@ -223,7 +229,7 @@ func (b *RedisBindings) End(ctx context.Context, at Place, tag string) (Farewell
 
 // Claim reports whether this replica is the first that claims something of a place.
 func (b *RedisBindings) Claim(ctx context.Context, at Place, what string) (bool, error) {
-	got, err := b.run(ctx, b.claims, "c", at, []string{what}, b.s.self, claimTime.Milliseconds())
+	got, err := b.run(ctx, b.claims, "c", at, []string{what}, b.s.word(), claimTime.Milliseconds())
 	return got == int64(1), err
 }
 

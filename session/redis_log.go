@@ -62,9 +62,8 @@ func (l redisLog) add(ctx context.Context, key, stream string, request, data []b
 	session, index, meta, events := l.keys(n, stream)
 	missed := missedStream{key, stream}
 	gap := flag(l.s.hasMissed(missed))
-	word := l.s.self + strconv.FormatUint(l.s.words.Add(1), 36)
 	got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
-		stream, data, LogEvents, LogBytes, LogStreams, word, gap, request, flag(last), streamKept.Milliseconds(), strconv.Itoa(endedBefore))
+		stream, data, LogEvents, LogBytes, LogStreams, l.s.word(), gap, request, flag(last), streamKept.Milliseconds(), strconv.Itoa(endedBefore))
 	if err != nil {
 		l.s.setMissed(l.s.missed, missed, true)
 		return 0, err
@@ -81,6 +80,9 @@ func (l redisLog) add(ctx context.Context, key, stream string, request, data []b
 		return uint64(seq), nil
 	}
 }
+
+// word is another one each time, at all replicas.
+func (s *Redis) word() string { return s.self + strconv.FormatUint(s.words.Add(1), 36) }
 
 func flag(is bool) string {
 	if is {

@@ -99,6 +99,7 @@ func RunBindings(t *testing.T, in func(t *testing.T, test func(t *testing.T, a, 
 			p.a.takes(at, "", yours, "")
 			p.b.takes(at, "", others, "")
 			p.a.puts(at, "1", yours, "")
+			p.a.puts(at, "1", yours, "") // when the answer did not come, it is asked again
 			p.b.takes(at, "", taken, "1")
 			p.a.takes(at, "", taken, "1")
 			for _, other := range []session.Place{{Key: at.Key + "2", Server: at.Server}, {Key: at.Key, Server: "two"}, {Key: "v:x", Server: at.Server}} {

@@ -122,6 +122,8 @@ func (r *MemoryReplica) Put(_ context.Context, at session.Place, made session.Bi
 	switch {
 	case m != nil && m.over:
 		return session.Binding{}, session.Over, nil
+	case m != nil && m.Tag == made.Tag:
+		return session.Binding{}, session.Yours, nil
 	case m != nil && m.Tag != "":
 		m.shared = true
 		return m.Binding, session.Taken, nil
