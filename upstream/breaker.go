@@ -8,9 +8,14 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// openAfter is how many calls in a row must find the server unreachable for the next
-// ones to be refused at once.
-const openAfter = 5
+const (
+	// openAfter is how many calls in a row must find the server unreachable for the next
+	// ones to be refused at once.
+	openAfter = 5
+	// trialTime is how long a call that is let through to see keeps all others back. One
+	// that takes longer has most likely reached the server, which may work at it for hours.
+	trialTime = 30 * time.Second
+)
 
 // breaker keeps calls from a server that cannot be reached: they would wait for it in
 // vain, and be all over it when it comes back. After a pause, which grows and is never
@@ -23,7 +28,7 @@ type breaker struct {
 	failures int        // in a row
 	pauses   *backoff.ExponentialBackOff
 	until    time.Time
-	trying   bool // a call is under way to see
+	tried    time.Time // when a call was let through to see that is still under way; zero for none
 }
 
 // admit reports whether a call may be made, and if not, how long that stays so at least.
@@ -37,12 +42,12 @@ func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, ok bool)
 	switch {
 	case b.failures < openAfter:
 		return false, 0, true
-	case b.trying:
+	case now.Before(b.tried.Add(trialTime)):
 		return false, firstPause, false
 	case now.Before(b.until):
 		return false, b.until.Sub(now), false
 	}
-	b.trying = true
+	b.tried = now
 	return true, 0, true
 }
 
@@ -55,7 +60,7 @@ func (b *breaker) done(now time.Time, trial, there, gone bool) (opens bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if trial {
-		b.trying = false
+		b.tried = time.Time{}
 	}
 	switch {
 	case there:

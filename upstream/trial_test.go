@@ -1,0 +1,64 @@
+package upstream_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestH159_LongTrial: the call that sees whether a server is back may take as long as calls
+// take: others do not wait for its end.
+func TestH159_LongTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		f := newBubbleFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if broken.Load() {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+			if m.Method == mcp.MethodToolsCall && strings.Contains(string(m.Params), `"long"`) {
+				time.Sleep(50 * time.Second) // of the bubble
+			}
+			return false
+		})
+		u := f.start(t, upstream.Config{Name: "u", Timeout: upstream.Timeout{Call: 55 * time.Second}})
+		wantOK(t, u, tool("a"))
+		broken.Store(true)
+		for range 6 {
+			if _, err := do(t, u, tool("a")); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		broken.Store(false)
+		time.Sleep(time.Minute)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := u.Handle(t.Context(), tool("long"))
+			ended <- err
+		}()
+		synctest.Wait()
+		refused := func() bool {
+			_, err := u.Handle(t.Context(), tool("a"))
+			return errors.Is(err, &mcp.Error{Code: mcp.CodeUpstreamUnreachable})
+		}
+		if !refused() {
+			t.Error("a second call is let through to see")
+		}
+		time.Sleep(40 * time.Second)
+		for range 2 {
+			if refused() {
+				t.Error("H/159 the server is back, and calls wait for the end of the one that sees")
+			}
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
