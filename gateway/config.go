@@ -347,6 +347,8 @@ func (c *Config) resolvePaths(dir string) {
 	}
 	absolute(&c.Disclosure.Descriptions)
 	absolute(&c.Sessions.Redis.CAFile)
+	absolute(&c.Sessions.Redis.CertFile)
+	absolute(&c.Sessions.Redis.KeyFile)
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		absolute(&u.Dir)

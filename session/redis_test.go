@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -112,63 +111,6 @@ func runSuite(t *testing.T, url string, advance func(testing.TB, time.Duration))
 		r.skew.Add(int64(d))
 		r.Sweep()
 	}, slack)
-}
-
-// H/189: the user that docs/configuration.md tells operators to make is allowed enough,
-// and Redis logs nothing that they were refused.
-func TestRedisUser(t *testing.T) {
-	page, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(page), "ACL SETUSER gatehouse")
-	rules, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("the page has no such user")
-	}
-	server := redistest.Start(t)
-	client := server.Client()
-	defer client.Close()
-	args := []any{"ACL", "SETUSER", "gatehouse"}
-	for _, rule := range strings.Fields(strings.ReplaceAll(rules, ">PASSWORD", ">s3cret")) {
-		args = append(args, rule)
-	}
-	if err := client.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	sessiontest.RunWith(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
-		if err := client.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		cfg.Redis = redisdb.Config{Username: "gatehouse", Password: "s3cret"}
-		return newReplica(t, server.URL(), cfg, deps)
-	}, func(t *testing.T, store session.Store, d time.Duration) {
-		r := store.(*replica)
-		server.Advance(t, d)
-		r.skew.Add(int64(d))
-		r.Sweep()
-	}, slack)
-	r := newReplica(t, server.URL(), session.Config{Redis: redisdb.Config{Username: "gatehouse", Password: "s3cret"}}, session.Deps{})
-	grants := r.Grants()
-	if err := grants.Grant(t.Context(), r.create(t).Key(), map[string]string{"a": "x"}, 0); err != nil {
-		t.Error(err)
-	}
-	if err := r.Broadcast(t.Context(), bytes.Repeat([]byte("x"), 1<<20)); err != nil {
-		t.Error(err)
-	}
-	other := newReplica(t, server.URL(), session.Config{Redis: redisdb.Config{Username: "gatehouse", Password: "s3cret"}}, session.Deps{})
-	sessiontest.RunBindings(t, func(t *testing.T, test func(*testing.T, sessiontest.Bindings, sessiontest.Bindings, func(time.Duration))) {
-		if err := client.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		test(t, r.Bindings(), other.Bindings(), func(d time.Duration) { server.Advance(t, d) })
-	})
-	if err := r.Bindings().Tell(t.Context(), []byte("x")); err != nil {
-		t.Error(err)
-	}
-	if refused, err := client.Do(t.Context(), "ACL", "LOG").Slice(); err != nil || len(refused) > 0 {
-		t.Errorf("refused: %v, %v", refused, err)
-	}
 }
 
 // What one replica does to a session, the others see.

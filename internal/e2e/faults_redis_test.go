@@ -448,3 +448,16 @@ func TestRedisFailover(t *testing.T) {
 	s.answered(t, 0, s.here)
 	s.after(t, redisFault{})
 }
+
+// TestRedisUser: H/189 replicas need no more in Redis than docs/configuration.md says, for
+// whatever they keep there.
+func TestRedisUser(t *testing.T) {
+	server := redistest.Start(t)
+	redistest.AddUser(t, "../../docs/configuration.md", server)
+	s := newOutageBy(t, server, func(int) string {
+		return "redis://" + redistest.Username + ":" + redistest.Password + "@" + server.Addr
+	})
+	s.prepare(t)
+	s.answered(t, 0, s.here)
+	s.after(t, redisFault{})
+}

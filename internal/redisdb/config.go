@@ -1,13 +1,10 @@
 package redisdb
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
@@ -18,9 +15,6 @@ import (
 
 // DefaultPrefix stands in front of all keys and channels.
 const DefaultPrefix = "gatehouse:"
-
-// maxCA bounds the file of certificates.
-const maxCA = 1 << 20
 
 // Config is a section "redis". All of it is read at start.
 type Config struct {
@@ -38,6 +32,11 @@ type Config struct {
 	// CAFile holds the certificates, in PEM, that sign the server's. Default: those of the
 	// system.
 	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a
+	// server that asks for one. They are read for each connection, so that renewed ones are
+	// used. Default none.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// Prefix stands in front of all keys and channels, gatehouse: by default. Gateways
 	// that share a Redis and are not replicas of each other need different ones.
 	Prefix string `yaml:"prefix"`
@@ -50,8 +49,15 @@ func (c Config) IsZero() bool { return c == Config{} }
 // password.
 func (c Config) Validate() error {
 	var errs []error
-	if _, err := c.place(); err != nil {
+	p, err := c.place()
+	if err != nil {
 		errs = append(errs, fmt.Errorf("url: %w", err))
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		errs = append(errs, errors.New("cert_file and key_file: one needs the other"))
+	}
+	if err == nil && !p.tls && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != "") {
+		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for rediss, with which the URL does not begin"))
 	}
 	if strings.ContainsAny(c.Prefix, "{}*?[]\\ ") {
 		errs = append(errs, fmt.Errorf("prefix: %q: want no braces, patterns or spaces in it", c.Prefix))
@@ -170,11 +176,8 @@ func (c Config) client() (redis.UniversalClient, error) {
 	}
 	o.SentinelUsername, o.SentinelPassword = c.SentinelUsername, string(c.SentinelPassword)
 	if p.tls {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-		if c.CAFile != "" {
-			if o.TLSConfig.RootCAs, err = readCA(c.CAFile); err != nil {
-				return nil, err
-			}
+		if o.TLSConfig, err = c.tls(); err != nil {
+			return nil, err
 		}
 	}
 	if p.network == "unix" {
@@ -183,23 +186,4 @@ func (c Config) client() (redis.UniversalClient, error) {
 		return redis.NewClient(simple), nil
 	}
 	return redis.NewUniversalClient(o), nil
-}
-
-func readCA(path string) (*x509.CertPool, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("ca_file: %w", err)
-	}
-	if info.Size() > maxCA {
-		return nil, fmt.Errorf("ca_file: %s is larger than %d bytes", path, maxCA)
-	}
-	pem, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("ca_file: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM", path)
-	}
-	return pool, nil
 }
