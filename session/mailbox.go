@@ -95,7 +95,9 @@ func (s *Redis) hear(channel, payload string) {
 		s.wake(rest)
 	case saidEnded:
 		if n, ok := nameOf(rest); ok {
-			s.ended(n, s.count.deleted)
+			if tell := s.forget(n, s.count.deleted); tell != nil {
+				s.following.Go(tell) // which may take time, and this must not
+			}
 		}
 	case saidUpdated: // by this replica, too: it may have been told that the change failed
 		_, rest, _ := strings.Cut(rest, " ")
@@ -132,7 +134,7 @@ func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 		s.log.Warn("too many large messages of other replicas at a time: one was dropped")
 		return
 	}
-	s.fetching.Go(func() { // ends within the time limits of Redis
+	s.following.Go(func() { // ends within the time limits of Redis
 		defer s.uncollected.Add(-1)
 		s.collecting <- struct{}{}
 		defer func() { <-s.collecting }()

@@ -47,7 +47,7 @@ type Redis struct {
 	closed     atomic.Bool
 	stop       chan struct{}
 	done       sync.WaitGroup
-	fetching   sync.WaitGroup // of large messages; grows only while the bus is open
+	following  sync.WaitGroup // what messages have set off; grows only while the bus is open
 
 	letters     letters
 	collecting  chan struct{} // one token for each large message that is being fetched
@@ -416,7 +416,7 @@ func (s *Redis) Close() error {
 	close(s.stop)
 	s.bus.Close()
 	s.done.Wait()
-	s.fetching.Wait()
+	s.following.Wait()
 	s.presence.resign()
 	s.wakeAll()
 	return s.db.Close()

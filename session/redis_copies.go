@@ -67,15 +67,24 @@ func newHeld(n name) *held { return &held{name: n, updating: make(chan struct{},
 
 // ended forgets a session and, once, tells whoever holds something for it.
 func (s *Redis) ended(n name, why cause) {
+	if tell := s.forget(n, why); tell != nil {
+		tell()
+	}
+}
+
+// forget forgets a session, and returns what tells whoever holds something for it; nil
+// where there is nobody to tell.
+func (s *Redis) forget(n name, why cause) (tell func()) {
 	s.mu.Lock()
 	h := s.copies[n]
 	delete(s.copies, n)
 	s.mu.Unlock()
 	s.wake(n.user + ":" + n.id)
-	if h != nil && h.end() {
-		why.Inc()
-		s.onEnd(n.user + ":" + n.id)
+	if h == nil || !h.end() {
+		return nil
 	}
+	why.Inc()
+	return func() { s.onEnd(n.user + ":" + n.id) }
 }
 
 // doubt makes all copies ask Redis again, and all followers of streams: something may

@@ -55,3 +55,35 @@ func TestGrantsLastAsTheirSession(t *testing.T) {
 		t.Errorf("H/46 what was shown an hour ago at another replica: %t, %v", ok, err)
 	}
 }
+
+// While a session that has ended is taken down, which may wait for its streams, messages of
+// other replicas are heard.
+func TestEndHoldsUpNobody(t *testing.T) {
+	server := redistest.Start(t)
+	ending, goOn, heard := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	a := newReplica(t, server.URL(), session.Config{}, session.Deps{})
+	b := newReplica(t, server.URL(), session.Config{}, session.Deps{
+		OnEnd:  func(string) { close(ending); <-goOn },
+		OnMail: func([]byte) { close(heard) },
+	})
+	defer close(goOn) // before b is closed
+	r := a.create(t)
+	b.want(t, "at b", r, nil)
+	if err := a.Delete(t.Context(), r.User, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(patience):
+			t.Fatalf("%s: it does not happen", what)
+		}
+	}
+	await("b ends the session", ending)
+	if err := a.Send(t.Context(), b.Self(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	await("b hears a message meanwhile", heard)
+	b.want(t, "at b meanwhile", r, session.ErrNotFound)
+}
