@@ -174,6 +174,8 @@ func (g *Gateway) storeAway(ctx context.Context) []string {
 
 // configHealth is what became of the configuration file.
 type configHealth struct {
+	// Revision are the first 12 digits of the file's SHA-256: replicas should have the same.
+	Revision string    `json:"revision,omitempty"`
 	Loaded   time.Time `json:"loaded"`
 	Tried    time.Time `json:"tried"`
 	Problems []string  `json:"problems,omitempty"` // why the file that is there now does not hold
@@ -181,7 +183,7 @@ type configHealth struct {
 
 func (g *Gateway) configHealth() *configHealth {
 	status := g.ReloadStatus()
-	c := &configHealth{Loaded: status.Loaded, Tried: status.Tried}
+	c := &configHealth{Revision: status.Revision, Loaded: status.Loaded, Tried: status.Tried}
 	if status.Err != nil {
 		c.Problems = strings.Split(status.Err.Error(), "\n")
 	}

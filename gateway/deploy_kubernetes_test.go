@@ -35,7 +35,7 @@ type (
 			} `yaml:"rollingUpdate"`
 		}
 		Template struct {
-			Metadata struct{ Labels labels }
+			Metadata struct{ Labels, Annotations labels }
 			Spec     pod
 		}
 	}

@@ -251,6 +251,7 @@ func TestMetrics(t *testing.T) {
 	}
 	parkedNumbers(t, g)
 	checkMetricsPage(t, g.scrape(t))
+	checkAlerts(t, g.scrape(t))
 }
 
 // refusedRequests are some that do not become calls.

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// The parts of Prometheus' files, and of its Operator's objects, that deploy uses.
+type (
+	ruleFile struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations labels
+			}
+		}
+	}
+	podMonitor struct {
+		Selector  selector
+		Job       string                                  `yaml:"jobLabel"`
+		Endpoints []struct{ Port, Path, Interval string } `yaml:"podMetricsEndpoints"`
+	}
+)
+
+const monitoringDir = kubernetesDir + "monitoring/"
+
+// TestDeployMonitoring: Prometheus finds the pods and their port, and the Operator has the
+// alerts that others have. internal/e2e compares these with what there is to see.
+func TestDeployMonitoring(t *testing.T) {
+	settings(t)
+	alerts := strictly[ruleFile](t, "prometheus/alerts.yaml")[0]
+	rules := strictly[object[ruleFile]](t, monitoringDir+"rules.yaml")[0]
+	if !reflect.DeepEqual(rules.Spec, alerts) {
+		t.Error("the alerts of the Operator are others: they are those of prometheus/alerts.yaml, two spaces further to the right")
+	}
+	app := strictly[object[deployment]](t, kubernetesDir+"deployment.yaml")[0].Spec
+	pods := app.Template.Metadata
+	cfg := deployed{file: kubernetesDir + "gatehouse.yaml", mounted: app.Template.Spec.Containers[0].Mounts[0].Path, args: app.Template.Spec.Containers[0].Args,
+		env: []string{"REDIS_URL", "GATEHOUSE_KEY"}, grace: windUp * 10}.check(t)
+	k := strictly[kustomization](t, monitoringDir+"kustomization.yaml")[0]
+	if !slices.Equal(k.Resources, []string{"podmonitor.yaml", "rules.yaml"}) || k.Namespace != "gatehouse" {
+		t.Errorf("applied are %q in %s", k.Resources, k.Namespace)
+	}
+	m := strictly[object[podMonitor]](t, monitoringDir+"podmonitor.yaml")[0].Spec
+	if !maps.Equal(m.Selector.MatchLabels, pods.Labels) {
+		t.Errorf("asked are the pods with %v, and they have %v", m.Selector.MatchLabels, pods.Labels)
+	}
+	ports := map[string]string{}
+	for _, p := range app.Template.Spec.Containers[0].Ports {
+		ports[p.Name] = strconv.Itoa(p.Port)
+	}
+	e := m.Endpoints[0]
+	for _, port := range []string{ports[e.Port], pods.Annotations["prometheus.io/port"]} {
+		if "0.0.0.0:"+port != cfg.Admin.Listen {
+			t.Errorf("port %q is asked, and it is %s", port, cfg.Admin.Listen)
+		}
+	}
+	if e.Path != "/metrics" || pods.Annotations["prometheus.io/path"] != "/metrics" || pods.Annotations["prometheus.io/scrape"] != "true" {
+		t.Errorf("asked is %+v, and %v", e, pods.Annotations)
+	}
+	if job := regexp.MustCompile(`job="([^"]*)"`).FindStringSubmatch(alerts.Groups[0].Rules[0].Expr); job == nil || job[1] != pods.Labels[m.Job] {
+		t.Errorf("an alert is about %q, and the job is %q", job, pods.Labels[m.Job])
+	}
+	page, err := os.ReadFile(filepath.Join(deployDir, "../docs/metrics.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, there []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Gatehouse[A-Za-z]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+		told = append(told, row[1])
+	}
+	for _, r := range alerts.Groups[0].Rules {
+		there = append(there, r.Alert)
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+			t.Errorf("%s does not say what is wrong, what to do, or how bad it is", r.Alert)
+		}
+	}
+	if !slices.Equal(told, there) {
+		t.Errorf("docs/metrics.md tells of %q, and the alerts are %q", told, there)
+	}
+}

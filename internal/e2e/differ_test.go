@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// TestH240_ReplicasDiffer: replicas whose files differ say so, each for itself, and each
+// applies its own policy to sessions that they share.
+func TestH240_ReplicasDiffer(t *testing.T) {
+	s := doing(t)
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
+		"sessions: {store: redis, key: %s, redis: {url: %q}}\n", s.URL, strings.Repeat("k", 32), redistest.Start(t).URL())
+	first, same := fromFile(t, text), fromFile(t, text)
+	other := fromFile(t, text+"policy: {default: deny}\n")
+	revision := revisionOf(t, first)
+	if got := revisionOf(t, same); got != revision || len(got) != 12 {
+		t.Errorf("H/240 of one file the revisions are %q and %q", revision, got)
+	}
+	if got := revisionOf(t, other); got == revision || len(got) != 12 {
+		t.Errorf("H/240 of two files the revisions are %q and %q", revision, got)
+	}
+
+	begun := opened(t, first.URL(), statefulClient)
+	for _, tt := range []struct {
+		name    string
+		g       *gateway.Gateway
+		allowed bool
+	}{{"where it began", first, true}, {"with the same file", same, true}, {"with another file", other, false}} {
+		c := unopened(t, tt.g.URL(), statefulClient)
+		c.Session = begun.Session
+		m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
+		if err != nil {
+			t.Fatalf("H/240 the session at the replica %s: %v", tt.name, err)
+		}
+		if refused := m.Error != nil && m.Error.Code == mcp.CodeInvalidParams; refused == tt.allowed {
+			t.Errorf("H/240 at the replica %s: %s", tt.name, m.Text)
+		}
+	}
+}
+
+// fromFile starts a gateway with a configuration file.
+func fromFile(t *testing.T, text string) *gateway.Gateway {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := gateway.New(gateway.Options{ConfigFile: file, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // t's own is over
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			t.Error("stopping the gateway:", err)
+		}
+	})
+	if err := g.WaitReady(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// revisionOf is the revision of the configuration that a gateway tells, which has to be the
+// same in both places.
+func revisionOf(t *testing.T, g *gateway.Gateway) string {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	admin := "http://" + g.AdminAddr().String()
+	var ready struct{ Configuration struct{ Revision string } }
+	if err := json.Unmarshal([]byte(scraped(t, client, admin+"/readyz")), &ready); err != nil {
+		t.Fatal(err)
+	}
+	revision := ready.Configuration.Revision
+	if line := fmt.Sprintf("\ngatehouse_config_info{revision=%q} 1\n", revision); !strings.Contains(scraped(t, client, admin+"/metrics"), line) {
+		t.Errorf("H/240 /readyz tells of revision %q, and /metrics does not", revision)
+	}
+	return revision
+}
