@@ -230,10 +230,10 @@ func (s *Server) push(method, params string, fits func(*Call) bool) int {
 }
 
 // Update says that a resource was updated, on the standing streams of those who have
-// subscribed to it.
-func (s *Server) Update(uri string) {
+// subscribed to it, and returns how many they are.
+func (s *Server) Update(uri string) int {
 	params := fmt.Sprintf(`{"uri":%q}`, uri)
-	s.push("notifications/resources/updated", params, func(c *Call) bool {
+	return s.push("notifications/resources/updated", params, func(c *Call) bool {
 		var uris []string
 		if c.Param("notifications|resourceSubscriptions", &uris) || !s.revision.Stateful {
 			return slices.Contains(uris, uri)

@@ -152,7 +152,7 @@ func (c *client) hearStanding(ctx context.Context, to *server, name string) outc
 	hearing, cancel := context.WithTimeout(ctx, hearPatience)
 	defer cancel()
 	if !standing.await(hearing, uri, before) {
-		return outcome{kind: "unheard", detail: "no update came in " + hearPatience.String()}
+		return c.unheard()
 	}
 	if o, bad := c.ask(ctx, "resources/unsubscribe", uri); bad {
 		return o
@@ -175,12 +175,10 @@ func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 // listens anew, and reads what it follows.
 const notHeard = "stream ended"
 
-// unheard is a subscription of which nothing more comes.
-func unheard(ctx context.Context, err error) outcome {
-	if ctx.Err() != nil {
-		return outcome{kind: "unheard", detail: "no update came in " + hearPatience.String()}
-	}
-	return outcome{kind: notHeard, detail: err.Error()}
+// unheard is a subscription of which nothing comes after the client's last call.
+func (c *client) unheard() outcome {
+	nonce := c.nonce()
+	return outcome{kind: "unheard", detail: fmt.Sprintf("no update came in %s of %s, which its server has told on %d streams", hearPatience, nonce, c.l.touched(nonce))}
 }
 
 func (c *client) hearListening(ctx context.Context, to *server, name string) outcome {
@@ -205,7 +203,10 @@ func (c *client) hearListening(ctx context.Context, to *server, name string) out
 	for {
 		m, err := x.Next()
 		if err != nil {
-			return unheard(listening, err)
+			if listening.Err() != nil {
+				return c.unheard()
+			}
+			return outcome{kind: notHeard, detail: err.Error()}
 		}
 		heard := ""
 		if m.IsResponse() {

@@ -51,10 +51,13 @@ const (
 	resume      // after the last event
 )
 
+// nonce is that of the client's last call.
+func (c *client) nonce() string { return fmt.Sprintf("c%d-%d", c.index, c.calls) }
+
 // call makes one call and sees it through to its end.
 func (c *client) call(ctx context.Context, action string, to *server, does int, in script) outcome {
 	c.calls++
-	in.Nonce = fmt.Sprintf("c%d-%d", c.index, c.calls)
+	in.Nonce = c.nonce()
 	if !c.l.send(in.Nonce, action) {
 		return outcome{kind: answered}
 	}

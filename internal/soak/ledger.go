@@ -44,6 +44,7 @@ func (o outcome) failed() bool {
 // ledger holds what was sent, what ran and what came back.
 type ledger struct {
 	began     time.Time
+	told      io.Writer // is told of faults
 	explained io.Writer // is told of failures that faults explain
 
 	mu      sync.Mutex // guards the fields below
@@ -61,6 +62,7 @@ type entry struct {
 	sent    time.Time
 	runs    [maxRounds]uint8 // at its server, by round
 	settled bool
+	touched int // streams on which its server has told of an update
 	refused int // the round from which on its client was told that it did not run; 0 is none
 }
 
@@ -73,7 +75,7 @@ type window struct {
 }
 
 func newLedger() *ledger {
-	return &ledger{began: time.Now(), explained: io.Discard, calls: map[string]*entry{}, counts: map[string]map[string]int{}}
+	return &ledger{began: time.Now(), told: io.Discard, explained: io.Discard, calls: map[string]*entry{}, counts: map[string]map[string]int{}}
 }
 
 // send notes that a call is about to be made. It reports false when the ledger is full.
@@ -107,6 +109,22 @@ func (l *ledger) run(nonce string, round int) {
 	default:
 		e.runs[round]++
 	}
+}
+
+// touch notes on how many streams the server of a call has told of an update.
+func (l *ledger) touch(nonce string, streams int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.calls[nonce]; e != nil {
+		e.touched = streams
+	}
+}
+
+// touched is on how many streams it has.
+func (l *ledger) touched(nonce string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calls[nonce].touched
 }
 
 // settle notes how a call ended, which it does once.
@@ -194,6 +212,9 @@ func (l *ledger) end(w *window, after time.Duration) {
 	defer l.mu.Unlock()
 	w.healed = time.Now()
 	w.until = w.healed.Add(after)
+	if w.name != stalled {
+		fmt.Fprintf(l.told, "%s  %s, all healed after %s\n", l.at(), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
+	}
 }
 
 // violation notes what must not be.
@@ -241,26 +262,18 @@ func (l *ledger) report() (text string, wrong int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d calls in %s\n", len(l.calls), time.Since(l.began).Round(time.Second))
+	fmt.Fprintf(&b, "\n%d calls in %s, and how they and all else ended:\n", len(l.calls), time.Since(l.began).Round(time.Second))
 	for _, action := range slices.Sorted(maps.Keys(l.counts)) {
 		kinds := l.counts[action]
-		fmt.Fprintf(&b, "  %-24s", action)
+		fmt.Fprintf(&b, "  %-28s %8d %s", action, kinds[answered], answered)
 		for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-			fmt.Fprintf(&b, " %s %d", kind, kinds[kind])
+			if kind != answered {
+				fmt.Fprintf(&b, "  %s: %d", kind, kinds[kind])
+			}
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "faults, each with the time until all had healed:\n")
-	stalls, slow := 0, time.Duration(0)
-	for _, w := range l.windows {
-		if w.name == stalled {
-			stalls++
-			slow += w.healed.Sub(w.from)
-			continue
-		}
-		fmt.Fprintf(&b, "  %7.3fs %-40s %s\n", w.from.Sub(l.began).Seconds(), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
-	}
-	if stalls > 0 {
+	if stalls, slow := l.stalls(); stalls > 0 {
 		fmt.Fprintf(&b, "the machine had no time for Redis, %d times, for %s together\n", stalls, slow.Round(time.Millisecond))
 	}
 	for _, text := range l.wrongs {
@@ -270,6 +283,17 @@ func (l *ledger) report() (text string, wrong int) {
 		fmt.Fprintf(&b, "and %d more\n", l.wrong-len(l.wrongs))
 	}
 	return b.String(), l.wrong
+}
+
+// stalls is how often, and for how long, the machine stalled. It is called with mu held.
+func (l *ledger) stalls() (count int, slow time.Duration) {
+	for _, w := range l.windows {
+		if w.name == stalled {
+			count++
+			slow += w.healed.Sub(w.from)
+		}
+	}
+	return count, slow
 }
 
 func orNone(names []string) string {

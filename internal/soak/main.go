@@ -68,6 +68,7 @@ func soak(ctx context.Context, o options) (err error) {
 	defer cancel()
 	fmt.Printf("soak: -for %s -seed %d -clients %d\n", o.duration, o.seed, o.clients)
 	l := newLedger()
+	l.told = os.Stdout
 	if o.explain {
 		l.explained = os.Stdout
 	}
@@ -89,6 +90,7 @@ func soak(ctx context.Context, o options) (err error) {
 	if wrong > 0 {
 		return fmt.Errorf("%d violations; run it again with -seed %d; the replicas' logs are in %s", wrong, o.seed, s.dir)
 	}
+	fmt.Println("the books balance: no violations")
 	return os.RemoveAll(s.dir)
 }
 

@@ -98,7 +98,7 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 			}
 		}
 		if in.Touch != "" {
-			play.Update(in.Touch)
+			l.touch(in.Nonce, play.Update(in.Touch))
 		}
 	}
 	text := ""
