@@ -121,9 +121,12 @@ func (c *client) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer func() { c.Session = "" }()
-	for { // until it has ended: the gateway keeps what belongs to it
+	for again := false; ; again = true { // until it has ended: the gateway keeps what belongs to it
 		from := time.Now()
 		o := c.tell(ctx, http.MethodDelete, "", http.StatusNoContent)
+		if again && o.kind == sessionLost { // it was done, though nobody could say so
+			o.kind = answered
+		}
 		c.l.note("end of a session", from, o)
 		if !o.failed() || o.kind == sessionLost {
 			return

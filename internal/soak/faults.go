@@ -21,6 +21,10 @@ type fault struct {
 	after  time.Duration // for how long its consequences may be noticed when all has healed
 }
 
+// retryAfter is what servers ask for that want to be left alone: their users are refused for
+// so long, although all works for others.
+const retryAfter = time.Second
+
 // injector makes things go wrong, one after the other.
 type injector struct {
 	*site
@@ -62,7 +66,7 @@ func faults() []fault {
 		{"server resets connections", unserved, failing(resetting), 0},
 		{"server says garbage", unserved, failing(saying(http.StatusOK, "application/json", `{"jsonrpc":"2.0","id":`)), 0},
 		{"server says HTML", unserved, failing(saying(http.StatusOK, "text/html", "<html>Welcome</html>")), 0},
-		{"server answers 429", append([]string{"42901"}, unserved...), failing(saying(http.StatusTooManyRequests, "text/plain", "slow down")), 0},
+		{"server answers 429", append([]string{"42901"}, unserved...), failing(saying(http.StatusTooManyRequests, "text/plain", "slow down")), retryAfter + slowPulse},
 		{"server answers 500", unserved, failing(saying(http.StatusInternalServerError, "text/plain", "oops")), 0},
 		{"server answers 503", unserved, failing(saying(http.StatusServiceUnavailable, "text/plain", "later")), 0},
 		{"process crashes", unserved, (*injector).crashProcess, 0},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -142,7 +143,7 @@ func saying(status int, contentType, body string) func(<-chan struct{}) http.Han
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-				w.Header().Set("Retry-After", "1")
+				w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 			}
 			w.WriteHeader(status)
 			_, _ = w.Write([]byte(body)) // the gateway may have gone
