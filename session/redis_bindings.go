@@ -121,7 +121,7 @@ local idle = tonumber(ARGV[6])
 if got[5] == ARGV[8] then return tonumber(got[6]) end
 if got[4] then return 0 end
 if got[1] and got[1] ~= ARGV[5] then return 0 end
-if idle > 0 and (not got[1] or now() - tonumber(got[2]) < idle - math.min(1000, idle / 4)) then return 0 end
+if idle > 0 and (not got[1] or now() - tonumber(got[2]) < idle - math.min(1000, idle / 10)) then return 0 end
 local farewell = got[3] and 2 or 1
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'q', ARGV[8], 'f', farewell)

@@ -64,7 +64,7 @@ func (p *pool) tendLater() {
 // nothing was said of it for long. p.mu is held.
 func (p *pool) quiet(s *session) bool {
 	b := s.bound
-	return b != nil && b.at.Idle > 0 && !b.alone && time.Since(b.said) >= b.at.Idle/2
+	return b != nil && b.at.Idle > 0 && !b.alone && time.Since(b.said) >= b.at.Idle/4
 }
 
 // wakes says that a session is used again after a long time, before it is, and reports

@@ -133,6 +133,7 @@ func (c *client) subscribe(ctx context.Context, name string) {
 	} else {
 		o = c.hearListening(ctx, to, name)
 	}
+	o.server = to.name
 	o.detail = fmt.Sprintf("client %d (%s), server %s: %s", c.index, c.Revision.Name, to.name, o.detail)
 	c.l.note(name, from, o)
 	if o.kind == sessionLost {

@@ -28,7 +28,8 @@ const retryAfter = time.Second
 // injector makes things go wrong, one after the other.
 type injector struct {
 	*site
-	rand *rand.Rand
+	rand   *rand.Rand
+	window *window // of the fault of now
 }
 
 // Failures that faults explain.
@@ -37,8 +38,7 @@ var (
 	// streams that nobody goes on with.
 	cutOff = []string{"cut", "lost", streamLost, streamUnsure, notHeard, "HTTP 502", "50205"}
 	// unserved is what an upstream that fails is answered with.
-	// A subscription that a server cannot confirm looks like one that it does not offer.
-	unserved = []string{"50201", "50202", "50204", "50205", "50401", "-32002", notHeard}
+	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
 	// storeless is what needs the store and has to do without.
 	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain}
 )
@@ -100,6 +100,7 @@ func (in *injector) run(ctx context.Context, until time.Time, only string) error
 // inject makes one thing go wrong, and waits until all is well again.
 func (in *injector) inject(ctx context.Context, f fault) error {
 	w := in.l.begin(f.name, f.allows)
+	in.window = w
 	of, err := f.do(in, ctx)
 	in.l.detail(w, of)
 	if err != nil {
@@ -130,9 +131,12 @@ func (in *injector) holdFault(ctx context.Context) error {
 
 func (in *injector) anyReplica() *replica { return in.replicas[in.rand.IntN(len(in.replicas))] }
 
+// anyServer picks one, and has the fault explain nothing of others.
 func (in *injector) anyServer(fits func(*server) bool) *server {
 	fitting := slices.DeleteFunc(slices.Clone(in.servers), func(s *server) bool { return !fits(s) })
-	return fitting[in.rand.IntN(len(fitting))]
+	s := fitting[in.rand.IntN(len(fitting))]
+	in.l.concerns(in.window, s.name)
+	return s
 }
 
 func (in *injector) killReplica(ctx context.Context) (string, error) {

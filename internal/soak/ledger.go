@@ -32,6 +32,7 @@ const executedNo = "no"
 // outcome is how a call ended.
 type outcome struct {
 	kind     string // answered, cancelled or, of a failure, its code, its HTTP status or a word
+	server   string // whose answer it is, "" for none
 	executed string // what the error says of this round: "no", "unknown" or nothing
 	round    int    // in which it ended
 	detail   string // for people
@@ -69,6 +70,7 @@ type entry struct {
 // window is the time of a fault, from its beginning until all has healed.
 type window struct {
 	name                string
+	server              string    // the one that fails, "" for none
 	from, healed, until time.Time // healed and until are zero while it lasts
 	allows              []string
 	ofStore             bool
@@ -170,7 +172,7 @@ func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
 		if !w.until.IsZero() && w.until.Before(from) {
 			continue
 		}
-		if slices.Contains(w.allows, o.kind) {
+		if slices.Contains(w.allows, o.kind) && (w.server == "" || w.server == o.server) {
 			fmt.Fprintf(l.explained, "%s %s %s failed after %s with %s, as of %s: %s\n",
 				l.at(), action, nonce, time.Since(from).Round(time.Millisecond), o.kind, w.name, o.detail)
 			return
@@ -195,6 +197,13 @@ func (l *ledger) duringStoreFault() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.windows, func(w *window) bool { return w.ofStore && w.healed.IsZero() })
+}
+
+// concerns says that a fault is of one server alone.
+func (l *ledger) concerns(w *window, server string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.server = server
 }
 
 // detail says what a fault was of.

@@ -53,6 +53,16 @@ func TestLedger(t *testing.T) {
 			l.send("a", "call")
 			l.settle("a", failed)
 		}, "no fault explains (faults: issuer fails)"},
+		{"failed at the server of a fault", func(l *ledger) {
+			l.concerns(l.begin("server killed", []string{"50201"}), "s")
+			l.send("a", "call")
+			l.settle("a", outcome{kind: "50201", server: "s"})
+		}, ""},
+		{"failed at another server", func(l *ledger) {
+			l.concerns(l.begin("server killed", []string{"50201"}), "s")
+			l.send("a", "call")
+			l.settle("a", outcome{kind: "50201", server: "other"})
+		}, "no fault explains (faults: server killed)"},
 		{"a list failed", func(l *ledger) { l.note("list", l.began, failed) }, "list"},
 		{"ran twice", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", 0); l.settle("a", good) }, "ran 2 times (round 0)"},
 		{"too many rounds", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", maxRounds); l.settle("a", good) }, "in round 4"},

@@ -19,7 +19,7 @@ const (
 	moreFiles      = 60
 	moreMemory     = 96 << 20 // bytes, beside half as much again
 	// calmTime is for how long nothing less has to be held until it is the least.
-	calmTime = 3 * time.Second
+	calmTime = 5 * time.Second
 )
 
 // usage is what a replica holds.

@@ -133,6 +133,7 @@ func (p *piped) act(ctx context.Context) {
 	if !limit.Stop() {
 		p.l.violation("call %s over HTTP+SSE (server %s) had no end after %s", in.Nonce, to.name, patience)
 	}
+	o.server = to.name
 	o.detail = fmt.Sprintf("server %s: %s", to.name, o.detail)
 	p.l.settle(in.Nonce, o)
 	if o.failed() { // what may still come would belong to this call

@@ -188,7 +188,7 @@ func (r *MemoryReplica) End(_ context.Context, at session.Place, tag string) (se
 	switch {
 	case m != nil && (m.over || m.Tag != "" && m.Tag != tag):
 		return session.Kept, nil
-	case at.Idle > 0 && (m == nil || time.Since(m.used) < at.Idle-min(time.Second, at.Idle/4)):
+	case at.Idle > 0 && (m == nil || time.Since(m.used) < at.Idle-min(time.Second, at.Idle/10)):
 		return session.Kept, nil
 	}
 	delete(r.all.places, at)
