@@ -12,13 +12,14 @@ import (
 const broadcast = "all"
 
 const (
-	// largeMail is the longest message that goes through a channel: Redis drops listeners
-	// for whom too much waits. Larger ones wait at a key, for largeTime.
+	// largeMail is the longest message that is itself published: Redis disconnects
+	// listeners whose backlog grows too large. A longer one is kept under a key for
+	// largeTime, and what is published is largeMark and that key.
 	largeMail = 128 << 10
 	largeTime = time.Minute
 	largeMark = "@"
-	// maxLarge bounds how many of them are fetched at a time, and maxUncollected how many
-	// wait for that, too: their keys are here, not they.
+	// maxLarge bounds how many of those are fetched at a time, and maxUncollected how many
+	// are fetched or wait for their turn, of which only the keys are in memory.
 	maxLarge       = 64
 	maxUncollected = 10_000
 )
@@ -26,10 +27,10 @@ const (
 func channelOf(replica string) string { return "to:" + replica }
 
 // Mailbox is how replicas of the gateway talk to each other. A message may be lost, with
-// the connection or the replica: what has to come asks for an answer. What is in it may
-// be read and written by whoever can use the same Redis: senders seal it, which also makes
-// each differ from others in its first bytes, by which one that Redis passes on twice is
-// known.
+// the connection or with the replica: a sender who has to know that it came asks for an
+// answer. Whoever can use the same Redis can read messages and send their own, so senders
+// seal them. A sealed message begins with random bytes, by which one that Redis delivers
+// twice is recognised.
 type Mailbox interface {
 	// Self is the name of this replica: lower-case letters and digits, another one each
 	// time that it starts.
@@ -42,8 +43,8 @@ type Mailbox interface {
 	// some ten seconds. It may run on, cut off from the others: what it writes to a stream
 	// that they have finished is refused. stop ends the watching.
 	Watch(replica string) (gone <-chan struct{}, stop func())
-	// Present reports whether a replica is there, as Watch sees it. One of which nobody
-	// can know is.
+	// Present reports whether a replica is there, as Watch sees it; also where nobody can
+	// know.
 	Present(ctx context.Context, replica string) bool
 }
 
@@ -123,7 +124,8 @@ func (s *Redis) hear(channel, payload string) {
 	}
 }
 
-// collect gets a message that is too large for a channel. mine says that nobody else does.
+// collect fetches a message that was too large to be published, and hands it to take. mine
+// says that it is for this replica alone, which then deletes it.
 func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 	if !strings.HasPrefix(key, "x:") || !validID(key[len("x:"):]) {
 		return

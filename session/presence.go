@@ -9,48 +9,48 @@ import (
 )
 
 const (
-	// leaseTime is how long a replica is taken to be there after Redis has heard of it,
-	// and renewTime how often each says that it is.
+	// leaseTime is how long a replica counts as present after it last renewed its lease,
+	// and renewTime how often each replica renews it.
 	leaseTime = 10 * time.Second
 	renewTime = 2 * time.Second
-	// lookTime bounds one round of it.
+	// lookTime bounds one renewal, which is also one look at the others.
 	lookTime = time.Second
-	// maxWatched bounds the replicas that are watched: more than any gateway has, for
-	// names come from clients too.
+	// maxWatched bounds the replicas that are watched. No gateway has so many, but clients
+	// may make up names.
 	maxWatched = 1000
 )
 
-// presence knows which replicas are there. Each has a lease in Redis, that ends by Redis's
-// clock. One round trip in two seconds renews this replica's and looks at all that are
-// watched, however many wait for each.
+// presence knows which replicas are there. Each replica has a lease in Redis, which ends by
+// Redis's clock. One round trip every two seconds renews this replica's lease and looks at
+// those of all watched replicas, however many callers watch each.
 //
-// A lease that is not there means that its replica has gone, or that Redis has lost it. The
-// two are told apart by our own lease: as long as that has not held without a break for as
-// long as leases last, so that everyone who is there has had the time to renew theirs,
-// nobody is taken to have gone.
+// A missing lease means that its replica has gone, or that Redis has lost its data. Our own
+// lease tells the two apart: nobody is taken to have gone until ours has held without a
+// break for as long as leases last. By then everyone who is there has renewed theirs.
 type presence struct {
 	s    *Redis
-	kick chan struct{} // holds one token: somebody wants to know at once
-	turn chan struct{} // holds one token: who asks Redis takes it
+	kick chan struct{} // holds one token: a caller wants to know at once
+	turn chan struct{} // holds one token: whoever asks Redis takes it
 
 	mu      sync.Mutex // guards the fields below; not held while Redis is asked
 	watched map[string]*watch
-	holds   bool          // our lease did, when Redis was last asked
-	since   time.Duration // since when
+	holds   bool          // our lease was there when Redis was last asked
+	since   time.Duration // when it began to be
 	had     bool          // there was one before
 }
 
-// watch is of one replica.
+// watch is the watch over one replica.
 type watch struct {
-	gone chan struct{}
-	by   int // how many watch it
+	gone chan struct{} // closed when it has gone
+	by   int           // how many callers watch it
 }
 
 func newPresence(s *Redis) *presence {
 	return &presence{s: s, kick: make(chan struct{}, 1), turn: make(chan struct{}, 1), watched: make(map[string]*watch)}
 }
 
-// leaseKey has braces: all leases are on one node of a Cluster, and one script sees them.
+// leaseKey is where a replica's lease stands. The braces put all leases on one node of a
+// Cluster, where one script sees them.
 func (p *presence) leaseKey(replica string) string { return p.s.db.Key("r:{replicas}:" + replica) }
 
 // run renews the lease until the store is closed.
@@ -68,7 +68,7 @@ func (p *presence) run() {
 	}
 }
 
-// beat renews the lease, and tells whoever watches a replica that has gone.
+// beat renews the lease, and tells those who watch a replica that has gone.
 func (p *presence) beat() {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
@@ -87,8 +87,9 @@ func (p *presence) beat() {
 	}
 }
 
-// look renews the lease and returns which of the replicas have gone. One looks at a time: of
-// two, the one that finds our lease may only find what the other has just renewed.
+// look renews the lease and returns which of the replicas have gone; none where that cannot
+// be known. Only one caller looks at a time: of two at once, the second would find the lease
+// that the first has just renewed, and not notice that it had been lost.
 func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 	select {
 	case p.turn <- struct{}{}:

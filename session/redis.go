@@ -37,12 +37,12 @@ type Redis struct {
 	onMail func(message []byte)
 	onJoin func()
 	count  *Metrics
-	// onBindings takes what is said of bindings
+	// onBindings takes what other replicas say of bindings
 	onBindings func(message []byte)
-	self       string // this replica among all
+	self       string // the name of this replica
 	scripts    scripts
 	clock      func() time.Duration // monotonic
-	words      atomic.Uint64
+	words      atomic.Uint64        // how many word has given out
 	presence   *presence
 	closed     atomic.Bool
 	stop       chan struct{}

@@ -16,8 +16,9 @@ const recordVersion = 1
 // errForeign: a value that belongs to another key.
 var errForeign = errors.New("the value is another session's")
 
-// kept is a Record as Redis has it. It says itself whose it is. JSON of the client stands
-// in strings, so that it stays as it was written.
+// keptRecord is a Record as it stands in Redis. It names its own key, so that a value that
+// got under another one is noticed. What the client wrote in JSON is kept in strings, which
+// leaves it as it was written.
 type keptRecord struct {
 	Version       int      `json:"version"`
 	Key           string   `json:"key"`

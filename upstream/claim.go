@@ -11,19 +11,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Over stdio and HTTP+SSE a question does not say which call it is of. With one call under
-// way it is of that one. With several, all of the same client, it waits until one alone is
-// left that can have asked: a server that waits for an answer does not end the call
-// meanwhile, nor does it ask for a call whose question is open. What stays unclear is
-// refused, as SEP-2260 has it.
+// Over stdio and HTTP+SSE a question does not say which call it belongs to. With one call
+// under way it belongs to that one. With several, all of the same client, it waits until
+// only one is left that can have asked it: a server that waits for an answer does not end
+// its call meanwhile, nor does it ask a second time for a call whose question is still
+// open. A question of which it stays unclear is refused, as SEP-2260 has it.
 
 const (
-	// claimPause is how long calls have to end before questions of which there are as many
-	// as calls are taken for one of each.
+	// claimPause is how long a question waits for calls to end. If then there are at least as
+	// many questions as calls, each call is taken to have asked one.
 	claimPause = time.Second
-	// claimTime is how long a question waits.
+	// claimTime is how long a question waits at all, before it is refused.
 	claimTime = 20 * time.Second
-	// maxUnclaimed bounds how many of a session wait.
+	// maxUnclaimed bounds the questions of a session that wait.
 	maxUnclaimed = 20
 )
 
@@ -106,15 +106,15 @@ func (s *session) claim() {
 	}
 }
 
-// reclaim takes back a question that a call was taken to ask which has ended meanwhile: it
-// was another's.
+// reclaim takes back a question that was guessed to be of a call. The call has ended with
+// the question open, so that it was another call's.
 func (s *session) reclaim(x *exchange, q question) {
 	s.remove(x)
 	s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
 }
 
-// unclaim gives up what waits: a call has ended without an answer, and it may be the one
-// that asked.
+// unclaim refuses all questions that wait: a call has ended without an answer of the server,
+// and may have been the one that asked.
 func (s *session) unclaim() {
 	s.mu.Lock()
 	held := s.unclaimed

@@ -13,11 +13,11 @@ import (
 // half of them.
 const maxWaiting = 100
 
-// gate lets so many calls run at a time, and so many of one user, so that a user whose
-// calls take long does not keep all others from the server. Whoever has the fewest calls
-// running is next, and among those whoever waits the longest.
+// gate bounds how many calls run at a time, in all and of one user, so that a user whose
+// calls take long does not keep all others from the server. Of those who wait, the user
+// with the fewest running calls is next; of several, the one who has waited longest.
 //
-// Without authentication there is one user, "", who may have all of it.
+// Without authentication there is one user, "", who may have all places.
 type gate struct {
 	places, share int // running calls, in all and of one user; set once
 
@@ -86,7 +86,8 @@ func (g *gate) leave(user string) {
 	close(w.turn)
 }
 
-// giveUp ends the waiting of a call that will not run. Its turn may have come meanwhile.
+// giveUp ends the waiting of a call that will not run. Should its turn have come meanwhile,
+// that is passed on.
 func (g *gate) giveUp(w *waiter) {
 	g.mu.Lock()
 	at := slices.Index(g.waiting, w)

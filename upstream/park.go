@@ -32,7 +32,7 @@ type parks struct {
 	closed bool
 }
 
-// parked is one of them. It belongs to one session and user, and is taken once.
+// parked is one such call. It belongs to one session and user, and is taken once.
 type parked struct {
 	x      *exchange
 	handle string
@@ -194,8 +194,8 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return x.wait(ctx)
 }
 
-// settle takes the answered questions out and returns what the server is told; what
-// has no answer, or a malformed one, stays open.
+// settle takes out the questions that were answered, and returns the answers as the server
+// gets them. A question without an answer, or with a malformed one, stays open.
 func (x *exchange) settle(c *mcp.Call) (bodies [][]byte, left int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

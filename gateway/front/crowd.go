@@ -11,8 +11,8 @@ import (
 // likes. Streams that answer a call end with it and are not counted. Without
 // authentication there is one user, whom only the number of connections bounds.
 
-// openStream counts a stream in; false when its user has as many as may be. One that has
-// just been given up for it, and is about to end, is not held against it.
+// openStream counts a stream in; false when its user has as many as they may. givenUp says
+// that another stream has just been ended to make room for it, which may still count.
 func (f *Front) openStream(c mcp.Caller, givenUp bool) bool {
 	if c.Issuer == "" {
 		return true

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// beatTime is how often a replica that serves another one's call says so, and lostTime
-	// after what silence the other one takes it for lost.
+	// beatTime is how often a replica that serves a call of another one says so, and
+	// lostTime how long it may be silent before the other one takes the call for lost.
 	beatTime = 5 * time.Second
 	lostTime = 20 * time.Second
 	// maxRemote bounds the calls of other replicas that are served here at a time.
@@ -71,16 +71,18 @@ type remoteQuestion struct {
 // errLost: the replica where a call waited has gone.
 var errLost = errors.New("front: another replica does not answer")
 
-// elsewhere is the handler of calls that only another replica can go on with.
+// elsewhere is the handler of calls that only another replica can continue: a question of
+// theirs waits there.
 type elsewhere struct {
 	f       *Front
 	replica string
 }
 
-// pending is a call that another replica serves, or an answer that is carried there.
+// pending is what this replica waits for another one to say of a call, an answer, or a
+// message that it has sent there.
 type pending struct {
-	events chan letter // and that it has begun; bounded
-	reply  chan letter // one
+	events chan letter // of a call: that it has begun, and its events; what finds no room is dropped
+	reply  chan letter // holds one: the last word
 }
 
 // Handle has the call made there, and relays what happens.
@@ -109,7 +111,8 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return reply, err
 }
 
-// expectFrom has what another replica says of something of this number come to p.
+// expectFrom has p take what another replica says of the call, answer or message with this
+// number, until stop.
 func (f *Front) expectFrom(number string, p *pending) (stop func()) {
 	f.mu.Lock()
 	f.pending[number] = p
@@ -155,7 +158,7 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (
 	}
 }
 
-// returned takes what another replica says of a call of this one.
+// returned takes what another replica says of something that this one has sent there.
 func (f *Front) returned(l letter) {
 	f.mu.Lock()
 	p := f.pending[l.Number]

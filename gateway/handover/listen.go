@@ -21,9 +21,9 @@ type listening struct {
 	acked mcp.Raw // what was acknowledged to the client, nil before
 }
 
-// listen answers subscriptions/listen until the client or the last way ends it. Where
-// callers are told otherwise, on a new way, it is ended in good order: the client
-// listens again, and says anew who it is.
+// listen answers subscriptions/listen until the client or the last way ends it. If callers
+// are authenticated differently on a new way (Way.Callers), it is ended in good order: the
+// client listens again, and says anew who it is.
 func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply, error) {
 	l := &listening{call: c}
 	var before *Way
@@ -75,8 +75,8 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 	return call
 }
 
-// compare tells the client of the lists that it sees otherwise on the new way. What
-// became of a resource in between nobody knows, so each counts as updated.
+// compare tells the client which lists look different to it on the new way. What became
+// of a resource between the two nobody knows, so each counts as updated.
 func (l *listening) compare(ctx context.Context, before, way *Way, acked mcp.Raw) {
 	for _, list := range lists() {
 		wanted, _ := l.acked.Member(list.filter)
