@@ -138,6 +138,9 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
+	if shared.mail != nil {
+		g.lasting.peers = &peers{shared.mail, g.forward}
+	}
 	if g.current, err = newGraph(cfg, g.lasting, nil); err != nil {
 		return err
 	}
@@ -145,6 +148,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("upstreams", g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
+	g.undo.onStop("processes", g.yield)
 
 	if err := g.openAdmin(cfg); err != nil {
 		return err
@@ -183,6 +187,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Mail:         shared.mail,
 		MailKey:      mailKey,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
+		Direct:       g.direct,
 		RootsChanged: g.rootsChanged,
 		Metrics:      metrics.front,
 	})

@@ -59,6 +59,7 @@ type lasting struct {
 	version string
 	log     *slog.Logger
 	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
+	peers   upstream.Peers                    // nil for one gateway alone
 	cursors *seal.Key
 	tasks   *seal.Key
 	grants  grants
@@ -158,6 +159,7 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 		Tell:        with.tell,
 		Before:      former,
 		Shared:      shared,
+		Peers:       with.peers,
 		Metrics:     with.metrics.upstreams,
 	})
 	if err != nil {

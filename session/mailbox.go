@@ -36,7 +36,8 @@ type Mailbox interface {
 	// time that it starts.
 	Self() string
 	// Send sends a message to one replica, Broadcast to all others; each hands it to
-	// Deps.OnMail, once. Errors: ErrUnavailable, with ErrUnsure where it may yet arrive.
+	// Deps.OnMail, once. Errors: ErrUnavailable, with ErrUnsure where it may yet arrive; of
+	// Send ErrNobody, when the replica does not listen, for a moment or for ever.
 	Send(ctx context.Context, replica string, message []byte) error
 	Broadcast(ctx context.Context, message []byte) error
 	// Watch returns what is closed when a replica has gone: Redis has not heard of it for
@@ -55,34 +56,40 @@ func (s *Redis) Self() string { return s.self }
 // there, whose name may be a client's invention, is lost at once: nobody would collect it.
 func (s *Redis) Send(ctx context.Context, replica string, message []byte) error {
 	if len(message) > largeMail && !s.Present(ctx, replica) {
-		return nil
+		return ErrNobody
 	}
-	return s.post(ctx, channelOf(replica), saidMail, message)
+	heard, err := s.post(ctx, channelOf(replica), saidMail, message)
+	if err == nil && !heard {
+		err = ErrNobody
+	}
+	return err
 }
 
 // Broadcast sends a message to all other replicas; see Mailbox.
 func (s *Redis) Broadcast(ctx context.Context, message []byte) error {
-	return s.post(ctx, broadcast, saidMail, message)
+	_, err := s.post(ctx, broadcast, saidMail, message)
+	return err
 }
 
-func (s *Redis) post(ctx context.Context, channel string, said byte, message []byte) error {
+// post reports whether anybody may have heard it.
+func (s *Redis) post(ctx context.Context, channel string, said byte, message []byte) (heard bool, err error) {
 	if s.closed.Load() {
-		return ErrUnavailable
+		return false, ErrUnavailable
 	}
 	letter := append([]byte{said}, s.self...)
 	letter = append(letter, ' ')
 	if len(message) > largeMail {
 		key := "x:" + rand.Text()
 		if _, err := s.db.Run(ctx, s.scripts.leave, []string{s.db.Key(key)}, message, largeTime.Milliseconds()); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		message = []byte(largeMark + key)
 	}
 	letter = append(letter, message...)
-	if err := s.db.Publish(ctx, channel, letter); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if heard, err = s.db.Publish(ctx, channel, letter); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return nil
+	return heard, nil
 }
 
 // hear takes what replicas, this one too, say to this one or to all.

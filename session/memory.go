@@ -33,7 +33,8 @@ type Deps struct {
 	// It must not wait: nothing else is heard in the meantime.
 	OnMail func(message []byte)
 	// OnJoin is called when this replica hears the others, again each time that it did not
-	// for a while: what they sent meanwhile is lost. It must not wait; nil for nobody.
+	// for a while, or they may have taken it to have gone: what they sent meanwhile is lost,
+	// and what it had may be another one's. It must not wait; nil for nobody.
 	OnJoin func()
 	// OnBindings is given what other replicas tell of bindings (see RedisBindings); nil to
 	// drop it. It must not wait either.

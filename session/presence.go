@@ -75,7 +75,10 @@ func (p *presence) beat() {
 	p.mu.Lock()
 	names := slices.Collect(maps.Keys(p.watched))
 	p.mu.Unlock()
-	gone := p.look(ctx, names)
+	gone, lapsed := p.look(ctx, names)
+	if lapsed {
+		p.s.joined()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range gone {
@@ -88,17 +91,18 @@ func (p *presence) beat() {
 }
 
 // look renews the lease and returns which of the replicas have gone; none where that cannot
-// be known. Only one caller looks at a time: of two at once, the second would find the lease
-// that the first has just renewed, and not notice that it had been lost.
-func (p *presence) look(ctx context.Context, names []string) (gone []string) {
+// be known. lapsed says that our own lease had ended: the others may have gone on without
+// us. Only one caller looks at a time: of two at once, the second would find the lease that
+// the first has just renewed, and not notice that it had been lost.
+func (p *presence) look(ctx context.Context, names []string) (gone []string, lapsed bool) {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
 	case <-ctx.Done():
-		return nil
+		return nil, false
 	}
 	if p.s.closed.Load() { // the lease is given up
-		return nil
+		return nil, false
 	}
 	keys := []string{p.leaseKey(p.s.self)}
 	for _, name := range names {
@@ -115,32 +119,34 @@ func (p *presence) look(ctx context.Context, names []string) (gone []string) {
 	if err != nil || len(there) != len(keys) {
 		p.holds = false
 		p.s.count.leaseFailed.Inc()
-		return nil
+		return nil, false
 	}
-	p.count(there[0] == int64(1))
+	lapsed = p.count(there[0] == int64(1))
 	if !p.holds || there[0] != int64(1) {
 		p.holds, p.since = true, asked
 	}
 	if asked-p.since < leaseTime {
-		return nil
+		return nil, lapsed
 	}
 	for i, name := range names {
 		if there[i+1] != int64(1) {
 			gone = append(gone, name)
 		}
 	}
-	return gone
+	return gone, lapsed
 }
 
-// count is called with mu held.
-func (p *presence) count(there bool) {
+// count reports whether a lease that was ours had ended. It is called with mu held.
+func (p *presence) count(there bool) (lapsed bool) {
+	lapsed = p.had && !there
 	switch {
 	case there:
 		p.s.count.leaseRenewed.Inc()
-	case p.had:
+	case lapsed:
 		p.s.count.leaseLate.Inc()
 	}
 	p.had = true
+	return lapsed
 }
 
 // resign gives the lease up. The store is closed: nobody renews it after that.
@@ -184,5 +190,9 @@ func (s *Redis) Watch(replica string) (gone <-chan struct{}, stop func()) {
 
 // Present reports whether a replica is there; see Mailbox.
 func (s *Redis) Present(ctx context.Context, replica string) bool {
-	return len(s.presence.look(ctx, []string{replica})) == 0
+	gone, lapsed := s.presence.look(ctx, []string{replica})
+	if lapsed {
+		s.joined()
+	}
+	return len(gone) == 0
 }

@@ -236,5 +236,6 @@ func (b *RedisBindings) Claim(ctx context.Context, at Place, what string) (bool,
 // Tell sends a message to all other replicas, which hand it to Deps.OnBindings. It may be
 // lost.
 func (b *RedisBindings) Tell(ctx context.Context, message []byte) error {
-	return b.s.post(ctx, broadcast, saidBinding, message)
+	_, err := b.s.post(ctx, broadcast, saidBinding, message)
+	return err
 }

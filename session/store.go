@@ -22,6 +22,8 @@ var (
 	ErrUnavailable = errors.New("session: store unavailable")
 	// ErrUnsure, beside ErrUnavailable: it may have been done, or may be yet.
 	ErrUnsure = redisdb.ErrUnsure
+	// ErrNobody: the replica that a message was for did not listen. The message is lost.
+	ErrNobody = errors.New("session: the replica does not listen")
 	// ErrEnded: the stream has ended, perhaps not by its writer. It is an ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
 	// ErrGap: events after the position asked for are no longer kept.

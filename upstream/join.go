@@ -19,14 +19,15 @@ const (
 // joinSession opens the session of a slot, or takes up the one that another replica has
 // opened for the same client.
 func (u *Upstream) joinSession(ctx context.Context, sl *slot, e *era) (*session, error) {
-	if sl.at == nil {
+	at := sl.at
+	if at == nil {
 		return u.openSession(ctx, sl, e)
 	}
 	stale := u.pool.staleOf(sl)
 	waiting := time.NewTimer(joinWait)
 	defer waiting.Stop()
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		kept, turn, err := u.shared.Take(ctx, *sl.at, stale, u.cfg.Timeout.Connect)
+		kept, turn, err := u.shared.Take(ctx, *at, stale, u.cfg.Timeout.Connect)
 		switch {
 		case err != nil: // each for itself, until it is known again
 			return u.openSession(ctx, sl, e)
@@ -35,7 +36,7 @@ func (u *Upstream) joinSession(ctx context.Context, sl *slot, e *era) (*session,
 		case turn == TurnOurs:
 			s, err := u.openSession(ctx, sl, e)
 			if err != nil || s.bound == nil {
-				_ = u.shared.Release(context.WithoutCancel(ctx), *sl.at) // or its time ends it
+				_ = u.shared.Release(context.WithoutCancel(ctx), *at) // or its time ends it
 			}
 			return s, err
 		case turn == TurnTaken:

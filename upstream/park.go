@@ -158,11 +158,7 @@ func (p *parks) size() int {
 func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x := u.parks.take(c)
 	if x == nil {
-		return nil, &mcp.Error{
-			Code:    mcp.CodeInvalidParams,
-			Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
-			Data:    mcp.Object("reason", mcp.String("expired")),
-		}
+		return nil, errNotParked()
 	}
 	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
 	x.life.room.Store(c.Room)
@@ -192,6 +188,14 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return u.park(x)
 	}
 	return x.wait(ctx)
+}
+
+func errNotParked() *mcp.Error {
+	return &mcp.Error{
+		Code:    mcp.CodeInvalidParams,
+		Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
+		Data:    mcp.Object("reason", mcp.String("expired")),
+	}
 }
 
 // settle takes out the questions that were answered, and returns the answers as the server

@@ -34,7 +34,8 @@ type pool struct {
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
-	places  map[bindingKey]*slot // of those that replicas have in common
+	places  map[bindingKey]*slot // of those that replicas have in common, or only one of them
+	owned   map[string]*slot     // of those whose place is ours, by its tag
 	sweeper *time.Timer          // runs as long as there are sessions that end by idle time
 	tender  *time.Timer          // runs as long as there are sessions that replicas have in common
 	closed  bool
@@ -47,7 +48,8 @@ type slot struct {
 	declared capabilities
 	sweeps   bool   // it ends by idle time
 	keep     *keep  // what is restored in a new session
-	at       *Place // where it is kept for all replicas; nil for one of this replica's own
+	at       *Place // where it is kept for all replicas; nil for one that others cannot take up
+	claim    *claim // what says whose it is among replicas; nil for one of this replica's own, and with at
 
 	current  *session
 	opening  *opening
@@ -71,6 +73,7 @@ func (p *pool) init(u *Upstream) {
 	p.u = u
 	p.opens = make(chan struct{}, opensAtOnce)
 	p.slots, p.places = make(map[poolKey]*slot), make(map[bindingKey]*slot)
+	p.owned = make(map[string]*slot)
 }
 
 // acquire returns the session of the key for this caller, and opens it if need be. It
@@ -87,14 +90,18 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	sl := p.slots[key]
 	if sl == nil {
-		if !p.makeRoom() {
+		claim := p.u.claimOf(key, sweeps, e)
+		if claim == nil && !p.makeRoom() { // else it may need none
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(), at: p.u.place(key, sweeps, e)}
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(), at: p.u.place(key, sweeps, e), claim: claim}
 		p.slots[key] = sl
 		if sl.at != nil {
 			p.places[sl.at.key()] = sl
+		}
+		if claim != nil {
+			p.places[claim.at.key()] = sl
 		}
 	}
 	if key.user != "" {
@@ -109,6 +116,12 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 			return p.acquire(ctx, key, caller, declared, e, sweeps)
 		}
 		return s, nil
+	}
+	if sl.isAway() {
+		elsewhere := sl.claim.away
+		p.mu.Unlock()
+		p.leave(sl)
+		return nil, elsewhere
 	}
 	open, first := sl.opening, false
 	if open == nil {
@@ -168,11 +181,15 @@ func (p *pool) leave(sl *slot) {
 // open opens the session of a slot, apart from the callers, who may leave.
 func (p *pool) open(sl *slot, open *opening, e *era) {
 	u := p.u
-	if open.err = p.turn(); open.err == nil {
+	if open.err = u.own(sl); open.err == nil {
+		open.err = p.turn()
+	}
+	if open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		u.count.connect(open.err)
 		<-p.opens
 	}
+	_, elsewhere := errors.AsType[*away](open.err)
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
 		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
 	}
@@ -185,6 +202,9 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 		open.err = errDraining
 	case open.err == nil:
 		sl.current = open.session
+	case elsewhere: // the next call finds that out at once
+	case errors.Is(open.err, errEnded), errors.Is(open.err, errOverloaded):
+		p.drop(sl, (*session).close)
 	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
 		p.drop(sl, (*session).close) // the slot of a process, or of what is down, remembers why
 	}
@@ -276,12 +296,14 @@ func (p *pool) lose(s *session) {
 // makeRoom makes sure that one more slot may be added, at the cost of the idle
 // session that was not used for the longest time. p.mu is held.
 func (p *pool) makeRoom() bool {
-	if len(p.slots) < p.u.cfg.Limits.Sessions {
-		return true
-	}
+	return p.fits(1) || p.evict()
+}
+
+// evict ends the session that makeRoom does without. p.mu is held.
+func (p *pool) evict() bool {
 	var oldest *slot
 	for _, sl := range p.slots {
-		if sl.sweeps && sl.busy == 0 && (oldest == nil || sl.used.Before(oldest.used)) {
+		if sl.sweeps && sl.busy == 0 && !sl.isAway() && (oldest == nil || sl.used.Before(oldest.used)) {
 			oldest = sl
 		}
 	}
@@ -294,9 +316,18 @@ func (p *pool) makeRoom() bool {
 
 // drop ends a slot for good, and how its session ends, if it has one. p.mu is held.
 func (p *pool) drop(sl *slot, how func(*session)) {
-	if s := p.remove(sl); s != nil {
-		p.u.spawn(func() { how(s) })
+	s, tag := p.remove(sl), sl.tag()
+	if s == nil && tag == "" {
+		return
 	}
+	p.u.spawn(func() {
+		if s != nil {
+			how(s)
+		}
+		if tag != "" {
+			p.u.disown(sl.claim.at, tag, false)
+		}
+	})
 }
 
 // remove takes a slot out for good, and returns its session, nil for none. p.mu is held.
@@ -306,7 +337,11 @@ func (p *pool) remove(sl *slot) *session {
 		if sl.at != nil {
 			delete(p.places, sl.at.key())
 		}
+		if sl.claim != nil {
+			delete(p.places, sl.claim.at.key())
+		}
 	}
+	delete(p.owned, sl.tag())
 	s := sl.current
 	sl.ended, sl.current = true, nil
 	return s
@@ -346,6 +381,9 @@ func (p *pool) endSession(session string) {
 		}
 		sl.keep.end(errEnded)
 		s := p.remove(sl)
+		if tag := sl.tag(); tag != "" {
+			p.u.spawn(func() { p.u.disown(sl.claim.at, tag, true) })
+		}
 		if s == nil {
 			continue
 		}

@@ -21,6 +21,7 @@ const (
 	aboutGone       = 'u' // nor is it subscribed any more
 	aboutMissed     = 'x' // some of this could not be told
 	aboutFree       = 'o' // the standing stream is nobody's
+	aboutYielded    = 'y' // the place of a session that only one can have is free; its tag
 )
 
 const (
@@ -39,6 +40,10 @@ type told struct {
 // Hear takes what another replica told (Shared.Tell) of the session at a place. It does
 // not wait, and keeps the message.
 func (u *Upstream) Hear(session, server string, message []byte) {
+	if tag, ok := bytes.CutPrefix(message, []byte{aboutYielded}); ok {
+		u.pool.yielded(bindingKey{session, server}, string(tag))
+		return
+	}
 	s := u.pool.at(bindingKey{session, server})
 	if u.told == nil || s == nil {
 		return
@@ -52,8 +57,10 @@ func (u *Upstream) Hear(session, server string, message []byte) {
 }
 
 // Rejoin is told that what other replicas told (Shared.Tell) may have been lost. Who
-// listens here is told that everything may have changed.
+// listens here is told that everything may have changed, and whose the places are that were
+// this replica's is looked up.
 func (u *Upstream) Rejoin() {
+	u.spawn(func() { u.pool.keepClaims(true) })
 	if u.told == nil {
 		return
 	}

@@ -19,7 +19,8 @@ import (
 
 // Replicas of the gateway have one session at a server for a client, whichever of them
 // its calls come to. Where that is kept is Shared; here is what is. Only sessions on
-// streamable HTTP can be taken up by somebody else.
+// streamable HTTP can be taken up by somebody else; of all others owner.go says whose they
+// are, and away.go how they are used.
 //
 //	join.go   a session is opened by one replica and taken up by the others
 //	tend.go   that it is used, and that it ends
@@ -170,6 +171,10 @@ func (u *Upstream) place(key poolKey, sweeps bool, e *era) *Place {
 	if u.shared == nil || key.session == "" || !e.rev.Stateful || e.sse || u.cfg.Transport != transportStreamable {
 		return nil
 	}
+	return u.placeOf(key, sweeps)
+}
+
+func (u *Upstream) placeOf(key poolKey, sweeps bool) *Place {
 	at := &Place{Session: key.session, Server: u.cfg.digest(key)}
 	if sweeps {
 		at.Idle = u.cfg.Timeout.Idle
@@ -184,6 +189,12 @@ func (c Config) digest(key poolKey) string {
 		parts = append(parts, strings.ToLower(name), string(c.Headers[name]))
 	}
 	parts = append(append(parts, "auth"), c.Auth.Account()...)
+	if len(c.Command) > 0 {
+		parts = append(append(parts, "command", c.Dir), c.Command...)
+		for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+			parts = append(parts, name, string(c.Env[name]))
+		}
+	}
 	hash := sha256.New()
 	for _, part := range parts {
 		_ = binary.Write(hash, binary.BigEndian, uint64(len(part))) // a hash takes everything

@@ -76,6 +76,12 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 			u.learnEra(e, older)
 			u.log.Info("upstream speaks HTTP+SSE")
 		}
+		if err == nil && sl.at != nil {
+			if err = u.reclaim(sl, older); err != nil {
+				s.close()
+				return nil, err
+			}
+		}
 	}
 	return s, err
 }

@@ -388,11 +388,15 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return u.call(ctx, c)
 	}
-	record, err := u.madeRecord(ctx, c, key)
+	// In the session that skills are listed in: the client's may be at another replica, where
+	// nobody knows what the URI stands for.
+	own := c.Clone()
+	own.Session, own.Ephemeral = "", false
+	record, err := u.madeRecord(ctx, own, key)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := u.call(ctx, innerCall(c, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
+	reply, err := u.call(ctx, innerCall(own, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
 	if err != nil {
 		return nil, err
 	}

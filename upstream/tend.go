@@ -77,9 +77,10 @@ func (p *pool) wakes(s *session) bool {
 // tend tells the other replicas of the sessions that are used here. It ends with the
 // first that cannot be told: those that come after it wait for the next time.
 func (p *pool) tend() {
+	p.keepClaims(false)
 	var due []*session
-	left := false
 	p.mu.Lock()
+	left := len(p.owned) > 0
 	for _, sl := range p.slots {
 		s := sl.current
 		if s == nil || s.bound == nil {

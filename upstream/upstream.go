@@ -42,8 +42,10 @@ type Deps struct {
 	// Before is the Upstream whose place this one takes, nil for none. Calls that it has
 	// put aside, for their users to answer, go on there.
 	Before *Upstream
-	// Shared is what replicas of the gateway know in common; nil for one gateway alone.
+	// Shared is what replicas of the gateway know in common, and Peers how they have calls
+	// made at each other; nil for one gateway alone.
 	Shared Shared
+	Peers  Peers
 	// Metrics count what happens; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -60,8 +62,9 @@ type Upstream struct {
 	credentials Credentials
 	// tell is nil for nobody
 	tell func(session string, e mcp.Event)
-	// shared and told are nil for one gateway alone
+	// shared, peers and told are nil for one gateway alone
 	shared Shared
+	peers  Peers
 	told   chan told
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
@@ -114,6 +117,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		credentials: deps.Credentials,
 		tell:        deps.Tell,
 		shared:      deps.Shared,
+		peers:       deps.Peers,
 		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
@@ -150,21 +154,13 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
-// has left.
-//
-// A retry whose context has ended already lets the parked call go that it would have
-// taken up: the server is told, and all that it holds is freed.
-//
-// A list method returns one page. subscriptions/listen reports events, the
-// acknowledgement first, until its context ends, the server ends it (an empty
-// result), or it is lost (an error: listen again).
-func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// handle makes a call here. The error is an *away where its session is elsewhere.
+func (u *Upstream) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	handle := u.call
 	switch c.Method {
 	case mcp.MethodListen:
 		reply, err := u.listen(ctx, c)
-		if err != nil {
+		if _, elsewhere := errors.AsType[*away](err); err != nil && !elsewhere {
 			err = u.failure(ctx, err)
 		}
 		return reply, err
@@ -227,11 +223,14 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 	}
 	over := false
 	defer func() {
-		if !over { // a panic, which shows nothing of the server; the next call may try
+		if !over { // or a panic, which shows nothing of the server; the next call may try
 			breaker.done(time.Now(), trial, false, false)
 		}
 	}()
 	reply, cause := handle(ctx, c)
+	if a, elsewhere := errors.AsType[*away](cause); cause != nil && elsewhere {
+		return nil, a // which shows nothing of the server either
+	}
 	err := cause
 	if cause != nil {
 		u.slowDown(c, cause)

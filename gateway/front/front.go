@@ -48,6 +48,9 @@ type Deps struct {
 	MailKey *seal.Key
 	// Callers carries callers to other replicas; needed with Mail.
 	Callers Callers
+	// Direct makes a call of another replica at a place of its choice, past Handler, where
+	// it has been decided on there; ErrNotThere where there is nothing. Needed with Mail.
+	Direct func(ctx context.Context, place string, c *mcp.Call) (*mcp.Reply, error)
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
@@ -81,6 +84,7 @@ type Front struct {
 	mail     session.Mailbox      // nil for one gateway alone
 	mailSeal *seal.Key
 	callers  Callers
+	direct   func(ctx context.Context, place string, c *mcp.Call) (*mcp.Reply, error)
 	mailing  chan struct{} // one token for each letter that something is done about
 	burying  chan struct{} // one token for each stream that is being finished for a replica that has gone
 	unread   atomic.Int64  // how many letters have or wait for one
@@ -113,8 +117,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
 		return nil, errors.New("front: a handler, a session store and a key are needed")
 	}
-	if deps.Mail != nil && (deps.MailKey == nil || deps.Callers.Write == nil || deps.Callers.Read == nil) {
-		return nil, errors.New("front: letters to other replicas need a key, and how callers are written")
+	if deps.Mail != nil && (deps.MailKey == nil || deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Direct == nil) {
+		return nil, errors.New("front: letters to other replicas need a key, how callers are written, and who makes calls of others")
 	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
@@ -139,6 +143,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		mail:      deps.Mail,
 		mailSeal:  deps.MailKey,
 		callers:   deps.Callers,
+		direct:    deps.Direct,
 		mailing:   make(chan struct{}, maxMail),
 		burying:   make(chan struct{}, maxBuried),
 		pending:   make(map[string]*pending),

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 // Replicas of the gateway share sessions, and any of them may get any request of one.
 // What belongs to a call that runs at another replica is sent there: this file has what
 // is sent, remote_call.go calls that only another replica can go on with,
+// remote_direct.go calls in sessions of upstreams that only another replica has,
 // remote_standing.go which of them listens for a session, and remote_oldsse.go messages
 // for a stream of HTTP+SSE. Letters are sealed: whoever can
 // use the same Redis can neither read nor write one. Where there is one gateway alone,
@@ -72,6 +74,7 @@ type letter struct {
 	Call    *remoteCall   `json:"call,omitempty"`
 	Number  string        `json:"number,omitempty"` // of a call or an answer, its sender's
 	Reply   *remoteReply  `json:"reply,omitempty"`
+	Place   string        `json:"place,omitempty"`   // where the call is made, past the pipeline (Deps.Direct)
 	Stopped bool          `json:"stopped,omitempty"` // the call is only to be let go
 	Status  int           `json:"status,omitempty"`  // of the answer to a POST, whose body is in Result
 	Retry   string        `json:"retry,omitempty"`   // its Retry-After
@@ -116,14 +119,16 @@ func (f *Front) send(ctx context.Context, to string, l letter) error {
 	return err
 }
 
-// tell sends a letter that may be lost.
-func (f *Front) tell(ctx context.Context, to string, l letter) {
+// tell sends a letter that may be lost, and reports whether it may have come.
+func (f *Front) tell(ctx context.Context, to string, l letter) bool {
 	if f.mail == nil {
-		return
+		return false
 	}
-	if err := f.send(ctx, to, l); err != nil {
+	err := f.send(ctx, to, l)
+	if err != nil && !errors.Is(err, session.ErrNobody) {
 		f.log.Warn("another replica could not be told something", "what", l.Kind, "error", err)
 	}
+	return err == nil
 }
 
 // Mail takes a letter from another replica (session.Deps.OnMail). It does not wait.

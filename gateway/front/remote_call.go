@@ -52,6 +52,7 @@ type remoteReply struct {
 	Ask    *remoteAsk   `json:"ask,omitempty"`
 	Task   bool         `json:"task,omitempty"`
 	Error  *remoteError `json:"error,omitempty"` // Code 0 for one that is not the client's to read
+	Gone   bool         `json:"gone,omitempty"`  // ErrNotThere
 }
 
 type remoteAsk struct {
@@ -59,6 +60,7 @@ type remoteAsk struct {
 	State      string           `json:"state,omitempty"`
 	Here, Kept bool             `json:",omitempty"`
 	Anew       bool             `json:",omitempty"`
+	Routed     bool             `json:",omitempty"`
 	Expires    time.Time        `json:"expires,omitzero"`
 }
 
@@ -83,6 +85,16 @@ type elsewhere struct {
 type pending struct {
 	events chan letter // of a call: that it has begun, and its events; what finds no room is dropped
 	reply  chan letter // holds one: the last word
+	// broken, of a call whose events must not be lost, takes that one was; nil for others
+	broken chan struct{}
+}
+
+// lose notes that an event may have been lost.
+func (p *pending) lose() {
+	select {
+	case p.broken <- struct{}{}:
+	default: // it is known, or does not matter
+	}
 }
 
 // Handle has the call made there, and relays what happens.
@@ -97,8 +109,9 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	defer e.f.expectFrom(c.ID, p)()
 	gone, unwatch := e.f.mail.Watch(e.replica)
 	defer unwatch()
-	// One that may arrive is waited for like one that has: the call may run.
-	if err := e.f.send(ctx, e.replica, out); err != nil && !errors.Is(err, session.ErrUnsure) {
+	// One that may arrive is waited for like one that has: the call may run. Where nobody
+	// listens it is known soon whether the replica has gone.
+	if err := e.f.send(ctx, e.replica, out); err != nil && !errors.Is(err, session.ErrUnsure) && !errors.Is(err, session.ErrNobody) {
 		return nil, storeError()
 	}
 	reply, err := p.wait(ctx, c, gone)
@@ -131,9 +144,7 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (
 	defer lost.Stop()
 	relay := func(l letter) {
 		lost.Reset(lostTime)
-		for _, e := range l.Events {
-			c.Notify(mcp.Event{Method: e.Method, Params: e.Params})
-		}
+		l.notify(c)
 	}
 	for {
 		select {
@@ -146,6 +157,8 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (
 			return l.Reply.read()
 		case <-lost.C:
 			return nil, errLost
+		case <-p.broken:
+			return nil, errLost
 		case <-gone:
 			if len(p.reply) > 0 { // its last word
 				gone = nil
@@ -155,6 +168,13 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// notify passes the events of a call on.
+func (l letter) notify(c *mcp.Call) {
+	for _, e := range l.Events {
+		c.Notify(mcp.Event{Method: e.Method, Params: e.Params})
 	}
 }
 
@@ -176,6 +196,7 @@ func (f *Front) returned(l letter) {
 	select {
 	case to <- l:
 	default:
+		p.lose()
 	}
 }
 
@@ -199,6 +220,10 @@ func (f *Front) serveRemote(l letter) {
 		cancel(nil)
 		switch {
 		case twice:
+		case closing && l.Place != "":
+			f.apart(func(ctx context.Context) {
+				f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Reply: &remoteReply{Gone: true}})
+			})
 		case closing: // and what waited here for the answer does not wait any more
 			f.refuseRemote(l, lostError())
 		default:
@@ -269,9 +294,12 @@ func (f *Front) makeRemote(ctx context.Context, cancel context.CancelCauseFunc, 
 	}
 	c := l.Call.read(caller)
 	c.Notify = func(e mcp.Event) {
-		f.tell(out, l.From, letter{Kind: mailEvent, Number: l.Number, Events: []remoteEvent{{e.Method, e.Params}}})
+		told := f.tell(out, l.From, letter{Kind: mailEvent, Number: l.Number, Events: []remoteEvent{{e.Method, e.Params}}})
+		if !told && c.Method == mcp.MethodListen {
+			cancel(errLost) // whoever listens does it again rather than to miss anything
+		}
 	}
-	made, err := f.handleRemote(mcp.WithCaller(ctx, c.Caller), c)
+	made, err := f.handleRemote(mcp.WithCaller(ctx, c.Caller), c, l.Place)
 	close(over)
 	<-beats
 	if made != nil {
@@ -281,13 +309,16 @@ func (f *Front) makeRemote(ctx context.Context, cancel context.CancelCauseFunc, 
 }
 
 // handleRemote makes the call: a panic in it ends that call only.
-func (f *Front) handleRemote(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+func (f *Front) handleRemote(ctx context.Context, c *mcp.Call, place string) (reply *mcp.Reply, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, c.ID)
 			reply, err = nil, errNoReply
 		}
 	}()
+	if place != "" {
+		return f.direct(ctx, place, c)
+	}
 	return f.handler.Handle(ctx, c)
 }
 
@@ -337,18 +368,21 @@ func (r *remoteCall) read(caller mcp.Caller) *mcp.Call {
 	return c
 }
 
-// writeReply writes what came of a call. Calls that ask have no lists for replies.
+// writeReply writes what came of a call. Calls that ask have no lists for replies, nor have
+// those that are made in sessions of clients.
 func writeReply(reply *mcp.Reply, err error) *remoteReply {
 	e, readable := errors.AsType[*mcp.Error](err)
 	switch {
 	case readable:
 		return &remoteReply{Error: &remoteError{e.Code, e.Message, e.Data}}
+	case errors.Is(err, ErrNotThere):
+		return &remoteReply{Gone: true}
 	case err != nil || reply == nil || reply.List != nil:
 		return &remoteReply{Error: &remoteError{}}
 	}
 	r := &remoteReply{Result: reply.Result, Task: reply.Task}
 	if a := reply.Ask; a != nil {
-		r.Ask = &remoteAsk{State: a.State, Here: a.Here, Kept: a.Kept, Anew: a.Anew, Expires: a.Expires}
+		r.Ask = &remoteAsk{State: a.State, Here: a.Here, Kept: a.Kept, Anew: a.Anew, Routed: a.Routed, Expires: a.Expires}
 		for _, q := range a.Requests {
 			r.Ask.Requests = append(r.Ask.Requests, remoteQuestion{q.Key, q.Method, q.Params})
 		}
@@ -360,6 +394,8 @@ func (r *remoteReply) read() (*mcp.Reply, error) {
 	switch {
 	case r == nil:
 		return nil, errNoReply
+	case r.Gone:
+		return nil, ErrNotThere
 	case r.Error != nil && r.Error.Code == 0:
 		return nil, errNoReply
 	case r.Error != nil:
@@ -367,7 +403,7 @@ func (r *remoteReply) read() (*mcp.Reply, error) {
 	}
 	reply := &mcp.Reply{Result: r.Result, Task: r.Task}
 	if r.Ask != nil {
-		reply.Ask = &mcp.Ask{State: r.Ask.State, Here: r.Ask.Here, Kept: r.Ask.Kept, Anew: r.Ask.Anew, Expires: r.Ask.Expires}
+		reply.Ask = &mcp.Ask{State: r.Ask.State, Here: r.Ask.Here, Kept: r.Ask.Kept, Anew: r.Ask.Anew, Routed: r.Ask.Routed, Expires: r.Ask.Expires}
 		for _, q := range r.Ask.Requests {
 			reply.Ask.Requests = append(reply.Ask.Requests, mcp.InputRequest{Key: q.Key, Method: q.Method, Params: q.Params})
 		}

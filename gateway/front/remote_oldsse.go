@@ -65,7 +65,7 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	gone, unwatch := f.mail.Watch(replica)
 	defer unwatch()
 	err := f.send(ctx, replica, letter{Kind: mailPosted, Number: number, Stream: stream, Caller: f.carry(p.caller), Result: body})
-	if err != nil && !errors.Is(err, session.ErrUnsure) { // else it may have arrived: then its answer comes
+	if err != nil && !errors.Is(err, session.ErrUnsure) && !errors.Is(err, session.ErrNobody) { // else it may have arrived: then its answer comes
 		f.refuse(p.w, nil, f.refuseSession(session.ErrUnavailable))
 		return
 	}

@@ -175,6 +175,11 @@ func (l *live) yield(ctx context.Context, m letter) {
 // Rejoin is told that letters of other replicas may have been missed (session.Deps.OnJoin).
 // What sessions are listened for is seen to again. It does not wait.
 func (f *Front) Rejoin() {
+	f.mu.Lock()
+	for _, p := range f.pending {
+		p.lose()
+	}
+	f.mu.Unlock()
 	f.apart(func(ctx context.Context) {
 		f.mu.Lock()
 		lives := slices.Collect(maps.Values(f.lives))

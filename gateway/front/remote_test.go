@@ -127,7 +127,8 @@ func replicaFronts(t *testing.T, a, b mcp.HandlerFunc) (fronts map[string]*Front
 			t.Fatal(err)
 		}
 		posts[name] = &post{name: name, others: fronts}
-		fronts[name], err = New(Config{SSEPath: ssePath}, Deps{Handler: handler, Sessions: store, Seal: key, Mail: posts[name], MailKey: key, Callers: Callers{auth.WriteCaller, auth.ReadCaller}, Log: slog.New(slog.DiscardHandler)})
+		fronts[name], err = New(Config{SSEPath: ssePath}, Deps{Handler: handler, Sessions: store, Seal: key, Mail: posts[name], MailKey: key, Callers: Callers{auth.WriteCaller, auth.ReadCaller}, Log: slog.New(slog.DiscardHandler),
+			Direct: func(context.Context, string, *mcp.Call) (*mcp.Reply, error) { return nil, ErrNotThere }})
 		if err != nil {
 			t.Fatal(err)
 		}

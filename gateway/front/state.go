@@ -73,7 +73,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 
 func (x *exchange) sealState(ask *mcp.Ask) string {
 	replica := ""
-	if ask.Here {
+	if ask.Here && !ask.Routed {
 		replica = cmp.Or(x.servedBy, x.f.self())
 	}
 	plain, err := json.Marshal(requestState{

@@ -96,7 +96,10 @@ func (db *DB) hear(ctx context.Context, b *Bus, hearing Hearing, channels []stri
 		got, err := sub.ReceiveTimeout(ctx, db.quiet)
 		if err != nil {
 			timeout, ok := errors.AsType[net.Error](err)
-			if !ok || !timeout.Timeout() || called || !joined || db.Publish(ctx, echo, nil) != nil {
+			if !ok || !timeout.Timeout() || called || !joined {
+				return joined
+			}
+			if _, err := db.Publish(ctx, echo, nil); err != nil {
 				return joined
 			}
 			called = true

@@ -64,7 +64,7 @@ func TestBusMoves(t *testing.T) {
 	db.SetQuiet(200 * time.Millisecond)
 	e := listen(t, db)
 	receive(t, "listening", e.joined)
-	if err := db.Publish(t.Context(), "c", []byte("before")); err != nil {
+	if heard, err := db.Publish(t.Context(), "c", []byte("before")); err != nil || !heard {
 		t.Fatal(err)
 	}
 	if got := receive(t, "a message", e.messages); got != "c before" {
@@ -80,7 +80,7 @@ func TestBusMoves(t *testing.T) {
 	}
 	receive(t, "H/182 noticing that nobody speaks there", e.lost)
 	receive(t, "H/182 listening where they do", e.joined)
-	if err := db.Publish(t.Context(), "c", []byte("after")); err != nil {
+	if heard, err := db.Publish(t.Context(), "c", []byte("after")); err != nil || !heard {
 		t.Fatal(err)
 	}
 	if got := receive(t, "a message", e.messages); got != "c after" {
@@ -94,7 +94,7 @@ func TestPublishReadOnly(t *testing.T) {
 	server, master := redistest.Start(t), redistest.Start(t)
 	db := open(t, redisdb.Config{URL: mcp.Secret(server.URL())})
 	server.Follow(t, master)
-	if err := db.Publish(t.Context(), "c", []byte("x")); err == nil {
+	if _, err := db.Publish(t.Context(), "c", []byte("x")); err == nil {
 		t.Error("H/182 a replica took a message")
 	}
 }

@@ -153,10 +153,11 @@ func (db *DB) Full() bool { return db.full.Load() }
 const roomSource = `#!lua
 return 1`
 
-// Publish sends a message to whoever listens on a channel.
-func (db *DB) Publish(ctx context.Context, channel string, message []byte) error {
-	_, err := db.Run(ctx, db.publish, []string{db.Key(channel)}, message)
-	return err
+// Publish sends a message to whoever listens on a channel. heard is false where certainly
+// nobody does; of a Cluster, where one node cannot tell, it never is.
+func (db *DB) Publish(ctx context.Context, channel string, message []byte) (heard bool, err error) {
+	by, err := db.Run(ctx, db.publish, []string{db.Key(channel)}, message)
+	return by != int64(0) || db.cluster, err
 }
 
 // publishSource counts as writing, unlike the command: a server that is no master any more
