@@ -119,7 +119,7 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 	if err := s.heal(ctx); err != nil {
 		return first, last, err
 	}
-	phase := func(do func() error) (holdings, error) {
+	phase := func(do func() error, enough func(holdings) bool) (holdings, error) {
 		stop := make(chan struct{})
 		var working sync.WaitGroup
 		for _, c := range clients {
@@ -132,7 +132,7 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 		if err != nil {
 			return holdings{}, err
 		}
-		return s.rest(ctx)
+		return s.rest(ctx, enough)
 	}
 	first, err = phase(func() error {
 		select {
@@ -141,15 +141,18 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	})
+	}, func(holdings) bool { return true })
 	if err != nil {
 		return first, last, err
 	}
 	in := &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(len(clients))))}
 	until := time.Now().Add(o.duration)
-	last, err = phase(func() error { return in.run(ctx, until, o.only) })
+	last, err = phase(func() error { return in.run(ctx, until, o.only) },
+		func(now holdings) bool { return len(s.excess(first, now)) == 0 })
 	if err == nil {
-		s.compare(first, last)
+		for _, problem := range s.excess(first, last) {
+			s.l.violation("%s", problem)
+		}
 	}
 	return first, last, err
 }

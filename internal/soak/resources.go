@@ -20,6 +20,9 @@ const (
 	moreMemory     = 96 << 20 // bytes, beside half as much again
 	// calmTime is for how long nothing less has to be held until it is the least.
 	calmTime = 5 * time.Second
+	// expireTime is for how long what nobody uses any more may be held: sessions that were
+	// lost with Redis, questions whose client did not come back.
+	expireTime = healTime
 )
 
 // usage is what a replica holds.
@@ -78,16 +81,17 @@ type holdings struct {
 }
 
 // rest waits until the replicas and the servers hold as little as they will, and returns
-// what that is: the least that was seen, when for calmTime nothing less was, and no server
-// waits for an answer any more, which may take until questions expire.
-func (s *site) rest(ctx context.Context) (h holdings, err error) {
-	patient := time.Now().Add(healTime)
+// what that is: the least that was seen, when for calmTime nothing less was and it is
+// little enough. That may take until questions and sessions without a client expire, and
+// no longer.
+func (s *site) rest(ctx context.Context, enough func(holdings) bool) (h holdings, err error) {
+	patient := time.Now().Add(expireTime)
 	for calm := time.Now(); time.Since(calm) < calmTime; {
-		less, asked, err := s.weigh(ctx, &h)
+		less, err := s.weigh(ctx, &h)
 		if err != nil {
 			return h, err
 		}
-		if less || asked && time.Now().Before(patient) {
+		if less || !enough(h) && time.Now().Before(patient) {
 			calm = time.Now()
 		}
 		timer := time.NewTimer(250 * time.Millisecond)
@@ -102,8 +106,8 @@ func (s *site) rest(ctx context.Context) (h holdings, err error) {
 }
 
 // weigh takes what is held now for the least where it is, and reports whether it was
-// anywhere, and whether a server waits for an answer.
-func (s *site) weigh(ctx context.Context, h *holdings) (less, asked bool, err error) {
+// anywhere.
+func (s *site) weigh(ctx context.Context, h *holdings) (less bool, err error) {
 	first := h.replicas == nil
 	if first {
 		h.replicas, h.running = make([]usage, len(s.replicas)), make([]int, len(s.servers))
@@ -116,34 +120,34 @@ func (s *site) weigh(ctx context.Context, h *holdings) (less, asked bool, err er
 	for i, r := range s.replicas {
 		now, err := r.usage(ctx)
 		if err != nil {
-			return false, false, err
+			return false, err
 		}
 		least(&h.replicas[i].goroutines, now.goroutines)
 		least(&h.replicas[i].files, now.files)
 		h.replicas[i].memory = now.memory
 	}
 	for i, u := range s.servers {
-		running, _, open := u.load()
+		running, _, _ := u.load()
 		least(&h.running[i], running)
-		asked = asked || open > 0
 	}
-	return less, asked, nil
+	return less, nil
 }
 
-// compare wants no more to be held than in the beginning.
-func (s *site) compare(first, last holdings) {
+// excess says where more is held in the end than in the beginning.
+func (s *site) excess(first, last holdings) (problems []string) {
 	for i, r := range s.replicas {
 		a, b := first.replicas[i], last.replicas[i]
 		if b.goroutines > a.goroutines+moreGoroutines || b.files > a.files+moreFiles || b.memory > a.memory*3/2+moreMemory {
-			s.l.violation("replica %d held %s, and in the end %s", r.number, a, b)
+			problems = append(problems, fmt.Sprintf("replica %d held %s, and in the end %s", r.number, a, b))
 		}
 	}
 	for i, u := range s.servers {
 		if a, b := first.running[i], last.running[i]; b > a {
-			s.l.violation("at server %s there were %d requests and streams, and in the end %d", u.name, a, b)
+			problems = append(problems, fmt.Sprintf("at server %s there were %d requests and streams, and in the end %d", u.name, a, b))
 		}
 		if _, _, asked := u.load(); asked > 0 {
-			s.l.violation("server %s still waits for answers to %d questions", u.name, asked)
+			problems = append(problems, fmt.Sprintf("server %s still waits for answers to %d questions", u.name, asked))
 		}
 	}
+	return problems
 }
