@@ -8,6 +8,7 @@ import (
 
 // TestStalls: what a Redis without time does is explained by that, as long as it lasts and
 // for a little while, and by nothing else.
+// It runs in a bubble of synctest.
 func TestStalls(t *testing.T) {
 	for _, tt := range []struct {
 		name string
