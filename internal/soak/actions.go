@@ -153,6 +153,9 @@ func (c *client) hearStanding(ctx context.Context, to *server, name string) outc
 	hearing, cancel := context.WithTimeout(ctx, hearPatience)
 	defer cancel()
 	if !standing.await(hearing, uri, before) {
+		if hearing.Err() == nil {
+			return outcome{kind: sessionLost, detail: "its stream is not known any more"}
+		}
 		return c.unheard()
 	}
 	if o, bad := c.ask(ctx, "resources/unsubscribe", uri); bad {
@@ -194,6 +197,9 @@ func (c *client) hearListening(ctx context.Context, to *server, name string) out
 	m, err := x.Next()
 	if o, bad := refused(x, m, err); bad {
 		return o
+	}
+	if m.IsResponse() {
+		return outcome{kind: notHeard, detail: m.Text}
 	}
 	if m.Method != "notifications/subscriptions/acknowledged" {
 		return outcome{kind: "not acknowledged", detail: m.Text}
