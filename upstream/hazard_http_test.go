@@ -103,7 +103,9 @@ func TestHazardousAnswers(t *testing.T) {
 				if n := len(f.requests(mcp.MethodToolsCall)); n != 1 {
 					t.Errorf("%d calls: something was repeated", n)
 				}
-				wantOK(t, u, tool("good"))
+				other := tool("good")
+				other.Caller = user("other") // whom a server that has had enough of one still takes
+				wantOK(t, u, other)
 			})
 		}
 	}
