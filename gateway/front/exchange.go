@@ -37,6 +37,8 @@ type exchange struct {
 	run    *running
 	shared bool // the stream is that of all its client's requests, and does not end with one
 
+	lasts func(*stream) // of subscriptions/listen: to be called once there is a stream
+
 	mu       sync.Mutex  // guards the fields below
 	over     bool        // the answer is being written: nothing else may be
 	stream   *stream     // nil as long as the answer may be JSON
@@ -138,7 +140,14 @@ func (x *exchange) begin() {
 		x.switcher.Stop()
 	}
 	if x.live == nil {
+		if x.lasts != nil {
+			x.w.Header()["Connection"] = connClose
+		}
 		x.stream = x.f.newStream(x.w, x.rc, nil)
+		if x.lasts != nil {
+			x.w, x.rc = nil, nil // only the stream keeps them
+			x.lasts(x.stream)
+		}
 		return
 	}
 	x.stream = x.f.newStream(x.w, x.rc, x.touch)

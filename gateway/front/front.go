@@ -98,15 +98,19 @@ type Front struct {
 	lives   map[string]*live
 	olds    map[string]*oldStream              // by their ids
 	open    map[string]int                     // event streams that last, by their users
+	owned   map[*ownConn]struct{}              // connections of those
 	pending map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
 	serving map[string]context.CancelCauseFunc // those of other replicas
 	running sync.WaitGroup                     // requests and listeners; grows only while not closing
 	streams sync.WaitGroup                     // GET streams; likewise
 	letters sync.WaitGroup                     // of other replicas, about which something is done; grows only while not silent
 	silent  bool
-	drain   chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
-	quiet   chan struct{} // closed when nothing runs any more, or may no longer: streams end
-	hush    sync.Once     // closes quiet
+	drain   <-chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
+	quiet   chan struct{}   // closed when nothing runs any more, or may no longer: streams end
+	hush    sync.Once       // closes quiet
+
+	draining   context.Context // whose Done is drain
+	beginDrain context.CancelFunc
 }
 
 // New makes a Front. It starts nothing.
@@ -140,6 +144,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		lives:     make(map[string]*live),
 		olds:      make(map[string]*oldStream),
 		open:      make(map[string]int),
+		owned:     make(map[*ownConn]struct{}),
 		mail:      deps.Mail,
 		mailSeal:  deps.MailKey,
 		callers:   deps.Callers,
@@ -148,9 +153,10 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		burying:   make(chan struct{}, maxBuried),
 		pending:   make(map[string]*pending),
 		serving:   make(map[string]context.CancelCauseFunc),
-		drain:     make(chan struct{}),
 		quiet:     make(chan struct{}),
 	}
+	f.draining, f.beginDrain = context.WithCancel(context.Background())
+	f.drain = f.draining.Done()
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -247,11 +253,7 @@ func (f *Front) EndSession(key string) {
 // yet. elsewhere says that another process knows the sessions: then their GET streams
 // end, too, so that their clients come back there. Close is the next step.
 func (f *Front) Drain(elsewhere bool) {
-	f.mu.Lock()
-	if !closed(f.drain) {
-		close(f.drain)
-	}
-	f.mu.Unlock()
+	f.beginDrain()
 	if elsewhere {
 		f.Recall()
 	}
@@ -303,6 +305,7 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-time.After(time.Second):
 		f.endStreams()
+		f.cutOwned()
 		return fmt.Errorf("front: requests still run: %w", ctx.Err())
 	}
 }
@@ -330,22 +333,4 @@ func (f *Front) callID() string {
 	var buf [32]byte
 	b := append(append(buf[:0], f.prefix...), '-')
 	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
-}
-
-// onDrain calls fn when the front begins to drain, unless stop was called or ctx
-// ended before; stop waits for the goroutine that watches.
-func (f *Front) onDrain(ctx context.Context, fn func()) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-f.drain:
-			fn()
-		case <-ctx.Done():
-		}
-	})
-	return func() {
-		cancel()
-		watching.Wait()
-	}
 }

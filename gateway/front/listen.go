@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 
@@ -113,7 +114,7 @@ func (w wanted) has(method string) bool {
 
 // listen serves subscriptions/listen: a stream that lasts until one side ends it.
 // All that is on it carries the id of the request.
-func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
+func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refusal {
 	want, err := readWanted(filter)
 	if err != nil {
 		return refuseBad(err)
@@ -130,19 +131,30 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	if !x.f.openStream(x.call.Caller, false) {
 		return refuseStreams(ownID)
 	}
-	defer x.f.closeStream(x.call.Caller)
+	x.call.Params = want.params()
+	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // the request's body can go
+	x.f.running.Add(1)                                                            // beside the request's own
+	x.f.outlast(r, func(ctx context.Context, lasts func(*stream)) {
+		defer x.f.running.Done()
+		defer x.f.closeStream(x.call.Caller)
+		x.lasts = lasts
+		x.listening(ctx, want)
+	})
+	return nil
+}
+
+// listening makes the call of listen, and answers.
+func (x *exchange) listening(ctx context.Context, want wanted) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A goroutine for as long as the request lasts: it ends the stream with the front.
-	unwatch := x.f.onDrain(ctx, func() { cancel(errClosing) })
-	defer unwatch()
+	undrain := context.AfterFunc(x.f.draining, func() { cancel(errClosing) })
+	defer undrain()
 	ctx, end := whileGood(ctx, x.call.Caller)
 	defer end()
-	x.call.Params = want.params()
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
-	_, err = x.f.handler.Handle(ctx, &x.call)
+	_, err := x.f.handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
 	case cause == errClosing, cause == errExpired, err == nil:
 		result := mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta",
@@ -153,7 +165,6 @@ func (x *exchange) listen(ctx context.Context, filter mcp.Raw) *refusal {
 	default:
 		x.fail(err)
 	}
-	return nil
 }
 
 // relay sends an event of a subscription. A client that does not keep up is given

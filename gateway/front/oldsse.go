@@ -88,33 +88,56 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	var ref *refusal
+	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
 	switch {
 	case !ok:
 		f.log.Error("a request came past authentication")
 		ref = refuseInternal("")
 	case !readAccept(r.Header["Accept"]).stream:
 		ref = refuseAccept("text/event-stream")
-	case closed(f.drain), !f.count(&f.streams):
+	case closed(f.drain):
 		ref = refuseClosing()
 	default:
-		defer f.streams.Done()
-	}
-	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
-	if ref == nil && !f.openStream(caller, false) {
-		ref = refuseStreams(noID)
-	} else if ref == nil {
-		defer f.closeStream(caller)
-	}
-	if ref == nil && !f.enlist(o) {
-		ref = refuseSilent()
+		ref = o.countIn(caller)
 	}
 	if ref != nil {
 		f.refuse(w, nil, ref)
 		return
 	}
 	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
-	defer o.close()
-	o.serve(w, r, caller)
+	w.Header()["Connection"] = connClose
+	s := f.newStream(w, http.NewResponseController(w), o.beat)
+	s.name = "message"
+	f.mu.Lock()
+	o.stream = s
+	f.mu.Unlock()
+	f.outlast(r, func(ctx context.Context, lasts func(*stream)) {
+		defer o.countOut(caller)
+		defer o.close()
+		lasts(s)
+		o.serve(ctx, caller)
+	})
+}
+
+// countIn counts a stream in, among those that last; countOut counts it out.
+func (o *oldStream) countIn(caller mcp.Caller) *refusal {
+	if !o.f.count(&o.f.streams) {
+		return refuseClosing()
+	}
+	if !o.f.openStream(caller, false) {
+		o.f.streams.Done()
+		return refuseStreams(noID)
+	}
+	if !o.f.enlist(o) {
+		o.countOut(caller)
+		return refuseSilent()
+	}
+	return nil
+}
+
+func (o *oldStream) countOut(caller mcp.Caller) {
+	o.f.closeStream(caller)
+	o.f.streams.Done()
 }
 
 // enlist counts a stream in; false when its user has too many that say nothing.
@@ -135,16 +158,11 @@ func (f *Front) enlist(o *oldStream) bool {
 }
 
 // serve writes the stream.
-func (o *oldStream) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller) {
+func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 	_, messages := o.f.SSEPaths()
-	s := o.f.newStream(w, http.NewResponseController(w), o.beat)
-	s.name = "message"
-	o.f.mu.Lock()
-	o.stream = s
-	o.f.mu.Unlock()
 	o.stream.sendRaw(wire.AppendEvent(nil, "", "endpoint", []byte(messages+"?"+queryConn+"="+o.id)))
 	o.stream.open() // at once
-	why := o.wait(r, caller)
+	why := o.wait(ctx, caller)
 	o.close() // first: what still runs gets no answer
 	if why != "" {
 		o.stream.sendRaw(wire.AppendComment(nil, why))
@@ -153,8 +171,8 @@ func (o *oldStream) serve(w http.ResponseWriter, r *http.Request, caller mcp.Cal
 }
 
 // wait returns when the stream is to end, with what there is to say about it.
-func (o *oldStream) wait(r *http.Request, caller mcp.Caller) (why string) {
-	ctx, cancel := whileGood(r.Context(), caller)
+func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
+	ctx, cancel := whileGood(ctx, caller)
 	defer cancel()
 	hello := time.NewTimer(o.f.helloTime)
 	defer hello.Stop()

@@ -54,7 +54,7 @@ func (l *live) insist(ctx context.Context, replica string) {
 	go func() {
 		defer l.f.done()
 		defer cancel()
-		unwatch := l.f.onDrain(ctx, cancel)
+		unwatch := context.AfterFunc(l.f.draining, cancel)
 		defer unwatch()
 		l.f.bring(ctx, replica, m)
 	}()

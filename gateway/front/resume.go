@@ -82,7 +82,8 @@ func (g *getting) read(name string, after uint64) (r reading, err error) {
 
 // follow replays what came after a position in the stream of a call, and goes on with it
 // to its end. r is what was read of it at first.
-func (g *getting) follow(after position, r reading) {
+func (g *getting) follow(ctx context.Context, r reading) {
+	after := g.after
 	g.f.metrics.replayed.Inc()
 	if g.rev.Priming {
 		g.stream.send(after.id, nil)
@@ -112,7 +113,7 @@ func (g *getting) follow(after position, r reading) {
 		case r.ended: // what is missing was before these events, or is the end: see which
 		default:
 			g.stream.open()
-			if g.wait(r.more, gone) {
+			if g.wait(ctx, r.more, gone) {
 				g.end()
 				return
 			}
@@ -121,7 +122,7 @@ func (g *getting) follow(after position, r reading) {
 		switch {
 		case closed(gone):
 			unwatch()
-			gone, err = nil, g.f.bury(g.r.Context(), g.live.key, after.name, g.rev)
+			gone, err = nil, g.f.bury(ctx, g.live.key, after.name, g.rev)
 			buried = err == nil
 		case gone == nil && !buried: // too many were watched, or bury has failed
 			unwatch()

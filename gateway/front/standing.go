@@ -40,90 +40,121 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	if ref == nil {
 		after, ref = readPosition(r.Header)
 	}
-	if ref == nil && (closed(f.drain) && !after.isCall() || !f.count(&f.streams)) {
+	if ref == nil && closed(f.drain) && !after.isCall() {
 		ref = refuseClosing()
-	} else if ref == nil {
-		defer f.streams.Done()
 	}
-	var l *live
+	g := &getting{f: f, record: record, rev: rev, caller: caller, after: after}
 	if ref == nil {
-		l, ref = f.liveOf(r.Context(), record)
+		g.live, ref = f.liveOf(r.Context(), record)
 	}
-	if ref == nil && !f.openStream(caller, false) && (after.isCall() || !l.giveWay(after.name) || !f.openStream(caller, true)) {
-		ref = refuseStreams(noID)
+	if ref == nil {
+		ref = g.find()
+	}
+	if ref == nil {
+		ref = g.countIn()
 	}
 	if ref != nil {
 		f.refuse(w, nil, ref)
 		return
 	}
-	defer f.closeStream(caller)
-	l.saw(caller)
-	g := &getting{f: f, r: r, record: record, rev: rev, live: l, until: caller.Expires}
-	stop := g.limit()
-	defer stop()
-	known, first := false, reading{}
-	if after.isCall() {
-		var err error
-		first, err = g.read(after.name, after.seq)
-		if errors.Is(err, session.ErrUnavailable) { // a new stream would never have the call's answer
-			f.refuse(w, nil, f.refuseSession(err))
-			return
-		}
-		known = err == nil
-	}
+	g.live.saw(caller)
+	w.Header()["Connection"] = connClose
 	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
-	if known {
-		g.follow(after, first)
-		return
-	}
-	if id := requestOf(l.key, after.name); id != nil { // its answer was kept for as long as it is
-		g.send("", wire.AppendError(nil, id, f.readable(rev, "", callOf(after.name), droppedError())))
-	}
-	if record.Initialized {
-		l.listen(r.Context(), record, caller)
-	}
-	g.stand(after)
+	f.outlast(r, g.serve)
 }
 
 // getting is a GET request that is answered by a stream.
 type getting struct {
 	f      *Front
-	r      *http.Request
 	record session.Record
 	rev    *wire.Revision
+	caller mcp.Caller
+	after  position // where the client was, if it has been here before
 	live   *live
 	stream *stream
-	until  time.Time        // when its caller's proof expires, zero for never
-	expire <-chan time.Time // tells of it once
+	known  bool             // after is in the stream of a call, of which
+	first  reading          // this was read
+	expire <-chan time.Time // tells once that the caller's proof has expired
+}
+
+// find looks for the stream of a call that is to be gone on with.
+func (g *getting) find() *refusal {
+	if !g.after.isCall() {
+		return nil
+	}
+	var err error
+	g.first, err = g.read(g.after.name, g.after.seq)
+	if errors.Is(err, session.ErrUnavailable) { // a new stream would never have the call's answer
+		return g.f.refuseSession(err)
+	}
+	g.known = err == nil
+	return nil
+}
+
+// countIn counts the stream in, among those that last; countOut counts it out.
+func (g *getting) countIn() *refusal {
+	if !g.f.count(&g.f.streams) {
+		return refuseClosing()
+	}
+	if !g.f.openStream(g.caller, false) && (g.after.isCall() || !g.live.giveWay(g.after.name) || !g.f.openStream(g.caller, true)) {
+		g.f.streams.Done()
+		return refuseStreams(noID)
+	}
+	return nil
+}
+
+func (g *getting) countOut() {
+	g.f.closeStream(g.caller)
+	g.f.streams.Done()
+}
+
+// serve writes the stream.
+func (g *getting) serve(ctx context.Context, lasts func(*stream)) {
+	defer g.countOut()
+	stop := g.limit()
+	defer stop()
+	if g.known {
+		lasts(g.stream)
+		g.follow(ctx, g.first)
+		return
+	}
+	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
+		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), droppedError())))
+	}
+	if g.record.Initialized {
+		g.live.listen(ctx, g.record, g.caller)
+	}
+	g.stand(ctx, lasts)
 }
 
 // limit begins to watch the time; stop ends that.
 func (g *getting) limit() (stop func()) {
-	if g.until.IsZero() {
+	if g.caller.Expires.IsZero() {
 		return func() {}
 	}
-	timer := time.NewTimer(time.Until(g.until))
+	timer := time.NewTimer(time.Until(g.caller.Expires))
 	g.expire = timer.C
 	return func() { timer.Stop() }
 }
 
 // expired reports whether nothing may be delivered any more.
-func (g *getting) expired() bool { return past(g.until) }
+func (g *getting) expired() bool { return expired(g.caller) }
 
 // stand keeps the session's stream open until somebody ends it.
-func (g *getting) stand(after position) {
+func (g *getting) stand(ctx context.Context, lasts func(*stream)) {
 	st := &standing{name: standStream + g.f.callID(), stream: g.stream, done: make(chan struct{})}
-	g.live.add(st, after, g.rev.Priming)
+	g.live.add(st, g.after, g.rev.Priming)
 	g.stream.open()
-	unclaim := g.live.claimStream(g.r.Context(), after.name)
-	g.wait(st.done, nil)
+	lasts(g.stream)
+	unclaim := g.live.claimStream(ctx, g.after.name)
+	g.wait(ctx, st.done, nil)
 	g.live.remove(st)
 	g.end()
 	unclaim()
 }
 
 // wait returns when the stream is to end, or more or gone was closed.
-func (g *getting) wait(more, gone <-chan struct{}) (ended bool) {
+func (g *getting) wait(ctx context.Context, more, gone <-chan struct{}) (ended bool) {
 	if g.expired() {
 		return true
 	}
@@ -133,7 +164,7 @@ func (g *getting) wait(more, gone <-chan struct{}) (ended bool) {
 		return false
 	case <-gone:
 		return false
-	case <-g.r.Context().Done():
+	case <-ctx.Done():
 	case <-g.stream.brokenOff():
 	case <-g.live.gone:
 	case <-g.f.quiet:

@@ -57,7 +57,7 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 	defer f.done()
 	switch x.call.Method {
 	case mcp.MethodListen:
-		return x.listen(p.r.Context(), p.params.notifications)
+		return x.listen(p.r, p.params.notifications)
 	case mcp.MethodDiscover:
 		x.handler = mcp.HandlerFunc(f.discover)
 	}

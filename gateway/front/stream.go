@@ -44,6 +44,7 @@ type stream struct {
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
 	broken  bool
+	own     *ownConn      // the connection, once it was taken over
 	gone    chan struct{} // closed when broken; nil when nobody asked
 	beat    *time.Timer
 	every   time.Duration
@@ -277,8 +278,20 @@ func (s *stream) end(id string, last []byte) {
 		s.fail()
 	}
 	s.writing = false
+	own := s.own
 	s.changed.Broadcast()
 	s.mu.Unlock()
+	if own != nil {
+		own.finish(!broken, s.time)
+	}
+}
+
+// cut ends the stream with nothing more: half of it must not look whole.
+func (s *stream) cut() {
+	s.mu.Lock()
+	s.fail()
+	s.mu.Unlock()
+	s.end("", nil)
 }
 
 // flushed waits until the client has taken all that was sent so far, and reports
