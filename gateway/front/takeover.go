@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -37,12 +38,14 @@ func (f *Front) outlast(r *http.Request, serve func(ctx context.Context, lasts f
 	unlink := context.AfterFunc(r.Context(), gone)
 	defer unlink()
 	begun, ended := make(chan *stream, 1), make(chan struct{})
-	go func() { // until the stream ends: serve counts it, so that Close waits
+	broke := false // set before ended
+	go func() {    // until the stream ends: serve counts it, so that Close waits
 		var s *stream
 		defer close(ended)
 		defer gone()
 		defer func() {
 			if cause := recover(); cause != nil {
+				broke = true
 				f.recovered(cause, "")
 				if s != nil {
 					s.cut()
@@ -55,11 +58,15 @@ func (f *Front) outlast(r *http.Request, serve func(ctx context.Context, lasts f
 		})
 	}()
 	select {
-	case <-ended:
 	case s := <-begun:
-		if !f.takeOver(s, r, gone) {
-			<-ended
+		if f.takeOver(s, r, gone) {
+			return
 		}
+		<-ended
+	case <-ended:
+	}
+	if broke {
+		panic(http.ErrAbortHandler) // half an answer must not look whole
 	}
 }
 
@@ -124,10 +131,14 @@ func (c *ownConn) Write(p []byte) (int, error) {
 	if !c.chunked || len(p) == 0 { // of which a chunk would be the last one
 		return c.Conn.Write(p)
 	}
-	buf := make([]byte, 0, len(p)+16)
-	buf = append(append(strconv.AppendInt(buf, int64(len(p)), 16), "\r\n"...), p...)
-	if _, err := c.Conn.Write(append(buf, "\r\n"...)); err != nil {
-		return 0, err
+	parts := [][]byte{append(strconv.AppendInt(nil, int64(len(p)), 16), "\r\n"...), p, []byte("\r\n")}
+	if len(p) <= joined {
+		parts = [][]byte{slices.Concat(parts...)}
+	}
+	for _, part := range parts {
+		if _, err := c.Conn.Write(part); err != nil {
+			return 0, err
+		}
 	}
 	return len(p), nil
 }
