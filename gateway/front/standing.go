@@ -118,13 +118,18 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream)) {
 		g.follow(ctx, g.first)
 		return
 	}
+	g.prepare(ctx) // whose stack is not kept for as long as the stream is open
+	g.stand(ctx, lasts)
+}
+
+// prepare does what comes before a stream for what belongs to no request.
+func (g *getting) prepare(ctx context.Context) {
 	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
 		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), droppedError())))
 	}
 	if g.record.Initialized {
 		g.live.listen(ctx, g.record, g.caller)
 	}
-	g.stand(ctx, lasts)
 }
 
 // limit begins to watch the time; stop ends that.

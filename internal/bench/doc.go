@@ -10,6 +10,9 @@
 // answer, a lost event or a second request upstream fails the run, slowness does
 // only with -gate.
 //
+// With -idle it measures what streams, sessions and connections cost that are only open,
+// in memory, each kind at a gateway of its own.
+//
 // It owns the server, the load and the numbers; it leaves building and processes to
 // interop/rig. One goroutine per client runs during a measurement and is waited for.
 package main

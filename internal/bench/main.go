@@ -22,6 +22,7 @@ type options struct {
 	log      string
 	client   string
 	gate     bool
+	idle     int
 }
 
 func main() {
@@ -53,12 +54,16 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name contains this")
 	flags.StringVar(&o.log, "log", os.DevNull, "file for the gateway's log")
 	flags.StringVar(&o.client, "client", "own", "the gateway's http_client: own or standard")
-	flags.BoolVar(&o.gate, "gate", false, "fail when a CPU ratio is above its target")
+	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
+	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if o.rounds < 1 || o.slice <= 0 || flags.NArg() > 0 {
+	if o.rounds < 1 || o.slice <= 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")
+	}
+	if o.idle > 0 {
+		return measureIdle(ctx, o)
 	}
 	return measure(ctx, o)
 }

@@ -19,6 +19,7 @@ type GatewayConfig struct {
 	Sections string   // of the config: upstreams and any others but listen and auth
 	Token    string   // what WaitTools shows it; needed where auth is
 	Log      *os.File // takes its log; nil keeps the end of it for Log
+	Env      []string // "name=value", beside this process's own
 }
 
 // Gateway is a running gatehouse.
@@ -44,6 +45,7 @@ func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 		return Gateway{}, err
 	}
 	cmd := exec.Command(cfg.Binary, "serve", "--config", file)
+	cmd.Env = append(os.Environ(), cfg.Env...)
 	if cfg.Log != nil {
 		cmd.Stdout, cmd.Stderr = cfg.Log, cfg.Log
 	}
