@@ -41,7 +41,7 @@ func TestKeysByConfiguration(t *testing.T) {
 	}
 }
 
-// H/33: metadata that are of somebody else, or lead where nobody should be sent.
+// H/33, H/254: metadata that are of somebody else, or lead where nobody should be sent.
 func TestH_033_metadata(t *testing.T) {
 	inside := newIssuer(t, mcptest.IssuerOptions{}) // not what the operator wrote, and not public
 	tests := []struct {
@@ -54,6 +54,7 @@ func TestH_033_metadata(t *testing.T) {
 		{"no issuer", "issuer", nil, "of another issuer"},
 		{"keys on http", "jwks_uri", "http://login.example.com/jwks", "not a URL that may be asked"},
 		{"keys on a loopback address", "jwks_uri", inside.URLOf(mcptest.EndpointJWKS), "not allowed"},
+		{"H/254 keys at a name of a loopback address", "jwks_uri", strings.Replace(inside.URLOf(mcptest.EndpointJWKS), "127.0.0.1", "localhost", 1), "not allowed"},
 		{"keys on another loopback address", "jwks_uri", "https://127.0.0.2:1/jwks", "not allowed"},
 		{"keys on a private address", "jwks_uri", "https://10.0.0.1/jwks", "not allowed"},
 		{"keys at the cloud's metadata", "jwks_uri", "https://169.254.169.254/jwks", "not allowed"},

@@ -160,6 +160,8 @@ func reason(err error) string {
 		return "connection refused"
 	case errors.As(err, &dns):
 		return "its name does not resolve"
+	case errors.Is(err, errHostService):
+		return "its name leads to an address that is refused"
 	case errors.As(err, &cert):
 		return "its certificate is not valid"
 	case errors.Is(err, errHandshake) && !errors.Is(err, context.DeadlineExceeded):

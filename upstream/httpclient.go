@@ -54,7 +54,7 @@ func NewTransport(metrics *Metrics, cfgs ...Config) *HTTPTransport {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
-	dial := metrics.counting((&net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}).DialContext)
+	dial := metrics.counting(guarded(net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}))
 	return &HTTPTransport{
 		own: http1.New(http1.Config{
 			Dial:        dial,

@@ -36,8 +36,8 @@ var layers = []layer{
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb"}, // redisdb for limits and approvals of replicas
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "auth/outbound"},
+	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "auth/outbound"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "gopkg.in/yaml.v3"}}, // yaml for the frontmatter of skills
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},

@@ -24,6 +24,32 @@ func Public(addr netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p string) bool { return netip.MustParsePrefix(p).Contains(addr) })
 }
 
+// HostService reports whether an address is of the link or of a cloud's services for the
+// machine that asks, such as the metadata with its credentials. Nothing else is served
+// there, and no name has a reason to lead there.
+func HostService(addr netip.Addr) bool {
+	addr = addr.Unmap().WithZone("")
+	if netip.MustParsePrefix("64:ff9b::/96").Contains(addr) { // NAT64 (RFC 6052 §2.1): where it really goes
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return slices.ContainsFunc(hostServices(), func(p string) bool { return netip.MustParsePrefix(p).Contains(addr) })
+}
+
+func hostServices() []string {
+	return []string{
+		"169.254.0.0/16",         // link-local (RFC 3927); metadata of most clouds
+		"fe80::/10",              // link-local (RFC 4291 §2.5.6)
+		"100.100.100.200/32",     // Alibaba Cloud
+		"168.63.129.16/32",       // Azure
+		"192.0.0.192/32",         // Oracle Cloud
+		"fd00:ec2::/32",          // AWS
+		"fd00:c1::a9fe:a9fe/128", // Oracle Cloud
+		"fd20:ce::254/128",       // Google Cloud
+		"fd00:42::42/128",        // Scaleway
+	}
+}
+
 func special4() []string {
 	return []string{
 		"0.0.0.0/8",        // "this network"

@@ -46,6 +46,22 @@ func TestPublic(t *testing.T) {
 	}
 }
 
+// H/254: what an upstream's name may not lead to; private addresses are where most are.
+func TestH254_HostService(t *testing.T) {
+	for want, addrs := range map[bool][]string{
+		true: {"169.254.169.254", "169.254.170.2", "169.254.0.0", "169.254.255.255", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1", "fe80::a9fe:a9fe%eth0",
+			"febf::1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd00:c1::a9fe:a9fe", "fd20:ce::254", "fd00:42::42"},
+		false: {"127.0.0.1", "::1", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "100.100.100.201", "168.63.129.17", "169.253.255.255", "169.255.0.0",
+			"fd00::1", "fd00:ec1::254", "fec0::1", "8.8.8.8", "64:ff9b::808:808", "2606:4700:4700::1111"},
+	} {
+		for _, addr := range addrs {
+			if got := HostService(netip.MustParseAddr(addr)); got != want {
+				t.Errorf("%s: got %t, want %t", addr, got, want)
+			}
+		}
+	}
+}
+
 // No address whose IPv4 part is refused becomes public by being written as IPv6.
 func FuzzPublic(f *testing.F) {
 	f.Add([]byte{127, 0, 0, 1})

@@ -5,10 +5,8 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -17,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // patience is for exchanges that are to succeed, however slow the machine is.
@@ -153,38 +153,29 @@ func TestNewRefusesPlaintext(t *testing.T) {
 }
 
 // P9/231, H/254: a name that changes its address does not get past the check, which is
-// made for the address that is dialled.
-func TestRebinding(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
+// made for the address that is dialled, however often it was good before.
+func TestH254_Rebinding(t *testing.T) {
+	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	good := netip.MustParseAddr("127.0.0.1") // stands for a public one
-	var answer atomic.Pointer[netip.Addr]
-	answer.Store(&good)
-	dialer := newDialer(patience, func(a netip.Addr) bool { return a == good })
-	dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		client, server := net.Pipe()
-		go answerDNS(server, *answer.Load())
-		return client, nil
-	}}
-	dial := func() error {
-		conn, err := dialer.DialContext(t.Context(), "tcp4", net.JoinHostPort("issuer.example.", portOf(listener)))
-		if err == nil {
-			conn.Close()
-		}
-		return err
-	}
-	if err := dial(); err != nil {
+	answer := good
+	c := newClient(t, Options{RootCAs: roots(s)})
+	dialer := newDialer(patience, func(a netip.Addr) bool { return a == good || Public(a) })
+	dialer.Resolver = mcptest.Resolver(func() netip.Addr { return answer })
+	c.public.DialContext = dialer.DialContext
+	url := "https://example.com:" + s.URL[strings.LastIndexByte(s.URL, ':')+1:] // the certificate is for this name
+	if _, err := get(t, c, url); err != nil {
 		t.Fatalf("the first address is refused: %v", err)
 	}
-	for _, addr := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1"} {
-		bad := netip.MustParseAddr(addr)
-		answer.Store(&bad)
-		if err := dial(); !errors.Is(err, ErrForbidden) {
+	for _, addr := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1", "::1", "fe80::1", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"} {
+		answer = netip.MustParseAddr(addr)
+		c.Close() // or the connection that is there would be used
+		if _, err := get(t, c, url); !errors.Is(err, ErrForbidden) {
 			t.Errorf("%s: got %v, want ErrForbidden", addr, err)
 		}
+	}
+	answer = good
+	if _, err := get(t, c, url); err != nil {
+		t.Errorf("the first address again: %v", err)
 	}
 }
 
@@ -217,32 +208,6 @@ func TestPools(t *testing.T) {
 			t.Errorf("%s: got %v", tt.name, err)
 		}
 	}
-}
-
-func portOf(l net.Listener) string {
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-// answerDNS answers one question, as over TCP, with an address (RFC 1035 §4).
-func answerDNS(conn net.Conn, addr netip.Addr) {
-	defer conn.Close()
-	var size [2]byte
-	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return
-	}
-	query := make([]byte, binary.BigEndian.Uint16(size[:]))
-	if _, err := io.ReadFull(conn, query); err != nil {
-		return
-	}
-	end := 12 + bytes.IndexByte(query[12:], 0) + 5 // name, type, class
-	out := append([]byte{}, query[:2]...)
-	out = append(out, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0)
-	out = append(out, query[12:end]...)
-	out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4)
-	a := addr.As4()
-	out = append(out, a[:]...)
-	_, _ = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(out))), out...))
 }
 
 // P9/231, H/29: redirects are not followed, wherever they lead.

@@ -1,0 +1,78 @@
+package upstream
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// resolve has every name lead to the address that answer returns, until the test ends.
+func resolve(t *testing.T, answer func() netip.Addr) {
+	t.Helper()
+	was := net.DefaultResolver
+	net.DefaultResolver = mcptest.Resolver(answer)
+	t.Cleanup(func() { net.DefaultResolver = was })
+}
+
+// TestH254_Rebinding: H/254 a name that was good, and then leads to the metadata of a cloud,
+// is not followed there, by either client; and is good again afterwards.
+func TestH254_Rebinding(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	url := "http://crm.example:" + server.URL[strings.LastIndexByte(server.URL, ':')+1:] + "/mcp"
+	for _, client := range []string{clientOwn, clientStandard} {
+		t.Run(client, func(t *testing.T) {
+			here := netip.MustParseAddr("127.0.0.1")
+			answer := here
+			resolve(t, func() netip.Addr { return answer })
+			transport := NewTransport(nil, Config{URL: url, AllowPlaintext: true, HTTPClient: client})
+			defer transport.CloseIdleConnections()
+			ask := func() error {
+				transport.CloseIdleConnections() // or the connection that is there would be used
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader("{}"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := transport.RoundTrip(req)
+				if err == nil {
+					_, _ = io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+				return err
+			}
+			if err := ask(); err != nil {
+				t.Fatalf("at its first address: %v", err)
+			}
+			for _, addr := range []string{"169.254.169.254", "fd00:ec2::254", "fe80::1", "64:ff9b::a9fe:a9fe"} {
+				answer = netip.MustParseAddr(addr)
+				err := ask()
+				if !errors.Is(err, errHostService) || stage(err) != StageConnect || !strings.Contains(reason(err), "refused") || strings.Contains(reason(err), addr) {
+					t.Errorf("at %s: %v, at the stage %s, %q", addr, err, stage(err), reason(err))
+				}
+			}
+			answer = here
+			if err := ask(); err != nil {
+				t.Errorf("at its first address again: %v", err)
+			}
+		})
+	}
+}
+
+// TestH254_WrittenAddress: an address that the operator wrote is dialled, whatever it is.
+func TestH254_WrittenAddress(t *testing.T) {
+	dialled := errors.New("dialled")
+	dial := guarded(net.Dialer{Control: func(string, string, syscall.RawConn) error { return dialled }}) // reaches nobody
+	for _, address := range []string{"169.254.169.254:80", "[fd00:ec2::254]:80", "[fe80::1%lo]:80"} {
+		if _, err := dial(t.Context(), "tcp", address); !errors.Is(err, dialled) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

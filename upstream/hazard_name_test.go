@@ -1,0 +1,27 @@
+package upstream_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestH254_NameOfAnUpstream: H/254 what a client hears of a server whose name leads to the
+// metadata of a cloud. Nothing is sent there.
+func TestH254_NameOfAnUpstream(t *testing.T) {
+	was := net.DefaultResolver
+	net.DefaultResolver = mcptest.Resolver(func() netip.Addr { return netip.MustParseAddr("fd00:ec2::254") })
+	t.Cleanup(func() { net.DefaultResolver = was }) // once the upstream is closed
+	cfg := upstream.Config{URL: "http://crm.example/mcp", AllowPlaintext: true}
+	u := startOver(t, cfg, upstream.NewTransport(nil, cfg))
+	_, err := do(t, u, tool("a"))
+	e := wantError(t, err, mcp.CodeUpstreamUnreachable, mcp.ExecutedNo)
+	if !strings.Contains(e.Message, "its name leads to an address that is refused") || strings.Contains(e.Message, "fd00") {
+		t.Errorf("the client hears %q", e.Message)
+	}
+}
