@@ -242,7 +242,7 @@ func (c Config) withDefaults() Config {
 		c.Listen = defaultListen
 	}
 	if c.PublicURL == "" {
-		c.PublicURL = "http://" + c.Listen + defaultEndpoint
+		c.PublicURL = loopbackURL(c.Listen)
 	}
 	if c.Naming.Separator == "" {
 		c.Naming.Separator = defaultSeparator
@@ -253,6 +253,9 @@ func (c Config) withDefaults() Config {
 	c.Connections = c.Connections.withDefaults()
 	return c
 }
+
+// loopbackURL is the endpoint of a gateway that only this machine reaches.
+func loopbackURL(listen string) string { return "http://" + listen + defaultEndpoint }
 
 // path is the path of the endpoint.
 func (c Config) path() string {

@@ -349,7 +349,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.graph().cfg.ShutdownTimeout)
 	defer cancel()
-	return errors.Join(failure, g.Stop(bounded))
+	begun := time.Now()
+	failure = errors.Join(failure, g.Stop(bounded))
+	g.log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond).String())
+	return failure
 }
 
 // drain begins the end: the gateway is not ready any more and takes no new sessions, but

@@ -95,7 +95,7 @@ func (g *Gateway) reload() (revision string, err error) {
 	}
 	cfg := l.cfg.withDefaults()
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // files that may have changed
-		g.log.Info("configuration reloaded", "changed", "nothing")
+		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
 		return l.revision, nil
 	}
 	next, err := newGraph(cfg, g.lasting, before)
@@ -103,7 +103,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		return "", err
 	}
 	g.replace(before, next)
-	g.log.Info("configuration reloaded", changes(before, next)...)
+	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
 	return l.revision, nil
 }
 
@@ -205,6 +205,9 @@ func (g *Gateway) graph() *graph {
 // needsRestart reports what differs from the configuration that holds and cannot, each
 // with its key in front. Both have defaults.
 func (c Config) needsRestart(holds Config) error {
+	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
+		c.PublicURL = holds.PublicURL // that follows from listen, which says it
+	}
 	var errs []error
 	for _, key := range []struct {
 		name      string

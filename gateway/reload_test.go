@@ -331,6 +331,12 @@ func TestReloadRefused(t *testing.T) {
 			}
 		})
 	}
+	if err := os.WriteFile(c.file, []byte("listen: 127.0.0.1:1\n"+upstreams), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if bad, ok := errors.AsType[*ConfigError](c.Reload()); !ok || len(bad.Problems) != 1 || !strings.Contains(bad.Error(), ":1: listen: changes with a restart only") {
+		t.Errorf("another port, from which the default of public_url follows: %v", bad)
+	}
 	c.reload(t, upstreams)
 	if status := c.ReloadStatus(); status.Err != nil || status.Tried != status.Loaded {
 		t.Errorf("after a good file: %+v", status)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -64,6 +65,7 @@ func untilSignal(parent context.Context) context.Context {
 		<-signals
 		cancel()
 		<-signals
+		fmt.Fprintln(os.Stderr, "gatehouse: a second signal came: ended at once, and what ran was cut off")
 		os.Exit(exitProblem)
 	}()
 	return ctx

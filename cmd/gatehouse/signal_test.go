@@ -106,8 +106,13 @@ func TestH238_SecondSignal(t *testing.T) {
 			await(wait)
 		}
 	}
+	told := false
 	for lines.Scan() { // until it has ended
 		t.Log(lines.Text())
+		told = told || strings.Contains(lines.Text(), "a second signal came")
+	}
+	if !told {
+		t.Error("H/238 nothing says why it ended at once")
 	}
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != exitProblem {

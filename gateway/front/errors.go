@@ -285,7 +285,11 @@ func internalError(callID string) *mcp.Error {
 }
 
 func closingError(executed mcp.Executed) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeDraining, Message: "the gateway is closing: try again", Data: ownData(executed == mcp.ExecutedNo, executed)}
+	message := "the gateway is stopping: try again"
+	if executed != mcp.ExecutedNo {
+		message = "the gateway is stopping, and has cut this call off: see whether it has run before you make it again"
+	}
+	return &mcp.Error{Code: mcp.CodeDraining, Message: message, Data: ownData(executed == mcp.ExecutedNo, executed)}
 }
 
 // lostError is the answer to a call that was at a replica which has gone.

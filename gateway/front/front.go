@@ -260,8 +260,8 @@ func (f *Front) Drain(elsewhere bool) {
 }
 
 // Close refuses new requests (answers to questions and cancellations still pass) and
-// waits for the ones that run. When ctx is over, it cancels those of sessions;
-// stateless ones end with their connections, which are the server's. Streams of
+// waits for the ones that run. When ctx is over, it cancels those of sessions, and says in
+// its error how many; stateless ones end with their connections, which are the server's. Streams of
 // sessions end after the calls: a client that came back for its stream and was refused
 // might give them up. It may be called twice.
 func (f *Front) Close(ctx context.Context) error {
@@ -292,16 +292,21 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
+	cut := 0
 	for _, l := range lives {
-		l.cancelAll(errClosing)
+		cut += l.cancelAll(errClosing)
 	}
 	f.mu.Lock()
+	cut += len(f.serving)
 	for _, cancel := range f.serving {
 		cancel(errClosing)
 	}
 	f.mu.Unlock()
 	select {
 	case <-ended:
+		if cut > 0 {
+			return fmt.Errorf("front: calls were cut off (%d): %w", cut, ctx.Err())
+		}
 		return nil
 	case <-time.After(time.Second):
 		f.endStreams()

@@ -114,12 +114,13 @@ func (l *live) cancel(id mcp.Raw) {
 	}
 }
 
-func (l *live) cancelAll(cause error) {
+func (l *live) cancelAll(cause error) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.running {
 		r.cancel(cause)
 	}
+	return len(l.running)
 }
 
 // end stops everything.

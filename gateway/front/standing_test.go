@@ -251,8 +251,8 @@ func TestCloseGivesUpWaiting(t *testing.T) {
 	receive(t, "the call", b.script.started)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.front.Close(ctx); err != nil {
-		t.Error(err)
+	if err := b.front.Close(ctx); err == nil || !strings.Contains(err.Error(), "calls were cut off (1)") {
+		t.Errorf("closed with %v, want that a call was cut off", err)
 	}
 	m, err := receive(t, "the answer", done).Response()
 	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeDraining || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {

@@ -341,8 +341,8 @@ func TestH237_StandingStreamsLastAsLongAsCalls(t *testing.T) {
 				t.Errorf("the call that ran: %s", w)
 			}
 			<-streamed
-			if err := <-closed; err != nil {
-				t.Error(err)
+			if err := <-closed; (err != nil) != late {
+				t.Errorf("closed with %v", err)
 			}
 		})
 	}
