@@ -76,7 +76,7 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 			return nil, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, u.cfg.Name, mcp.ExecutedNo,
 				"The replica of the gateway that has your session at upstream %s cannot be reached; try again later", u.cfg.Name)
 		}
-		u.pool.strayed(a)
+		u.pool.strayed(a, errors.Is(err, ErrNotThere))
 	}
 }
 

@@ -159,12 +159,16 @@ func (p *pool) isAway(a *away) error {
 	return a
 }
 
-// strayed notes that a place is not where it was.
-func (p *pool) strayed(a *away) {
+// strayed notes that a session could not be used where it was: it is there no more, or it
+// is not known.
+func (p *pool) strayed(a *away, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := a.slot.claim; c.away == a {
-		c.away, c.stale = nil, a.tag
+		c.away = nil
+		if gone {
+			c.stale = a.tag
+		}
 	}
 }
 

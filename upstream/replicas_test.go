@@ -117,6 +117,8 @@ type together struct {
 	all  *gateways
 	dead chan struct{} // closed when it is taken to have gone
 	cut  chan struct{} // closed when it is killed
+
+	unseen atomic.Bool // it is taken to have gone, though it has not
 }
 
 type gateways struct {
@@ -169,8 +171,13 @@ func (g *together) err() error {
 // join starts one more replica for the server.
 func (g *gateways) join(t *testing.T, i *inn, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
-	cfg.Name, cfg.URL = "inn", i.URL
-	self := &together{g.Replica(), g, make(chan struct{}), make(chan struct{})}
+	return g.joinAt(t, i.fake, cfg)
+}
+
+func (g *gateways) joinAt(t *testing.T, i *fake, cfg upstream.Config) *upstream.Upstream {
+	t.Helper()
+	cfg.Name, cfg.URL = "inn", i.URL+i.path
+	self := &together{MemoryReplica: g.Replica(), all: g, dead: make(chan struct{}), cut: make(chan struct{})}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := i.network.DialContext(ctx, network, address)
 		if err == nil {
@@ -185,7 +192,7 @@ func (g *gateways) join(t *testing.T, i *inn, cfg upstream.Config) *upstream.Ups
 		return conn, errors.Join(err, self.err())
 	}}
 	t.Cleanup(transport.CloseIdleConnections)
-	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Shared: self})
+	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Shared: self, Peers: self})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,16 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"gatehouse": main})
+	testscript.Main(m, map[string]func(){"gatehouse": main, "carry": carry})
 }
+
+// carry is a process whose sessions a scripted server has.
+func carry() { _ = mcptest.Carry(os.Args[1], os.Stdin, os.Stdout) } // either end is closed in the end
 
 func TestScripts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

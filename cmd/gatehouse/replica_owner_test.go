@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// TestOwnerKilled kills the replica that has the process, or event stream, of a client. A
+// call there that another replica got is said to be lost; those that come then have a new one.
+func TestOwnerKilled(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "carry") // by which name TestMain knows it
+	if err := os.Symlink(os.Args[0], program); err != nil {
+		t.Fatal(err)
+	}
+	began := make(chan string, 10)
+	keeping := func(start func(*wire.Revision) *mcptest.Server) *mcptest.Server {
+		server := start(wire.Lookup(serverRev))
+		t.Cleanup(server.Close)
+		server.Tools("count", "wait")
+		var uses [1000]atomic.Int64 // by the process
+		server.On("tools/call", func(c *mcptest.Call) {
+			var tool string
+			if c.Param("name", &tool); tool == "wait" {
+				began <- c.Session
+				c.Hang()
+				return
+			}
+			var process int
+			_, _ = fmt.Sscanf(c.Session, "pipe-%d", &process)
+			c.Text(fmt.Sprint(uses[process].Add(1)))
+		})
+		return server
+	}
+	lines, events := keeping(mcptest.NewServer), keeping(mcptest.NewSSEServer)
+	address, err := lines.ListenLines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: lines, command: [%q, %q]}\n- {name: events, url: %q}\n", program, address, events.URL), "lines", "events")
+	var lost []*mcptest.Exchange
+	clients := map[string]*mcptest.Client{}
+	for _, revision := range []string{clientRev, statelessRev} {
+		c := s.client(t, revision, "{}")
+		clients[revision] = c
+		for _, name := range []string{"lines", "events"} {
+			for n := range 3 { // the first has it
+				if got := textOf(must(t, name, s.at(c, n), "tools/call", call(name+"__count", "x"))); got != fmt.Sprint(n+1) {
+					t.Errorf("%s: client %s counted as %s at replica %d", name, revision, got, n)
+				}
+			}
+			x, err := s.at(c, 1).Send(deadline(t), "tools/call", call(name+"__wait", "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(x.Close)
+			lost = append(lost, x)
+			<-began
+		}
+	}
+	s.replicas[0].signal(t, syscall.SIGKILL)
+	s.replicas[0].wait(t)
+	for _, revision := range []string{clientRev, statelessRev} {
+		for _, name := range []string{"lines", "events"} {
+			for n := range 4 {
+				if got := textOf(must(t, name, s.at(clients[revision], 2-n%2), "tools/call", call(name+"__count", "x"))); got != fmt.Sprint(n+1) {
+					t.Errorf("%s: after the end of its replica client %s counted as %s, want %d", name, revision, got, n+1)
+				}
+			}
+		}
+	}
+	for _, x := range lost {
+		m, err := x.Response()
+		wantLost(t, "a call at the replica that was killed", m, err)
+	}
+}
