@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,6 +159,39 @@ func TestSubscribedThoughLettersAreLost(t *testing.T) {
 	l := fronts["a"].known(keyOfSession(fronts["a"], c.Session))
 	become(t, "a listens to it", func() bool { return l.honours("doc://2") })
 	become(t, "b leaves it to a", func() bool { return fronts["b"].known(l.key).deafened() && expectsNothing(fronts["b"]) })
+}
+
+// awayUpdates is a store in which some first changes cannot be made.
+type awayUpdates struct {
+	session.Store
+	left atomic.Int64
+}
+
+func (s *awayUpdates) Update(ctx context.Context, user, id string, change func(*session.Record)) (session.Record, error) {
+	if s.left.Add(-1) >= 0 {
+		return session.Record{}, session.ErrUnavailable
+	}
+	return s.Store.Update(ctx, user, id, change)
+}
+
+// A replica that has a stream while Redis is away has it for all when Redis is back.
+func TestStreamWithoutStore(t *testing.T) {
+	s := newScript()
+	fronts, _ := replicaFronts(t, s.Handle, s.Handle)
+	c, user := clientOf(t, fronts["a"], v2511)
+	store := fronts["a"].sessions
+	away := &awayUpdates{Store: store}
+	away.left.Store(1)
+	fronts["a"].sessions = away
+	stream, err := c.Get(soon(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	become(t, "a has the stream", func() bool {
+		r, err := store.Get(t.Context(), user, c.Session)
+		return err == nil && r.Standing == "a"
+	})
 }
 
 // A replica that stops does not wait until another one has taken what it brings.

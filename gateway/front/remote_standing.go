@@ -3,6 +3,7 @@ package front
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -30,7 +31,15 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var claiming sync.WaitGroup
-	claiming.Go(func() { l.stands(ctx, given) })
+	claiming.Go(func() {
+		for !l.stands(ctx, given) { // the others would not know, and listen in its place
+			select {
+			case <-later():
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	return func() {
 		cancel()
 		claiming.Wait()
@@ -39,15 +48,15 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 }
 
 // stands says that this replica has the session's stream. It listens: what did may have
-// been left to another replica just before (yield).
-func (l *live) stands(ctx context.Context, given string) {
+// been left to another replica just before (yield). It is false when nobody can be told.
+func (l *live) stands(ctx context.Context, given string) bool {
 	self, before := l.f.self(), ""
 	r, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) {
 		before = cmp.Or(r.Standing, r.Listening)
 		r.Standing, r.Listening = self, ""
 	})
 	if err != nil {
-		return // without Redis there is nobody to tell: Rejoin sees to it
+		return !errors.Is(err, session.ErrUnavailable)
 	}
 	l.mu.Lock()
 	caller := l.caller
@@ -56,6 +65,7 @@ func (l *live) stands(ctx context.Context, given string) {
 		l.listen(ctx, r, *caller)
 	}
 	l.takeOver(ctx, given, before)
+	return true
 }
 
 // leaves says that this replica has no stream of the session any more, unless it does.

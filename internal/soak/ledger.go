@@ -174,7 +174,7 @@ func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
 		}
 		if slices.Contains(w.allows, o.kind) && (w.server == "" || w.server == o.server) {
 			fmt.Fprintf(l.explained, "%s %s %s failed after %s with %s, as of %s: %s\n",
-				l.at(), action, nonce, time.Since(from).Round(time.Millisecond), o.kind, w.name, o.detail)
+				l.at(time.Now()), action, nonce, time.Since(from).Round(time.Millisecond), o.kind, w.name, o.detail)
 			return
 		}
 		during = append(during, w.name)
@@ -222,7 +222,7 @@ func (l *ledger) end(w *window, after time.Duration) {
 	w.healed = time.Now()
 	w.until = w.healed.Add(after)
 	if w.name != stalled {
-		fmt.Fprintf(l.told, "%s  %s, all healed after %s\n", l.at(), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
+		fmt.Fprintf(l.told, "%s  %s, all healed after %s\n", l.at(w.from), w.name, w.healed.Sub(w.from).Round(time.Millisecond))
 	}
 }
 
@@ -237,12 +237,12 @@ func (l *ledger) violation(format string, args ...any) {
 func (l *ledger) addWrong(format string, args ...any) {
 	l.wrong++
 	if len(l.wrongs) < maxWrongs {
-		l.wrongs = append(l.wrongs, l.at()+" "+fmt.Sprintf(format, args...))
+		l.wrongs = append(l.wrongs, l.at(time.Now())+" "+fmt.Sprintf(format, args...))
 	}
 }
 
-// at is the time of now for people.
-func (l *ledger) at() string { return fmt.Sprintf("%7.3fs", time.Since(l.began).Seconds()) }
+// at is a time for people.
+func (l *ledger) at(t time.Time) string { return fmt.Sprintf("%7.3fs", t.Sub(l.began).Seconds()) }
 
 // balance looks for calls without an end, when nobody works any more.
 func (l *ledger) balance() {
