@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// H/190: how long a session lasts is Redis's to say: replicas whose clocks go wrong end
+// H/190, H/244: how long a session lasts is Redis's to say: replicas whose clocks go wrong end
 // none early, and tell Redis no time.
 func TestRedisClocks(t *testing.T) {
 	server := redistest.Start(t)
