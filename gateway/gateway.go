@@ -149,6 +149,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.calls = handover.New(&g.current.way)
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
 	g.undo.onStop("processes", g.yield)
+	g.undo.onStop("questions", g.letGo) // before the sessions, which replicas that go on know them by
 
 	if err := g.openAdmin(cfg); err != nil {
 		return err
@@ -256,6 +257,18 @@ func (g *Gateway) takeTold(sealed []byte) {
 // tell gives a client's session what an upstream says to it. There is none before the
 // front begins one.
 func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
+
+// letGo ends what waits for answers of users: nobody can bring them here any more.
+func (g *Gateway) letGo(ctx context.Context) error {
+	var all sync.WaitGroup
+	for _, m := range g.members() {
+		if m.mcp != nil {
+			all.Go(func() { m.mcp.LetGo(ctx) })
+		}
+	}
+	all.Wait()
+	return nil
+}
 
 // rootsChanged tells the upstreams that a session's client has other roots.
 func (g *Gateway) rootsChanged(key string) {

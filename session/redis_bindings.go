@@ -33,6 +33,7 @@ const (
 type RedisBindings struct {
 	s                                     *Redis
 	take, put, release, keep, end, claims *redisdb.Script
+	questions                             questionScripts
 }
 
 // Bindings are those of the clients of the store's sessions, and of those without.
@@ -44,7 +45,7 @@ local function now()
 end
 local function text(n) return string.format('%.0f', n) end
 `
-	return &RedisBindings{s: s,
+	return &RedisBindings{s: s, questions: newQuestionScripts(),
 		// KEYS: b. ARGV: a tag that does not count, ttl, replica, how long it may take to
 		// make one. Returns tag and value, or a Turn.
 		take: redisdb.NewScript(growing + clock + `

@@ -17,7 +17,7 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	w:{user}:id          set: replicas to tell when a stream of the session has news
 //	g:{user}:id          hash: definitions that were shown (RedisGrants)
 //	b:{user}:id:server   hash: the session of an upstream (RedisBindings), and c: what was
-//	                     claimed of it
+//	                     claimed of it, and q: hash: its questions (questionScripts)
 //	x:word               a message that is too large for a channel
 //	r:{replicas}:name    the lease of a replica
 //

@@ -66,6 +66,9 @@ func (u *Upstream) adopt(ctx context.Context, sl *slot, e *era, kept Kept) (*ses
 	}
 	s.restore(ctx)
 	u.pool.tendSoon()
+	if s.declared.any() {
+		u.spawn(func() { u.inherit([]*session{s}, "") })
+	}
 	return s, nil
 }
 

@@ -168,21 +168,10 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x.mu.Lock()
 	x.notify = c.Notify // before the answers are sent: progress may follow at once
 	x.mu.Unlock()
-	answered, left := x.settle(c)
-	for _, body := range answered {
-		if err := x.s.conn.Post(x.life.ctx, body); err != nil {
-			if errors.Is(err, errSessionGone) {
-				u.pool.lose(x.s)
-				err = mcp.UpstreamError(mcp.CodeUpstreamSessionLost, u.cfg.Name, mcp.ExecutedUnknown,
-					"Upstream %s lost the session while the call waited for an answer; make the call anew", u.cfg.Name)
-			} else {
-				// Whatever became of the answer, the call itself was sent.
-				err = fmt.Errorf("%w: the answer of the user was not taken: %v", errBroken, err)
-			}
-			x.end(nil, x.life.why(err))
-			x.life.cancel(nil) // ends the pump's reading
-			break
-		}
+	settled, left := x.settle(c)
+	if err := x.pass(settled); err != nil {
+		x.end(nil, x.life.why(err))
+		x.life.cancel(nil) // ends the pump's reading
 	}
 	if left > 0 && !x.over() {
 		return u.park(x)
@@ -198,9 +187,43 @@ func errNotParked() *mcp.Error {
 	}
 }
 
-// settle takes out the questions that were answered, and returns the answers as the server
-// gets them. A question without an answer, or with a malformed one, stays open.
-func (x *exchange) settle(c *mcp.Call) (bodies [][]byte, left int) {
+// answered is a question with what the server is told.
+type answered struct {
+	question
+	body []byte
+}
+
+// pass sends answers, up to the first that cannot be.
+func (x *exchange) pass(settled []answered) error {
+	var err error
+	for _, a := range settled {
+		ours := a.record.answer()
+		switch {
+		case err != nil: // nobody needs the others any more
+		case !ours:
+			err = errInherited
+		default:
+			err = x.s.conn.Post(x.life.ctx, a.body)
+		}
+	}
+	switch name := x.s.u.cfg.Name; {
+	case err == nil:
+		return nil
+	case errors.Is(err, errInherited):
+		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
+			"Another replica of the gateway has ended this call at upstream %s, since this one was away; see whether it has run before you make it again", name)
+	case errors.Is(err, errSessionGone):
+		x.s.u.pool.lose(x.s)
+		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
+			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
+	}
+	// Whatever became of the answer, the call itself was sent.
+	return fmt.Errorf("%w: the answer of the user was not taken: %v", errBroken, err)
+}
+
+// settle takes out the questions that were answered, with the answers as the server gets
+// them. A question without an answer, or with a malformed one, stays open.
+func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var open []question
@@ -208,18 +231,18 @@ func (x *exchange) settle(c *mcp.Call) (bodies [][]byte, left int) {
 		answer, refusal := c.Answers[q.request.Key], c.Refused[q.request.Key]
 		switch {
 		case refusal != nil:
-			bodies = append(bodies, wire.AppendError(nil, q.id, refusal))
+			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
 				x.s.slot.keep.learnRoots(answer, q.changes)
 			}
-			bodies = append(bodies, x.s.answer(q, answer))
+			settled = append(settled, answered{q, x.s.answer(q, answer)})
 		default:
 			open = append(open, q)
 		}
 	}
 	x.open = open
-	return bodies, len(open)
+	return settled, len(open)
 }
 
 // answer writes the answer to a question in the words of the server's revision.
@@ -246,9 +269,13 @@ func (x *exchange) giveUp() {
 	x.mu.Lock()
 	open := x.open
 	x.open = nil
-	answered := x.done
+	over := x.done
 	x.mu.Unlock()
 	for _, q := range open {
+		if !q.record.answer() {
+			over = true // another replica has seen to the call, too
+			continue
+		}
 		switch q.request.Method {
 		case mcp.MethodElicit:
 			x.s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
@@ -258,10 +285,10 @@ func (x *exchange) giveUp() {
 			x.s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client did not answer")))
 		}
 	}
-	if !answered && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
+	if !over && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
 		x.s.post(cancelled(x.id, "nobody answered in time"))
 	}
-	if !answered {
+	if !over {
 		x.abandon()
 	}
 	x.end(nil, errTimeout)

@@ -22,6 +22,7 @@ const (
 	aboutMissed     = 'x' // some of this could not be told
 	aboutFree       = 'o' // the standing stream is nobody's
 	aboutYielded    = 'y' // the place of a session that only one can have is free; its tag
+	aboutAsked      = 'q' // a question waits at this replica
 )
 
 const (
@@ -72,6 +73,7 @@ func (u *Upstream) Rejoin() {
 		}
 	}
 	u.pool.mu.Unlock()
+	u.spawn(func() { u.inherit(u.pool.askable(), "") })
 	if len(sessions) == 0 {
 		return
 	}
@@ -106,6 +108,8 @@ func (s *session) heed(about byte, text []byte) {
 		case s.freed <- struct{}{}:
 		default:
 		}
+	case aboutAsked:
+		s.asksAt(string(text))
 	case aboutMissed:
 		if s.slot.keep.heard() {
 			s.u.spawn(s.catchUp)

@@ -25,6 +25,7 @@ import (
 //	join.go   a session is opened by one replica and taken up by the others
 //	tend.go   that it is used, and that it ends
 //	relay.go  its one standing stream, and what others have to hear of that
+//	questions.go, orphans.go  what its server asks, and who answers when a replica has gone
 
 // Place is where the session of a server is kept that belongs to a client.
 type Place struct {
@@ -101,6 +102,7 @@ type Shared interface {
 	Claim(ctx context.Context, at Place, what string) (bool, error)
 	// Tell has Upstream.Hear called at all other replicas, unless the message is lost.
 	Tell(ctx context.Context, at Place, message []byte) error
+	Questions
 }
 
 // maxKept bounds what is kept of a session, in bytes.
@@ -116,6 +118,7 @@ type binding struct {
 	open   bool      // it is here, whosesoever it is
 	said   time.Time // when they were told last
 	untold bool      // they could not be told something that came here
+	asked  bool      // questions of the server may wait at other replicas
 }
 
 // remembered is Kept.Value.

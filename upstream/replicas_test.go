@@ -253,6 +253,38 @@ func (g *together) Tell(ctx context.Context, at upstream.Place, message []byte) 
 	return nil
 }
 
+func (g *together) Ask(ctx context.Context, at upstream.Place, key string, question []byte) error {
+	return errors.Join(g.err(), g.MemoryReplica.Ask(ctx, placeOf(at), key, string(question)))
+}
+
+func (g *together) Answered(ctx context.Context, at upstream.Place, key string) (bool, error) {
+	if err := g.err(); err != nil {
+		return false, err
+	}
+	return g.MemoryReplica.Answered(ctx, placeOf(at), key)
+}
+
+// It runs in a bubble of synctest.
+func (g *together) Asked(ctx context.Context, at upstream.Place) (all []upstream.Asked, err error) {
+	kept, err := g.MemoryReplica.Asked(ctx, placeOf(at))
+	for _, q := range kept {
+		all = append(all, upstream.Asked{Key: q.Key, Replica: q.Replica, Question: []byte(q.Value)})
+	}
+	time.Sleep(time.Millisecond) // so that of several who look at the same time each sees the same
+	return all, errors.Join(g.err(), err)
+}
+
+func (g *together) Inherit(ctx context.Context, at upstream.Place, q upstream.Asked) (bool, error) {
+	if err := g.err(); err != nil {
+		return false, err
+	}
+	return g.MemoryReplica.Inherit(ctx, placeOf(at), session.Question{Key: q.Key, Replica: q.Replica})
+}
+
+func (g *together) Settle(ctx context.Context, at upstream.Place, key string) error {
+	return errors.Join(g.err(), g.MemoryReplica.Settle(ctx, placeOf(at), key))
+}
+
 // wantAt checks in which session of the inn a call is made.
 func wantAt(t *testing.T, u *upstream.Upstream, c *mcp.Call, want string) {
 	t.Helper()

@@ -66,6 +66,7 @@ func (s *session) strayRoots(id mcp.Raw) {
 	s.mu.Lock()
 	held := len(s.held) < maxHeld && s.slot.key.session != ""
 	if held {
+		q.record = s.record(q.id, nil)
 		s.held = append(s.held, q)
 		s.holdFor(rootsWait)
 	}
@@ -92,7 +93,10 @@ func (s *session) takeHeld() []question {
 		s.holding.Stop()
 	}
 	s.mu.Unlock()
-	return slices.DeleteFunc(held, func(q question) bool { return !s.mine(q.id) })
+	return slices.DeleteFunc(held, func(q question) bool {
+		ours := q.record.answer()
+		return !s.mine(q.id) || !ours
+	})
 }
 
 func (s *session) giveUpRoots() {

@@ -110,6 +110,7 @@ type question struct {
 	changes int // how often the roots had changed
 	// guessed is its params as they came, where it may be another call's; nil where not.
 	guessed mcp.Raw
+	record  *record
 }
 
 // call makes a call and releases the session, unless the call is parked.
@@ -316,6 +317,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if guess {
 		q.guessed = bytes.Clone(m.Params)
 	}
+	q.record = x.s.record(q.id, x)
 	x.open = append(x.open, q)
 	x.signal()
 	return nil
@@ -332,6 +334,9 @@ func (x *exchange) withdraw(id mcp.Raw) {
 		}
 		x.open = append(x.open[:i:i], x.open[i+1:]...)
 		x.tellWithdrawn(q)
+		if q.record != nil {
+			x.s.u.spawn(func() { q.record.answer() })
+		}
 		return
 	}
 }
@@ -382,6 +387,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		x.s.u.spawn(func() {
 			for _, q := range open {
 				switch {
+				case !q.record.answer():
 				case q.request.Method == mcp.MethodRootsList:
 					x.s.strayRoots(q.id)
 				case q.guessed != nil:

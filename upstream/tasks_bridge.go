@@ -232,9 +232,11 @@ func (h *hold) run() {
 
 // answer passes the answers of a client on.
 func (h *hold) answer(c *mcp.Call) {
-	bodies, _ := h.x.settle(c)
-	for _, body := range bodies {
-		h.x.s.post(body)
+	settled, _ := h.x.settle(c)
+	for _, a := range settled {
+		if a.record.answer() {
+			h.x.s.post(a.body)
+		}
 	}
 }
 
@@ -245,7 +247,9 @@ func (x *exchange) settleNothing() {
 	x.open = nil
 	x.mu.Unlock()
 	for _, q := range open {
-		x.s.post(unrelated(q.id))
+		if q.record.answer() {
+			x.s.post(unrelated(q.id))
+		}
 	}
 }
 

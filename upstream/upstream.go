@@ -69,19 +69,21 @@ type Upstream struct {
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
-	ids    atomic.Int64 // of all requests: a process is probed and then used on one pipe
-	gate   *gate
-	pauses pauses
-	probe  probe
-	pool   pool
-	parks  parks
-	waits  waits
-	holds  holds
-	tools  tools
-	skills skillTable
-	health health
-	former former
-	count  numbers
+	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
+	gate    *gate
+	pauses  pauses
+	probe   probe
+	pool    pool
+	parks   parks
+	waits   waits
+	holds   holds
+	records records
+	vigils  vigils
+	tools   tools
+	skills  skillTable
+	health  health
+	former  former
+	count   numbers
 
 	disclosed disclosed
 

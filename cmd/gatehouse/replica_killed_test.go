@@ -51,13 +51,13 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error) {
 // third is told; all else goes on there.
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
-	old, told := newWorker(t, serverRev), newWorker(t, statelessRev)
+	old, told, patient := newWorker(t, serverRev), newWorker(t, statelessRev), newPatient(t)
 	program := filepath.Join(t.TempDir(), "gatehouse") // by which name TestMain knows it
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
-	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
-		old.URL, told.URL, program), "old", "told", "book")
+	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n- {name: patient, url: %q}\n",
+		old.URL, told.URL, program, patient.URL), "old", "told", "book", "patient")
 	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
 	c := s.client(t, clientRev, askable)
 	at := func(replica int) *mcptest.Client { return s.at(c, replica) }
@@ -86,6 +86,8 @@ func TestReplicaKilled(t *testing.T) {
 	if !shown.Value("requestState", &state) || !shown.Value("resultType", &kind) || kind != "input_required" {
 		t.Fatalf("a question: %s", shown.Text)
 	}
+	patient.asks(t, at(0), s.at(stateless, 0))
+	must(t, "a call in the session of a question", at(2), "tools/call", `{"name":"patient__echo","arguments":{}}`)
 	cut := make(chan error, 1)
 	go func() {
 		m, _, err := s.at(stateless, 0).Call(deadline(t), "tools/call", call("old__wait", "cut"))
@@ -153,6 +155,12 @@ func TestReplicaKilled(t *testing.T) {
 	answers := fmt.Sprintf(`,"inputResponses":{},"requestState":%q}`, state)
 	m, _, err := s.at(stateless, 2).Call(deadline(t), "tools/call", strings.TrimSuffix(call("old__ask", "shown"), "}")+answers)
 	wantLost(t, "who answers a question of the replica", m, err)
+
+	// So are the servers that have asked: by the replica that has the session, or, where there
+	// is none, by the next that has it.
+	patient.wantLetGo(t, "a client with a session")
+	must(t, "a call of the other client", s.at(stateless, 2), "tools/call", `{"name":"patient__echo","arguments":{}}`)
+	patient.wantLetGo(t, "a client without a session")
 
 	// The one that was stopped has no more to say of its call, and serves.
 	paused.signal(t, syscall.SIGCONT)

@@ -14,8 +14,10 @@ type MemoryBindings struct {
 	mu     sync.Mutex // guards the fields below
 	places map[session.Place]*memoryBinding
 	claims map[claim]bool
-	count  int // of replicas
-	down   bool
+	// by place and key
+	questions map[session.Place]map[string]memoryQuestion
+	count     int // of replicas
+	down      bool
 }
 
 type claim struct {
@@ -39,7 +41,7 @@ type MemoryReplica struct {
 
 // NewMemoryBindings makes an empty one.
 func NewMemoryBindings() *MemoryBindings {
-	return &MemoryBindings{places: make(map[session.Place]*memoryBinding), claims: make(map[claim]bool)}
+	return &MemoryBindings{places: make(map[session.Place]*memoryBinding), claims: make(map[claim]bool), questions: make(map[session.Place]map[string]memoryQuestion)}
 }
 
 // Replica makes a replica.
