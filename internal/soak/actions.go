@@ -107,6 +107,7 @@ func (c *client) list(ctx context.Context, name string) {
 		if o.kind == sessionLost {
 			c.lost()
 		}
+		o.session = c.opened
 		c.l.note(name, from, o)
 		return
 	}
@@ -133,7 +134,7 @@ func (c *client) subscribe(ctx context.Context, name string) {
 	} else {
 		o = c.hearListening(ctx, to, name)
 	}
-	o.server = to.name
+	o.server, o.session = to.name, c.opened
 	o.detail = fmt.Sprintf("client %d (%s), server %s: %s", c.index, c.Revision.Name, to.name, o.detail)
 	c.l.note(name, from, o)
 	if o.kind == sessionLost {

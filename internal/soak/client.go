@@ -31,6 +31,7 @@ type client struct {
 	rand            *rand.Rand
 	calls, requests int
 	standing        *standing // nil without a session
+	opened          time.Time // when the session began
 }
 
 func newClient(index int, seed uint64, l *ledger, servers []*server, url, token string, transport http.RoundTripper) *client {
@@ -86,7 +87,7 @@ func (c *client) enter(ctx context.Context) bool {
 		c.Session = ""
 		return false
 	}
-	c.standing = c.stand()
+	c.standing, c.opened = c.stand(), from
 	return true
 }
 
@@ -127,6 +128,7 @@ func (c *client) leave(ctx context.Context) {
 		if again && o.kind == sessionLost { // it was done, though nobody could say so
 			o.kind = answered
 		}
+		o.session = c.opened
 		c.l.note("end of a session", from, o)
 		if !o.failed() || o.kind == sessionLost {
 			return

@@ -69,7 +69,7 @@ func (c *client) call(ctx context.Context, action string, to *server, does int, 
 		c.l.violation("%s %s (client %s, server %s) had no end after %s: %s", action, in.Nonce, c.Revision.Name, to.name, patience, o.detail)
 	}
 	o.detail = fmt.Sprintf("client %s, server %s: %s", c.Revision.Name, to.name, o.detail)
-	o.round, o.server = v.rounds, to.name
+	o.round, o.server, o.session = v.rounds, to.name, c.opened
 	c.l.settle(in.Nonce, o)
 	if o.kind == sessionLost {
 		c.lost()

@@ -31,11 +31,12 @@ const executedNo = "no"
 
 // outcome is how a call ended.
 type outcome struct {
-	kind     string // answered, cancelled or, of a failure, its code, its HTTP status or a word
-	server   string // whose answer it is, "" for none
-	executed string // what the error says of this round: "no", "unknown" or nothing
-	round    int    // in which it ended
-	detail   string // for people
+	kind     string    // answered, cancelled or, of a failure, its code, its HTTP status or a word
+	session  time.Time // since when there is the session that it was made in; zero without one
+	server   string    // whose answer it is, "" for none
+	executed string    // what the error says of this round: "no", "unknown" or nothing
+	round    int       // in which it ended
+	detail   string    // for people
 }
 
 func (o outcome) failed() bool {
@@ -167,6 +168,9 @@ func (l *ledger) note(action string, from time.Time, o outcome) {
 
 // judge wants a failure to be explained by a fault. It is called with mu held.
 func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
+	if o.kind == sessionLost && !o.session.IsZero() { // as of anything since it began: it is told when it is used
+		from = o.session
+	}
 	var during []string
 	for _, w := range l.windows {
 		if !w.until.IsZero() && w.until.Before(from) {

@@ -53,6 +53,17 @@ func TestLedger(t *testing.T) {
 			l.send("a", "call")
 			l.settle("a", failed)
 		}, "no fault explains (faults: issuer fails)"},
+		{"a session that was lost before", func(l *ledger) {
+			began := time.Now()
+			l.end(l.begin("Redis killed and empty", []string{sessionLost}), 0)
+			l.send("a", "call")
+			l.settle("a", outcome{kind: sessionLost, session: began})
+		}, ""},
+		{"a session that began after it was lost", func(l *ledger) {
+			l.end(l.begin("Redis killed and empty", []string{sessionLost}), 0)
+			l.send("a", "call")
+			l.settle("a", outcome{kind: sessionLost, session: time.Now()})
+		}, "no fault explains (faults: none)"},
 		{"failed at the server of a fault", func(l *ledger) {
 			l.concerns(l.begin("server killed", []string{"50201"}), "s")
 			l.send("a", "call")
