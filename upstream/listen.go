@@ -28,6 +28,7 @@ type keep struct {
 	uris    map[string]int // by how many listeners
 	listens map[*listening]struct{}
 	leaving map[string]chan struct{} // resources that are being unsubscribed; closed when they are
+	asking  map[string]*asking       // of uris: the last request that subscribes to it; nil for one that has
 	// elsewhere are resources that somebody listens to at another replica, in the same
 	// session; nil for none.
 	elsewhere map[string]bool
@@ -48,7 +49,7 @@ type listening struct {
 }
 
 func newKeep() *keep {
-	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{})}
+	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking)}
 }
 
 func (k *keep) setLevel(level string) {

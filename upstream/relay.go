@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -120,7 +119,7 @@ func (s *session) heed(about byte, text []byte) {
 		s.slot.keep.setElsewhere(string(text), false)
 	case aboutGone:
 		if uri := string(text); s.slot.keep.setElsewhere(uri, false) {
-			s.u.spawn(func() { s.resubscribe(uri) })
+			s.u.spawn(func() { s.mend(s.resubscribe([]string{uri})) })
 		}
 	case aboutMessage:
 		m, err := scan(text)
@@ -298,24 +297,7 @@ func (k *keep) heard() bool {
 // subscribed to is subscribed, whatever another replica did.
 func (s *session) catchUp() {
 	_, uris := s.slot.keep.state()
-	for _, uri := range uris {
-		if s.over() {
-			return
-		}
-		s.resubscribe(uri)
-	}
+	uris = s.resubscribe(uris)
 	s.slot.keep.missed()
-}
-
-// resubscribe subscribes again to a resource that another replica has let go. What was
-// missed in between counts as a change.
-func (s *session) resubscribe(uri string) {
-	ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
-	defer cancel()
-	params := mcp.Object("uri", mcp.String(uri))
-	if _, err := s.request(ctx, mcp.MethodResourcesSubscribe, params); err != nil {
-		s.u.log.Warn("subscription not restored", "error", err)
-		return
-	}
-	s.slot.keep.event(wire.Message{Kind: wire.Notification, Method: mcp.NoteResourceUpdated, Params: bytes.Clone(params)})
+	s.mend(uris)
 }

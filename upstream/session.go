@@ -184,10 +184,14 @@ func (s *session) restore(ctx context.Context) {
 	if level != "" {
 		s.setLevel(ctx, level)
 	}
+	var failed []string
 	for _, uri := range uris {
-		if _, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri))); err != nil {
-			s.u.log.Warn("subscription not restored", "error", err)
+		if s.askAgain(ctx, uri) != nil {
+			failed = append(failed, uri)
 		}
+	}
+	if len(failed) > 0 {
+		s.u.spawn(func() { s.mend(failed) })
 	}
 }
 

@@ -11,12 +11,50 @@ import (
 // This file is resources/subscribe and unsubscribe: one of each for all who listen to a
 // resource in a session.
 
-// subscribe counts a listener of a resource; first says that it is the only one.
-func (k *keep) subscribe(uri string) (first bool) {
+// asking is a resources/subscribe that is under way.
+type asking struct {
+	done chan struct{} // closed when it is over
+	ok   bool          // read after that
+}
+
+// subscribe counts a listener of a resource.
+func (k *keep) subscribe(uri string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.uris[uri]++
-	return k.uris[uri] == 1
+}
+
+// ask returns the request that subscribes to a resource; ours says that it is to be made
+// now, and then settled. It is nil where that has been done.
+func (k *keep) ask(uri string) (a *asking, ours bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a, known := k.asking[uri]
+	if known && (a == nil || !a.failed()) {
+		return a, false
+	}
+	a = &asking{done: make(chan struct{})}
+	k.asking[uri] = a
+	return a, true
+}
+
+// settle ends a request. When it was in vain the next one who wants the resource asks.
+func (k *keep) settle(uri string, a *asking, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a.ok = ok; ok && k.asking[uri] == a {
+		k.asking[uri] = nil
+	}
+	close(a.done)
+}
+
+func (a *asking) failed() bool {
+	select {
+	case <-a.done:
+		return !a.ok
+	default:
+		return false
+	}
 }
 
 // left waits until nobody unsubscribes a resource any more: who subscribes to it anew must
@@ -62,6 +100,7 @@ func (k *keep) unsubscribe(uri string) (last bool) {
 		return false
 	}
 	delete(k.uris, uri)
+	delete(k.asking, uri)
 	return true
 }
 
@@ -96,24 +135,45 @@ func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) 
 	return uris, failed, nil
 }
 
+// subscribe subscribes to a resource, or waits until somebody else has who does already.
 func (s *session) subscribe(ctx context.Context, uri string) error {
-	if !s.slot.keep.subscribe(uri) {
-		return nil
+	k := s.slot.keep
+	k.subscribe(uri)
+	for {
+		a, ours := k.ask(uri)
+		if a == nil {
+			return nil
+		}
+		if ours {
+			err := s.askFor(ctx, uri)
+			k.settle(uri, a, err == nil)
+			if err != nil {
+				k.unsubscribe(uri)
+			}
+			return err
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			k.unsubscribe(uri)
+			return context.Cause(ctx)
+		}
 	}
+}
+
+// askFor asks the server for updates of a resource.
+func (s *session) askFor(ctx context.Context, uri string) error {
 	if err := s.slot.keep.left(ctx, uri); err != nil {
-		s.slot.keep.unsubscribe(uri)
 		return err
 	}
 	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	if err == nil && m.Error != nil {
 		err = s.declared.notOurs(wire.ReadError(m.Error))
 	}
-	if err != nil {
-		s.slot.keep.unsubscribe(uri)
-		return err
+	if err == nil {
+		s.tellOthers(ctx, aboutSubscribed, []byte(uri))
 	}
-	s.tellOthers(ctx, aboutSubscribed, []byte(uri))
-	return nil
+	return err
 }
 
 // unsubscribe ends what a listener subscribed to, where nobody else wants it. Its

@@ -1,10 +1,13 @@
 package upstream_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -47,4 +50,92 @@ func TestP9_162_SessionGoneBeforeASubscription(t *testing.T) {
 	}
 	end()
 	f.await(t, mcp.MethodResourcesUnsubscribe, 2)
+}
+
+// Who wants what somebody else is just subscribing to has it only when that has succeeded,
+// and asks for it otherwise.
+func TestSubscribedByTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodResourcesSubscribe {
+				return false
+			}
+			time.Sleep(time.Second)
+			if asked.Add(1) == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+			return false
+		})
+		u := f.start(t, upstream.Config{})
+		endFirst, first := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		time.Sleep(time.Second / 2)
+		endSecond, second := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		for _, l := range []struct {
+			got  chan mcp.Event
+			want string
+		}{{first, `{"notifications":{}}`}, {second, `{"notifications":{"resourceSubscriptions":["a:b"]}}`}} {
+			if e := <-l.got; string(e.Params) != l.want {
+				t.Errorf("acknowledged %s, want %s", e.Params, l.want)
+			}
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("asked for %d times", n)
+		}
+		endFirst()
+		endThird, third := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		if <-third; asked.Load() != 2 {
+			t.Error("asked for once more, by who comes later")
+		}
+		endSecond()
+		endThird()
+		f.await(t, mcp.MethodResourcesUnsubscribe, 1)
+	})
+}
+
+// What cannot be subscribed to in the session after a lost one is subscribed to later, and
+// counts as changed; a session that turns out to be lost is not waited in.
+func TestP9_162_SubscriptionsAreMended(t *testing.T) {
+	for name, status := range map[string]int{"the server is busy": http.StatusServiceUnavailable, "the session is lost again": http.StatusNotFound} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refused atomic.Int32
+				f := newSSEFake(t, newBubbleFake)
+				f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {
+					if m.Method != mcp.MethodResourcesSubscribe || s.id == "s1" || refused.Add(1) > 2 {
+						return false
+					}
+					w.WriteHeader(status)
+					return true
+				}
+				u := f.start(t, overSSE())
+				end, got := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+				<-got
+				f.mu.Lock()
+				s := f.streams["s1"]
+				f.mu.Unlock()
+				s.end()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				for n := len(got); n > 1; n-- {
+					<-got
+				}
+				f.mu.Lock()
+				s = f.streams[fmt.Sprint("s", f.count)]
+				f.mu.Unlock()
+				var in []string
+				for _, asked := range f.requests(mcp.MethodResourcesSubscribe) {
+					in = append(in, asked.target)
+				}
+				if last := in[len(in)-1]; len(in) != 4 || s == nil || last != "/messages?session="+s.id {
+					t.Errorf("subscribed to in %v, the last session is %v", in, s)
+				}
+				if e := <-got; e.Method != mcp.NoteResourceUpdated {
+					t.Errorf("told %s", e.Method)
+				}
+				end()
+			})
+		})
+	}
 }
