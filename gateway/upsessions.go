@@ -95,6 +95,11 @@ func (u *upsessions) Watch(replica string) (gone <-chan struct{}, stop func()) {
 	return u.mail.Watch(replica)
 }
 
+// Present reports whether a replica is there.
+func (u *upsessions) Present(ctx context.Context, replica string) bool {
+	return u.mail.Present(ctx, replica)
+}
+
 // Life is how long a session is kept that nobody uses.
 func (u *upsessions) Life(at upstream.Place) time.Duration { return u.bindings.Life(u.place(at)) }
 

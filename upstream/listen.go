@@ -29,9 +29,11 @@ type keep struct {
 	listens map[*listening]struct{}
 	leaving map[string]chan struct{} // resources that are being unsubscribed; closed when they are
 	asking  map[string]*asking       // of uris: the last request that subscribes to it; nil for one that has
-	// elsewhere are resources that somebody listens to at another replica, in the same
-	// session; nil for none.
-	elsewhere map[string]bool
+	// elsewhere are resources that somebody listens to at other replicas, in the same
+	// session, and at which; handed are those of which it was left to them to unsubscribe,
+	// with the first replica, by its name, that has left it to others since.
+	elsewhere map[string]map[string]bool
+	handed    map[string]string
 }
 
 // listening is one subscriptions/listen at a stateful server.
@@ -49,7 +51,9 @@ type listening struct {
 }
 
 func newKeep() *keep {
-	return &keep{uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking)}
+	return &keep{
+		uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking),
+		elsewhere: make(map[string]map[string]bool), handed: make(map[string]string)}
 }
 
 func (k *keep) setLevel(level string) {

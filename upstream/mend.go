@@ -30,6 +30,9 @@ func (s *session) resubscribe(uris []string) (failed []string) {
 		}
 		ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
 		err := s.askAgain(ctx, uri)
+		if err == nil {
+			s.tellOf(ctx, aboutSubscribed, uri) // who let it go thinks that nobody wants it
+		}
 		cancel()
 		switch {
 		case errors.Is(err, errSessionGone): // the next one has them all

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -114,11 +115,15 @@ func (s *session) heed(about byte, text []byte) {
 			s.u.spawn(s.catchUp)
 		}
 	case aboutSubscribed:
-		s.slot.keep.setElsewhere(string(text), true)
+		replica, uri, _ := strings.Cut(string(text), " ")
+		s.slot.keep.wantedBy(uri, replica)
 	case aboutLeft:
-		s.slot.keep.setElsewhere(string(text), false)
+		replica, uri, _ := strings.Cut(string(text), " ")
+		if to, all := s.slot.keep.leftBy(uri, replica); all {
+			s.u.spawn(func() { s.letGo(uri, s.u.shared.Self() > to) })
+		}
 	case aboutGone:
-		if uri := string(text); s.slot.keep.setElsewhere(uri, false) {
+		if uri := string(text); s.slot.keep.gone(uri) {
 			s.u.spawn(func() { s.mend(s.resubscribe([]string{uri})) })
 		}
 	case aboutMessage:
@@ -258,32 +263,6 @@ func (s *session) unstand() {
 	if _, err := s.u.pool.keep(ctx, s, -1, ""); err == nil { // or its time ends it
 		s.tellOthers(ctx, aboutFree, nil)
 	}
-}
-
-// setElsewhere notes whether somebody listens to a resource at another replica, and reports
-// whether somebody does here.
-func (k *keep) setElsewhere(uri string, is bool) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !is {
-		delete(k.elsewhere, uri)
-	} else if len(k.elsewhere) < maxPending {
-		if k.elsewhere == nil {
-			k.elsewhere = make(map[string]bool)
-		}
-		k.elsewhere[uri] = true
-	}
-	return k.uris[uri] > 0
-}
-
-// leftTo reports whether a resource that nobody listens to here is another replica's to
-// unsubscribe.
-func (s *session) leftTo(uri string) bool {
-	k := s.slot.keep
-	k.mu.Lock()
-	is := k.elsewhere[uri]
-	k.mu.Unlock()
-	return is && s.bound != nil && !s.u.pool.only(s)
 }
 
 // heard reports whether anybody listens.

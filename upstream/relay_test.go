@@ -72,7 +72,7 @@ func TestReplicasStandForTheDead(t *testing.T) {
 		g.kill(a)
 		time.Sleep(lease - time.Second)
 		wantEvents(t, "who does not know yet", got)
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		for range 2 { // what may have been missed, and what comes
 			wantEvents(t, "the other replica", got, mcp.NoteToolsListChanged)
 			wantEvents(t, "the third replica", atThird, mcp.NoteToolsListChanged)
@@ -254,11 +254,58 @@ func TestReplicasSubscribeForEachOther(t *testing.T) {
 		endA, atA = listen(t, a, want, "user:session")
 		wantEvents(t, "a", atA, mcp.NoteAcknowledged)
 		endB()
-		time.Sleep(time.Second) // of two who leave at the same time each leaves it to the other
+		time.Sleep(time.Second)
 		endA()
 		time.Sleep(time.Second)
 		if n := len(i.requests(mcp.MethodResourcesUnsubscribe)); n != 1 {
 			t.Errorf("%d times unsubscribed in the end", n)
+		}
+	})
+}
+
+// Of replicas whose last listeners leave at the same moment each leaves it to the others to
+// unsubscribe: one of them does.
+// It runs in a bubble of synctest.
+func TestReplicasUnsubscribeTogether(t *testing.T) {
+	inReplicas(t, func(t *testing.T, i *inn, g *gateways, a, b *upstream.Upstream) {
+		all := []*upstream.Upstream{a, b, g.join(t, i, upstream.Config{})}
+		for _, u := range all { // who has the session hears who subscribes
+			wantAt(t, u, tool("x"), "s1")
+		}
+		for round := 1; round <= 3; round++ {
+			var ends []func()
+			for _, u := range all {
+				end, got := listen(t, u, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+				wantEvents(t, "a listener", got, mcp.NoteAcknowledged)
+				ends = append(ends, end)
+			}
+			g.slowly(100 * time.Millisecond)
+			for _, end := range ends {
+				end()
+			}
+			time.Sleep(time.Minute)
+			g.slowly(0)
+			if n := len(i.requests(mcp.MethodResourcesUnsubscribe)); n != round {
+				t.Fatalf("%d times unsubscribed after round %d", n, round)
+			}
+		}
+	})
+}
+
+// What a replica was subscribed to that was killed the last of the others unsubscribes.
+// It runs in a bubble of synctest.
+func TestReplicasUnsubscribeForTheDead(t *testing.T) {
+	inReplicas(t, func(t *testing.T, i *inn, g *gateways, a, b *upstream.Upstream) {
+		endA, atA := listen(t, a, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		wantEvents(t, "a", atA, mcp.NoteAcknowledged)
+		_, atB := listen(t, b, `{"resourceSubscriptions":["a:b"]}`, "user:session")
+		wantEvents(t, "b", atB, mcp.NoteAcknowledged)
+		g.kill(b)
+		time.Sleep(lease + time.Second)
+		endA()
+		time.Sleep(time.Minute)
+		if n := len(i.requests(mcp.MethodResourcesUnsubscribe)); n != 1 {
+			t.Errorf("%d times unsubscribed", n)
 		}
 	})
 }

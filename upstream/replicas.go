@@ -94,6 +94,8 @@ type Shared interface {
 	Self() string
 	// Watch returns what is closed when a replica has gone; stop ends the watching.
 	Watch(replica string) (gone <-chan struct{}, stop func())
+	// Present reports whether a replica is there. One of which nobody can know is.
+	Present(ctx context.Context, replica string) bool
 	// Life is how long what nobody Keeps or Takes is kept.
 	Life(at Place) time.Duration
 	// End says that this replica has no use for a session any more.

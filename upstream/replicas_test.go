@@ -123,8 +123,16 @@ type together struct {
 
 type gateways struct {
 	*sessiontest.MemoryBindings
-	mu  sync.Mutex // guards all
-	all map[*together]*upstream.Upstream
+	mu   sync.Mutex // guards the fields below
+	all  map[*together]*upstream.Upstream
+	slow time.Duration // how long it takes to tell something
+}
+
+// slowly has it take a while to tell something.
+func (g *gateways) slowly(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.slow = d
 }
 
 func newGateways() *gateways {
@@ -156,6 +164,17 @@ func (g *together) Watch(replica string) (gone <-chan struct{}, stop func()) {
 		}
 	}
 	return nil, func() {}
+}
+
+// Present is of those, too.
+func (g *together) Present(_ context.Context, replica string) bool {
+	gone, _ := g.Watch(replica)
+	select {
+	case <-gone:
+		return false
+	default:
+		return true
+	}
 }
 
 // err is why a replica knows nothing.
@@ -243,6 +262,10 @@ func (g *together) Tell(ctx context.Context, at upstream.Place, message []byte) 
 	if _, err := g.MemoryReplica.Claim(ctx, placeOf(at), "to tell"); err != nil || g.err() != nil {
 		return errors.Join(err, g.err())
 	}
+	g.all.mu.Lock()
+	slow := g.all.slow
+	g.all.mu.Unlock()
+	time.Sleep(slow)
 	g.all.mu.Lock()
 	defer g.all.mu.Unlock()
 	for other, u := range g.all.all {
