@@ -166,17 +166,6 @@ func (g *together) Watch(replica string) (gone <-chan struct{}, stop func()) {
 	return nil, func() {}
 }
 
-// Present is of those, too.
-func (g *together) Present(_ context.Context, replica string) bool {
-	gone, _ := g.Watch(replica)
-	select {
-	case <-gone:
-		return false
-	default:
-		return true
-	}
-}
-
 // err is why a replica knows nothing.
 func (g *together) err() error {
 	select {
@@ -258,6 +247,8 @@ func (g *together) Claim(ctx context.Context, at upstream.Place, what string) (b
 	return g.MemoryReplica.Claim(ctx, placeOf(at), what)
 }
 
+// Tell tells the others, as slowly as it was said.
+// It runs in a bubble of synctest.
 func (g *together) Tell(ctx context.Context, at upstream.Place, message []byte) error {
 	if _, err := g.MemoryReplica.Claim(ctx, placeOf(at), "to tell"); err != nil || g.err() != nil {
 		return errors.Join(err, g.err())
