@@ -25,7 +25,7 @@ run: build ## build and run the demo: a gateway with three servers behind it
 
 test: redis ## run all tests with the race detector, and the one for leaks without
 	go test -race -timeout 9m ./...
-	go test -timeout 9m -run '^TestNothingIsLeft$$' ./internal/e2e
+	GOEXPERIMENT=goroutineleakprofile go test -timeout 9m -run '^TestNothingIsLeft$$' ./internal/e2e
 	go test -tags purego ./internal/mcp/wire # as it is without assembly
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)

@@ -33,7 +33,8 @@ const (
 // TestNothingIsLeft leaves thousands of calls, many at a time: questions that nobody
 // answers, calls that are cancelled or die, streams that are dropped, by clients and
 // servers of both eras. Then everything is as it was before. With the race detector,
-// which takes four times as long, there are fewer; make test runs it without, too.
+// which takes four times as long, there are fewer; make test runs it without, too, and
+// with the profile of goroutines that nothing can wake any more (H/251).
 func TestNothingIsLeft(t *testing.T) {
 	ground := newLeakGround(t)
 	ground.leave(t, leakWarmUp)
@@ -47,10 +48,28 @@ func TestNothingIsLeft(t *testing.T) {
 	if after.goroutines > before.goroutines+leakGoroutines {
 		var all strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a strings.Builder takes it
-		t.Errorf("%d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
+		t.Errorf("H/251 %d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
 	}
 	if after.heap > before.heap+leakHeap {
 		t.Errorf("%d bytes of heap, before: %d", after.heap, before.heap)
+	}
+	noneIsStuck(t)
+}
+
+// noneIsStuck wants no goroutine to wait for what nobody else knows of any more. Only Go
+// built with GOEXPERIMENT=goroutineleakprofile can tell.
+func noneIsStuck(t *testing.T) {
+	t.Helper()
+	profile := pprof.Lookup("goroutineleak")
+	if profile == nil {
+		return
+	}
+	var stuck strings.Builder
+	if err := profile.WriteTo(&stuck, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(stuck.String(), "goroutineleak profile: total 0\n") {
+		t.Errorf("H/251 goroutines that nothing can wake: %s", stuck.String())
 	}
 }
 
