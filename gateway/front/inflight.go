@@ -28,6 +28,7 @@ type live struct {
 	waiting backlog     // events while none is open
 	heard   *listener   // the one that listens, or did last; nil for none
 	deaf    bool        // the last one ended, and may have missed something
+	ceded   *ceded      // to whom it is left to tell events; nil for nobody
 
 	subscribing chan struct{} // holds one token: whoever changes heard takes it
 }

@@ -64,3 +64,80 @@ func TestH064_AStreamThatMoves(t *testing.T) {
 		a.waitListening(t, 0)
 	})
 }
+
+// TestH064_TwoStreams: while the client has a stream at two replicas it is told on the newer
+// one alone, also while both listen; and on the older one when the newer has ended, or its
+// replica has gone.
+func TestH064_TwoStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newScript(), newScript()
+		confirm := make(chan struct{})
+		fronts, posts := replicaFronts(t, a.Handle, func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if c.Method != mcp.MethodListen {
+				return b.Handle(ctx, c)
+			}
+			<-confirm
+			listens := c.Clone()
+			listens.Notify = func(e mcp.Event) {
+				if e.Method == mcp.NoteAcknowledged { // by now both listen
+					a.emit(mcp.NoteToolsListChanged, `{}`)
+					c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
+				}
+				c.Notify(e)
+			}
+			return b.Handle(ctx, listens)
+		})
+		record, err := fronts["a"].sessions.Create(t.Context(), session.Record{User: goodFor(0).User(), Client: "app", Revision: v2511, Caps: mcp.Raw("{}"), Initialized: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := http.Header{wire.HeaderSession: {record.ID}}
+		get := func(replica string) (w *recorder, leave func()) {
+			w, cancel, done := serveTo(fronts[replica], goodFor(time.Hour), "GET", "", h)
+			leave = func() {
+				cancel()
+				<-done
+			}
+			t.Cleanup(leave)
+			synctest.Wait()
+			return w, leave
+		}
+		older, _ := get("a")
+		a.waitListening(t, 1)
+		newer, leave := get("b")
+		told := func(method string, inOlder, inNewer int) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for _, s := range []struct {
+				name string
+				w    *recorder
+				want int
+			}{{"older", older, inOlder}, {"newer", newer, inNewer}} {
+				if n := strings.Count(s.w.String(), `"method":"`+method+`"`); n != s.want {
+					t.Errorf("H/64 %s was told %d times on the %s stream, want %d", method, n, s.name, s.want)
+				}
+			}
+		}
+		a.emit(mcp.NotePromptsListChanged, `{}`) // the other one does not listen yet
+		told(mcp.NotePromptsListChanged, 0, 1)
+		close(confirm)
+		b.waitListening(t, 1)
+		told(mcp.NoteToolsListChanged, 0, 1)
+		a.waitListening(t, 0)
+
+		leave()
+		a.waitListening(t, 1)
+		a.emit(mcp.NoteResourcesListChanged, `{}`)
+		told(mcp.NoteResourcesListChanged, 1, 0)
+		newer, _ = get("b")
+		a.waitListening(t, 0)
+		told(mcp.NoteToolsListChanged, 0, 1)
+
+		posts["a"].lose("b")
+		a.waitListening(t, 1)
+		told(mcp.NoteToolsListChanged, 1, 1) // something may have been missed
+		a.emit(mcp.NoteToolsListChanged, `{}`)
+		told(mcp.NoteToolsListChanged, 2, 1)
+	})
+}

@@ -17,7 +17,8 @@ import (
 // What belongs to a call that runs at another replica is sent there: this file has what
 // is sent, remote_call.go calls that only another replica can go on with,
 // remote_direct.go calls in sessions of upstreams that only another replica has,
-// remote_standing.go which of them listens for a session, and remote_oldsse.go messages
+// remote_standing.go and remote_cede.go which of them listens for a session, and
+// remote_oldsse.go messages
 // for a stream of HTTP+SSE. Letters are sealed: whoever can
 // use the same Redis can neither read nor write one. Where there is one gateway alone,
 // nothing of it happens.
@@ -46,6 +47,7 @@ const (
 	mailCancel      = "cancel"      // by the client
 	mailRoots       = "roots"       // the client has other ones
 	mailInitialized = "initialized" // the client is
+	mailMoves       = "moves"       // the sender has the session's newest stream
 	mailMine        = "mine"        // the sender listens for the session now
 	mailLeft        = "left"        // the last stream of the session at the sender has ended
 	mailSubscribed  = "subscribed"  // the session's subscriptions have changed
@@ -187,6 +189,8 @@ func (f *Front) mailFor(live *live, l letter) {
 		f.beside(func() { live.handedOn(l.Events) })
 	case mailInitialized, mailLeft, mailSubscribed:
 		f.apart(func(ctx context.Context) { live.standOn(ctx, l) })
+	case mailMoves:
+		f.apart(func(ctx context.Context) { live.moves(ctx, l) })
 	case mailMine:
 		f.apart(func(ctx context.Context) { live.yield(ctx, l) })
 	}

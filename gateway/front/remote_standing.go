@@ -16,8 +16,8 @@ import (
 // The events of a session go to its newest GET stream, whichever replica has that: its
 // record says which (session.Record.Standing). That replica listens for the session. When
 // another one takes over it hears of it from that, stops listening, and hands on what it
-// has no stream for. What both have heard in between is told once, unless each had a
-// stream for it: then it is told twice rather than never.
+// has no stream for. What both have heard in between is told once; what one of them hears
+// much later than the other is told twice rather than never.
 
 // handedOnWait is how long an event that another replica has heard waits for this one to
 // hear it, too.
@@ -31,7 +31,9 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var claiming sync.WaitGroup
+	interrupted := false
 	claiming.Go(func() {
+		defer func() { interrupted = ctx.Err() != nil }()
 		for !l.stands(ctx, given) { // the others would not know, and listen in its place
 			select {
 			case <-later():
@@ -44,28 +46,51 @@ func (l *live) claimStream(ctx context.Context, given string) (unclaim func()) {
 		cancel()
 		claiming.Wait()
 		l.leaves(context.WithoutCancel(ctx))
+		if interrupted { // there may be an older stream
+			l.f.apart(func(ctx context.Context) { l.standOn(ctx, letter{}) })
+		}
 	}
 }
 
 // stands says that this replica has the session's stream. It listens: what did may have
 // been left to another replica just before (yield). It is false when nobody can be told.
 func (l *live) stands(ctx context.Context, given string) bool {
-	self, before := l.f.self(), ""
+	self, stood, before := l.f.self(), "", ""
 	r, err := l.f.sessions.Update(ctx, l.user, l.id, func(r *session.Record) {
-		before = cmp.Or(r.Standing, r.Listening)
+		stood, before = r.Standing, cmp.Or(r.Standing, r.Listening)
 		r.Standing, r.Listening = self, ""
 	})
 	if err != nil {
-		return !errors.Is(err, session.ErrUnavailable)
+		unknown := errors.Is(err, session.ErrUnavailable)
+		if r, err = l.f.sessions.Get(ctx, l.user, l.id); err == nil {
+			l.listenAgain(ctx, r)
+		}
+		return !unknown
 	}
+	if l.lockSubscriptions(ctx) != nil { // who has read the record before may cede
+		return true
+	}
+	l.mu.Lock()
+	l.uncede()
+	l.mu.Unlock()
+	l.unlockSubscriptions()
+	if stood != "" && stood != self {
+		l.claimFrom(ctx, stood)
+	}
+	l.listenAgain(ctx, r)
+	l.takeOver(ctx, given, before)
+	return true
+}
+
+// listenAgain starts to listen, if the client may be told something, unless somebody does
+// already.
+func (l *live) listenAgain(ctx context.Context, r session.Record) {
 	l.mu.Lock()
 	caller := l.caller
 	l.mu.Unlock()
 	if r.Initialized && caller != nil {
 		l.listen(ctx, r, *caller)
 	}
-	l.takeOver(ctx, given, before)
-	return true
 }
 
 // leaves says that this replica has no stream of the session any more, unless it does.
@@ -173,6 +198,7 @@ func (l *live) yield(ctx context.Context, m letter) {
 			break
 		}
 	}
+	l.cede(cmp.Or(r.Standing, m.From))
 	events := l.waiting.take()
 	l.mu.Unlock()
 	if heard != nil {
@@ -264,9 +290,11 @@ func (l *live) handOn(ctx context.Context, replica string, events []mcp.Event) {
 	for _, e := range events {
 		m.Events = append(m.Events, remoteEvent{e.Method, e.Params})
 	}
-	if err := l.f.send(ctx, replica, m); err != nil { // they wait here for the next one
+	if err := l.f.send(ctx, replica, m); err != nil { // they are told here, or wait for the next one
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		for _, e := range events {
-			l.event(e)
+			l.deliver(e)
 		}
 	}
 }

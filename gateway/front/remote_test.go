@@ -51,7 +51,7 @@ func (p *post) Present(_ context.Context, replica string) bool {
 	return !closed(gone)
 }
 
-// lose has a replica be gone.
+// lose has a replica be gone, which gets no letters from here either.
 func (p *post) lose(replica string) {
 	_, _ = p.Watch(replica)
 	p.mu.Lock()
@@ -69,7 +69,7 @@ func (p *post) Send(_ context.Context, replica string, message []byte) error {
 	if lost {
 		return session.ErrUnavailable
 	}
-	if f := p.others[replica]; f != nil {
+	if f := p.others[replica]; f != nil && p.Present(context.Background(), replica) {
 		f.Mail(message)
 	}
 	if unsure {
@@ -104,7 +104,7 @@ func (p *post) Broadcast(_ context.Context, message []byte) error {
 	p.told++
 	p.mu.Unlock()
 	for name, f := range p.others {
-		if name != p.name {
+		if name != p.name && p.Present(context.Background(), name) {
 			f.Mail(message)
 		}
 	}

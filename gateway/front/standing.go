@@ -127,7 +127,7 @@ func (g *getting) prepare(ctx context.Context) {
 	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
 		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), droppedError())))
 	}
-	if g.record.Initialized {
+	if g.record.Initialized && g.f.mail == nil { // else claimStream sees to it
 		g.live.listen(ctx, g.record, g.caller)
 	}
 }
@@ -244,6 +244,7 @@ func (f *Front) Recall() {
 			close(st.done)
 		}
 		l.streams = nil
+		l.uncede()
 		l.mu.Unlock()
 	}
 }
@@ -252,6 +253,9 @@ func (l *live) remove(st *standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = slices.DeleteFunc(l.streams, func(s *standing) bool { return s == st })
+	if len(l.streams) == 0 {
+		l.uncede()
+	}
 	_ = l.f.sessions.Log().End(context.Background(), l.key, st.name) // there may be no log of it
 }
 
@@ -277,7 +281,11 @@ func (l *live) event(e mcp.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.ended {
+	switch {
+	case l.ended:
+	case l.ceded != nil:
+		l.passOn(e)
+	default:
 		l.deliver(e)
 	}
 }
