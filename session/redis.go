@@ -55,6 +55,7 @@ type Redis struct {
 
 	mu      sync.RWMutex // guards the fields below
 	copies  map[name]*held
+	telling map[name]chan struct{}   // closed when it was told that this session has ended
 	waits   map[string]chan struct{} // closed when a stream of this session has news
 	missed  map[missedStream]bool    // streams of which an event could not be kept
 	unended map[missedStream]bool    // those that could not be ended
@@ -104,6 +105,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		collecting: make(chan struct{}, maxLarge),
 
 		copies:  make(map[name]*held),
+		telling: make(map[name]chan struct{}),
 		waits:   make(map[string]chan struct{}),
 		missed:  make(map[missedStream]bool),
 		unended: make(map[missedStream]bool),
@@ -231,7 +233,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 				return Record{}, ErrTooMany
 			}
 			if victim != "" {
-				s.ended(name{r.User, victim}, s.count.deleted)
+				s.endedHere(ctx, name{r.User, victim}, s.count.deleted)
 			}
 			s.begin(n, &r)
 			s.count.open(r.Revision)
@@ -379,10 +381,11 @@ func (s *Redis) Delete(ctx context.Context, user, id string) error {
 	if err != nil {
 		return err
 	}
-	s.ended(n, s.count.deleted)
 	if got != int64(1) {
+		s.ended(n, s.count.deleted)
 		return ErrNotFound
 	}
+	s.endedHere(ctx, n, s.count.deleted)
 	return nil
 }
 

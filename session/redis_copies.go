@@ -72,19 +72,47 @@ func (s *Redis) ended(n name, why cause) {
 	}
 }
 
+// endedHere is ended for a session that this replica has ended. It hears of that itself,
+// and whoever holds something has been told when this returns, whichever of the two was
+// first.
+func (s *Redis) endedHere(ctx context.Context, n name, why cause) {
+	s.ended(n, why)
+	s.mu.RLock()
+	told := s.telling[n]
+	s.mu.RUnlock()
+	if told == nil {
+		return
+	}
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
+}
+
 // forget forgets a session, and returns what tells whoever holds something for it; nil
 // where there is nobody to tell.
 func (s *Redis) forget(n name, why cause) (tell func()) {
+	told := make(chan struct{})
 	s.mu.Lock()
 	h := s.copies[n]
 	delete(s.copies, n)
+	first := h != nil && h.end()
+	if first {
+		s.telling[n] = told
+	}
 	s.mu.Unlock()
 	s.wake(n.user + ":" + n.id)
-	if h == nil || !h.end() {
+	if !first {
 		return nil
 	}
 	why.Inc()
-	return func() { s.onEnd(n.user + ":" + n.id) }
+	return func() {
+		s.onEnd(n.user + ":" + n.id)
+		s.mu.Lock()
+		delete(s.telling, n)
+		s.mu.Unlock()
+		close(told)
+	}
 }
 
 // doubt makes all copies ask Redis again, and all followers of streams: something may
