@@ -377,7 +377,7 @@ func (s *Redis) Delete(ctx context.Context, user, id string) error {
 	if !validID(id) || user == "" {
 		return ErrNotFound
 	}
-	got, err := s.step(ctx, s.scripts.remove, n, []string{s.keyOf("s", n), s.keyOf("u", n)})
+	got, err := s.remove(ctx, n, s.word())
 	if err != nil {
 		return err
 	}
@@ -387,6 +387,12 @@ func (s *Redis) Delete(ctx context.Context, user, id string) error {
 	}
 	s.endedHere(ctx, n, s.count.deleted)
 	return nil
+}
+
+// remove ends a session for who asks with this word, and again: the client library asks
+// twice when an answer does not come in time.
+func (s *Redis) remove(ctx context.Context, n name, word string) (any, error) {
+	return s.step(ctx, s.scripts.remove, n, []string{s.keyOf("s", n), s.keyOf("u", n), s.keyOf("d", n)}, word, endedTime.Milliseconds())
 }
 
 // Known is how many sessions this replica has copies of.

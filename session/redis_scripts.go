@@ -14,6 +14,7 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	m:{user}:id:stream   hash: what is known of a stream: born, last, dropped, bytes, ended,
 //	                     and the id of the request that it answers
 //	e:{user}:id:stream   stream: its events, by their positions
+//	d:{user}:id          who has ended the session, for a while
 //	w:{user}:id          set: replicas to tell when a stream of the session has news
 //	g:{user}:id          hash: definitions that were shown (RedisGrants)
 //	b:{user}:id:server   hash: the session of an upstream (RedisBindings), and c: what was
@@ -126,9 +127,13 @@ redis.call('HSET', KEYS[1], 'v', ARGV[5], 'n', n + 1)
 redis.call('PUBLISH', ARGV[1] .. 'all', 'u' .. ARGV[7] .. ' ' .. ARGV[2])
 return 1`),
 
-		// KEYS: s, u. Returns 1, or 0 when there is none.
+		// KEYS: s, u, d. ARGV: a word that is the same when this is repeated, how long it is
+		// known. Returns 1, or 0 when there is none.
 		remove: redisdb.NewScript(sparing + lua + `
-if redis.call('DEL', KEYS[1]) == 0 then return 0 end
+if redis.call('DEL', KEYS[1]) == 0 then
+  return redis.call('GET', KEYS[3]) == ARGV[5] and 1 or 0
+end
+redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
 redis.call('ZREM', KEYS[2], ARGV[4])
 forget(ARGV[4], ARGV[3])
 redis.call('PUBLISH', ARGV[1] .. 'all', 'e' .. ARGV[2])
