@@ -88,6 +88,7 @@ type Front struct {
 	mailing  chan struct{} // one token for each letter that something is done about
 	burying  chan struct{} // one token for each stream that is being finished for a replica that has gone
 	unread   atomic.Int64  // how many letters have or wait for one
+	brought  atomic.Int64  // how many are brought that nobody waits for
 	prefix   string        // of call ids: ours among all processes
 	calls    atomic.Uint64
 

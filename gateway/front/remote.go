@@ -30,10 +30,6 @@ const (
 	// turn: when a replica stops, all its sessions come to the others.
 	maxMail   = 256
 	maxUnread = 16_384
-	// answerTime is how long what must not be lost is brought to another replica, an answer
-	// of the client say, and answerAgain after what time without a word it is brought again.
-	answerTime  = 10 * time.Second
-	answerAgain = time.Second
 	// mailBound separates what is sealed here from anything else.
 	mailBound = "mail"
 	// everyone stands for the receiver of a broadcast.
@@ -74,7 +70,8 @@ type letter struct {
 	Caller  []byte        `json:"caller,omitempty"`
 	Events  []remoteEvent `json:"events,omitempty"`
 	Call    *remoteCall   `json:"call,omitempty"`
-	Number  string        `json:"number,omitempty"` // of a call or an answer, its sender's
+	Number  string        `json:"number,omitempty"`  // of a call or a question to a replica, its caller's
+	Receipt string        `json:"receipt,omitempty"` // the number under which its sender is told that it has come (bring)
 	Reply   *remoteReply  `json:"reply,omitempty"`
 	Place   string        `json:"place,omitempty"`   // where the call is made, past the pipeline (Deps.Direct)
 	Stopped bool          `json:"stopped,omitempty"` // the call is only to be let go
@@ -150,16 +147,22 @@ func (f *Front) Mail(sealed []byte) {
 	}
 	f.metrics.lettersReceived.Inc()
 	switch l.Kind {
-	case mailBegan, mailEvent, mailReply, mailTaken:
+	case mailReply:
+		f.take(l)
+		f.returned(l)
+		return
+	case mailBegan, mailEvent, mailTaken:
 		f.returned(l)
 		return
 	case mailAnswer:
 		f.answerCame(l)
 		return
 	case mailCall:
+		f.take(l)
 		f.serveRemote(l)
 		return
 	case mailDrop:
+		f.take(l)
 		f.dropRemote(l)
 		return
 	case mailPosted:
@@ -274,7 +277,7 @@ func (f *Front) answerCame(l letter) {
 		if live := f.known(l.Session); live != nil {
 			live.answered(wire.Message{Kind: wire.Response, ID: l.ID, Result: l.Result, Error: l.Error}, from)
 		}
-		f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailTaken, Number: l.Number}) })
+		f.take(l)
 	})
 }
 

@@ -15,6 +15,9 @@ const (
 	// lostTime how long it may be silent before the other one takes the call for lost.
 	beatTime = 5 * time.Second
 	lostTime = 20 * time.Second
+	// lastWords is how long a reply may still be under way when its replica has gone: a large
+	// one is fetched apart.
+	lastWords = time.Second
 	// maxRemote bounds the calls of other replicas that are served here at a time.
 	maxRemote = 10_000
 	// maxRemoteEvents bounds the events of a call that wait here; more are dropped, as
@@ -99,14 +102,14 @@ func (p *pending) lose() {
 
 // Handle has the call made there, and relays what happens.
 func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	out := letter{Kind: mailCall, Number: c.ID, Caller: e.f.carry(c.Caller), Call: writeCall(c)}
+	out := letter{Kind: mailCall, Number: e.f.callID(), Caller: e.f.carry(c.Caller), Call: writeCall(c)}
 	if ctx.Err() != nil { // only to be let go
 		out.Stopped = true
-		e.f.tell(context.WithoutCancel(ctx), e.replica, out)
+		e.f.bringAside(e.replica, out)
 		return nil, context.Cause(ctx)
 	}
 	p := &pending{events: make(chan letter, maxRemoteEvents), reply: make(chan letter, 1)}
-	defer e.f.expectFrom(c.ID, p)()
+	defer e.f.expectFrom(out.Number, p)()
 	gone, unwatch := e.f.mail.Watch(e.replica)
 	defer unwatch()
 	// One that may arrive is waited for like one that has: the call may run. Where nobody
@@ -116,7 +119,7 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	}
 	reply, err := p.wait(ctx, c, gone)
 	if err != nil && ctx.Err() != nil {
-		e.f.tell(context.WithoutCancel(ctx), e.replica, letter{Kind: mailDrop, Number: c.ID})
+		e.f.bringAside(e.replica, letter{Kind: mailDrop, Number: out.Number})
 	}
 	if errors.Is(err, errLost) {
 		return nil, lostError()
@@ -142,6 +145,7 @@ func (f *Front) expectFrom(number string, p *pending) (stop func()) {
 func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (*mcp.Reply, error) {
 	lost := time.NewTimer(lostTime)
 	defer lost.Stop()
+	var late <-chan time.Time // too late for last words
 	relay := func(l letter) {
 		lost.Reset(lostTime)
 		l.notify(c)
@@ -160,8 +164,12 @@ func (p *pending) wait(ctx context.Context, c *mcp.Call, gone <-chan struct{}) (
 		case <-p.broken:
 			return nil, errLost
 		case <-gone:
-			if len(p.reply) > 0 { // its last word
-				gone = nil
+			if p.broken != nil && len(p.reply) == 0 { // the sooner it is made again the better
+				return nil, errLost
+			}
+			gone, late = nil, time.After(lastWords)
+		case <-late:
+			if len(p.reply) > 0 {
 				continue
 			}
 			return nil, errLost
@@ -185,7 +193,7 @@ func (f *Front) returned(l letter) {
 	f.mu.Unlock()
 	if p == nil {
 		if l.Kind == mailBegan { // its caller has left before the call could be found there
-			f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailDrop, Number: l.Number}) })
+			f.apart(func(ctx context.Context) { f.tell(ctx, l.From, letter{Kind: mailDrop, Number: l.Number}) }) // again with the next beat
 		}
 		return
 	}
@@ -196,7 +204,9 @@ func (f *Front) returned(l letter) {
 	select {
 	case to <- l:
 	default:
-		p.lose()
+		if l.Kind == mailEvent {
+			p.lose()
+		}
 	}
 }
 
@@ -244,7 +254,7 @@ func (f *Front) serveRemote(l letter) {
 		delete(f.serving, key) // first: the reply may be followed at once by the call's next round
 		f.mu.Unlock()
 		if !l.Stopped {
-			f.tell(context.WithoutCancel(ctx), l.From, letter{Kind: mailReply, Number: l.Number, Reply: reply})
+			f.bring(context.WithoutCancel(ctx), l.From, letter{Kind: mailReply, Number: l.Number, Reply: reply})
 		}
 		if release != nil {
 			release()

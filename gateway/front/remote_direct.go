@@ -33,7 +33,7 @@ func (f *Front) Forward(ctx context.Context, replica, place string, c *mcp.Call)
 	out := letter{Kind: mailCall, Number: f.callID(), Place: place, Caller: f.carry(c.Caller), Call: writeCall(c)}
 	if ctx.Err() != nil { // only to be let go
 		out.Stopped = true
-		f.tell(context.WithoutCancel(ctx), replica, out)
+		f.bringAside(replica, out)
 		return nil, context.Cause(ctx)
 	}
 	p := &pending{events: make(chan letter, maxRemoteEvents), reply: make(chan letter, 1)}
@@ -54,7 +54,7 @@ func (f *Front) Forward(ctx context.Context, replica, place string, c *mcp.Call)
 	}
 	over()
 	if err != nil && (ctx.Err() != nil || errors.Is(err, errLost)) {
-		f.tell(context.WithoutCancel(ctx), replica, letter{Kind: mailDrop, Number: out.Number})
+		f.bringAside(replica, letter{Kind: mailDrop, Number: out.Number})
 	}
 	return reply, err
 }

@@ -46,14 +46,17 @@ func TestForward(t *testing.T) {
 		if _, err := forward("b", "other"); !errors.Is(err, ErrNotThere) {
 			t.Errorf("another place: %v", err)
 		}
+		synctest.Wait() // until it has said that the replies have come
 		posts["a"].fail(1)
 		if _, err := forward("b", "p"); !errors.Is(err, ErrUnheard) {
 			t.Errorf("without Redis: %v", err)
 		}
+		synctest.Wait()
 		fronts["a"].mail = &deaf{posts["a"], time.Now().Add(5 * time.Second)}
 		if r, err := forward("b", "p"); err != nil || r == nil || made != 2 {
 			t.Errorf("who listens late: %+v, %v; made %d times", r, err, made)
 		}
+		synctest.Wait()
 		fronts["a"].mail = &deaf{posts["a"], time.Now().Add(time.Hour)}
 		if _, err := forward("b", "p"); !errors.Is(err, ErrUnheard) {
 			t.Errorf("who does not listen: %v", err)

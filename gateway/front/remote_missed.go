@@ -14,52 +14,6 @@ import (
 // handOverTime is how long the replica that listened has to say so.
 const handOverTime = 2 * time.Second
 
-// bring sends a letter to another replica until that says that it has come. It is false when
-// nobody knows after answerTime; one that has gone needs no letters.
-func (f *Front) bring(ctx context.Context, replica string, m letter) bool {
-	m.Number = f.callID()
-	p := &pending{reply: make(chan letter, 1)}
-	defer f.expectFrom(m.Number, p)()
-	gone, unwatch := f.mail.Watch(replica)
-	defer unwatch()
-	enough := time.NewTimer(answerTime)
-	defer enough.Stop()
-	again := time.NewTicker(answerAgain)
-	defer again.Stop()
-	for {
-		f.tell(ctx, replica, m)
-		select {
-		case <-p.reply:
-			return true
-		case <-gone:
-			return true
-		case <-again.C:
-		case <-enough.C:
-			return false
-		case <-ctx.Done():
-			return true // nobody wants to know
-		}
-	}
-}
-
-// insist tells the replica with the session's stream that there is something else to listen
-// to until it does. Until then this one listens to that.
-func (l *live) insist(ctx context.Context, replica string) {
-	m := letter{Kind: mailSubscribed, Session: l.key}
-	if !l.f.begin() {
-		l.f.tell(ctx, replica, m)
-		return
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // until it has come, or Close
-	go func() {
-		defer l.f.done()
-		defer cancel()
-		unwatch := context.AfterFunc(l.f.draining, cancel)
-		defer unwatch()
-		l.f.bring(ctx, replica, m)
-	}()
-}
-
 // takeOver tells the other replicas that this one listens, once it does. before is the one
 // that did until then, "" for none.
 func (l *live) takeOver(ctx context.Context, given, before string) {

@@ -126,7 +126,7 @@ func (l *live) subscribed(ctx context.Context, r session.Record, before string) 
 	switch {
 	case l.f.mail == nil || r.Standing == l.f.self():
 	case r.Standing != "":
-		l.insist(ctx, r.Standing)
+		l.f.bringAside(r.Standing, letter{Kind: mailSubscribed, Session: l.key}) // until then this one listens to that
 	default:
 		l.takeOver(ctx, "", before)
 	}
@@ -165,7 +165,7 @@ func (l *live) standOn(ctx context.Context, m letter) {
 	l.unlockSubscriptions()
 	if listens {
 		l.takeOver(ctx, "", "")
-		l.f.tell(ctx, m.From, letter{Kind: mailTaken, Number: m.Number})
+		l.f.take(m)
 	}
 }
 

@@ -215,18 +215,21 @@ func TestRemoteCall(t *testing.T) {
 // H/178: a call of which Redis did not say that the other replica was told of it may run
 // there: it is waited for, and not said not to have run.
 func TestRemoteUnsure(t *testing.T) {
-	fronts, posts := replicaFronts(t, unexpected, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
-		return &mcp.Reply{Result: mcp.Raw(`{"ran":true}`)}, nil
+	synctest.Test(t, func(t *testing.T) {
+		fronts, posts := replicaFronts(t, unexpected, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return &mcp.Reply{Result: mcp.Raw(`{"ran":true}`)}, nil
+		})
+		call := &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Name: "t", Notify: func(mcp.Event) {}}
+		posts["a"].unsure = true
+		if r, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); err != nil || string(r.Result) != `{"ran":true}` {
+			t.Errorf("H/178 a letter that may have arrived: %+v, %v", r, err)
+		}
+		synctest.Wait() // until it has said that the reply has come
+		posts["a"].fail(1)
+		if _, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); !errors.Is(err, &mcp.Error{Code: mcp.CodeStoreUnavailable}) {
+			t.Errorf("H/178 a letter that has not: %v", err)
+		}
 	})
-	call := &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Name: "t", Notify: func(mcp.Event) {}}
-	posts["a"].unsure = true
-	if r, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); err != nil || string(r.Result) != `{"ran":true}` {
-		t.Errorf("H/178 a letter that may have arrived: %+v, %v", r, err)
-	}
-	posts["a"].fail(1)
-	if _, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); !errors.Is(err, &mcp.Error{Code: mcp.CodeStoreUnavailable}) {
-		t.Errorf("H/178 a letter that has not: %v", err)
-	}
 }
 
 // Who leaves ends the call there; who never comes back for a question has it let go.
@@ -287,41 +290,44 @@ func TestRemoteLost(t *testing.T) {
 
 // Whoever can use the same Redis cannot have anything done.
 func TestMailForged(t *testing.T) {
-	fronts, posts := replicaFronts(t, unexpected, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
-		return result(`{}`), nil
+	synctest.Test(t, func(t *testing.T) {
+		fronts, posts := replicaFronts(t, unexpected, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+			return result(`{}`), nil
+		})
+		call := &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Notify: func(mcp.Event) {}}
+		if _, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+		genuine := posts["a"].letters()[0]
+		other, err := seal.NewRandom("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := len(posts["b"].letters())
+		for what, letter := range map[string]string{
+			"garbage":          "x",
+			"nothing":          "",
+			"plain":            `{"kind":"call","from":"a","call":{}}`,
+			"of another key":   other.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "b"),
+			"to another one":   fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "c"),
+			"of other purpose": fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), stateBound, "b"),
+		} {
+			fronts["b"].Mail([]byte(letter))
+			if len(posts["b"].letters()) != before {
+				t.Errorf("%s: it is answered", what)
+			}
+		}
+		if fronts["a"].askedAt(mcp.String("gatehouse-b-1")) != "b" {
+			t.Error("a question of b is not known for one")
+		}
+		for _, id := range []string{`"gatehouse-a-1"`, `"gatehouse-*-1"`, `"gatehouse-b"`, `"b-1"`, `7`, `"gatehouse--1"`} {
+			if at := fronts["a"].askedAt(mcp.Raw(id)); at != "" {
+				t.Errorf("the answer to %s would go to %q", id, at)
+			}
+		}
+		if genuine == "" {
+			t.Error("there was no letter")
+		}
 	})
-	call := &mcp.Call{ID: "a-1", Method: mcp.MethodToolsCall, Notify: func(mcp.Event) {}}
-	if _, err := (elsewhere{fronts["a"], "b"}).Handle(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
-	genuine := posts["a"].letters()[0]
-	other, err := seal.NewRandom("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := len(posts["b"].letters())
-	for what, letter := range map[string]string{
-		"garbage":          "x",
-		"nothing":          "",
-		"plain":            `{"kind":"call","from":"a","call":{}}`,
-		"of another key":   other.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "b"),
-		"to another one":   fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "c"),
-		"of other purpose": fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), stateBound, "b"),
-	} {
-		fronts["b"].Mail([]byte(letter))
-		if len(posts["b"].letters()) != before {
-			t.Errorf("%s: it is answered", what)
-		}
-	}
-	if fronts["a"].askedAt(mcp.String("gatehouse-b-1")) != "b" {
-		t.Error("a question of b is not known for one")
-	}
-	for _, id := range []string{`"gatehouse-a-1"`, `"gatehouse-*-1"`, `"gatehouse-b"`, `"b-1"`, `7`, `"gatehouse--1"`} {
-		if at := fronts["a"].askedAt(mcp.Raw(id)); at != "" {
-			t.Errorf("the answer to %s would go to %q", id, at)
-		}
-	}
-	if genuine == "" {
-		t.Error("there was no letter")
-	}
 }
