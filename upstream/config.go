@@ -118,6 +118,10 @@ type Limits struct {
 	Sessions int `yaml:"sessions"`
 	// AsksPerUser is how many calls of one user may wait for answers. Default 20.
 	AsksPerUser int `yaml:"asks_per_user"`
+	// QuestionsPerMinute is how many elicitations of the server are put to one client (its
+	// session) in a minute, and at once; a request to sample or for roots counts as a tenth
+	// of one. Further ones are refused. Default 600, at most 100000.
+	QuestionsPerMinute int `yaml:"questions_per_minute"`
 }
 
 const (
@@ -137,6 +141,9 @@ const (
 	defaultSessions    = 10000
 	defaultProcesses   = 200
 	defaultAsksPerUser = 20
+	defaultQuestions   = 600
+
+	mostQuestions = 100_000
 
 	mostResult = 1 << 30 // bytes
 )
@@ -191,6 +198,7 @@ func (c Config) Validate() error {
 		{"result_bytes", c.Limits.ResultBytes}, {"concurrent", int64(c.Limits.Concurrent)},
 		{"concurrent_per_user", int64(c.Limits.ConcurrentPerUser)},
 		{"sessions", int64(c.Limits.Sessions)}, {"asks_per_user", int64(c.Limits.AsksPerUser)},
+		{"questions_per_minute", int64(c.Limits.QuestionsPerMinute)},
 	} {
 		if n.value < 0 {
 			add("limits: %s: %d is negative", n.name, n.value)
@@ -198,6 +206,9 @@ func (c Config) Validate() error {
 	}
 	if c.Limits.ResultBytes > mostResult {
 		add("limits: result_bytes: %d is more than %d", c.Limits.ResultBytes, mostResult)
+	}
+	if c.Limits.QuestionsPerMinute > mostQuestions {
+		add("limits: questions_per_minute: %d is more than %d", c.Limits.QuestionsPerMinute, mostQuestions)
 	}
 	return errors.Join(errs...)
 }
@@ -361,6 +372,7 @@ func (c Config) withDefaults() Config {
 	c.Limits.ConcurrentPerUser = or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = or(c.Limits.Sessions, sessions)
 	c.Limits.AsksPerUser = or(c.Limits.AsksPerUser, defaultAsksPerUser)
+	c.Limits.QuestionsPerMinute = or(c.Limits.QuestionsPerMinute, defaultQuestions)
 	return c
 }
 

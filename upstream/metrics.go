@@ -17,6 +17,7 @@ var stages = []string{StageResolve, StageConnect, StageTLS, StageLogin, StageHan
 type Metrics struct {
 	failures, connects    *prometheus.CounterVec // by upstream, and by stage or result
 	lost, opened, refused *prometheus.CounterVec // by upstream
+	unasked               *prometheus.CounterVec // likewise
 	connections           prometheus.Gauge
 	dialled, undialled    prometheus.Counter
 }
@@ -40,6 +41,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"How often the breaker of an upstream opened, for calls in a row could not reach it.", "upstream"),
 		refused: counter("gatehouse_upstream_breaker_refusals_total",
 			"Calls that were refused at once, for the breaker of their upstream was open.", "upstream"),
+		unasked: counter("gatehouse_upstream_questions_refused_total",
+			"Questions of an upstream, or of a stateless one rounds of them, that were not put to a client, for it was asked too much.", "upstream"),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_upstream_connections_open",
 			Help: "Connections to upstreams on HTTP, idle ones included.",
@@ -50,7 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Forget drops the series of an upstream that is no more.
 func (m *Metrics) Forget(upstream string) {
-	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost, m.opened, m.refused} {
+	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost, m.opened, m.refused, m.unasked} {
 		vec.DeletePartialMatch(prometheus.Labels{"upstream": upstream})
 	}
 }
@@ -60,6 +63,7 @@ type numbers struct {
 	failures              map[string]prometheus.Counter // by stage
 	connected, failed     prometheus.Counter
 	lost, opened, refused prometheus.Counter
+	unasked               prometheus.Counter
 }
 
 func (m *Metrics) of(upstream string) numbers {
@@ -67,6 +71,7 @@ func (m *Metrics) of(upstream string) numbers {
 		failures:  make(map[string]prometheus.Counter, len(stages)),
 		connected: m.connects.WithLabelValues(upstream, "ok"), failed: m.connects.WithLabelValues(upstream, "failed"),
 		lost: m.lost.WithLabelValues(upstream), opened: m.opened.WithLabelValues(upstream), refused: m.refused.WithLabelValues(upstream),
+		unasked: m.unasked.WithLabelValues(upstream),
 	}
 	for _, stage := range stages {
 		n.failures[stage] = m.failures.WithLabelValues(upstream, stage)

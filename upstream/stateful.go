@@ -302,6 +302,9 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if x.done || len(x.open) >= maxQuestions {
 		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
 	}
+	if !x.s.u.mayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
+		return errAskedTooMuch
+	}
 	x.minted++
 	// What belongs to the hop, or to revisions that have it only there; the id is ours.
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}

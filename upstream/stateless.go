@@ -197,7 +197,11 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 	switch {
 	case !ok, kind.Text() == resultComplete:
 	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
-		return u.askReply(declared, result)
+		reply, err := u.askReply(declared, result)
+		if err == nil && !u.mayAsk(c, reply.Ask.Requests...) {
+			return nil, u.askedTooMuch()
+		}
+		return reply, err
 	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):
 		return &mcp.Reply{Result: result, Task: true}, nil
 	default:

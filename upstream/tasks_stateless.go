@@ -249,6 +249,10 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	if len(ask.Requests) == 0 {
 		return nil, nil
 	}
+	if !w.u.mayAsk(w.call, ask.Requests...) {
+		w.cancel()
+		return nil, w.u.askedTooMuch()
+	}
 	ask.State, ask.Kept = w.state(), true
 	return reply, nil
 }

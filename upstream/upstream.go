@@ -72,6 +72,7 @@ type Upstream struct {
 	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
 	gate    *gate
 	pauses  pauses
+	pace    pace
 	probe   probe
 	pool    pool
 	parks   parks

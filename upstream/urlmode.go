@@ -131,6 +131,8 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	switch {
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
 		return nil, u.hopError(e)
+	case x.s.declared.url && !u.mayAsk(c, ask.Requests...):
+		return nil, u.askedTooMuch()
 	case x.s.declared.url:
 		return &mcp.Reply{Ask: ask}, nil
 	case c.Ephemeral:

@@ -141,7 +141,7 @@ func (s *site) configure(more string) error {
 	b.WriteString("http: {stream_after: 20ms, ask_timeout: 30s}\nshutdown_delay: 500ms\nshutdown_timeout: 5s\n")
 	fmt.Fprintf(&b, "telemetry: {log: {level: %s}}\nupstreams:\n", s.level)
 	for i, u := range s.servers {
-		fmt.Fprintf(&b, "- %s, timeout: {connect: 5s, call: 8s, ask: 30s, idle: 3s}", u.config)
+		fmt.Fprintf(&b, "- %s, timeout: {connect: 5s, call: 8s, ask: 30s, idle: 3s}, limits: {questions_per_minute: 100000}", u.config)
 		if i == s.generation%len(s.servers) && !u.process { // this one is replaced
 			fmt.Fprintf(&b, ", headers: {X-Generation: \"%d\"}", s.generation)
 		}

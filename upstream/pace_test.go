@@ -1,0 +1,200 @@
+package upstream_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// page is a question by URLElicitationRequiredError, which servers with sessions have.
+const page = "page"
+
+// TestH175_QuestionsArePaced: each client is asked as much as its minute has room for, and
+// the server, or the call that cannot go on, is told of what is too much.
+func TestH175_QuestionsArePaced(t *testing.T) {
+	for name, stateful := range map[string]bool{"stateful": true, "stateless": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testQuestionsArePaced(t, stateful) })
+		})
+	}
+}
+
+// It runs in a bubble of synctest.
+func testQuestionsArePaced(t *testing.T, stateful bool) {
+	s := startPaced(t, stateful, upstream.Limits{QuestionsPerMinute: 2})
+	refused := 0
+	for i, step := range []struct {
+		after          time.Duration
+		client, method string
+		times          int
+		asked          bool
+	}{
+		{0, "a", mcp.MethodElicit, 2, true},
+		{0, "a", mcp.MethodElicit, 3, false},
+		{0, "b", mcp.MethodElicit, 2, true}, // another client has its own minute
+		{25 * time.Second, "a", mcp.MethodElicit, 1, false},
+		{10 * time.Second, "a", mcp.MethodElicit, 1, true},
+		{0, "a", mcp.MethodElicit, 1, false},
+		{5 * time.Minute, "a", mcp.MethodElicit, 2, true}, // what is not used does not add up
+		{0, "a", mcp.MethodElicit, 1, false},
+		{0, "c", mcp.MethodCreateMessage, 20, true}, // ten count as one
+		{0, "c", mcp.MethodCreateMessage, 1, false},
+		{0, "d", mcp.MethodRootsList, 15, true},
+		{0, "d", mcp.MethodElicit, 1, false}, // of the same minute
+		{0, "d", mcp.MethodCreateMessage, 5, true},
+		{0, "e", page, 2, true},
+		{0, "e", page, 1, false},
+	} {
+		if step.method == page && !stateful {
+			continue
+		}
+		time.Sleep(step.after)
+		for n := range step.times {
+			if got := s.asks(t, step.client, step.method); got != step.asked {
+				t.Fatalf("H/175 step %d, %s number %d to %s: asked %t, want %t", i, step.method, n+1, step.client, got, step.asked)
+			}
+			if !step.asked {
+				refused++
+			}
+		}
+	}
+	if got := s.refused(t); got != refused {
+		t.Errorf("H/175 %d are counted, %d were refused", got, refused)
+	}
+	synctest.Wait()
+	// The third, and one five minutes later; not all that were refused in between.
+	if got := strings.Count(s.log.String(), "asks a client too much"); got != 2 {
+		t.Errorf("H/175 it was logged %d times, want twice: %s", got, s.log.String())
+	}
+}
+
+// pacedServer asks, in each call of a tool, what the tool is called.
+type pacedServer struct {
+	*upstream.Upstream
+	stateful bool
+	log      bytes.Buffer
+	registry *prometheus.Registry
+}
+
+// startPaced is for a bubble of synctest.
+func startPaced(t *testing.T, stateful bool, limits upstream.Limits) *pacedServer {
+	t.Helper()
+	answers := make(chan rpc, 1)
+	f := newBubbleFake(t, stateful, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		name, _ := mcp.Raw(m.Params).Member("name")
+		responses, _ := mcp.Raw(m.Params).Member("inputResponses")
+		question := fmt.Sprintf(`"method":%q,"params":{"message":"m","requestedSchema":{"type":"object"},"messages":[],"maxTokens":1}`, name.Text())
+		switch {
+		case m.Method == "" && m.ID != nil:
+			answers <- m
+			return false
+		case m.Method != mcp.MethodToolsCall:
+			return false
+		case name.Text() == page:
+			failure(w, http.StatusOK, m, pageRequired)
+		case stateful:
+			events(w, `data: {"jsonrpc":"2.0","id":"q",`+question+"}\n\n")
+			select {
+			case a := <-answers:
+				events(w, event(m, "", string(mcp.Object("said", mcp.String(string(a.Error))))))
+			case <-r.Context().Done():
+			}
+		case responses == nil:
+			result(w, m, `{"resultType":"input_required","inputRequests":{"q":{`+question+`}}}`)
+		default:
+			result(w, m, okResult)
+		}
+		return true
+	})
+	s := &pacedServer{stateful: stateful, registry: prometheus.NewRegistry()}
+	transport := &http.Transport{DialContext: f.network.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	var err error
+	s.Upstream, err = upstream.New(upstream.Config{Name: "fake", URL: f.URL, Limits: limits}, upstream.Deps{
+		Log: slog.New(slog.NewTextHandler(&s.log, nil)), HTTP: transport, Metrics: upstream.NewMetrics(s.registry),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, s.Upstream) })
+	return s
+}
+
+// asks makes a call, and reports whether the client was asked what the tool is called.
+func (s *pacedServer) asks(t *testing.T, client, method string) bool {
+	t.Helper()
+	c := asked(method)
+	c.Session = "user:" + client
+	reply, err := do(t, s.Upstream, c)
+	if err != nil {
+		if s.stateful && method != page {
+			t.Fatalf("H/175 the server was told, and the call failed nevertheless: %v", err)
+		}
+		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
+		return false
+	}
+	if reply.Ask == nil {
+		said, _ := reply.Result.Member("said")
+		if !strings.Contains(said.Text(), "asked too much") {
+			t.Fatalf("H/175 nobody was asked, and the server was told %q", said.Text())
+		}
+		return false
+	}
+	if method == page {
+		return true
+	}
+	answer := map[string]string{
+		mcp.MethodElicit: `{"action":"decline"}`, mcp.MethodRootsList: `{"roots":[]}`,
+		mcp.MethodCreateMessage: `{"role":"assistant","content":{"type":"text","text":""},"model":"m"}`,
+	}[method]
+	if reply = mustDo(t, s.Upstream, answerTo(c, reply.Ask, answer)); reply.Result == nil {
+		t.Fatalf("H/175 after the answer: %+v", reply)
+	}
+	return true
+}
+
+// refused is what the metric says.
+func (s *pacedServer) refused(t *testing.T) int {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "gatehouse_upstream_questions_refused_total" {
+			return int(f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	t.Fatal("there is no such metric")
+	return 0
+}
+
+// TestH175_QuestionsOfTasksArePaced: a task whose questions are too much is cancelled, for
+// nobody will come back for it.
+func TestH175_QuestionsOfTasksArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := taskFake(t, false, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method == mcp.MethodTasksGet {
+				result(w, m, `{"taskId":"t","status":"input_required","inputRequests":{"q":{`+elicit+`}}}`)
+			}
+			return m.Method == mcp.MethodTasksGet
+		})
+		u := f.start(t, upstream.Config{Limits: upstream.Limits{QuestionsPerMinute: 1}})
+		if ask := mustDo(t, u, inTask()).Ask; ask == nil || len(ask.Requests) != 1 {
+			t.Fatalf("H/175 asked %+v, want one question", ask)
+		}
+		_, err := do(t, u, inTask())
+		wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
+		f.await(t, mcp.MethodTasksCancel, 1)
+	})
+}
