@@ -212,13 +212,14 @@ func (f *Front) apart(do func(context.Context)) {
 }
 
 // beside does at once what may have to wait for the lock of a session, under which Redis
-// is written to: whoever hears the letters must not wait for that.
-func (f *Front) beside(do func()) {
+// is written to: whoever hears the letters must not wait for that. It is false, and nothing
+// is done, when the front has closed.
+func (f *Front) beside(do func()) bool {
 	if f.unread.Add(1) > maxUnread {
 		f.unread.Add(-1)
 		f.metrics.lettersLost.Inc()
 		f.log.Warn("too much comes from other replicas: a letter was dropped")
-		return
+		return true
 	}
 	f.mu.Lock()
 	silent := f.silent
@@ -228,13 +229,14 @@ func (f *Front) beside(do func()) {
 	f.mu.Unlock()
 	if silent {
 		f.unread.Add(-1)
-		return
+		return false
 	}
 	go func() {
 		defer f.letters.Done()
 		defer f.unread.Add(-1)
 		do()
 	}()
+	return true
 }
 
 // askedAt is the replica that has put a question of this id, "" for this one, or for no

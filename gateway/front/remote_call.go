@@ -231,15 +231,13 @@ func (f *Front) serveRemote(l letter) {
 		switch {
 		case twice:
 		case closing && l.Place != "":
-			f.apart(func(ctx context.Context) {
-				f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Reply: &remoteReply{Gone: true}})
-			})
+			f.refuseRemote(l, &remoteReply{Gone: true})
 		case closing: // and what waited here for the answer does not wait any more
-			f.refuseRemote(l, lostError())
+			f.refuseRemote(l, writeReply(nil, lostError()))
 		default:
 			e := mcp.Errorf(mcp.CodeOverloaded, "too many calls of other replicas are served: try again")
 			e.Data = ownData(true, mcp.ExecutedNo)
-			f.refuseRemote(l, e)
+			f.refuseRemote(l, writeReply(nil, e))
 		}
 		return
 	}
@@ -262,11 +260,16 @@ func (f *Front) serveRemote(l letter) {
 	}()
 }
 
-// refuseRemote says that a call cannot be served here.
-func (f *Front) refuseRemote(l letter, e *mcp.Error) {
-	f.apart(func(ctx context.Context) {
-		f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Reply: writeReply(nil, e)})
-	})
+// refuseRemote says that a call is not served here. One that comes when the front has
+// closed is told so, too: its caller would wait until this replica has gone, and not know
+// whether it was made. Whoever hears the letters has nothing else to do by then.
+func (f *Front) refuseRemote(l letter, reply *remoteReply) {
+	say := func() {
+		f.tell(context.Background(), l.From, letter{Kind: mailReply, Number: l.Number, Reply: reply})
+	}
+	if !f.beside(say) {
+		say()
+	}
 }
 
 // makeRemote makes a call, and tells its replica that it runs and what happens. After

@@ -70,3 +70,19 @@ func TestForward(t *testing.T) {
 		}
 	})
 }
+
+// Replicas hear letters for a while after their front has closed: whoever forwards a call to
+// one is told that it was not made.
+func TestForwardToAClosedFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fronts, _ := replicaFronts(t, unexpected, unexpected)
+		if err := fronts["b"].Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		_, err := fronts["a"].Forward(t.Context(), "b", "p", &mcp.Call{Method: mcp.MethodToolsCall, Name: "n", Notify: func(mcp.Event) {}})
+		if !errors.Is(err, ErrNotThere) || time.Since(begun) != 0 {
+			t.Errorf("after %s: %v", time.Since(begun), err)
+		}
+	})
+}
