@@ -61,6 +61,39 @@ func (f *Front) bringAside(replica string, m letter) {
 	}()
 }
 
+// announce sends a letter to all other replicas, again until Redis has taken it, which is
+// for answerTime at most. It waits for the first try alone.
+func (f *Front) announce(ctx context.Context, m letter) {
+	ctx = context.WithoutCancel(ctx)
+	if f.mail == nil || f.tell(ctx, everyone, m) {
+		return
+	}
+	if f.brought.Add(1) > maxBrought || !f.begin() {
+		f.brought.Add(-1)
+		return
+	}
+	go func() {
+		defer f.done()
+		defer f.brought.Add(-1)
+		enough := time.NewTimer(answerTime)
+		defer enough.Stop()
+		again := time.NewTicker(answerAgain)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+			case <-enough.C:
+				return
+			case <-f.drain:
+				return
+			}
+			if f.tell(ctx, everyone, m) {
+				return
+			}
+		}
+	}()
+}
+
 // take says that a letter has come, if its sender wants to know. That waits for nothing
 // that waits for such a word itself.
 func (f *Front) take(l letter) {

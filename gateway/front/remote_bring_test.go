@@ -152,3 +152,33 @@ func TestLastWords(t *testing.T) {
 		})
 	}
 }
+
+// H/178: what a client says, such as that it cancels a call, is told to the other replicas
+// although Redis fails at first, and once.
+func TestAnnounced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fronts, posts := replicaFronts(t, unexpected, unexpected)
+		heard := make(chan string, 10)
+		fronts["b"].onRoots = func(session string) { heard <- session }
+		posts["a"].fail(3)
+		start := time.Now()
+		fronts["a"].announce(t.Context(), letter{Kind: mailRoots, Session: "alice:1"})
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("who announces it waits for %s", waited)
+		}
+		if session := <-heard; session != "alice:1" || time.Since(start) > 3*answerAgain {
+			t.Errorf("after %s: of %q", time.Since(start), session)
+		}
+		time.Sleep(2 * answerTime)
+		if told := posts["a"].broadcasts(); told != 4 || len(heard) > 0 {
+			t.Errorf("told %d times, and heard %d times more", told, len(heard))
+		}
+		posts["a"].fail(1000)
+		fronts["a"].announce(t.Context(), letter{Kind: mailRoots, Session: "alice:1"})
+		time.Sleep(2 * answerTime)
+		synctest.Wait()
+		if told := posts["a"].broadcasts() - 4; told < 5 || told > 12 {
+			t.Errorf("told %d times while Redis does not come back", told)
+		}
+	})
+}

@@ -102,7 +102,12 @@ func (p *post) letters() []string {
 func (p *post) Broadcast(_ context.Context, message []byte) error {
 	p.mu.Lock()
 	p.told++
+	lost := p.losing > 0
+	p.losing--
 	p.mu.Unlock()
+	if lost {
+		return session.ErrUnavailable
+	}
 	for name, f := range p.others {
 		if name != p.name && p.Present(context.Background(), name) {
 			f.Mail(message)

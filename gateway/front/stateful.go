@@ -78,7 +78,7 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 			l.saw(p.caller)
 			l.listenIfOpen(p.r.Context(), record, p.caller)
 		}
-		f.tell(p.r.Context(), everyone, letter{Kind: mailInitialized, Session: record.Key()})
+		f.announce(p.r.Context(), letter{Kind: mailInitialized, Session: record.Key()})
 	case mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
 		known := id != nil && len(id) <= wire.MaxID // no request has a longer one
@@ -86,7 +86,7 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 			l.cancel(id)
 		}
 		if known {
-			f.tell(p.r.Context(), everyone, letter{Kind: mailCancel, Session: record.Key(), ID: id})
+			f.announce(p.r.Context(), letter{Kind: mailCancel, Session: record.Key(), ID: id})
 		}
 	case mcp.NoteRootsListChanged:
 		if l := f.known(record.Key()); l != nil {
@@ -95,7 +95,7 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 		if f.onRoots != nil {
 			f.onRoots(record.Key())
 		}
-		f.tell(p.r.Context(), everyone, letter{Kind: mailRoots, Session: record.Key()})
+		f.announce(p.r.Context(), letter{Kind: mailRoots, Session: record.Key()})
 	}
 	p.w.WriteHeader(http.StatusAccepted)
 	return nil

@@ -40,7 +40,7 @@ var (
 	// unserved is what an upstream that fails is answered with.
 	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
 	// storeless is what needs the store and has to do without.
-	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain}
+	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain, partlyTold}
 )
 
 // faults are all of them.
