@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -61,17 +60,7 @@ func fromFile(t *testing.T, text string) *gateway.Gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // t's own is over
-		defer cancel()
-		if err := g.Stop(ctx); err != nil {
-			t.Error("stopping the gateway:", err)
-		}
-	})
-	if err := g.WaitReady(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
+	untilTheEnd(t, g)
 	return g
 }
 

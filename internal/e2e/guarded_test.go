@@ -74,17 +74,7 @@ func guardWith(t *testing.T, issuer *mcptest.Issuer, cfg gateway.Config) *guarde
 		listener.Close()
 		t.Fatal(err)
 	}
-	g.Start()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // t's own is over
-		defer cancel()
-		if err := g.Stop(ctx); err != nil {
-			t.Error("stopping the gateway:", err)
-		}
-	})
-	if err := g.WaitReady(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
+	untilTheEnd(t, g)
 	return &guarded{served: g, url: cfg.PublicURL, issuer: issuer, log: log}
 }
 
@@ -203,5 +193,21 @@ func obey(t *testing.T, retryAfter string) {
 	case <-time.After(wait):
 	case <-deadline(t).Done():
 		t.Fatal("it is over")
+	}
+}
+
+// untilTheEnd starts a gateway, which is ready then, and stops it when the test ends.
+func untilTheEnd(t *testing.T, g *gateway.Gateway) {
+	t.Helper()
+	g.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // t's own is over
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			t.Error("stopping the gateway:", err)
+		}
+	})
+	if err := g.WaitReady(deadline(t)); err != nil {
+		t.Fatal(err)
 	}
 }
