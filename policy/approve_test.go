@@ -24,7 +24,7 @@ type asking struct {
 func newAsking(t *testing.T, holds time.Duration) *asking {
 	t.Helper()
 	s := newShelves(tool("prod", "execute"), tool("prod", "other"), mcp.Target{Kind: mcp.KindPrompts, Upstream: "prod", Name: "p"}, resource("prod", "db://x"))
-	cfg := Config{Rules: []Rule{{Name: "ask", Ask: []string{"*:prod/*"}, ApproveFor: holds}}}
+	cfg := Config{Rules: []Rule{{Name: "ask", Allow: []string{"*:prod/*"}, Ask: []string{"*:prod/*"}, ApproveFor: holds}}}
 	return &asking{t, s, guardForTest(t, cfg, s)}
 }
 
@@ -265,7 +265,7 @@ func TestApprovalRounds(t *testing.T) {
 // TestStateIsAlwaysWrapped: an upstream cannot make a state that is taken for ours.
 func TestStateIsAlwaysWrapped(t *testing.T) {
 	s := newShelves(tool("u", "open"), tool("prod", "execute"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/*"}}, {Name: "q", Ask: []string{"tools:prod/*"}}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"tools:u/*"}}, {Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}}, s)
 	for _, state := range []string{"x", "p1r:", "p1r:x", "p1aX:", "p1qX:", ":", "p1lX:p1r:"} {
 		s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
 			if c.State != "" {
@@ -347,7 +347,7 @@ func (broken) Has(context.Context, string, string) (bool, error) { return false,
 func TestApprovalsUnavailable(t *testing.T) {
 	s := newShelves(tool("prod", "execute"))
 	for _, holds := range []time.Duration{0, time.Hour} {
-		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Resolver: s, Approvals: broken{}})
+		g, err := NewGuard(newForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}, ApproveFor: holds}}}), GuardDeps{Resolver: s, Approvals: broken{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func TestCompletionNamesNothingDenied(t *testing.T) {
 	most := []Rule{{Name: "all", Allow: []string{"*:u/*"}}, {Name: "not", Deny: []string{
 		"resources:u/file:///secret*", "resources:u/file:///docs/plan", "skills:u/payroll", "resources:u/search://q*in=secret*"}}}
 	little := []Rule{{Name: "a", Allow: []string{"resources:u/file:///open/*", "skills:u/refunds"}}}
-	asked := []Rule{{Name: "a", Ask: []string{"resources:u/file:///secret*"}}}
+	asked := []Rule{{Name: "a", Allow: []string{"resources:u/file:///secret*"}, Ask: []string{"resources:u/file:///secret*"}}}
 	named := []Rule{{Name: "all", Allow: []string{"*:u/*"}}, {Name: "not", Deny: []string{"resources:u/*"}, When: `target.name.contains("secret")`}}
 	for _, tt := range []struct {
 		name     string

@@ -27,7 +27,8 @@ const (
 type Config struct {
 	// Default is what holds where no rule applies: "deny", the default, or "allow".
 	Default string `yaml:"default"`
-	// Rules in any order: deny beats ask, ask beats allow, allow beats Default.
+	// Rules in any order: deny beats ask, ask beats allow, allow beats Default. What no
+	// rule and no Default allows is denied.
 	Rules []Rule `yaml:"rules"`
 }
 
@@ -45,7 +46,8 @@ type Rule struct {
 	Allow []string `yaml:"allow"`
 	// Deny is what they may not use, whatever other rules say.
 	Deny []string `yaml:"deny"`
-	// Ask is what they may use when the user approves of the very call.
+	// Ask is what needs the user's approval of the very call. It grants nothing: it tightens
+	// what a rule or Default allows.
 	Ask []string `yaml:"ask"`
 	// When is a condition on the call, in CEL, with the result true or false. It knows
 	// args (the arguments), caller.user, caller.issuer, caller.groups, caller.scopes,

@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -38,22 +37,40 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	who.class = p.classOf(who)
 	outlook := p.newOutlook(who.class, target)
 	e := Explanation{Target: target, Listed: outlook.visible}
-	e.Decision = outlook.settle(ctx, who, target, args)
+	settled := outlook.settle(ctx, who, target, args)
+	e.Decision = settled.decision()
 
 	reading := readTarget(target)
 	f := facts{person: who, target: &target, args: &arguments{text: args}}
 	for _, r := range p.rules {
 		e.Rules = append(e.Rules, r.explain(ctx, &reading, f))
 	}
-	switch {
-	case reading.refused && !p.open():
+	if reading.refused && !p.open() {
 		e.Reason = "The URI has a dot segment, a backslash, a control character or too many encodings: it is never let through."
-	case e.Rule != "":
-		e.Reason = fmt.Sprintf("Rule %q decides: deny beats ask, ask beats allow.", e.Rule)
-	default:
-		e.Reason = fmt.Sprintf("No rule applies: the default is %s.", p.fallback)
+	} else {
+		e.Reason = settled.reason()
 	}
 	return e
+}
+
+// reason says in a sentence what decided.
+func (t *tally) reason() string {
+	d, allowed := t.decision(), t.first[Allow]
+	switch {
+	case d.Effect == Deny && d.Rule != "":
+		return fmt.Sprintf("Rule %q denies it, whatever others say.", d.Rule)
+	case d.Effect == Deny && t.first[Ask] != nil:
+		return fmt.Sprintf("No rule allows it: the default is deny. Rule %q only asks about what is allowed.", t.first[Ask].name)
+	case d.Effect == Deny:
+		return "No rule allows it: the default is deny."
+	case d.Effect == Ask && allowed == nil:
+		return fmt.Sprintf("The default allows it, once the user approves: rule %q asks.", d.Rule)
+	case d.Effect == Ask:
+		return fmt.Sprintf("Rule %q allows it, once the user approves: rule %q asks.", allowed.name, d.Rule)
+	case allowed == nil:
+		return "No rule applies: the default is allow."
+	}
+	return fmt.Sprintf("Rule %q allows it, and none denies it.", d.Rule)
 }
 
 func (r *rule) explain(ctx context.Context, reading *reading, f facts) RuleExplanation {
@@ -140,76 +157,4 @@ func quoteName(name string) string {
 		return name
 	}
 	return fmt.Sprintf("%+q", name)
-}
-
-// Doubts are what is allowed in a configuration and probably not meant: a pattern of an
-// upstream that does not exist, and one that looks like another pattern language. Each
-// has the path of its key in front.
-func (c Config) Doubts(upstreams []string) []error {
-	var doubts []error
-	for i, r := range c.Rules {
-		for _, list := range []struct {
-			key   string
-			texts []string
-		}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
-			for j, text := range list.texts {
-				if doubt := doubtOf(text, upstreams); doubt != nil {
-					doubts = append(doubts, fmt.Errorf("%s: %s[%d]: %w", elementPath("rules", i, r.Name), list.key, j, doubt))
-				}
-			}
-		}
-	}
-	return doubts
-}
-
-// Doubts are those of the patterns of limits.
-func (all Limits) Doubts(upstreams []string) []error {
-	var doubts []error
-	for i, l := range all {
-		for j, text := range l.What {
-			if doubt := doubtOf(text, upstreams); doubt != nil {
-				doubts = append(doubts, fmt.Errorf("%s: what[%d]: %w", elementPath("", i, l.Name), j, doubt))
-			}
-		}
-	}
-	return doubts
-}
-
-func doubtOf(text string, upstreams []string) error {
-	p, err := parsePattern(text)
-	switch {
-	case err != nil:
-		return nil // Validate says it
-	case !slices.ContainsFunc(upstreams, p.upstream.match):
-		return fmt.Errorf("%q fits no upstream: there are %s", text, strings.Join(upstreams, ", "))
-	case strings.Contains(text, ".*") || strings.ContainsAny(text, "^$|()"):
-		return fmt.Errorf("%q: is a regular expression meant? Only * is special here, for any run of characters", text)
-	}
-	return nil
-}
-
-// Idle are the patterns that fit nothing of what is known to exist, each with the path of
-// its key in front. Patterns that may be about an upstream that was not heard of are not
-// among them.
-func (c Config) Idle(known []mcp.Target, unheard []string) (idle []error) {
-	readings := make([]reading, len(known))
-	for i, t := range known {
-		readings[i] = readTarget(t)
-	}
-	for i, r := range c.Rules {
-		for _, list := range []struct {
-			key   string
-			texts []string
-		}{{"allow", r.Allow}, {"deny", r.Deny}, {"ask", r.Ask}} {
-			for j, text := range list.texts {
-				p, err := parsePattern(text)
-				if err != nil || slices.ContainsFunc(unheard, p.upstream.match) ||
-					slices.ContainsFunc(readings, func(r reading) bool { return r.fits([]pattern{p}, Ask) }) {
-					continue
-				}
-				idle = append(idle, fmt.Errorf("%s: %s[%d]: %q fits nothing that upstreams list", elementPath("rules", i, r.Name), list.key, j, text))
-			}
-		}
-	}
-	return idle
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"allowed", user("alice"), tool("u", "get_x"), "", `
 allow tools:u/get_x
-Rule "everyone" decides: deny beats ask, ask beats allow.
+Rule "everyone" allows it, and none denies it.
 
   everyone   allow  applies
   engineers  -      does not apply: the caller does not fit who.groups
@@ -41,7 +42,7 @@ Rule "everyone" decides: deny beats ask, ask beats allow.
 `},
 		{"with a condition", user("alice"), tool("u", "create"), `{"owner":"evil"}`, `
 deny tools:u/create
-No rule applies: the default is deny.
+No rule allows it: the default is deny.
 Lists show it all the same: with other arguments it could be allowed.
 
   everyone   -      does not apply: no pattern fits tools:u/create
@@ -53,7 +54,7 @@ Lists show it all the same: with other arguments it could be allowed.
 `},
 		{"a condition that fails", eng, tool("u", "create"), ``, `
 deny tools:u/create
-Rule "sure" decides: deny beats ask, ask beats allow.
+Rule "sure" denies it, whatever others say.
 Lists show it all the same: with other arguments it could be allowed.
 
   everyone   -      does not apply: no pattern fits tools:u/create
@@ -65,7 +66,7 @@ Lists show it all the same: with other arguments it could be allowed.
 `},
 		{"asked", eng, tool("u", "create"), `{"owner":"prod"}`, `
 ask tools:u/create
-Rule "sure" decides: deny beats ask, ask beats allow.
+Rule "engineers" allows it, once the user approves: rule "sure" asks.
 The user is asked; an approval is good for 1h0m0s.
 
   everyone   -      does not apply: no pattern fits tools:u/create
@@ -77,7 +78,7 @@ The user is asked; an approval is good for 1h0m0s.
 `},
 		{"two words of one rule", eng, tool("u", "half"), "", `
 ask tools:u/half
-Rule "half" decides: deny beats ask, ask beats allow.
+Rule "engineers" allows it, once the user approves: rule "half" asks.
 The user is asked; an approval is good for one call.
 
   everyone   -      does not apply: no pattern fits tools:u/half
@@ -86,6 +87,18 @@ The user is asked; an approval is good for one call.
   sure       -      does not apply: no pattern fits tools:u/half
   never      -      does not apply: no pattern fits tools:u/half
   half       ask, allow  applies
+`},
+		{"only asked about", user("alice"), tool("u", "create"), `{"owner":"prod"}`, `
+deny tools:u/create
+No rule allows it: the default is deny. Rule "sure" only asks about what is allowed.
+Lists show it all the same: with other arguments it could be allowed.
+
+  everyone   -      does not apply: no pattern fits tools:u/create
+  engineers  -      does not apply: the caller does not fit who.groups
+  own-repo   -      does not apply: when is false
+  sure       ask    applies: when is true
+  never      -      does not apply: no pattern fits tools:u/create
+  half       -      does not apply: no pattern fits tools:u/create
 `},
 		{"a refused URI", eng, resource("u", "file:///a/../\x1b[2Jb"), "", `
 deny "resources:u/file:///a/../\x1b[2Jb"
@@ -150,7 +163,38 @@ func TestH196_Idle(t *testing.T) {
 		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits nothing`, "rules[0] (a): allow[2]", "rules[1] (b): deny[1]", "rules[1] (b): ask[0]"})
 	checkProblems(t, errors.Join(cfg.Idle([]mcp.Target{tool("crm", "get_x"), template}, []string{"cmr"})...), []string{"rules[1] (b): deny[1]"})
 	checkProblems(t, errors.Join(cfg.Doubts([]string{"crm", "hr"})...),
-		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`})
+		[]string{`rules[0] (a): allow[1]: "tools:cmr/*" fits no upstream: there are crm, hr`, `rules[0] (a): allow[2]: "tools:*/x.*y": is a regular expression meant?`,
+			`rules[1] (b): ask[0]: "prompts:*" fits nothing that a rule allows`})
 	limits := Limits{{Name: "l", What: []string{"tools:crm/*", "tools:x/*"}}}
 	checkProblems(t, errors.Join(limits.Doubts([]string{"crm"})...), []string{`[0] (l): what[1]: "tools:x/*" fits no upstream`})
+}
+
+// TestAskInVain: a rule that asks about what nothing allows changes nothing, and is named.
+func TestAskInVain(t *testing.T) {
+	known := []mcp.Target{tool("crm", "get"), tool("crm", "delete"), resource("crm", "file:///a"), {Kind: mcp.KindSkills, Upstream: "crm", Name: "s", File: "skill://s/SKILL.md"}}
+	tests := []struct {
+		name          string
+		config        Config
+		doubted, idle bool
+	}{
+		{"nothing allows it", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}}}, true, true},
+		{"the default allows it", Config{Default: DefaultAllow, Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}}}, false, false},
+		{"another rule allows it", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Who: Who{Users: []string{"bob"}}, Allow: []string{"*:crm/*"}}}}, false, false},
+		{"the rule itself allows it", Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:crm/delete"}, Ask: []string{"tools:crm/delete"}}}}, false, false},
+		{"something else is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Allow: []string{"tools:crm/get*", "resources:*", "prompts:hr/*"}}}}, true, true},
+		{"something like it is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*/delete*"}}, {Name: "a", Allow: []string{"tools:crm/*x", "tools:crm/get"}}}}, false, true},
+		{"a file of a skill that is allowed", Config{Rules: []Rule{{Name: "q", Ask: []string{"resources:crm/skill://s/*"}}, {Name: "a", Allow: []string{"skills:*"}}}}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, found := range map[string]struct {
+				doubts []error
+				want   bool
+			}{"by the file": {tt.config.Doubts([]string{"crm", "hr"}), tt.doubted}, "by the lists": {tt.config.Idle(known, nil), tt.idle}} {
+				if got := strings.Contains(fmt.Sprint(found.doubts), "rules[0] (q): ask[0]: ") && strings.Contains(fmt.Sprint(found.doubts), "fits nothing that a rule allows"); got != found.want {
+					t.Errorf("%s: got %v", name, found.doubts)
+				}
+			}
+		})
+	}
 }

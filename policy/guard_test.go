@@ -282,7 +282,7 @@ func TestGuardDiscover(t *testing.T) {
 	s := newShelves()
 	cfg := Config{Rules: []Rule{
 		{Name: "a", Allow: []string{"tools:crm/get_*", "resources:team-*/x://y"}},
-		{Name: "b", Who: Who{Groups: []string{"sre"}}, Ask: []string{"tools:prod/*"}},
+		{Name: "b", Who: Who{Groups: []string{"sre"}}, Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}},
 		{Name: "c", Allow: []string{"tools:hr/*"}, When: `caller.claims.hr == true`},
 		{Name: "d", Allow: []string{"*:closed/*"}},
 		{Name: "e", Deny: []string{"*:closed/*"}},
@@ -337,7 +337,7 @@ func TestH206_Listen(t *testing.T) {
 		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)})
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	}
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/open://*"}}, {Name: "q", Ask: []string{"resources:u/asked://*"}}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/open://*"}}, {Name: "q", Allow: []string{"resources:u/asked://*"}, Ask: []string{"resources:u/asked://*"}}}}, s)
 	c := callOf(mcp.MethodListen, "", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u+secret://1","u+open://1","u+asked://1","u+nothing://1"]}}`, user("alice"))
 	var events []string
 	c.Notify = func(e mcp.Event) { events = append(events, e.Method+string(e.Params)) }
@@ -368,7 +368,7 @@ func TestH206_Listen(t *testing.T) {
 // whatever the rules say by now, and brings no answers. Nothing begins that way.
 func TestGuardLetsGo(t *testing.T) {
 	s := newShelves(tool("u", "x"))
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "q", Ask: []string{"tools:*"}}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "q", Allow: []string{"tools:*"}, Ask: []string{"tools:*"}}}}, s)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for state, want := range map[string]string{"p1r:parked": "parked", "p1aNONCE:parked": "parked", "p1qNONCE:": "", "p1aNONCE:": "", "": "", "parked": ""} {

@@ -14,7 +14,7 @@ import (
 func (c Config) CheckIssuers(accepted []string) error {
 	var errs []error
 	for i, r := range c.Rules {
-		if err := r.Who.checkIssuers(accepted, r.Allow != nil || r.Ask != nil); err != nil {
+		if err := r.Who.checkIssuers(accepted, r.Allow != nil); err != nil {
 			errs = append(errs, fmt.Errorf("%s: who: %w", elementPath("rules", i, r.Name), err))
 		}
 	}

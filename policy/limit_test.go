@@ -32,7 +32,7 @@ type limited struct {
 func newLimited(t *testing.T, limits ...Limit) *limited {
 	t.Helper()
 	s := newShelves(tool("u", "get"), tool("u", "set"), tool("prod", "execute"), tool("secret", "x"), resource("u", "file:///a"), resource("u", "FILE:///a"))
-	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"*:u/*"}}, {Name: "q", Ask: []string{"tools:prod/*"}}}})
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"*:u/*"}}, {Name: "q", Allow: []string{"tools:prod/*"}, Ask: []string{"tools:prod/*"}}}})
 	g, err := NewGuard(p, GuardDeps{Resolver: s})
 	if err != nil {
 		t.Fatal(err)

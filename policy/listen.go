@@ -114,7 +114,7 @@ func (p *Policy) offers(c *class, of mcp.Target) bool {
 		case result == isTrue && about(Deny, true), result == failed && (about(Deny, true) || about(Ask, true)):
 			return false
 		case result == isTrue || result == isOpen:
-			allowed = allowed || about(Allow, false) || about(Ask, false)
+			allowed = allowed || about(Allow, false)
 		}
 	}
 	return allowed

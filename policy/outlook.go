@@ -79,19 +79,19 @@ func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook 
 		o.open = nil
 	}
 	o.decision = o.fixed.decision()
-	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect != Deny })
+	o.visible = o.decision.Effect != Deny || slices.ContainsFunc(o.open, func(r openRule) bool { return r.effect == Allow })
 	return o
 }
 
 // settle evaluates the open conditions for a call.
-func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args mcp.Raw) Decision {
+func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args mcp.Raw) tally {
 	f := facts{person: who, target: &target, args: &arguments{text: args}}
 	t := o.fixed
 	for _, r := range o.open {
 		result, _ := r.when.eval(ctx, f)
 		t.add(r.rule, r.effect, result)
 	}
-	return t.decision()
+	return t
 }
 
 // tally gathers what rules say, in any order: of those that lead to the decision, the
@@ -119,17 +119,19 @@ func (t *tally) add(r *rule, effect Effect, result outcome) {
 	}
 }
 
-// decision is what the rules come to: deny beats ask, ask beats allow, allow beats the
-// fallback.
+// decision is what the rules come to. A rule that asks grants nothing: it counts only
+// where a rule or the fallback allows.
 func (t *tally) decision() Decision {
-	for effect := Deny; effect <= Allow; effect++ {
-		if r := t.first[effect]; r != nil {
-			d := Decision{Effect: effect, Rule: r.name}
-			if effect == Ask {
-				d.ApproveFor = t.shortest
-			}
-			return d
-		}
+	deny, ask, allow := t.first[Deny], t.first[Ask], t.first[Allow]
+	switch {
+	case deny != nil:
+		return Decision{Effect: Deny, Rule: deny.name}
+	case allow == nil && t.fallback != Allow:
+		return Decision{}
+	case ask != nil:
+		return Decision{Effect: Ask, Rule: ask.name, ApproveFor: t.shortest}
+	case allow != nil:
+		return Decision{Effect: Allow, Rule: allow.name}
 	}
-	return Decision{Effect: t.fallback}
+	return Decision{Effect: Allow}
 }

@@ -149,7 +149,8 @@ func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 	if len(outlook.open) == 0 {
 		return outlook.decision
 	}
-	return outlook.settle(ctx, person, target, args)
+	settled := outlook.settle(ctx, person, target, args)
+	return settled.decision()
 }
 
 // Visible reports whether some call of the target could be allowed, or approved, for

@@ -32,6 +32,11 @@ func TestDecide(t *testing.T) {
 		{"asked in spite of the default", Config{Default: DefaultAllow, Rules: []Rule{{Name: "r", Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "r"}},
 		{"H/194 deny beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"), Decision{Rule: "d"}},
 		{"H/194 deny beats ask", Config{Rules: []Rule{{Name: "a", Ask: all}, {Name: "d", Deny: all}}}, ``, nil, tool("a", "x"), Decision{Rule: "d"}},
+		{"an ask grants nothing", Config{Rules: []Rule{{Name: "q", Ask: all}}}, ``, nil, tool("a", "x"), Decision{}},
+		{"an ask grants nothing beside what others have", Config{Rules: []Rule{{Name: "a", Who: Who{Groups: []string{"sales"}}, Allow: all}, {Name: "q", Ask: all}}}, ``, []string{"hr"}, tool("a", "x"), Decision{}},
+		{"an ask grants nothing where its condition holds", Config{Rules: []Rule{{Name: "a", Allow: all, When: `args.x == 1`}, {Name: "q", Ask: all, When: `args.x == 2`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
+		{"a rule that allows and asks", Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "r"}},
+		{"a rule that allows and asks under a condition", Config{Rules: []Rule{{Name: "r", Allow: all, Ask: all, When: `args.x == 1`}}}, `{"x":2}`, nil, tool("a", "x"), Decision{}},
 		{"ask beats allow", Config{Rules: []Rule{{Name: "a", Allow: all}, {Name: "q", Ask: all}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask, Rule: "q"}},
 		{"H/194 within one rule", Config{Rules: []Rule{{Name: "r", Allow: all, Deny: []string{"tools:*/delete_*"}}}}, ``, nil, tool("a", "delete_all"), Decision{Rule: "r"}},
 		{"another kind", Config{Rules: []Rule{{Name: "r", Allow: []string{"prompts:*", "resources:*"}}}}, ``, nil, tool("a", "x"), Decision{}},
@@ -55,9 +60,9 @@ func TestDecide(t *testing.T) {
 		{"conditions on the caller", Config{Rules: []Rule{{Name: "a", Allow: all, When: `"dev" in caller.groups`}}}, ``, []string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
 		{"conditions on the caller and the call", Config{Rules: []Rule{{Name: "a", Allow: all, When: `"dev" in caller.groups && args.x == 1`}}}, `{"x":1}`, []string{"dev"}, tool("a", "x"), Decision{Effect: Allow, Rule: "a"}},
 		{"conditions on the target", Config{Rules: []Rule{{Name: "a", Allow: all, When: `target.name == "x"`}}}, ``, nil, tool("a", "y"), Decision{}},
-		{"the shortest time of an approval", Config{Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}, ApproveFor: time.Minute}}}, ``, nil, tool("a", "x"),
+		{"the shortest time of an approval", Config{Default: DefaultAllow, Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}, ApproveFor: time.Minute}}}, ``, nil, tool("a", "x"),
 			Decision{Effect: Ask, ApproveFor: time.Minute}},
-		{"an approval for once is shorter", Config{Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask}},
+		{"an approval for once is shorter", Config{Default: DefaultAllow, Rules: []Rule{{Name: "p", Ask: all, ApproveFor: time.Hour}, {Name: "q", Ask: []string{"tools:a/*"}}}}, ``, nil, tool("a", "x"), Decision{Effect: Ask}},
 		{"nothing at all", Config{Default: DefaultAllow}, ``, nil, mcp.Target{}, Decision{}},
 		{"no name", Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:b/*"}}}}, ``, nil, mcp.Target{Kind: mcp.KindTools, Upstream: "a"}, Decision{}},
 		{"H/205 another upstream's URI", Config{Rules: []Rule{{Name: "r", Allow: []string{"resources:a/file:///docs/*"}}}}, ``, nil, resource("b", "file:///docs/x"), Decision{}},
@@ -92,7 +97,11 @@ func TestVisible(t *testing.T) {
 	}{
 		{"nothing", nil, false},
 		{"allowed", []Rule{{Name: "r", Allow: all}}, true},
-		{"asked", []Rule{{Name: "r", Ask: all}}, true},
+		{"only asked about", []Rule{{Name: "r", Ask: all}}, false},
+		{"only asked about, with some arguments", []Rule{{Name: "r", Ask: all, When: `args.x == 1`}}, false},
+		{"allowed and asked about", []Rule{{Name: "r", Allow: all, Ask: all}}, true},
+		{"asked about, and allowed with some arguments", []Rule{{Name: "q", Ask: all}, {Name: "r", Allow: all, When: `args.x == 1`}}, true},
+		{"asked about, and allowed to others", []Rule{{Name: "q", Ask: all}, {Name: "r", Who: Who{Groups: []string{"sales"}}, Allow: all}}, false},
 		{"allowed with some arguments", []Rule{{Name: "r", Allow: all, When: `args.x == 1`}}, true},
 		{"allowed never", []Rule{{Name: "r", Allow: all, When: `args.x == 1 && caller.user == "bob"`}}, false},
 		{"allowed to others by their claims", []Rule{{Name: "r", Allow: all, When: `caller.claims.admin == true`}}, false},
@@ -244,15 +253,13 @@ func reference(cfg Config, c mcp.Caller, target mcp.Target, args string) Effect 
 			}
 		}
 	}
-	for effect := Deny; effect <= Allow; effect++ {
-		if said[effect] {
-			return effect
-		}
+	switch {
+	case said[Deny], !said[Allow] && cfg.Default != DefaultAllow:
+		return Deny
+	case said[Ask]:
+		return Ask
 	}
-	if cfg.Default == DefaultAllow {
-		return Allow
-	}
-	return Deny
+	return Allow
 }
 
 // likePattern matches by a regular expression.

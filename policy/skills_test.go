@@ -28,7 +28,7 @@ func TestFilesOfSkills(t *testing.T) {
 		{"another file is denied", Rule{Deny: []string{"resources:pb/*.md"}, Allow: []string{"skills:*"}}, "", Allow},
 		{"at another upstream", Rule{Deny: []string{"resources:other/*"}, Allow: []string{"skills:*"}}, "", Allow},
 		{"asked about as a resource", Rule{Ask: []string{"resources:pb/*.png"}, Allow: []string{"skills:*"}}, "", Ask},
-		{"asked about as a skill", Rule{Ask: []string{"skills:pb/*"}, Allow: []string{"resources:*"}}, "", Ask},
+		{"asked about as a skill", Rule{Ask: []string{"skills:pb/*"}, Allow: []string{"skills:*", "resources:*"}}, "", Ask},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTemplatesOfSkills(t *testing.T) {
 		{"another skill is", Rule{Allow: []string{"skills:pb/other"}}, false},
 		{"all its files are denied", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/*"}}, false},
 		{"some are", Rule{Allow: []string{"skills:*"}, Deny: []string{"resources:pb/skill://refunds/assets/a.png"}}, true},
-		{"the skill needs a yes", Rule{Ask: []string{"skills:*"}}, true},
+		{"the skill needs a yes", Rule{Allow: []string{"skills:*"}, Ask: []string{"skills:*"}}, true},
 	} {
 		tt.rule.Name = "r"
 		if got := newForTest(t, Config{Rules: []Rule{tt.rule}}).Visible(&mcp.Caller{}, template); got != tt.want {
@@ -78,7 +78,7 @@ func TestSkillsThatNeedAYes(t *testing.T) {
 	s.targets["skills skill://pb/a/SKILL.md"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a"}
 	s.targets["resources skill://pb/a"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a", File: "skill://a"}
 	s.targets["resources skill://pb/a/SKILL.md"] = mcp.Target{Kind: mcp.KindSkills, Upstream: "pb", Name: "a", File: "skill://a/SKILL.md"}
-	h := guardForTest(t, Config{Rules: []Rule{{Name: "r", Ask: []string{"skills:*"}}}}, s)
+	h := guardForTest(t, Config{Rules: []Rule{{Name: "r", Allow: []string{"skills:*"}, Ask: []string{"skills:*"}}}}, s)
 	for _, tt := range []struct {
 		method, name, params string
 		ephemeral            bool

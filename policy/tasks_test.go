@@ -18,7 +18,7 @@ func TestH66_TasksOfTools(t *testing.T) {
 	h := guardForTest(t, Config{Rules: []Rule{
 		{Name: "a", Allow: []string{"tools:u/open"}},
 		{Name: "b", Allow: []string{"tools:u/sometimes"}, When: `args.x == 1`},
-		{Name: "c", Ask: []string{"tools:u/asked"}},
+		{Name: "c", Allow: []string{"tools:u/asked"}, Ask: []string{"tools:u/asked"}},
 	}}, s)
 	for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult} {
 		for name, want := range map[string]mcp.Target{

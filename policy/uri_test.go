@@ -107,7 +107,7 @@ func TestTemplates(t *testing.T) {
 		{"some denied", "file:///{+path}", []Rule{{Name: "a", Allow: []string{"resources:u/*"}}, {Name: "d", Deny: []string{"resources:u/file:///secret/*"}}}, true},
 		{"without an expression", "file:///x", []Rule{{Name: "a", Allow: []string{"resources:u/file:///x"}}}, true},
 		{"broken", "file:///{x", []Rule{{Name: "a", Allow: []string{"resources:u/file:///x"}}}, true},
-		{"asked", "file:///{+path}", []Rule{{Name: "a", Ask: []string{"resources:u/file:///x"}}}, true},
+		{"asked", "file:///{+path}", []Rule{{Name: "a", Allow: []string{"resources:u/file:///x"}, Ask: []string{"resources:u/file:///x"}}}, true},
 		{"with a query", "search://q{?text}", []Rule{{Name: "a", Allow: []string{"resources:u/search://q*"}}}, true},
 	}
 	caller := user("alice")

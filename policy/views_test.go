@@ -38,7 +38,7 @@ func TestLists(t *testing.T) {
 	h := guardForTest(t, Config{Rules: []Rule{
 		{Name: "all", Allow: []string{"tools:*/get"}},
 		{Name: "dev", Who: Who{Groups: []string{"dev"}}, Allow: []string{"tools:u/*", "resources:u/file:///docs/*"}},
-		{Name: "sre", Who: Who{Groups: []string{"sre"}}, Ask: []string{"tools:u/set"}},
+		{Name: "sre", Who: Who{Groups: []string{"sre"}}, Allow: []string{"tools:u/set"}, Ask: []string{"tools:u/set"}},
 	}}, s)
 	list := func(c mcp.Caller) *mcp.List {
 		t.Helper()
@@ -181,7 +181,7 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"allow":           {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
 		"allow with args": {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, When: "target.upstream in caller.groups && has(args.x)"}}},
-		"ask":             {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
+		"ask":             {Rules: []Rule{{Name: "r", Allow: []string{"*:*"}, Ask: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
 		"deny":            {Default: DefaultAllow, Rules: []Rule{{Name: "r", Deny: []string{"*:*"}, When: "!(target.upstream in caller.groups)"}}},
 		"cannot be told":  {Rules: []Rule{{Name: "r", Ask: []string{"*:*"}, When: "caller.claims[target.upstream] == true"}, {Name: "o", Allow: []string{"*:*"}, When: "target.upstream in caller.groups"}}},
 	} {

@@ -44,8 +44,8 @@ func cautious(t *testing.T, revision string) (*guarded, *mcptest.Server) {
 	payers := policy.Who{Groups: []string{"payers"}}
 	return guard(t, gateway.Config{
 		Policy: policy.Config{Rules: []policy.Rule{
-			{Name: "each", Who: payers, Ask: []string{"tools:up/do", "tools:up/confirm"}},
-			{Name: "for a while", Who: payers, Ask: []string{"tools:up/keep"}, ApproveFor: time.Hour},
+			{Name: "each", Who: payers, Allow: []string{"tools:up/do", "tools:up/confirm"}, Ask: []string{"tools:up/do", "tools:up/confirm"}},
+			{Name: "for a while", Who: payers, Allow: []string{"tools:up/keep"}, Ask: []string{"tools:up/keep"}, ApproveFor: time.Hour},
 		}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	}), s
@@ -241,7 +241,7 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 func TestApprovalOfWhatIsNoTool(t *testing.T) {
 	s := secretive(t, stateless)
 	g := guard(t, gateway.Config{
-		Policy:    policy.Config{Rules: []policy.Rule{{Name: "all", Ask: []string{"prompts:up/*", "resources:up/*"}}}},
+		Policy:    policy.Config{Rules: []policy.Rule{{Name: "all", Allow: []string{"prompts:up/*", "resources:up/*"}, Ask: []string{"prompts:up/*", "resources:up/*"}}}},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
 	c := g.rawWith(t, stateless, g.issuer.Token(nil), `{"elicitation":{}}`)
@@ -354,5 +354,42 @@ func TestTheQuestionShowsTheCall(t *testing.T) {
 	question := questions["gatehouse-approval"].Params.Message
 	if strings.Contains(question, "\nAll") || strings.Contains(question, "\u202e") || !strings.Contains(question, "NOT ALL OF IT IS SHOWN") {
 		t.Errorf("the question is:\n%s", question)
+	}
+}
+
+// TestAskGrantsNothing: a rule that asks is no way in for those whom no rule allows
+// anything, whatever they answer.
+func TestAskGrantsNothing(t *testing.T) {
+	s := secretive(t, stateless)
+	g := guard(t, gateway.Config{
+		Policy: policy.Config{Rules: []policy.Rule{
+			{Name: "sales", Who: policy.Who{Groups: []string{"sales"}}, Allow: []string{"*:up/*"}},
+			{Name: "with a yes", Ask: []string{"*:*"}},
+		}},
+		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
+	})
+	uses := map[string]string{"tools/call": `{"name":"up__open"}`, "prompts/get": `{"name":"up__open"}`, "resources/read": `{"uri":"up+file:///docs/open"}`}
+	for _, revision := range eras {
+		c := g.rawWith(t, revision, g.issuer.Token(nil), `{"elicitation":{}}`)
+		for _, list := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+			if m, _, err := c.Call(deadline(t), list, ""); err != nil || strings.Contains(m.Text, "open") {
+				t.Errorf("client %s: %s: %s, %v", revision, list, m.Text, err)
+			}
+		}
+		for method, params := range uses {
+			if m, _, err := c.Call(deadline(t), method, params); err != nil || m.Error == nil || m.Error.Code != -32602 && m.Error.Code != -32002 {
+				t.Errorf("client %s: %s: %s, %v", revision, method, m.Text, err)
+			}
+		}
+	}
+	for method := range uses {
+		if n := len(s.Received(method)); n > 0 {
+			t.Errorf("the server got %d %s", n, method)
+		}
+	}
+	c := g.rawWith(t, stateless, g.issuer.Token(claims{"groups": "sales"}), `{"elicitation":{}}`)
+	params := uses["tools/call"]
+	if got := said(mustCall(t, c, "tools/call", retryOf(t, mustCall(t, c, "tools/call", params), params, approve))); got != "ran open" {
+		t.Errorf("whoever is allowed and approves gets %s", got)
 	}
 }

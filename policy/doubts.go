@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const asksInVain = "ask grants nothing, it only tightens what a rule allows: allow it to those who are to have it"
+
+// Doubts are what is allowed in a configuration and probably not meant: a pattern of an
+// upstream that does not exist, one that looks like another pattern language, and one
+// that asks about what no rule allows. Each has the path of its key in front.
+func (c Config) Doubts(upstreams []string) []error {
+	allowed := c.allowed()
+	return c.eachPattern(func(effect Effect, p pattern) error {
+		if doubt := doubtOf(p, upstreams); doubt != nil {
+			return doubt
+		}
+		if effect == Ask && c.Default != DefaultAllow && !slices.ContainsFunc(allowed, p.tightens) {
+			return fmt.Errorf("%q fits nothing that a rule allows: %s", p.text, asksInVain)
+		}
+		return nil
+	})
+}
+
+// Idle are the patterns that fit nothing of what is known to exist, or ask about what no
+// rule allows, each with the path of its key in front. Patterns that may be about an
+// upstream that was not heard of are not among them.
+func (c Config) Idle(known []mcp.Target, unheard []string) []error {
+	allowed := c.allowed()
+	all := make([]reading, len(known))
+	var granted []reading
+	for i, t := range known {
+		all[i] = readTarget(t)
+		if c.Default == DefaultAllow || all[i].fits(allowed, Allow) {
+			granted = append(granted, all[i])
+		}
+	}
+	return c.eachPattern(func(effect Effect, p pattern) error {
+		fits := func(r reading) bool { return r.fits([]pattern{p}, Ask) }
+		switch {
+		case slices.ContainsFunc(unheard, p.upstream.match):
+			return nil
+		case !slices.ContainsFunc(all, fits):
+			return fmt.Errorf("%q fits nothing that upstreams list", p.text)
+		case effect == Ask && !slices.ContainsFunc(granted, fits):
+			return fmt.Errorf("%q fits nothing that a rule allows: %s", p.text, asksInVain)
+		}
+		return nil
+	})
+}
+
+// eachPattern gathers what there is to say of the patterns of rules. Those that cannot be
+// read are left to Validate.
+func (c Config) eachPattern(say func(Effect, pattern) error) (said []error) {
+	for i, r := range c.Rules {
+		for _, list := range []struct {
+			effect Effect
+			texts  []string
+		}{{Allow, r.Allow}, {Deny, r.Deny}, {Ask, r.Ask}} {
+			for j, text := range list.texts {
+				p, err := parsePattern(text)
+				if err != nil {
+					continue
+				}
+				if err := say(list.effect, p); err != nil {
+					said = append(said, fmt.Errorf("%s: %s[%d]: %w", elementPath("rules", i, r.Name), list.effect, j, err))
+				}
+			}
+		}
+	}
+	return said
+}
+
+// allowed are the patterns of what rules allow to anybody.
+func (c Config) allowed() (patterns []pattern) {
+	for _, r := range c.Rules {
+		for _, text := range r.Allow {
+			if p, err := parsePattern(text); err == nil {
+				patterns = append(patterns, p)
+			}
+		}
+	}
+	return patterns
+}
+
+// tightens reports whether something could fit both a pattern that asks and one that
+// allows. What is allowed as a skill is asked about as the resource of its files, too.
+func (p *pattern) tightens(allowed pattern) bool {
+	if !p.upstream.meets(&allowed.upstream) {
+		return false
+	}
+	if p.kind == mcp.KindResources && allowed.kind == mcp.KindSkills {
+		return true
+	}
+	return (p.kind == allowed.kind || p.kind == "*" || allowed.kind == "*") && p.name.meets(&allowed.name)
+}
+
+// Doubts are those of the patterns of limits.
+func (all Limits) Doubts(upstreams []string) []error {
+	var doubts []error
+	for i, l := range all {
+		for j, text := range l.What {
+			p, err := parsePattern(text)
+			if err != nil {
+				continue // Validate says it
+			}
+			if doubt := doubtOf(p, upstreams); doubt != nil {
+				doubts = append(doubts, fmt.Errorf("%s: what[%d]: %w", elementPath("", i, l.Name), j, doubt))
+			}
+		}
+	}
+	return doubts
+}
+
+func doubtOf(p pattern, upstreams []string) error {
+	switch {
+	case !slices.ContainsFunc(upstreams, p.upstream.match):
+		return fmt.Errorf("%q fits no upstream: there are %s", p.text, strings.Join(upstreams, ", "))
+	case strings.Contains(p.text, ".*") || strings.ContainsAny(p.text, "^$|()"):
+		return fmt.Errorf("%q: is a regular expression meant? Only * is special here, for any run of characters", p.text)
+	}
+	return nil
+}
