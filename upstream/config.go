@@ -53,7 +53,7 @@ type Config struct {
 	// Dir is the working directory of the process. Default: the gateway's.
 	Dir string `yaml:"dir"`
 	// Shared lets all clients share one process of a stateful stdio server, which then
-	// cannot ask them anything. Default false: a process for each client session.
+	// cannot ask them anything nor send them log messages. Default false: a process for each client session.
 	Shared bool `yaml:"shared"`
 
 	// Skills is a directory of Agent Skills, each a directory with a SKILL.md in it, in

@@ -20,7 +20,8 @@ const maxPending = 1000
 // keep is what outlives a session in its slot: the log level, the subscriptions, who
 // listens, and where the user was sent.
 type keep struct {
-	pages pages
+	pages  pages
+	shared bool // by several clients; not changed
 
 	mu      sync.Mutex // guards the fields below
 	roots   roots
@@ -50,9 +51,10 @@ type listening struct {
 	err     error
 }
 
-func newKeep() *keep {
+func newKeep(shared bool) *keep {
 	return &keep{
-		uris: make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking),
+		shared: shared,
+		uris:   make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking),
 		elsewhere: make(map[string]map[string]bool), handed: make(map[string]string)}
 }
 
@@ -103,7 +105,7 @@ func (k *keep) event(m wire.Message) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	whose := updated != "" && k.subscribed(updated)
+	whose := updated != "" && (k.shared || k.subscribed(updated))
 	for l := range k.listens {
 		if l.wants(event.Method) && l.follows(event) && (!whose || l.subscribed(updated)) {
 			l.put(event)
@@ -113,7 +115,7 @@ func (k *keep) event(m wire.Message) {
 
 // subscribed reports whether anybody subscribed to a resource or to what it is a part of.
 // Where nobody did as far as its URI tells, the server means a part of something, and every
-// subscriber may have. k.mu is held.
+// subscriber may have, if all are the same client. k.mu is held.
 func (k *keep) subscribed(uri string) bool {
 	for own := range k.uris {
 		if partOf(uri, own) {

@@ -25,6 +25,8 @@ func play(role string) {
 	switch role {
 	case "stateful", "stateless":
 		(&upstreamtest.Server{Stateful: role == "stateful"}).ServeStdio(os.Stdin, os.Stdout)
+	case "gossip":
+		playGossip()
 	case "sdk":
 		playSDK()
 	default:

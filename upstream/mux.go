@@ -23,7 +23,7 @@ const (
 
 // mux shares one pipe among many requests: a message goes to the request whose id,
 // progress token or subscription id it has. The three are one number, so that there
-// is nothing to keep beside it.
+// is nothing to keep beside it. A log message has none of them.
 type mux struct {
 	maxResult int64
 	// lost is how requests fail that have no answer when the pipe ends.
@@ -35,6 +35,7 @@ type mux struct {
 	mu      sync.Mutex // guards the fields below
 	streams map[int64]*muxStream
 	deliver func(wire.Message)
+	private bool // all requests are of one client
 	ended   bool
 }
 
@@ -42,9 +43,9 @@ func newMux(maxResult int64, lost error) *mux {
 	return &mux{maxResult: maxResult, lost: lost, streams: make(map[int64]*muxStream), deliver: func(wire.Message) {}}
 }
 
-func (x *mux) setDeliver(deliver func(wire.Message)) {
+func (x *mux) setDeliver(private bool, deliver func(wire.Message)) {
 	x.mu.Lock()
-	x.deliver = deliver
+	x.private, x.deliver = private, deliver
 	x.mu.Unlock()
 }
 
@@ -122,9 +123,13 @@ func (x *mux) streamOf(m wire.Message) *muxStream {
 	return x.streams[id]
 }
 
-// sole returns the one request that log messages can be of, nil when nothing says
-// which one. Subscriptions have none.
+// sole returns the one request that a log message can be of, nil when nothing says which
+// one. Subscriptions have none. Where several clients share the pipe nothing ever does:
+// what comes during one's call may be of another's that has just ended.
 func (x *mux) sole() (found *muxStream) {
+	if !x.private {
+		return nil
+	}
 	for _, s := range x.streams {
 		if s.method == mcp.MethodListen {
 			continue

@@ -44,12 +44,12 @@ func (c *slowConn) Post(context.Context, []byte) error { return nil }
 func (c *slowConn) Standing(context.Context, string, func()) (Stream, error) {
 	return nil, errNoStanding
 }
-func (c *slowConn) Deliver(func(wire.Message))  {}
-func (c *slowConn) Bind(*wire.Revision)         {}
-func (c *slowConn) Resume(string)               {}
-func (c *slowConn) Header() http.Header         { return nil }
-func (c *slowConn) Lost() <-chan struct{}       { return nil }
-func (c *slowConn) Close(context.Context) error { return nil }
+func (c *slowConn) Deliver(bool, func(wire.Message)) {}
+func (c *slowConn) Bind(*wire.Revision)              {}
+func (c *slowConn) Resume(string)                    {}
+func (c *slowConn) Header() http.Header              { return nil }
+func (c *slowConn) Lost() <-chan struct{}            { return nil }
+func (c *slowConn) Close(context.Context) error      { return nil }
 
 type slowStream struct {
 	life  *deadline

@@ -95,7 +95,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(), at: p.u.place(key, sweeps, e), claim: claim}
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
 		p.slots[key] = sl
 		if sl.at != nil {
 			p.places[sl.at.key()] = sl

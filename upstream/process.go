@@ -19,9 +19,6 @@ import (
 const (
 	termWait       = 2 * time.Second // between SIGTERM and SIGKILL
 	outputWait     = 2 * time.Second // for what an ended process wrote
-	stderrLine     = 1000            // bytes of a line that are logged
-	stderrPerTick  = 20              // lines that are logged in each stderrTick
-	stderrTick     = time.Second
 	stderrRingSize = 64 << 10
 )
 
@@ -46,6 +43,7 @@ type process struct {
 	state  string        // written before exited is closed
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   ring
+	said   chatter
 
 	mu     sync.Mutex // guards reaped
 	reaped bool       // its number may be another's by now
@@ -91,7 +89,8 @@ func startProcess(cfg Config, log *slog.Logger, spawn func(func())) (*process, e
 	for _, f := range []*os.File{inRead, outWrite, errWrite} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: inWrite, stdout: outRead, stderr: errRead, log: log, exited: make(chan struct{}), silent: make(chan struct{})}
+	p := &process{cmd: cmd, stdin: inWrite, stdout: outRead, stderr: errRead, log: log, said: chatter{log: log},
+		exited: make(chan struct{}), silent: make(chan struct{})}
 	spawn(func() {
 		defer close(p.silent)
 		p.readStderr()
@@ -166,7 +165,7 @@ func (p *process) end(ctx context.Context) {
 // lastWords is the end of what an ended process wrote to stderr.
 func (p *process) lastWords() string {
 	<-p.silent
-	return p.tail.last(stderrLine)
+	return p.tail.last(chatterLine)
 }
 
 // readStderr logs what the process says, as far as it says little. It is never a
@@ -175,19 +174,8 @@ func (p *process) readStderr() {
 	defer p.stderr.Close()
 	buf := make([]byte, 4<<10)
 	var line []byte
-	allowed, silent, since := stderrPerTick, 0, time.Now()
 	say := func() {
-		if now := time.Now(); now.Sub(since) >= stderrTick {
-			if silent > 0 {
-				p.log.Info("more stderr not logged", "lines", silent)
-			}
-			allowed, silent, since = stderrPerTick, 0, now
-		}
-		if allowed--; allowed < 0 {
-			silent++
-		} else {
-			p.log.Info("stderr", "line", string(line))
-		}
+		p.said.say("stderr", "line", string(line))
 		line = line[:0]
 	}
 	for {
@@ -195,7 +183,7 @@ func (p *process) readStderr() {
 		p.tail.write(buf[:n])
 		for rest := buf[:n]; len(rest) > 0; {
 			part, after, whole := bytes.Cut(rest, []byte{'\n'})
-			line = append(line, part[:min(len(part), stderrLine-len(line))]...)
+			line = append(line, part[:min(len(part), chatterLine-len(line))]...)
 			if rest = after; whole {
 				line = bytes.TrimRight(line, "\r")
 				say()

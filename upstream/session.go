@@ -89,7 +89,7 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 // beginSession makes a session of a connection, or closes that.
 func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn) (*session, error) {
 	s := u.newSession(sl, conn, e.rev)
-	conn.Deliver(func(m wire.Message) { s.deliver(m) })
+	conn.Deliver(!s.shared(), func(m wire.Message) { s.deliver(m) })
 	if e.rev.Stateful {
 		if err := s.handshake(ctx, e.rev); err != nil {
 			s.cancel()
@@ -291,6 +291,9 @@ func (s *session) note(m wire.Message, x *exchange) {
 	switch m.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:
 		if x == nil {
+			if m.Method == mcp.NoteMessage && s.shared() {
+				s.logOnly(m)
+			}
 			return
 		}
 		params := m.Params
@@ -367,10 +370,24 @@ func (s *session) remove(x *exchange) {
 	s.mu.Unlock()
 }
 
+// shared reports whether the session's calls may be of several clients. What it says that
+// belongs to no call is then for none of them.
+func (s *session) shared() bool { return s.slot.key.session == "" }
+
+// logOnly writes a log message that is for no client into the gateway's log.
+func (s *session) logOnly(m wire.Message) {
+	level, _ := m.Params.Member("level")
+	data, _ := m.Params.Member("data")
+	s.u.said.say("log message", "level", clip(level.Text()), "data", clipLine(data))
+}
+
 // sole returns the one call that is under way, nil when there is none or more than
 // one: then nothing says which one a message is for. What waits for a task counts only
 // where there is no other: a message of a task says of which (taskOf).
 func (s *session) sole() *exchange {
+	if s.shared() {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var call, task *exchange

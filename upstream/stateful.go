@@ -133,7 +133,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	x.s, x.id, x.notify, x.wake = s, s.u.ids.Add(1), x.call.Notify, make(chan struct{}, 1)
 	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.any()
 	s.add(x)
-	if x.call.LogLevel != "" {
+	if x.call.LogLevel != "" && !s.shared() {
 		s.setLevel(ctx, s.wantedLevel())
 	}
 	life, err := s.u.life(ctx, false)

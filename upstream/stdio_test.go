@@ -34,7 +34,7 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	defer wg.Wait()
 	defer conn.Close(t.Context())
 	ready := make(chan struct{})
-	conn.Deliver(func(wire.Message) { close(ready) })
+	conn.Deliver(true, func(wire.Message) { close(ready) })
 	if err := conn.Post(t.Context(), []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}

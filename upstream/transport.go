@@ -37,7 +37,9 @@ type Conn interface {
 	// Deliver says who takes what the server sends that belongs to no request; before,
 	// it is dropped. deliver is called from one goroutine at a time and must not block;
 	// the message is valid until it returns. Streamable HTTP has a standing stream instead.
-	Deliver(deliver func(wire.Message))
+	// private says that all requests are of one client: only then is a log message, which
+	// names no request, taken to be of the one that is under way.
+	Deliver(private bool, deliver func(wire.Message))
 	// Bind tells the revision that was negotiated. It is called before the connection
 	// is shared.
 	Bind(rev *wire.Revision)

@@ -173,8 +173,8 @@ func (c *sseConn) Standing(context.Context, string, func()) (Stream, error) {
 
 // Deliver is called once. What is delivered may be answered by a POST, which must not
 // keep the stream from being read: some servers answer it only when that was.
-func (c *sseConn) Deliver(deliver func(wire.Message)) {
-	c.mux.setDeliver(func(m wire.Message) {
+func (c *sseConn) Deliver(private bool, deliver func(wire.Message)) {
+	c.mux.setDeliver(private, func(m wire.Message) {
 		select {
 		case c.news <- owned(m):
 		default: // a server that says more than is taken in loses it

@@ -74,7 +74,9 @@ func (c *pipe) Lost() <-chan struct{} { return c.lost }
 func (c *pipe) Bind(*wire.Revision)   {}
 func (c *pipe) Resume(string)         {}
 
-func (c *pipe) Deliver(deliver func(wire.Message)) { c.mux.setDeliver(deliver) }
+func (c *pipe) Deliver(private bool, deliver func(wire.Message)) {
+	c.mux.setDeliver(private, deliver)
+}
 
 // Standing: everything comes on the one pipe.
 func (c *pipe) Standing(context.Context, string, func()) (Stream, error) {

@@ -87,7 +87,7 @@ type httpConn struct {
 
 func (c *httpConn) Lost() <-chan struct{} { return nil }
 
-func (c *httpConn) Deliver(func(wire.Message)) {}
+func (c *httpConn) Deliver(bool, func(wire.Message)) {}
 
 func (c *httpConn) Header() http.Header { return c.header }
 

@@ -85,6 +85,7 @@ type Upstream struct {
 	health  health
 	former  former
 	count   numbers
+	said    chatter
 
 	disclosed disclosed
 
@@ -129,6 +130,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		deps.Metrics = NewMetrics(nil)
 	}
 	u.count = deps.Metrics.of(cfg.Name)
+	u.said.log = u.log
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	reach := transportDeps{

@@ -1,0 +1,347 @@
+package upstream_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// gossip is a server that mixes its callers up, as far as one message at a time can. Its
+// tools are
+//
+//	hold  reports progress and is never answered
+//	leave is answered at once
+//	hear  says what belongs to the calls before, then what belongs to itself
+//	pair  waits for a second one, and answers both in the wrong order and in wrong ways
+type gossip struct {
+	say func(format string, args ...any)
+
+	mu      sync.Mutex  // guards the fields below
+	earlier []string    // ids of calls of hold and leave
+	pair    [][2]string // ids and sessions of calls of pair
+}
+
+func (g *gossip) call(m rpc) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	name, _ := mcp.Raw(m.Params).Member("name")
+	id := string(m.ID)
+	switch name.Text() {
+	case "hold":
+		g.earlier = append(g.earlier, id)
+		g.progress(id, "held")
+	case "leave":
+		g.earlier = append(g.earlier, id)
+		g.result(id, "left")
+	case "hear":
+		g.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","logger":"db","data":"secret"}}`)
+		g.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"secret","_meta":{"progressToken":%s}}}`, id)
+		for _, other := range g.earlier {
+			g.progress(other, "secret")
+			g.result(other, "secret")
+		}
+		g.progress(id, "own")
+		g.result(id, "heard")
+	case "pair":
+		whose, _ := mcp.Raw(m.Params).Member("whose")
+		if g.pair = append(g.pair, [2]string{id, whose.Text()}); len(g.pair) < 2 {
+			return
+		}
+		slices.Reverse(g.pair)
+		for i, p := range g.pair {
+			id, other := p[0], g.pair[1-i][0]
+			g.result(`"`+other+`"`, "secret")
+			g.result(other+".0", "secret")
+			g.result(other+"e0", "secret")
+			g.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%q,"progress":1}}`, other)
+			g.result(id, "of "+p[1])
+			g.result(id, "secret")
+		}
+		g.pair = nil
+	default:
+		g.result(id, name.Text())
+	}
+}
+
+func (g *gossip) progress(token, text string) {
+	g.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, token, text)
+}
+
+func (g *gossip) result(id, text string) {
+	g.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, id, text)
+}
+
+// playGossip is a stdio server of it.
+func playGossip() {
+	g := &gossip{say: func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m rpc
+		_ = json.Unmarshal(line, &m)
+		switch {
+		case m.ID == nil || m.Method == "":
+		case m.Method == mcp.MethodDiscover:
+			g.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+		case m.Method == mcp.MethodInitialize:
+			g.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"logging":{}}}}`, m.ID)
+		case m.Method == mcp.MethodSetLevel:
+			g.say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		default:
+			g.call(m)
+		}
+	}
+}
+
+// startGossip returns an Upstream whose calls all reach one gossip on one pipe, and what
+// its log has.
+func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(user string) string, log *logged) {
+	t.Helper()
+	log = &logged{}
+	session = func(user string) string { return user + ":session" }
+	var cfg upstream.Config
+	switch how {
+	case "HTTP+SSE":
+		f := newSSEFake(t, newFake)
+		var mu sync.Mutex
+		all := make(map[*sseStream]*gossip)
+		f.posted = func(s *sseStream, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+			if m.Method != mcp.MethodToolsCall {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if all[s] == nil {
+				all[s] = &gossip{say: func(format string, args ...any) { s.say("data: " + fmt.Sprintf(format, args...) + "\n\n") }}
+			}
+			w.WriteHeader(http.StatusAccepted)
+			all[s].call(m)
+			return true
+		}
+		cfg = overSSE()
+		cfg.URL = f.URL + f.path
+		session = func(string) string { return "" } // what clients share there is the gateway's own
+	case "stdio, stateless":
+		cfg = command(t, "gossip")
+		cfg.Revision = "2026-07-28"
+	case "stdio, shared":
+		cfg = command(t, "gossip")
+		cfg.Shared = true
+	}
+	cfg.Name = "gossip"
+	transport := upstream.NewTransport(nil, cfg)
+	t.Cleanup(transport.CloseIdleConnections)
+	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.NewTextHandler(log, nil)), HTTP: transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, u) })
+	return u, session, log
+}
+
+// logged is a log that is written and read at once.
+type logged struct {
+	mu   sync.Mutex // guards the fields below
+	buf  bytes.Buffer
+	news chan struct{} // closed with the next line
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.news != nil {
+		close(l.news)
+		l.news = nil
+	}
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// await waits until the log has a text n times.
+func (l *logged) await(t *testing.T, text string, n int) {
+	t.Helper()
+	for timeout := time.After(patience); ; {
+		l.mu.Lock()
+		if l.news == nil {
+			l.news = make(chan struct{})
+		}
+		news, has := l.news, strings.Count(l.buf.String(), text)
+		l.mu.Unlock()
+		if has >= n {
+			return
+		}
+		select {
+		case <-news:
+		case <-timeout:
+			t.Fatalf("the log has %d of %d %q in\n%s", has, n, text, l)
+		}
+	}
+}
+
+// hearing makes a call that wants to hear all there is; events gets what it is told.
+func hearing(name, session string, events chan<- string) *mcp.Call {
+	c := tool(name)
+	c.Session, c.LogLevel = session, "debug"
+	c.Params = mcp.Raw(`{"name":"` + name + `","_meta":{"progressToken":"t"}}`)
+	c.Notify = func(e mcp.Event) { events <- e.Method + " " + string(e.Params) }
+	return c
+}
+
+var sharedPipes = []string{"stdio, shared", "stdio, stateless", "HTTP+SSE"}
+
+// What a shared process says without naming a call is of nobody: not of the call that
+// happens to be under way, and be it the only one.
+func TestLogsOfASharedProcessAreForNoCall(t *testing.T) {
+	for _, how := range sharedPipes {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			u, session, log := startGossip(t, how)
+			alice, bob := make(chan string, 20), make(chan string, 20)
+			mustDo(t, u, hearing("leave", session("alice"), alice))
+			ctx, cancel := context.WithCancel(t.Context())
+			held := make(chan error, 1)
+			go func() {
+				_, err := u.Handle(ctx, hearing("hold", session("alice"), alice))
+				held <- err
+			}()
+			select {
+			case e := <-alice:
+				if !strings.Contains(e, "held") {
+					t.Errorf("alice is told %s", e)
+				}
+			case <-time.After(patience):
+				t.Fatal("alice's call does not begin")
+			}
+			cancel()
+			if err := <-held; err != context.Canceled {
+				t.Errorf("alice's call ended with %v", err)
+			}
+			reply := mustDo(t, u, hearing("hear", session("bob"), bob))
+			if !strings.Contains(string(reply.Result), "heard") {
+				t.Errorf("bob's result is %s", reply.Result)
+			}
+			close(bob)
+			var heard []string
+			for e := range bob {
+				heard = append(heard, e)
+			}
+			if len(heard) != 1 || !strings.Contains(heard[0], `"own"`) {
+				t.Errorf("bob is told %q, want his own progress alone", heard)
+			}
+			if len(alice) > 0 {
+				t.Errorf("alice is told %q after her calls", <-alice)
+			}
+			log.await(t, `msg="log message"`, 2)
+		})
+	}
+}
+
+// A process, or a stream, of one client alone has no other client's messages.
+func TestLogsOfAPrivateProcessReachItsCall(t *testing.T) {
+	cfg := command(t, "gossip")
+	u := start(t, cfg)
+	heard := make(chan string, 20)
+	mustDo(t, u, hearing("hear", "bob:session", heard))
+	if n := len(heard); n != 3 {
+		t.Errorf("%d events, want two log messages and progress", n)
+	}
+}
+
+// H/151: of two users' calls on one pipe each gets the answer with exactly its own id,
+// whatever else is answered.
+func TestH151_IDsOfTwoUsersAreMixedUp(t *testing.T) {
+	for _, how := range sharedPipes {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			u, session, _ := startGossip(t, how)
+			for range 5 {
+				var both sync.WaitGroup
+				for _, user := range []string{"alice", "bob"} {
+					both.Go(func() {
+						c := hearing("pair", session(user), make(chan string, 20))
+						c.Params = mcp.Raw(`{"name":"pair","whose":"` + user + `"}`)
+						c.Notify = func(e mcp.Event) { t.Errorf("%s is told %s %s", user, e.Method, e.Params) }
+						reply, err := do(t, u, c)
+						if err != nil {
+							t.Error(err)
+						} else if !strings.Contains(string(reply.Result), `"of `+user+`"`) {
+							t.Errorf("%s gets %s", user, reply.Result)
+						}
+					})
+				}
+				both.Wait()
+			}
+		})
+	}
+}
+
+// H/151: over streamable HTTP an answer belongs to the request that it came for, whatever
+// its id says.
+func TestH151_AnswerWithTheIDOfAnotherUsersCall(t *testing.T) {
+	for _, stateful := range []bool{true, false} {
+		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {
+			waits, release := make(chan rpc, 1), make(chan struct{})
+			f := newFake(t, stateful, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				name, _ := mcp.Raw(m.Params).Member("name")
+				switch name.Text() {
+				case "wait":
+					waits <- m
+					select {
+					case <-release:
+					case <-r.Context().Done():
+					}
+					return false
+				case "forge":
+					other := <-waits
+					events(w, event(other, "", `{"content":"forged"}`)+
+						`data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(other.ID)+`,"progress":1}}`+"\n\n")
+					return true
+				}
+				return false
+			})
+			u := f.start(t, upstream.Config{})
+			answered := make(chan error, 1)
+			go func() {
+				c := hearing("wait", "alice:session", make(chan string, 20))
+				c.Notify = func(e mcp.Event) { t.Errorf("alice is told %s %s", e.Method, e.Params) }
+				reply, err := u.Handle(t.Context(), c)
+				if err == nil && string(reply.Result) != okResult {
+					err = fmt.Errorf("alice's result is %s", reply.Result)
+				}
+				answered <- err
+			}()
+			_, err := do(t, u, hearing("forge", "bob:session", make(chan string, 20)))
+			wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+			close(release)
+			select {
+			case err := <-answered:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(patience):
+				t.Fatal("alice has no answer")
+			}
+		})
+	}
+}
