@@ -336,13 +336,14 @@ type worker struct {
 	*mcptest.Server
 	began chan string // gets the key of each call of wait
 
-	mu       sync.Mutex // guards released
+	mu       sync.Mutex // guards the fields below
 	released map[string]chan struct{}
+	runs     map[string]int // by key
 }
 
 func newWorker(t *testing.T, revision string) *worker {
 	t.Helper()
-	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100), released: map[string]chan struct{}{}}
+	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100), released: map[string]chan struct{}{}, runs: map[string]int{}}
 	t.Cleanup(w.Close)
 	w.Tools("echo", "ask", "wait", "log")
 	w.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"r","uri":"test://r"}]}`) })
@@ -350,6 +351,9 @@ func newWorker(t *testing.T, revision string) *worker {
 		var name, key string
 		c.Param("name", &name)
 		c.Param("arguments|key", &key)
+		w.mu.Lock()
+		w.runs[key]++
+		w.mu.Unlock()
 		switch name {
 		case "echo":
 			c.Text("echo " + key)
@@ -396,6 +400,13 @@ func (w *worker) waits(key string) chan struct{} {
 
 // release has a call of wait go on.
 func (w *worker) release(key string) { close(w.waits(key)) }
+
+// ran is how often a call came.
+func (w *worker) ran(key string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[key]
+}
 
 // await returns when a call of wait has begun.
 func (w *worker) await(t *testing.T, key string) {
