@@ -89,8 +89,8 @@ func resets(w http.ResponseWriter, _ *http.Request, _ string) {
 // next call works once the fault is over.
 func TestUpstreamFaults(t *testing.T) {
 	const (
-		wait    = 2 * time.Second // a busy machine may take some time for what is sound
-		whole   = 3 * time.Second
+		wait    = 3 * time.Second // a busy machine may take some time for what is sound
+		whole   = 4 * time.Second
 		anyhow  = "it may"
 		mebi    = 1 << 20
 		blamed  = "its operator has"
@@ -152,7 +152,7 @@ func TestUpstreamFaults(t *testing.T) {
 			outcomes := make(chan faultOutcome, 8) // two of each client at each upstream: fewer than open the breaker
 			var waits []func()
 			for _, f := range s.faulty {
-				f.fault.Store(&tt.strike)
+				f.breaks(tt.strike)
 				waits = append(waits, s.all(t, f.name, 2, func(o faultOutcome) { outcomes <- o }))
 			}
 			for _, f := range s.faulty {
@@ -179,7 +179,10 @@ func TestUpstreamFaults(t *testing.T) {
 			}
 			for i, f := range s.faulty {
 				s.is(t, f.name, tt.state, tt.stages[i])
-				f.fault.Store(nil)
+				f.mend()
+				if tt.want.code == 42901 {
+					obey(t, "1")
+				}
 				s.healed(t, f.name)
 			}
 			s.nothingLeft(t)
@@ -194,11 +197,10 @@ var atCall = [2]string{"call", "call"}
 func TestUpstreamKilledInMidCall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, upstream.Timeout{}, upstream.Limits{})
-	hang := hangs(0, "")
 	outcomes := make(chan faultOutcome, 4)
 	var waits []func()
 	for _, f := range s.faulty {
-		f.fault.Store(&hang)
+		f.breaks(hangs(0, ""))
 		waits = append(waits, s.all(t, f.name, 1, func(o faultOutcome) { outcomes <- o }))
 		receive(t, "a call", f.struck)
 		receive(t, "the other call", f.struck)
@@ -227,11 +229,41 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 	}
 	s.undisturbed(t) // and the tools of those that are gone are still listed
 	for _, f := range s.faulty {
-		f.fault.Store(nil)
+		f.mend()
 		f.Forget()
 		f.revive(t)
-		s.healed(t, f.name)
+		s.comesBack(t, f.name)
 	}
 	s.undisturbed(t)
+	s.nothingLeft(t)
+}
+
+// TestDegradedAfterThreeInARow: one call that fails, or two, say little of a server.
+func TestDegradedAfterThreeInARow(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, upstream.Timeout{}, upstream.Limits{})
+	for _, f := range s.faulty {
+		for range 2 { // what works between them begins the count anew
+			f.breaks(resets)
+			for range 2 {
+				lost := s.call(t, s.clients[0], f.name)
+				verdict{200, 50202, "unknown", "was lost before its answer came"}.check(t, lost)
+				s.is(t, f.name, upstream.StateReady, "")
+			}
+			f.mend()
+			s.healed(t, f.name)
+		}
+		f.breaks(resets)
+		for i, state := range []upstream.State{upstream.StateReady, upstream.StateReady, upstream.StateDegraded} {
+			s.call(t, s.clients[i%2], f.name)
+			stage := ""
+			if state == upstream.StateDegraded {
+				stage = "call"
+			}
+			s.is(t, f.name, state, stage)
+		}
+		f.mend()
+		s.healed(t, f.name)
+	}
 	s.nothingLeft(t)
 }
