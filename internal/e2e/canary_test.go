@@ -151,6 +151,8 @@ func TestP9_223_TheCanary(t *testing.T) {
 		}
 		cookie := "cookie-" + rand.Text()
 		secrets = append(secrets, cookie)
+		// H/108 would have an Mcp-Param that nobody declared forwarded. Ours are made of the
+		// arguments: of any other nobody knows what is in it.
 		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
 			raw.Header[name] = []string{value}
 		}

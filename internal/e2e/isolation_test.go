@@ -97,6 +97,8 @@ func TestH_59_P9_182_EqualIdsAndTokensDoNotMix(t *testing.T) {
 	}
 }
 
+// TestH_56_AnIdReusedInFlight: the calls have ids of the gateway's own behind it, and each
+// gets its own answer, the later one first.
 func TestH_56_AnIdReusedInFlight(t *testing.T) {
 	s := scripted(t, statefulServer)
 	started, release := holding(s)
@@ -116,19 +118,15 @@ func TestH_56_AnIdReusedInFlight(t *testing.T) {
 			}
 			answers <- answer
 		}()
-		if key == "a" {
-			receive(t, "the start of a", started)
+		if got := receive(t, "the start of "+key, started); got != key {
+			t.Fatalf("%q has begun, not %s", got, key)
 		}
 	}
-	// Whether the second one is refused or served: the first one keeps its answer.
-	close(release["b"])
-	second := receive(t, "the second answer", answers)
-	if got := said(second); second.Error == nil && got != "b" {
-		t.Errorf("the second call got %q", got)
-	}
-	close(release["a"])
-	if got := said(receive(t, "the first answer", answers)); got != "a" {
-		t.Errorf("the first call got %q", got)
+	for _, key := range []string{"b", "a"} {
+		close(release[key])
+		if m := receive(t, "an answer", answers); said(m) != key || string(m.ID) != "1" {
+			t.Errorf("the call %s got %s", key, m.Text)
+		}
 	}
 }
 
