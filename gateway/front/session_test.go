@@ -203,20 +203,48 @@ func TestP9_068_H058_Cancelled(t *testing.T) {
 	}
 }
 
+// TestH056_SameIDTwice: each gets its own answer, the later one first.
 func TestH056_SameIDTwice(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
-	one, _ := start(t, c, "1", `{"name":"slow"}`)
-	receive(t, "the first", b.script.started)
-	two, _ := start(t, c, "1", `{"name":"slow"}`)
-	receive(t, "the second", b.script.started)
-	b.script.release <- struct{}{}
-	b.script.release <- struct{}{}
-	for _, done := range []chan *mcptest.Exchange{one, two} {
-		x := receive(t, "an answer", done)
-		if m, err := x.Response(); err != nil || string(m.ID) != "1" {
-			t.Errorf("got %s %v", m.Text, err)
+	began := make(chan string, 2)
+	release := map[string]chan struct{}{"one": make(chan struct{}), "two": make(chan struct{})}
+	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+		began <- call.Name
+		select {
+		case <-release[call.Name]:
+			return result(`{"said":"` + call.Name + `"}`), nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
+	})
+	done := map[string]chan *mcptest.Exchange{}
+	for _, name := range []string{"one", "two"} {
+		done[name], _ = start(t, c, "1", `{"name":"`+name+`"}`)
+		if got := receive(t, name, began); got != name {
+			t.Fatalf("%s came, not %s", got, name)
+		}
+	}
+	for _, name := range []string{"two", "one"} {
+		close(release[name])
+		m, err := receive(t, "the answer of "+name, done[name]).Response()
+		if want := `{"said":"` + name + `"}`; err != nil || string(m.ID) != "1" || string(m.Result) != want {
+			t.Errorf("got %s %v, want %s", m.Text, err, want)
+		}
+	}
+}
+
+// TestP9_069_PingIsAnsweredHere, and the upstreams hear nothing of it.
+func TestP9_069_PingIsAnsweredHere(t *testing.T) {
+	b := newBench(t, Config{})
+	for _, revision := range []string{v2024, v2503, v2506, v2511} {
+		m, before, err := b.client(revision).Call(t.Context(), "ping", "{}")
+		if err != nil || string(m.Result) != "{}" || len(before) != 0 {
+			t.Errorf("%s: %s %v", revision, m.Text, err)
+		}
+	}
+	if got := b.script.last("ping"); got.Method != "" {
+		t.Errorf("forwarded: %+v", got)
 	}
 }
 

@@ -35,18 +35,18 @@ func TestP9_059_060_H064_OneStream(t *testing.T) {
 	}
 	newest.close()
 	// The older one takes over as soon as the newest is seen to be gone.
-	for b.script.emit(mcp.NoteToolsListChanged, `{}`); ; b.script.emit(mcp.NoteToolsListChanged, `{}`) {
+	for end := time.After(tooLong); ; {
+		b.script.emit(mcp.NoteToolsListChanged, `{}`)
 		select {
-		case line := <-old.lines:
-			if strings.Contains(line, "doc://") || strings.Contains(line, "result") {
-				t.Fatalf("the older stream has %s", line)
+		case line, open := <-old.lines:
+			if !open || strings.Contains(line, "doc://") || strings.Contains(line, "result") {
+				t.Fatalf("the older stream has %q, open: %t", line, open)
 			}
 			if strings.Contains(line, "list_changed") {
 				return
 			}
 		case <-time.After(10 * time.Millisecond):
-		}
-		if t.Context().Err() != nil {
+		case <-end:
 			t.Fatal("nothing comes")
 		}
 	}

@@ -45,26 +45,30 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 		<-confirm
 		return b.script.Handle(ctx, call)
 	})
-	subscribed := make(chan error, 1)
+	subscribed := make(chan mcptest.Message, 1)
 	go func() {
-		_, _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"doc://1"}`)
-		subscribed <- err
+		m, _, err := c.Call(t.Context(), "resources/subscribe", `{"uri":"doc://1"}`)
+		if err != nil {
+			t.Error(err)
+		}
+		subscribed <- m
 	}()
-	<-begun
+	receive(t, "the request", begun)
 	closed := make(chan error, 1)
 	go func() {
 		ctx, cancel := context.WithTimeout(t.Context(), tooLong)
 		defer cancel()
 		closed <- b.front.Close(ctx)
 	}()
-	<-b.front.drain
+	receive(t, "the end of new requests", b.front.drain)
 	close(confirm)
-	if err := <-closed; err != nil {
+	if m := receive(t, "the answer", subscribed); m.Error != nil || string(m.Result) != "{}" {
+		t.Errorf("the subscription is answered %s", m.Text)
+	}
+	if err := receive(t, "Close", closed); err != nil {
 		t.Error(err)
 	}
-	if err := <-subscribed; err != nil {
-		t.Error(err)
-	}
+	b.script.waitListening(t, 0)
 }
 
 // A subscription that the session has no room for is taken back where it was made.
