@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"slices"
 	"sync"
@@ -20,8 +19,9 @@ const lookAtFile = 2 * time.Second
 type configFile struct {
 	path string
 
-	mu    sync.Mutex // guards files
+	mu    sync.Mutex // guards the fields below
 	files []seen     // as they were when the configuration was loaded last
+	last  []seen     // as they were at the last look
 }
 
 // load reads the file.
@@ -33,38 +33,32 @@ func (f *configFile) load(holds *Config) (loaded, error) {
 	return l, err
 }
 
-// look returns what is in the files now, and whether it is what was loaded last.
-func (f *configFile) look() (now [][sha256.Size]byte, same bool) {
+// changed looks at the files. It reports whether they are others than those that were
+// loaded last, and the same as at the last look: none is taken that is being written.
+func (f *configFile) changed() bool {
 	f.mu.Lock()
-	files := f.files
-	f.mu.Unlock()
-	same = true
-	for _, was := range files {
-		is := was.again()
-		now = append(now, is.content)
-		same = same && is == was
+	defer f.mu.Unlock()
+	now := make([]seen, len(f.files))
+	for i, was := range f.files {
+		now[i] = was.again()
 	}
-	return now, same
+	settled := slices.Equal(now, f.last)
+	f.last = now
+	return settled && !slices.Equal(now, f.files)
 }
 
-// watchFile reloads whenever the file has changed and is the same for one look, so that
-// none is taken that is being written. It ends with ctx.
+// watchFile reloads whenever the file has changed. It ends with ctx.
 func (g *Gateway) watchFile(ctx context.Context) error {
 	ticker := time.NewTicker(g.lookEvery)
 	defer ticker.Stop()
-	var last [][sha256.Size]byte
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		now, same := g.file.look()
-		if !same && slices.Equal(now, last) {
-			if err := g.Reload(); errors.Is(err, ErrNotRunning) {
-				return nil
-			}
+		if g.file.changed() && errors.Is(g.Reload(), ErrNotRunning) {
+			return nil
 		}
-		last = now
 	}
 }
