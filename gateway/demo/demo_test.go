@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -159,10 +160,25 @@ func TestServeStdioEndsWithItsContext(t *testing.T) {
 	in, feed := io.Pipe()
 	defer feed.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
+	done := make(chan error, 1)
 	go func() { done <- ServeStdio(ctx, in, io.Discard) }()
+	if _, err := io.WriteString(feed, `{"jsonrpc":"2.0","method":"notifications/x"}`+"\n"); err != nil { // it reads
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("it ended before its context: %v", err)
+	default:
+	}
 	cancel()
-	<-done
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it goes on")
+	}
 	in.Close()
 }
 
