@@ -10,9 +10,11 @@ FUZZTIME ?= 10s
 VALKEY ?= Redis|Replica
 # Flags of make soak: -for, -seed, -clients, -fault.
 SOAK ?=
+# The systems, beside the one at hand, for which make check compiles everything.
+SYSTEMS ?= linux/386 linux/arm64 darwin/arm64 windows/amd64
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test redis valkey check archtest fuzz interop conformance bench soak clean
+.PHONY: help build run test redis valkey check systems archtest fuzz interop conformance bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,12 +38,19 @@ valkey: redis ## run the tests that need a Redis over Valkey, which it gets wher
 		go test -race ./session/... ./policy ./internal/redisdb ./internal/redistest && \
 		go test -race -run '$(VALKEY)' ./internal/e2e ./cmd/gatehouse
 
-check: archtest ## gofmt, vet, staticcheck and the rules of the architecture
+check: archtest systems ## gofmt, vet, staticcheck, the rules of the architecture, and that other systems compile
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); if [ -n "$$unformatted" ]; then echo "gofmt is needed for:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go vet -tags interop ./internal/interop/...
 	go tool staticcheck ./...
 	go tool staticcheck -tags interop ./internal/interop/...
+
+systems: ## compile the program and its tests for SYSTEMS
+	@for system in $(SYSTEMS); do \
+		echo "GOOS=$${system%/*} GOARCH=$${system#*/}" && \
+		GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 go build ./... && \
+		GOOS=$${system%/*} GOARCH=$${system#*/} CGO_ENABLED=0 go vet ./... || exit 1; \
+	done
 
 archtest: ## the rules of the architecture alone
 	go test ./internal/archtest

@@ -63,7 +63,7 @@ func (l redisLog) add(ctx context.Context, key, stream string, request, data []b
 	missed := missedStream{key, stream}
 	gap := flag(l.s.hasMissed(missed))
 	got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
-		stream, data, LogEvents, LogBytes, LogStreams, l.s.word(), gap, request, flag(last), streamKept.Milliseconds(), strconv.Itoa(endedBefore))
+		stream, data, LogEvents, LogBytes, LogStreams, l.s.word(), gap, request, flag(last), streamKept.Milliseconds(), strconv.FormatInt(endedBefore, 10))
 	if err != nil {
 		l.s.setMissed(l.s.missed, missed, true)
 		return 0, err
@@ -121,7 +121,7 @@ func (l redisLog) End(ctx context.Context, key, stream string) error {
 	session, index, meta, events := l.keys(n, stream)
 	missed := missedStream{key, stream}
 	got, err := l.s.step(ctx, l.s.scripts.endStream, n, []string{session, index, meta, events},
-		stream, streamKept.Milliseconds(), strconv.Itoa(endedBefore), flag(l.s.hasMissed(missed)))
+		stream, streamKept.Milliseconds(), strconv.FormatInt(endedBefore, 10), flag(l.s.hasMissed(missed)))
 	if err != nil {
 		l.s.setMissed(l.s.unended, missed, true)
 		return err

@@ -32,7 +32,7 @@ func playHazard(role string) {
 	case "leaves its group":
 		child := exec.Command("sleep", "300")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		leaveGroup(child)
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
@@ -153,7 +153,8 @@ func lives(t *testing.T, pid string) bool {
 			return false
 		}
 	}
-	return syscall.Kill(number, 0) == nil
+	process, err := os.FindProcess(number)
+	return err == nil && process.Signal(syscall.Signal(0)) == nil
 }
 
 func TestP9_152_ProbeOverStdio(t *testing.T) {
@@ -325,7 +326,9 @@ func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = syscall.Kill(number, syscall.SIGKILL) })
+		if child, err := os.FindProcess(number); err == nil {
+			t.Cleanup(func() { _ = child.Kill() })
+		}
 	}
 	orphan()
 	_, err := do(t, u, tool("crash"))

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,7 +192,7 @@ func TestP9_198_NoPathLeavesTheDirectory(t *testing.T) {
 	if err := os.Symlink(filepath.Join(outside, "evil", "SKILL.md"), filepath.Join(dir, "hard", "SKILL.md")); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "good", "pipe"), 0o644); err != nil {
+	if err := mkfifo(filepath.Join(dir, "good", "pipe")); err != nil {
 		t.Fatal(err)
 	}
 	d := newSkillDir(t, dir)

@@ -102,7 +102,7 @@ func TestReplicaKilled(t *testing.T) {
 
 	killed.signal(t, syscall.SIGKILL)
 	killed.wait(t)
-	paused.signal(t, syscall.SIGSTOP)
+	paused.signal(t, mcptest.SignalStop)
 
 	// All else goes on.
 	before := len(old.Received("resources/subscribe"))
@@ -163,7 +163,7 @@ func TestReplicaKilled(t *testing.T) {
 	patient.wantLetGo(t, "a client without a session")
 
 	// The one that was stopped has no more to say of its call, and serves.
-	paused.signal(t, syscall.SIGCONT)
+	paused.signal(t, mcptest.SignalContinue)
 	old.release("paused")
 	if m, err := lost[2].Response(); err == nil {
 		t.Errorf("H/192 the replica that was stopped answers what others have: %s", m.Text)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -165,7 +166,11 @@ func TestH237_SignalEndsAll(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v, want exit code 0", err)
 	}
-	if err := syscall.Kill(process, 0); err != syscall.ESRCH {
+	program, err := os.FindProcess(process)
+	if err == nil {
+		err = program.Signal(syscall.Signal(0))
+	}
+	if !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("the process of the upstream: %v, want that there is none", err)
 	}
 }

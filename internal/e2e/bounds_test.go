@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -86,8 +85,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 const fewFilesCommand = "few-files-gateway"
 
 func serveWithFewFiles(server string) error {
-	few := syscall.Rlimit{Cur: 256, Max: 256}
-	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+	if err := limitFiles(256); err != nil {
 		return err
 	}
 	g, err := gateway.New(gateway.Options{Config: gateway.Config{

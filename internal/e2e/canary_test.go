@@ -171,7 +171,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 			}
 		}
 		// Those that get in nowhere leave no trace either.
-		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": 1 << 33}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
+		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": int64(1 << 33)}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
 			c := unopened(t, g.url, revision)
 			present(c, bad)
 			if got := wholeAnswer(t, c, "POST", `{}`, nil); !strings.HasPrefix(got, "401\n") {

@@ -101,7 +101,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	// Another new key so soon: there is one fetch on demand in 30 s at most, or whoever
 	// makes up keys could have the issuer asked as often as they like.
 	for i := range 20 {
-		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": 1 << 32}))
+		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
 		wantStatus(t, "H/25 a key that does not exist", x, 401)
 	}
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS); got > flood+1 {
@@ -109,7 +109,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	}
 	close(stop)
 	running.Wait()
-	wantStatus(t, "H/25 the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": 1 << 32})), 200)
+	wantStatus(t, "H/25 the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
 }
 
 // TestAWithdrawnKeyDies: with the first fetch that does not bring it, its tokens are
@@ -184,7 +184,7 @@ func TestTheIssuerIsDownAtStart(t *testing.T) {
 			g := guardWith(t, issuer, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 			token := issuer.Token(nil)
 			wantLater(t, "a token", try(t, g, token))
-			wantLater(t, "a token of a key that nobody has", try(t, g, mcptest.NewKey("x", "ES256", 0).Sign(nil, claims{"iss": issuer.URL, "sub": "a", "aud": g.url, "exp": 1 << 32})))
+			wantLater(t, "a token of a key that nobody has", try(t, g, mcptest.NewKey("x", "ES256", 0).Sign(nil, claims{"iss": issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)})))
 			wantStatus(t, "no token", try(t, g, ""), 401)
 			wantStatus(t, "a token that is wrong whoever signed it", try(t, g, issuer.Token(claims{"aud": "other"})), 401)
 			issuer.Mend()

@@ -163,21 +163,6 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Hang has the server answer nobody any more until Resume.
-func (s *Server) Hang(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
-
-// Resume ends Hang.
-func (s *Server) Resume(t testing.TB) { s.signal(t, syscall.SIGCONT) }
-
-func (s *Server) signal(t testing.TB, sig syscall.Signal) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // advance lets time pass for one key: for its end, for the scores of a sorted set, and
 // for the fields d, u and w of a hash, which are times in milliseconds.
 const advance = `

@@ -166,11 +166,11 @@ func (in *injector) restartReplicas(ctx context.Context) (string, error) {
 func (in *injector) pauseReplica(ctx context.Context) (string, error) {
 	r := in.anyReplica()
 	of := fmt.Sprint("replica ", r.number)
-	if err := r.signal(syscall.SIGSTOP); err != nil {
+	if err := r.signal(mcptest.SignalStop); err != nil {
 		return of, err
 	}
 	err := in.hold(ctx, 300*time.Millisecond, 2*time.Second)
-	if err := r.signal(syscall.SIGCONT); err != nil {
+	if err := r.signal(mcptest.SignalContinue); err != nil {
 		return of, err
 	}
 	return of, err
@@ -239,11 +239,11 @@ func (in *injector) killStore(ctx context.Context) (string, error) {
 }
 
 func (in *injector) hangStore(ctx context.Context) (string, error) {
-	if err := in.store.signal(syscall.SIGSTOP); err != nil {
+	if err := in.store.signal(mcptest.SignalStop); err != nil {
 		return "", err
 	}
 	err := in.holdFault(ctx)
-	if err := in.store.signal(syscall.SIGCONT); err != nil {
+	if err := in.store.signal(mcptest.SignalContinue); err != nil {
 		return "", err
 	}
 	return "", err

@@ -120,7 +120,7 @@ func (r *replica) kill() error {
 	return r.stop()
 }
 
-func (r *replica) signal(sig syscall.Signal) error { return syscall.Kill(r.process.PID(), sig) }
+func (r *replica) signal(sig syscall.Signal) error { return r.process.Signal(sig) }
 
 // isReady is what a balancer asks.
 func (r *replica) isReady(ctx context.Context) bool {

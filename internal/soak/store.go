@@ -75,7 +75,7 @@ func (s *store) start(ctx context.Context) (err error) {
 	})
 }
 
-func (s *store) signal(sig syscall.Signal) error { return syscall.Kill(s.process.PID(), sig) }
+func (s *store) signal(sig syscall.Signal) error { return s.process.Signal(sig) }
 
 // kill ends it as a crash would.
 func (s *store) kill() error {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -33,7 +32,7 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.Stdout == nil && cmd.Stderr == nil {
 		cmd.Stdout, cmd.Stderr = p.log, p.log
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownGroup(cmd)
 	// Grandchildren that keep the output open must not keep Wait.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
@@ -49,6 +48,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // PID is the process's id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
+// Signal sends it a signal.
+func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
 // Log is the end of what the process wrote to its standard output and error.
 func (p *Process) Log() string { return p.log.String() }
 
@@ -56,14 +58,13 @@ func (p *Process) Log() string { return p.log.String() }
 // the time of grace, or after the process itself, is killed; the error then says
 // that it did not end by itself.
 func (p *Process) Stop() error {
-	group := -p.cmd.Process.Pid
-	defer syscall.Kill(group, syscall.SIGKILL) // the error is that nobody is left
+	defer killGroup(p.cmd)
 	select {
 	case <-p.done:
 		return nil
 	default:
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) { // it ends just now
+	if err := terminate(p.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) { // it ends just now
 		return err
 	}
 	timer := time.NewTimer(grace)
@@ -73,9 +74,7 @@ func (p *Process) Stop() error {
 		return nil
 	case <-timer.C:
 	}
-	if err := syscall.Kill(group, syscall.SIGKILL); err != nil {
-		return err
-	}
+	killGroup(p.cmd)
 	<-p.done
 	return fmt.Errorf("%s did not end within %s of SIGTERM", p.cmd.Path, grace)
 }

@@ -1,0 +1,16 @@
+//go:build unix
+
+package rig
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// killGroup kills the process and its children. That none is left is fine.
+func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

@@ -1,0 +1,11 @@
+//go:build !unix
+
+package mcptest
+
+import "syscall"
+
+// SignalStop and SignalContinue do not exist here: sending them is an error.
+const (
+	SignalStop     = syscall.Signal(-1)
+	SignalContinue = syscall.Signal(-1)
+)

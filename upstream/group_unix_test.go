@@ -1,0 +1,11 @@
+//go:build unix
+
+package upstream_test
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// leaveGroup has a command run outside of this process's group.
+func leaveGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
