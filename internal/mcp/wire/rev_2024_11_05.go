@@ -25,6 +25,7 @@ var rev20241105 = Revision{
 		{name: "prompts", any: true},
 		{name: "resources", any: true},
 		{name: "tools", any: true},
+		{name: "skills", any: true}, // SEP-2076
 	},
 	item:   item20241105,
 	result: result20241105,

@@ -26,6 +26,7 @@ var rev20250326 = Revision{
 		{name: "prompts", any: true},
 		{name: "resources", any: true},
 		{name: "tools", any: true},
+		{name: "skills", any: true}, // SEP-2076
 	},
 	item:     item20250326,
 	result:   result20250326,

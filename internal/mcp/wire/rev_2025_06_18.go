@@ -27,6 +27,7 @@ var rev20250618 = Revision{
 		{name: "prompts", any: true},
 		{name: "resources", any: true},
 		{name: "tools", any: true},
+		{name: "skills", any: true}, // SEP-2076
 	},
 	item:     item20250618,
 	result:   result20250618,

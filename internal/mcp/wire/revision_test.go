@@ -228,11 +228,11 @@ func TestIdentity(t *testing.T) {
 
 func TestServerCaps(t *testing.T) {
 	byRevision{
-		"2026-07-28": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{},"com.x/y":{}}}`,
-		"2025-11-25": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"tasks":{"list":{}},"extensions":{"com.x/y":{}}}`,
-		"2025-06-18": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{}}`,
-		"2024-11-05": `{"experimental":{"x":1},"logging":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{}}`,
-	}.check(t, `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"tasks":{"list":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"com.x/y":{}},"future":{}}`,
+		"2026-07-28": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{},"extensions":{"io.modelcontextprotocol/tasks":{},"com.x/y":{}}}`,
+		"2025-11-25": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{},"tasks":{"list":{}},"extensions":{"com.x/y":{}}}`,
+		"2025-06-18": `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{}}`,
+		"2024-11-05": `{"experimental":{"x":1},"logging":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{}}`,
+	}.check(t, `{"experimental":{"x":1},"logging":{},"completions":{},"prompts":{"listChanged":true},"resources":{"subscribe":true},"tools":{},"skills":{},"tasks":{"list":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"com.x/y":{}},"future":{}}`,
 		func(r *Revision, in mcp.Raw) mcp.Raw { return r.ServerCaps(in) })
 	byRevision{}.check(t, `{"tools":{"listChanged":true}, "prompts":{}}`, func(r *Revision, in mcp.Raw) mcp.Raw { return r.ServerCaps(in) })
 }

@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestEveryRevisionIsToldOfSkills: a client of any stateful revision learns of skills when
+// it begins (SEP-2076 §2), has them all, reads them, and hears of a change.
+func TestEveryRevisionIsToldOfSkills(t *testing.T) {
+	for _, revision := range wire.Revisions() {
+		if !revision.Stateful {
+			continue
+		}
+		t.Run(revision.Name, func(t *testing.T) {
+			dir := skillsDir(t, skillFiles)
+			g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "pb", Skills: dir}}})
+			c := g.raw(t, revision.Name, g.issuer.Token(nil))
+			x, err := c.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+revision.Name+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := x.Response()
+			var skills object
+			if err != nil || !m.Value("capabilities|skills", &skills) || skills["listChanged"] != true {
+				t.Fatalf("initialize: %s, %v", m.Text, err)
+			}
+			stream, err := c.Get(deadline(t), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close()
+			all := allSkills(t, c)
+			if len(all) != 2 {
+				t.Errorf("skills %v", all)
+			}
+			for _, s := range all {
+				checkSkill(t, s)
+				typed(t, "GetSkillResult", result(t, c, "skills/get", fmt.Sprintf(`{"name":%q}`, s["name"])), map[string]string{"instructions": "string!", "description": "string"})
+			}
+			if got := string(readFile(t, c, "skill://pb/refunds/SKILL.md")); got != refundsSkill {
+				t.Errorf("SKILL.md is %q", got)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "refunds/references/rules.md"), []byte("other"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := stream.Until("notifications/skills/list_changed"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
