@@ -56,7 +56,7 @@ func (t *skillTable) meet(discovered mcp.Raw) mcp.Raw {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.core, t.uris = ok && !skills.IsNull(), mcp.DeclaresSkills(caps)
-	if _, ok := caps.Member("resources"); !ok && t.core {
+	if _, ok := caps.Member("resources"); !ok && (t.core || t.uris) {
 		return discovered.With("capabilities", caps.With("resources", mcp.Raw("{}")))
 	}
 	return discovered
@@ -150,9 +150,6 @@ func withFields(record mcp.Raw) mcp.Raw {
 		if value, ok := fields.Member(member); ok && len(value) > len(`""`) {
 			record = record.With(member, value)
 		}
-	}
-	if _, has := record.Member("resources"); !has {
-		record = record.With("resources", mcp.Raw(`"dynamic"`))
 	}
 	return record
 }

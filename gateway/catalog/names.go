@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -13,7 +15,10 @@ import (
 // hashDigits is how many hex digits close a name that is not its original any more.
 const hashDigits = 6
 
-var errUnprintable = errors.New("the name is not printable ASCII without spaces")
+var (
+	errUnprintable = errors.New("the name is not printable ASCII without spaces")
+	errNoName      = errors.New("the name is empty, or has control characters")
+)
 
 // naming makes the public names and URIs of one upstream. It is a function of
 // configuration alone: who else is connected changes nothing, so a name means the
@@ -72,6 +77,24 @@ func (n naming) prompt(native string) (string, error) {
 		return native, nil
 	}
 	return n.closed(n.prefix+native, native, false), nil
+}
+
+// skill returns the public name of a skill. Neither document says what characters a name
+// has: one that could be taken for another, or for none, is replaced as in names of tools.
+func (n naming) skill(native string) (string, error) {
+	if native == "" || !utf8.ValidString(native) || strings.ContainsFunc(native, unicode.IsControl) {
+		return "", errNoName
+	}
+	public := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return '_'
+		}
+		return r
+	}, native)
+	if n.plain() && public == native {
+		return native, nil
+	}
+	return n.closed(n.prefix+public, native, public != native), nil
 }
 
 // target is what policy decides on for an item of this upstream.

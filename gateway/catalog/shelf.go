@@ -166,8 +166,10 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 	switch k {
 	case tools:
 		return n.tool(native)
-	case prompts, skills:
+	case prompts:
 		return n.prompt(native)
+	case skills:
+		return n.skill(native)
 	}
 	if !sane(native) {
 		return "", errNoURI

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +28,7 @@ const (
 // skillEntry is what is known of a listed skill beside its item.
 type skillEntry struct {
 	uri       string // of its SKILL.md, the original
+	key       string // the same for all spellings of its public URI
 	arguments []string
 	complete  bool     // all its files are known
 	unknown   []string // dependencies that are on nothing, in words
@@ -46,10 +46,8 @@ type skillTarget struct {
 	of        string   // the key of the skill that a file is a part of
 }
 
-var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-// newSkillEntry makes the public form of a skill; the error says why it has none. What
-// SEP-2640 wants of an entry is checked here, whoever made it.
+// newSkillEntry makes the public form of a skill; the error says why it has none. What the
+// two documents want of an entry is checked in skillcheck.go.
 func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, error) {
 	var e entry
 	if strings.Contains(item.Name, "://") {
@@ -60,8 +58,7 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 	}
 	uri, _ := item.Raw.Member("uri")
 	e.skill.uri = uri.Text()
-	root, ok := mcp.SkillRoot(e.skill.uri)
-	if !ok || !sane(root) {
+	if _, ok := mcp.SkillRoot(e.skill.uri); !ok {
 		return e, fmt.Errorf("its URI is not that of a %s", mcp.SkillFile)
 	}
 	if tag, _, _ := splitURI(e.skill.uri); n.plain() && tag != "" {
@@ -69,16 +66,23 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 			return e, errForeignURI
 		}
 	}
-	frontmatter, _ := item.Raw.Member("frontmatter")
-	name, _ := frontmatter.Member("name")
-	if !frontmatter.IsObject() || name.Text() == "" || name.Text() != path.Base(mcp.SkillPath(root)) {
-		return e, errors.New("the last directory of its URI is not the name in its frontmatter")
+	raw, root := n.record(item.Raw), strings.TrimSuffix(n.uri(e.skill.uri), "/"+mcp.SkillFile)
+	var err error
+	if e.skill.key, err = uriKey(root + "/" + mcp.SkillFile); err != nil {
+		return e, err
 	}
-	files, _ := item.Raw.Member("resources")
-	if e.skill.complete, ok = checkFiles(files, root); !ok {
-		return e, errors.New(`its resources are neither "dynamic" nor a list of its files, each once, with digests`)
+	frontmatter, _ := raw.Member("frontmatter")
+	if err := checkFrontmatter(frontmatter, path.Base(mcp.SkillPath(root))); err != nil {
+		return e, err
 	}
-	arguments, _ := item.Raw.Member("arguments")
+	files, _ := raw.Member("resources")
+	if e.skill.complete, err = checkFiles(files, root); err != nil {
+		return e, err
+	}
+	if err := checkSkill(raw); err != nil {
+		return e, err
+	}
+	arguments, _ := raw.Member("arguments")
 	arguments.Elements(func(a mcp.Raw) bool {
 		name, _ := a.Member("name")
 		if required, _ := a.Member("required"); required.IsTrue() {
@@ -87,32 +91,11 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 		return true
 	})
 	edits := []mcp.Edit{{Name: "name", Value: mcp.String(public)}}
-	if dependencies, ok := item.Raw.Member("dependencies"); ok {
-		dependencies = p.dependencies(n, dependencies, &e.skill)
-		edits = append(edits, mcp.Edit{Name: "dependencies", Value: dependencies})
+	if dependencies, ok := raw.Member("dependencies"); ok {
+		edits = append(edits, mcp.Edit{Name: "dependencies", Value: p.dependencies(n, dependencies, &e.skill)})
 	}
-	raw := n.record(item.Raw).Edit(edits...)
-	e.native, e.item = item.Name, mcp.Item{Name: public, Raw: raw, Target: n.file(item.Name, e.skill.uri)}
+	e.native, e.item = item.Name, mcp.Item{Name: public, Raw: raw.Edit(edits...), Target: n.file(item.Name, e.skill.uri)}
 	return e, nil
-}
-
-// checkFiles checks the files of a record. It must have all of them, or say that it
-// cannot.
-func checkFiles(files mcp.Raw, root string) (complete, ok bool) {
-	if !files.IsArray() {
-		return false, files.Text() == "dynamic"
-	}
-	seen := make(map[string]bool)
-	ok = true
-	files.Elements(func(f mcp.Raw) bool {
-		uri, _ := f.Member("uri")
-		digest, _ := f.Member("digest")
-		name := uri.Text()
-		ok = strings.HasPrefix(name, root+"/") && sane(name) && !seen[name] && digestPattern.MatchString(digest.Text())
-		seen[name] = true
-		return ok
-	})
-	return true, ok && seen[root+"/"+mcp.SkillFile]
 }
 
 // record gives a record public URIs.
@@ -161,6 +144,25 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 		}
 		return n.uri(native), nil
 	}
+	refs := func(all mcp.Raw, kind, member string, make func(naming, string) (string, error), needs *[]string) mcp.Raw {
+		return filterMap(all, func(ref mcp.Raw) mcp.Raw {
+			if !isRef(ref, "ref/"+kind) {
+				skill.unknown = append(skill.unknown, fmt.Sprintf("depends on something that is no reference to a %s", kind))
+				return nil
+			}
+			native, _ := ref.Member(member)
+			to, ok := public(kind, native.Text(), make)
+			if !ok {
+				return nil
+			}
+			*needs = append(*needs, to)
+			return ref.Edit(mcp.Edit{Name: member, Value: mcp.String(to)})
+		})
+	}
+	if wire.CheckObject(dependencies) != nil {
+		skill.unknown = append(skill.unknown, "its dependencies are no object that can be read in one way")
+		return nil
+	}
 	return dependencies.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		switch string(name) {
 		case "tools":
@@ -173,28 +175,18 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 				return mcp.String(to)
 			})
 		case "prompts":
-			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
-				native, _ := ref.Member("name")
-				to, ok := public("prompt", native.Text(), naming.prompt)
-				if !ok {
-					return nil
-				}
-				skill.needs.prompts = append(skill.needs.prompts, to)
-				return ref.Edit(mcp.Edit{Name: "name", Value: mcp.String(to)})
-			})
+			return refs(value, "prompt", "name", naming.prompt, &skill.needs.prompts)
 		case "resources":
-			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
-				native, _ := ref.Member("uri")
-				to, ok := public("resource", native.Text(), uri)
-				if !ok {
-					return nil
-				}
-				skill.needs.resources = append(skill.needs.resources, to)
-				return ref.Edit(mcp.Edit{Name: "uri", Value: mcp.String(to)})
-			})
+			return refs(value, "resource", "uri", uri, &skill.needs.resources)
 		}
 		return value
 	})
+}
+
+// isRef reports whether a dependency is a reference of this type.
+func isRef(ref mcp.Raw, kind string) bool {
+	named, _ := ref.Member("type")
+	return named.Text() == kind && checkFields(ref, "type", text("title")) == nil
 }
 
 // filterMap is the array with what fn makes of its elements, without those that it makes
@@ -330,29 +322,27 @@ func required(names []string, call *mcp.Call) error {
 	return nil
 }
 
-// skillResult gives the result of skills/get public names and URIs.
-func (p *plan) skillResult(n naming, result mcp.Raw, key string) (changed mcp.Raw, err error) {
-	changed = result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-		switch string(name) {
-		case "skill":
-			var e entry
-			if e, err = newEntry(p, n, skills, mcp.Item{Name: key, Raw: value}); err != nil {
-				return value
-			}
-			return e.item.Raw
-		case "files":
-			return value.Map(func(_ []byte, file mcp.Raw) mcp.Raw {
-				if n.plain() {
-					return file
-				}
-				return n.member(file, "uri")
-			})
-		case "dependencies":
-			return p.dependencies(n, value, &skillEntry{})
+// skillResult gives the result of skills/get public names and URIs. The error says why it
+// cannot be shown.
+func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error) {
+	if record, ok := result.Member("skill"); ok {
+		e, err := newEntry(p, n, skills, mcp.Item{Name: key, Raw: record})
+		if err != nil {
+			return nil, err
 		}
-		return value
-	})
-	return changed, err
+		return result.With("skill", e.item.Raw), nil
+	}
+	if err := checkInstructions(result); err != nil {
+		return nil, err
+	}
+	var edits []mcp.Edit
+	if files, ok := result.Member("files"); ok && !n.plain() {
+		edits = append(edits, mcp.Edit{Name: "files", Value: files.Map(func(_ []byte, file mcp.Raw) mcp.Raw { return n.member(file, "uri") })})
+	}
+	if dependencies, ok := result.Member("dependencies"); ok {
+		edits = append(edits, mcp.Edit{Name: "dependencies", Value: p.dependencies(n, dependencies, &skillEntry{})})
+	}
+	return result.Edit(edits...), nil
 }
 
 // findSkill finds a skill by its public name, or by the public URI of its SKILL.md.

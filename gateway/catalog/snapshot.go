@@ -105,11 +105,15 @@ func build(p *plan, states []known, previous *snapshot) *snapshot {
 // merge makes the list of a kind and its table.
 func (s *snapshot) merge(k kind) *listing {
 	owners := make(map[string]int) // by public name: the upstream, or met
+	places := make(map[string]int) // by the key of their URIs: how many skills
 	for i, state := range s.states {
 		if shelf := state.shelves[k]; shelf != nil {
 			for _, e := range shelf.entries {
 				if s.plan.owner(k, e.item.Name, i) != i {
 					continue
+				}
+				if k == skills {
+					places[e.skill.key]++
 				}
 				if _, taken := owners[e.item.Name]; taken {
 					owners[e.item.Name] = met
@@ -146,6 +150,10 @@ func (s *snapshot) merge(k kind) *listing {
 			}
 			if owners[e.item.Name] == met {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
+				continue
+			}
+			if k == skills && places[e.skill.key] > 1 {
+				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, "another skill has the same URI"})
 				continue
 			}
 			if k == resources || k == templates {
