@@ -3,7 +3,9 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -95,8 +97,11 @@ func (n naming) children(record mcp.Raw, native string) mcp.Raw {
 }
 
 // askDirectory has the upstream list a directory, all of its pages: its cursors stay here.
+// What it says of how long that is good holds for the whole as far as it does for each page.
 func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	out := mcp.Raw{'['}
+	inside := s.naming.uri(native) + "/"
+	ttl, public := int64(math.MaxInt64), true
 	inner := call.Clone()
 	for page := 0; ; page++ {
 		reply, err := c.forward(ctx, s, inner, native)
@@ -108,8 +113,8 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 		}
 		list, _ := reply.Result.Member("resources")
 		list.Elements(func(r mcp.Raw) bool {
-			if uri, _ := r.Member("uri"); !strings.HasPrefix(uri.Text(), s.naming.uri(native)+"/") {
-				return true // no child of this directory
+			if uri, _ := r.Member("uri"); !strings.HasPrefix(uri.Text(), inside) || !isChild(r) {
+				return true
 			}
 			if len(out) > 1 {
 				out = append(out, ',')
@@ -117,10 +122,27 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 			out = append(out, r...)
 			return len(out) < maxSkillList
 		})
+		member, _ := reply.Result.Member("ttlMs")
+		milliseconds, err := strconv.ParseInt(string(member), 10, 64)
+		if err != nil {
+			milliseconds = 0
+		}
+		scope, _ := reply.Result.Member("cacheScope")
+		ttl, public = min(ttl, max(milliseconds, 0)), public && scope.Text() == "public"
 		next, more := reply.Result.Member("nextCursor")
 		if !more || next.IsNull() || page == maxPages || len(out) >= maxSkillList {
-			return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'))}, nil
+			break
 		}
 		inner.Params = call.Params.With("cursor", next)
 	}
+	scope := "private"
+	if public {
+		scope = "public"
+	}
+	return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'), "ttlMs", mcp.Int(ttl), "cacheScope", mcp.String(scope))}, nil
+}
+
+// isChild reports whether a child of a directory is a Resource.
+func isChild(r mcp.Raw) bool {
+	return checkFields(r, "name", text("name"), text("title"), text("description"), text("mimeType"), object("_meta")) == nil
 }

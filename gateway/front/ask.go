@@ -108,7 +108,7 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 // settle finds the answers to the questions of a round: it puts to the client what only
 // that can answer. why says that it cannot be asked what it would have to be.
 func (x *exchange) settle(ctx context.Context, asked *mcp.Ask, urls *opened) (got answers, why string, err error) {
-	if !mcp.CanAsk(x.call.Method) {
+	if !mcp.CanAskInSession(x.call.Method) {
 		return got, "the server asked for input, which is not possible in " + x.call.Method, nil
 	}
 	got = answers{given: make(map[string]mcp.Raw), refused: make(map[string]*mcp.Error), here: asked.Here}

@@ -175,7 +175,7 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	if kind != good {
 		head = append(append(head, `,"resultType":`...), want...)
 	}
-	if x.call.Method == mcp.MethodResourcesRead {
+	if cacheable(x.call.Method) {
 		if ttl != good {
 			head = append(head, `,"ttlMs":0`...)
 		}
@@ -187,6 +187,13 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 		head = append(head, ',')
 	}
 	return message{head: head, body: result[1:], tail: closeOne}
+}
+
+// cacheable reports whether the result of a method that lists nothing has to say how long
+// it is good (2026-07-28 server/utilities/caching; skills extension, Getting a Skill). Of
+// directories only clients want it.
+func cacheable(method string) bool {
+	return method == mcp.MethodResourcesRead || method == mcp.MethodSkillsGet || method == mcp.MethodDirectoryRead
 }
 
 // hint is what became of a member of which there should be one.

@@ -206,10 +206,9 @@ func (r skillRequest) check(answer []byte) error {
 	both := func(document, kind string) {
 		errs = append(errs, conforms(document, kind+"Request", r.text), conforms(document, kind+"Response", answer))
 	}
-	caching := "CompleteResponse"
+	caching := "CachedResponse"
 	switch {
 	case r.method == "skills/list":
-		caching = "CachedResponse"
 		both(extension, "ListSkills")
 		if !r.declared {
 			both(primitive, "ListSkills")
@@ -223,6 +222,9 @@ func (r skillRequest) check(answer []byte) error {
 		}
 	default:
 		both(primitive, "GetSkill")
+		if bytes.Contains(answer, []byte(`"resultType":"input_required"`)) {
+			caching = "CompleteResponse" // the user is asked first
+		}
 	}
 	if r.stateless {
 		errs = append(errs, conforms(extension, caching, answer))

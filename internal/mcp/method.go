@@ -130,3 +130,8 @@ func ParamsFor(method string, params Raw, name string) Raw {
 func CanAsk(method string) bool {
 	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead || method == MethodTasksResult
 }
+
+// CanAskInSession says whether a method of a client that has a session may be answered with
+// an Ask. Such a client is asked on the stream of the call, which no document bounds: it is
+// asked before skills/get gives the text of a skill, too.
+func CanAskInSession(method string) bool { return CanAsk(method) || method == MethodSkillsGet }

@@ -1,0 +1,48 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// directoryCall is a call of resources/directory/read that policy let through.
+func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
+	t.Helper()
+	to, ok := c.Resolve(t.Context(), mcp.KindResources, uri)
+	if !ok {
+		t.Fatalf("%s does not resolve", uri)
+	}
+	read := call(mcp.MethodDirectoryRead, uri)
+	read.Params, read.Target = mcp.Object("uri", mcp.String(uri)), to
+	return read
+}
+
+// TestADirectoryOfAServer is what all of its pages say, as long as each of them is good, and
+// without children that are no resources.
+func TestADirectoryOfAServer(t *testing.T) {
+	const child, other = `{"uri":"skill://a/b.md","name":"b.md","more":[1]}`, `{"uri":"skill://a/c","name":"c","mimeType":"inode/directory"}`
+	for _, tt := range []struct{ first, second, want string }{
+		{`,"ttlMs":500,"cacheScope":"public"`, `,"ttlMs":300,"cacheScope":"public"`, `"ttlMs":300,"cacheScope":"public"`},
+		{`,"ttlMs":500,"cacheScope":"public"`, `,"ttlMs":900,"cacheScope":"private"`, `"ttlMs":500,"cacheScope":"private"`},
+		{``, `,"ttlMs":900,"cacheScope":"public"`, `"ttlMs":0,"cacheScope":"private"`},
+		{`,"ttlMs":"x"`, ``, `"ttlMs":0,"cacheScope":"private"`},
+	} {
+		s := skilled("crm", skillRecord("a", "b.md"))
+		s.caps = `{"resources":{},"extensions":{"io.modelcontextprotocol/skills":{"directoryRead":true}}}`
+		s.on(mcp.MethodDirectoryRead, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if cursor, _ := c.Params.Member("cursor"); cursor != nil {
+				return &mcp.Reply{Result: mcp.Raw(`{"resources":[7,{"uri":"skill://a/d"},{"uri":"skill://a/d","name":7},` + other + `]` + tt.second + `}`)}, nil
+			}
+			return &mcp.Reply{Result: mcp.Raw(`{"resources":[` + child + `],"nextCursor":"2"` + tt.first + `}`)}, nil
+		})
+		c := start(t, Source{Upstream: s})
+		got := string(do(t, c, directoryCall(t, c, "skill://crm/a")).Result)
+		want := fmt.Sprintf(`{"resources":[{"uri":"skill://crm/a/b.md","name":"b.md","more":[1]},{"uri":"skill://crm/a/c","name":"c","mimeType":"inode/directory"}],%s}`, tt.want)
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
