@@ -270,7 +270,7 @@ func FuzzSkillEntries(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record string) {
 		m, err := wire.ScanUpstream([]byte(`{"jsonrpc":"2.0","method":"m","params":{"r":` + record + `}}`))
 		if err != nil {
-			t.Skip()
+			return // what no upstream gets through
 		}
 		item, _ := m.Params.Member("r")
 		if _, err := conforms(string(item)); err != nil {
