@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -103,6 +104,7 @@ func TestReplicaKilled(t *testing.T) {
 	killed.signal(t, syscall.SIGKILL)
 	killed.wait(t)
 	paused.signal(t, mcptest.SignalStop)
+	gone := time.Now()
 
 	// All else goes on.
 	before := len(old.Received("resources/subscribe"))
@@ -111,7 +113,7 @@ func TestReplicaKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	eventually(t, "the subscription is the third replica's", func() bool { return len(old.Received("resources/subscribe")) > before })
+	within(t, soon, "the subscription is the third replica's", func() bool { return len(old.Received("resources/subscribe")) > before })
 	old.Update("test://r")
 	if _, err := again.Until("notifications/resources/updated"); err != nil {
 		t.Errorf("the subscription: %v", err)
@@ -155,6 +157,7 @@ func TestReplicaKilled(t *testing.T) {
 	answers := fmt.Sprintf(`,"inputResponses":{},"requestState":%q}`, state)
 	m, _, err := s.at(stateless, 2).Call(deadline(t), "tools/call", strings.TrimSuffix(call("old__ask", "shown"), "}")+answers)
 	wantLost(t, "who answers a question of the replica", m, err)
+	wantWithin(t, "to say what is lost", afterLease, gone)
 
 	// So are the servers that have asked: by the replica that has the session, or, where there
 	// is none, by the next that has it.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -67,6 +68,7 @@ func TestOwnerKilled(t *testing.T) {
 	}
 	s.replicas[0].signal(t, syscall.SIGKILL)
 	s.replicas[0].wait(t)
+	gone := time.Now()
 	for _, revision := range []string{clientRev, statelessRev} {
 		for _, name := range []string{"lines", "events"} {
 			for n := range 4 {
@@ -80,4 +82,5 @@ func TestOwnerKilled(t *testing.T) {
 		m, err := x.Response()
 		wantLost(t, "a call at the replica that was killed", m, err)
 	}
+	wantWithin(t, "new processes, and to say what is lost", afterLease, gone)
 }

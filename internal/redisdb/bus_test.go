@@ -11,8 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// patience bounds what has to happen.
-const patience = time.Minute
+// patience bounds what has to happen: ten times the second or two that the documentation
+// promises.
+const patience = 20 * time.Second
 
 // proxied starts a fault proxy in front of a server.
 func proxied(t *testing.T, server *redistest.Server) *faultproxy.Proxy {
