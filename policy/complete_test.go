@@ -18,6 +18,8 @@ type library struct {
 	calls  int
 }
 
+func (*library) InputSchema(context.Context, string) mcp.Raw { return nil }
+
 func (*library) Resolve(_ context.Context, _, public string) (mcp.Target, bool) {
 	uri, ok := strings.CutPrefix(public, "u+")
 	for _, key := range []string{"refunds", "payroll"} {

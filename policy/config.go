@@ -55,6 +55,10 @@ type Rule struct {
 	// target.upstream and target.name. Where it cannot be evaluated, say because an
 	// argument is missing, Allow does not apply, and what Deny or Ask name is denied.
 	When string `yaml:"when"`
+	// Strict says that When judges only arguments of the types that the tool's own input
+	// schema gives them, and compares no values of different types: what does not fit
+	// cannot be evaluated. Default: true. Only with When.
+	Strict *bool `yaml:"strict"`
 	// ApproveFor is how long an approval holds for exactly the same call of the same
 	// user, at most 24h. Default: for one call.
 	ApproveFor time.Duration `yaml:"approve_for"`
@@ -144,6 +148,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+func (r Rule) strict() bool { return r.Strict == nil || *r.Strict }
+
 func (r Rule) validate(l *language) error {
 	var errs []error
 	if err := r.Who.validate(); err != nil {
@@ -159,9 +165,12 @@ func (r Rule) validate(l *language) error {
 		errs = append(errs, checkPatterns(list.key, list.patterns)...)
 	}
 	if r.When != "" {
-		if _, err := l.compile(r.When); err != nil {
+		if _, err := l.compile(r.When, r.strict()); err != nil {
 			errs = append(errs, fmt.Errorf("when: %w", err))
 		}
+	}
+	if r.Strict != nil && r.When == "" {
+		errs = append(errs, errors.New("strict: says how a condition reads arguments, but the rule has no when"))
 	}
 	switch {
 	case r.ApproveFor < 0:

@@ -34,7 +34,7 @@ func TestConfigValidate(t *testing.T) {
 			[]string{"emails[0]: \"a\": want an address", "groups[0]: \"eng-*\": there are no patterns", "scopes[0]: \" a\": take the space"}},
 		{"claims", rule(Rule{Name: "r", Allow: ok, Who: Who{Claims: map[string][]string{"https://x/a": {}, "b": {"*"}}}}),
 			[]string{"claims[b][0]: \"*\": there are no patterns", "claims[https://x/a]: is empty"}},
-		{"when", rule(Rule{Name: "r", Allow: ok, When: `args.x ==`}), []string{"rules[0] (r): when: line 1, column"}},
+		{"when", rule(Rule{Name: "r", Allow: ok, When: `args.x ==`}), []string{"rules[0] (r): when: at character 10"}},
 		{"when without truth", rule(Rule{Name: "r", Allow: ok, When: `args.x`}), []string{"when: is a dyn: want true or false"}},
 		{"approve_for", rule(Rule{Name: "r", Allow: ok, ApproveFor: time.Hour}), []string{"approve_for: says how long"}},
 		{"approve_for negative", rule(Rule{Name: "r", Ask: ok, ApproveFor: -1}), []string{"approve_for: -1ns is negative"}},

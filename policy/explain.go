@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -14,6 +15,8 @@ type Explanation struct {
 	Target mcp.Target
 	// Reason says in a sentence what decided.
 	Reason string
+	// Unchecked says that conditions judged the arguments without the tool's input schema.
+	Unchecked bool
 	// Listed says whether lists show the target to the caller.
 	Listed bool
 	// Rules are all rules in the order of the configuration.
@@ -37,11 +40,16 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	who.class = p.classOf(who)
 	outlook := p.newOutlook(who.class, target)
 	e := Explanation{Target: target, Listed: outlook.visible}
-	settled := outlook.settle(ctx, who, target, args)
+	judged := &arguments{text: args}
+	if target.Kind == mcp.KindPrompts {
+		judged.schema = p.promptSchema
+	}
+	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(outlook.open, func(r openRule) bool { return r.when.strict && r.when.args })
+	settled := outlook.settle(ctx, who, target, judged)
 	e.Decision = settled.decision()
 
 	reading := readTarget(target)
-	f := facts{person: who, target: &target, args: &arguments{text: args}}
+	f := facts{person: who, target: &target, args: judged}
 	for _, r := range p.rules {
 		e.Rules = append(e.Rules, r.explain(ctx, &reading, f))
 	}
@@ -129,6 +137,9 @@ func (e Explanation) String() string {
 	}
 	if e.Effect == Deny && e.Listed {
 		b.WriteString("Lists show it all the same: with other arguments it could be allowed.\n")
+	}
+	if e.Unchecked {
+		b.WriteString("The tool's input schema is not known here: a call with arguments that do not fit it is denied.\n")
 	}
 	if len(e.Rules) > 0 {
 		b.WriteString("\n")

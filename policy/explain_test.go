@@ -44,6 +44,7 @@ Rule "everyone" allows it, and none denies it.
 deny tools:u/create
 No rule allows it: the default is deny.
 Lists show it all the same: with other arguments it could be allowed.
+The tool's input schema is not known here: a call with arguments that do not fit it is denied.
 
   everyone   -      does not apply: no pattern fits tools:u/create
   engineers  -      does not apply: the caller does not fit who.groups
@@ -56,6 +57,7 @@ Lists show it all the same: with other arguments it could be allowed.
 deny tools:u/create
 Rule "sure" denies it, whatever others say.
 Lists show it all the same: with other arguments it could be allowed.
+The tool's input schema is not known here: a call with arguments that do not fit it is denied.
 
   everyone   -      does not apply: no pattern fits tools:u/create
   engineers  allow  applies
@@ -68,6 +70,7 @@ Lists show it all the same: with other arguments it could be allowed.
 ask tools:u/create
 Rule "engineers" allows it, once the user approves: rule "sure" asks.
 The user is asked; an approval is good for 1h0m0s.
+The tool's input schema is not known here: a call with arguments that do not fit it is denied.
 
   everyone   -      does not apply: no pattern fits tools:u/create
   engineers  allow  applies
@@ -92,6 +95,7 @@ The user is asked; an approval is good for one call.
 deny tools:u/create
 No rule allows it: the default is deny. Rule "sure" only asks about what is allowed.
 Lists show it all the same: with other arguments it could be allowed.
+The tool's input schema is not known here: a call with arguments that do not fit it is denied.
 
   everyone   -      does not apply: no pattern fits tools:u/create
   engineers  -      does not apply: the caller does not fit who.groups

@@ -108,7 +108,7 @@ func FuzzWhen(f *testing.F) {
 	who := newPerson(mcp.Caller{Subject: "alice", Groups: []string{"a"}, Claims: mcp.Raw(`{"x":{"y":true}}`)})
 	target := tool("u", "x")
 	f.Fuzz(func(t *testing.T, when, args string) {
-		c, err := language.compile(when)
+		c, err := language.compile(when, true)
 		if err != nil || !json.Valid([]byte(args)) {
 			return
 		}

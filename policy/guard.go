@@ -12,6 +12,9 @@ import (
 // the mcp.Kind words. ok is false for what nobody can have.
 type Resolver interface {
 	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
+	// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil
+	// for one that cannot be known. It is asked only about tools that the caller may see.
+	InputSchema(ctx context.Context, public string) mcp.Raw
 }
 
 // GuardDeps are what a Guard works with.
@@ -108,10 +111,14 @@ func kindOf(c *mcp.Call) string {
 	return ""
 }
 
+func hasArguments(method string) bool {
+	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
+}
+
 // argumentsOf returns the arguments that conditions judge. The front has refused params
 // in which they stand twice; this is for calls that do not come from there.
 func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
-	if c.Method != mcp.MethodToolsCall && c.Method != mcp.MethodPromptsGet {
+	if !hasArguments(c.Method) {
 		return nil, nil
 	}
 	count := 0
@@ -148,7 +155,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if ctx.Err() != nil {
 		return g.letGo(ctx, c, next, target)
 	}
-	decision := g.policy.Decide(ctx, &c.Caller, target, arguments)
+	decision, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c.Name)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
@@ -166,7 +173,21 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 		}
 		return g.approve(ctx, c, next, target, decision)
 	}
+	if hasArguments(c.Method) && g.policy.Visible(&c.Caller, target) {
+		return nil, notWithThese(c, unfit)
+	}
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
+}
+
+// notWithThese is the error of a call of what is in the caller's lists, and which they
+// could make with other arguments: there is nothing to hide but what the rules say.
+func notWithThese(c *mcp.Call, unfit error) error {
+	message := "Not allowed with these arguments: " + c.Name
+	if unfit != nil {
+		message += ": " + unfit.Error()
+	}
+	return &mcp.Error{Code: mcp.CodeInvalidParams, Message: message,
+		Data: mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
 }
 
 // withoutAsking serves the methods of skills, which stateless clients cannot be asked

@@ -17,6 +17,7 @@ import (
 // u__name, and answers only calls that carry the target that it has itself.
 type shelves struct {
 	targets map[string]mcp.Target // by kind and public name
+	schemas map[string]mcp.Raw    // by public name
 	answer  func(c *mcp.Call) (*mcp.Reply, error)
 	calls   []*mcp.Call
 }
@@ -39,6 +40,13 @@ func public(t mcp.Target) string {
 func (s *shelves) Resolve(_ context.Context, kind, public string) (mcp.Target, bool) {
 	t, ok := s.targets[kind+" "+public]
 	return t, ok
+}
+
+func (s *shelves) InputSchema(_ context.Context, public string) mcp.Raw {
+	if schema, ok := s.schemas[public]; ok {
+		return schema
+	}
+	return mcp.Raw(`{"type":"object"}`)
 }
 
 func (s *shelves) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {

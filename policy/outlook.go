@@ -84,8 +84,8 @@ func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook 
 }
 
 // settle evaluates the open conditions for a call.
-func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args mcp.Raw) tally {
-	f := facts{person: who, target: &target, args: &arguments{text: args}}
+func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args *arguments) tally {
+	f := facts{person: who, target: &target, args: args}
 	t := o.fixed
 	for _, r := range o.open {
 		result, _ := r.when.eval(ctx, f)

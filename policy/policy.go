@@ -19,6 +19,8 @@ const (
 	// maxNameKept is the length of the longest name whose outlook is remembered: clients
 	// choose URIs as long as they like.
 	maxNameKept = 512
+	// maxSchemas bounds the input schemas, of which each has at most maxSchema values.
+	maxSchemas = 128
 )
 
 // Effect is what a decision is.
@@ -66,6 +68,8 @@ type Policy struct {
 	hash   hasher
 	// outlooks are what is known of an item before it is called.
 	outlooks *lru.Cache[outlookKey, *outlook]
+	// schemas are input schemas of tools, by where they stand in memory.
+	schemas *lru.Cache[*byte, *schema]
 }
 
 // rule is a Rule that is ready to be applied.
@@ -88,11 +92,12 @@ func New(cfg Config) (*Policy, error) {
 	if cfg.Default == DefaultAllow {
 		p.fallback = Allow
 	}
-	var errs [2]error
+	var errs [3]error
 	p.people, errs[0] = lru.New[uint64, *person](maxPeople)
 	p.outlooks, errs[1] = lru.New[outlookKey, *outlook](maxOutlooks)
+	p.schemas, errs[2] = lru.New[*byte, *schema](maxSchemas)
 	language, err := newLanguage()
-	if err = errors.Join(errs[0], errs[1], err); err != nil {
+	if err = errors.Join(errs[0], errs[1], errs[2], err); err != nil {
 		return nil, err
 	}
 	for i, r := range cfg.Rules {
@@ -121,7 +126,7 @@ func newRule(l *language, index int, r Rule) (*rule, error) {
 		return compiled, nil
 	}
 	var err error
-	compiled.when, err = l.compile(r.When)
+	compiled.when, err = l.compile(r.When, r.strict())
 	return compiled, err
 }
 
@@ -142,15 +147,45 @@ func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
 
 // Decide says whether the caller may use the target with these arguments: those of a
 // tool or prompt as the client wrote them, nil for none. It is the one decision, for
-// every method. The caller is not changed.
+// every method. Conditions judge the arguments without the tool's input schema. The
+// caller is not changed.
 func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
+	d, _ := p.decide(ctx, caller, target, args, nil, "")
+	return d
+}
+
+// decide is Decide with input schemas, for what has a public name. unfit says how the
+// arguments do not fit the schema, where a condition could not be evaluated because of it.
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, public string) (d Decision, unfit error) {
 	person := p.personOf(caller)
 	outlook := p.outlookOn(person, target)
 	if len(outlook.open) == 0 {
-		return outlook.decision
+		return outlook.decision, nil
 	}
-	settled := outlook.settle(ctx, person, target, args)
-	return settled.decision()
+	judged := arguments{text: args}
+	switch {
+	case target.Kind == mcp.KindPrompts:
+		judged.schema = p.promptSchema
+	case target.Kind == mcp.KindTools && schemas != nil && outlook.visible:
+		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, public)) }
+	}
+	settled := outlook.settle(ctx, person, target, &judged)
+	return settled.decision(), judged.unfit
+}
+
+func (p *Policy) promptSchema() *schema { return p.schema(promptSchema) }
+
+// schema decodes an input schema, once for each that a tool has.
+func (p *Policy) schema(text mcp.Raw) *schema {
+	if len(text) == 0 {
+		return readSchema(text)
+	}
+	if known, ok := p.schemas.Get(&text[0]); ok {
+		return known
+	}
+	fresh := readSchema(text)
+	p.schemas.Add(&text[0], fresh)
+	return fresh
 }
 
 // Visible reports whether some call of the target could be allowed, or approved, for

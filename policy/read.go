@@ -39,11 +39,14 @@ func (n names) twin(name string) bool {
 // twice in an object is an error, also when it differs in case only. A number that Go
 // has no exact value for, and text with half a character, are values on whose use a
 // condition fails.
-func readObject(text mcp.Raw) (map[string]any, names, error) {
+func readObject(text mcp.Raw) (map[string]any, names, error) { return readUpTo(maxValues, text) }
+
+// readUpTo is readObject with a bound of its own for the number of values.
+func readUpTo(most int, text mcp.Raw) (map[string]any, names, error) {
 	if !text.IsObject() {
 		return nil, nil, errors.New("no object")
 	}
-	r := reader{left: maxValues, names: make(names)}
+	r := reader{left: most, most: most, names: make(names)}
 	value, err := r.read(text, 0)
 	if err != nil {
 		return nil, nil, err
@@ -53,12 +56,13 @@ func readObject(text mcp.Raw) (map[string]any, names, error) {
 
 type reader struct {
 	left  int // values that may still come
+	most  int
 	names names
 }
 
 func (r *reader) read(text mcp.Raw, depth int) (any, error) {
 	if r.left--; r.left < 0 {
-		return nil, fmt.Errorf("more than %d values", maxValues)
+		return nil, fmt.Errorf("more than %d values", r.most)
 	}
 	if depth > maxDepth {
 		return nil, errors.New("nested too deep")

@@ -50,7 +50,7 @@ func newLanguage() (*language, error) {
 	}
 	object := cel.MapType(cel.StringType, cel.DynType)
 	texts := cel.ListType(cel.StringType)
-	env, err := cel.NewCustomEnv(
+	env, err := cel.NewCustomEnv(append(comparisons(),
 		cel.StdLib(cel.StdLibSubset(stdlib)),
 		cel.ParserExpressionSizeLimit(maxCondition),
 		cel.RegexProgramSizeLimit(maxExpression),
@@ -67,7 +67,7 @@ func newLanguage() (*language, error) {
 		cel.Variable("target.kind", cel.StringType),
 		cel.Variable("target.upstream", cel.StringType),
 		cel.Variable("target.name", cel.StringType),
-	)
+	)...)
 	if err != nil {
 		return nil, fmt.Errorf("policy: the language of conditions: %w", err)
 	}
@@ -81,6 +81,9 @@ type condition struct {
 	caller  bool     // at the caller
 	target  bool     // at the target
 	names   []string // of members that it names
+	// strict says that it judges no arguments whose types are not those of the tool's
+	// schema, and compares no values of different types.
+	strict bool
 }
 
 // outcome is what became of a condition.
@@ -94,29 +97,54 @@ const (
 )
 
 // compile reads a condition; the error says where it is wrong.
-func (l *language) compile(text string) (*condition, error) {
+func (l *language) compile(text string, strict bool) (*condition, error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("%d characters are more than %d", len(text), maxCondition)
 	}
-	checked, issues := l.env.Compile(text)
-	if err := issues.Err(); err != nil {
-		first := issues.Errors()[0]
-		return nil, fmt.Errorf("line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
+	parsed, issues := l.env.Parse(text)
+	if issues.Err() != nil {
+		return nil, wrongAt(text, issues.Errors()[0])
+	}
+	if _, issues = l.env.Check(parsed); issues.Err() != nil {
+		return nil, wrongAt(text, issues.Errors()[0])
+	}
+	if strict {
+		compareStrictly(parsed)
+	}
+	checked, issues := l.env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, wrongAt(text, issues.Errors()[0])
 	}
 	if checked.OutputType() != types.BoolType {
 		return nil, fmt.Errorf("is a %s: want true or false, by a comparison such as args.force == true", checked.OutputType())
 	}
 	program, err := l.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval),
-		cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(checkEvery))
+		cel.CostTracking(comparing{}), cel.CostLimit(maxCost), cel.MemoryLimit(maxMemory), cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {
 		return nil, err
 	}
-	c := &condition{program: program}
+	c := &condition{program: program, strict: strict}
 	celast.PreOrderVisit(checked.NativeRep().Expr(), celast.NewExprVisitor(c.visit))
 	slices.Sort(c.names)
 	c.names = slices.Compact(c.names)
 	return c, nil
+}
+
+// wrongAt says what is wrong with a condition, and where.
+func wrongAt(text string, e *cel.Error) error {
+	line, column := e.Location.Line(), e.Location.Column()
+	message := e.Message
+	lines := strings.Split(text, "\n")
+	if line >= 1 && line <= len(lines) {
+		if at := []rune(lines[line-1]); column < len(at) && at[column] == '=' && strings.Contains(message, "token recognition") {
+			message = "= compares nothing: write =="
+		}
+	}
+	if len(lines) == 1 { // which is not a line of the file
+		return fmt.Errorf("at character %d: %s", column+1, message)
+	}
+	return fmt.Errorf("at character %d of its line %d: %s", column+1, line, message)
 }
 
 // visit notes what the condition looks at. Every text in it may be the name of a member
@@ -153,6 +181,22 @@ type arguments struct {
 	values map[string]any
 	names  names
 	err    error
+
+	// schema is what they have to fit for strict conditions; nil for nothing.
+	schema  func() *schema
+	checked bool
+	unfit   error
+}
+
+// fit reports how the arguments do not fit the schema.
+func (a *arguments) fit() error {
+	if !a.checked {
+		a.checked = true
+		if a.schema != nil && !a.text.IsNull() {
+			a.unfit = a.schema().check(a.values)
+		}
+	}
+	return a.unfit
 }
 
 // object returns the arguments; without any, and for null, an empty object.
@@ -180,6 +224,11 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 		for _, name := range c.names {
 			if f.args.names.twin(name) {
 				return failed, fmt.Errorf("the arguments have %q in another case", name)
+			}
+		}
+		if c.strict {
+			if err := f.args.fit(); err != nil {
+				return failed, err
 			}
 		}
 	}

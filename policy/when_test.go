@@ -14,7 +14,7 @@ func compileForTest(t testing.TB, text string) *condition {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := l.compile(text)
+	c, err := l.compile(text, true)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -36,7 +36,7 @@ func TestWhenArguments(t *testing.T) {
 		{"has of nothing", `has(args.force) && args.force`, ``, isFalse},
 		{"H/213 null", `args.owner == "acme"`, `{"owner":null}`, isFalse},
 		{"H/213 wrong type", `args.owner.startsWith("acme")`, `{"owner":7}`, failed},
-		{"H/213 list for text", `args.owner == "acme"`, `{"owner":["acme"]}`, isFalse},
+		{"H/213 list for text", `args.owner == "acme"`, `{"owner":["acme"]}`, failed},
 		{"H/213 nested elsewhere", `args.owner == "acme"`, `{"x":{"owner":"acme"}}`, failed},
 		{"H/213 duplicated", `args.owner == "acme"`, `{"owner":"acme","owner":"evil"}`, failed},
 		{"H/213 duplicated the same", `args.owner == "acme"`, `{"owner":"acme","owner":"acme"}`, failed},
@@ -139,7 +139,10 @@ func TestWhenRefused(t *testing.T) {
 	}
 	tests := []struct{ when, want string }{
 		{`args.owner`, "want true or false"},
-		{`args.owner == `, "line 1, column"},
+		{`args.owner == `, "at character 15: Syntax error"},
+		{`args.owner = "acme"`, "at character 12: = compares nothing: write =="},
+		{"args.owner == 'acme' &&\n  args.repo = 'x'", "at character 13 of its line 2: = compares nothing: write =="},
+		{`args.owner == "acme" && "x" in "xyz"`, "found no matching overload for '@in'"},
 		{`caller.usr == "alice"`, "undeclared reference"},
 		{`caller.user == 1`, "no matching overload"},
 		{`tool == "x"`, "undeclared reference"},
@@ -149,7 +152,7 @@ func TestWhenRefused(t *testing.T) {
 		{strings.Repeat("true && ", 2000) + "true", "characters are more than"},
 	}
 	for _, tt := range tests {
-		if _, err := l.compile(tt.when); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := l.compile(tt.when, true); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.60s: got %v, want %q", tt.when, err, tt.want)
 		}
 	}

@@ -43,6 +43,25 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 	return c.targetOf(k, found), true
 }
 
+// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil for
+// one that has no list to be in. A per-user upstream is asked for its list.
+func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
+	caller, _ := mcp.CallerFrom(ctx)
+	s := c.view(&caller)
+	to, ok := s.named(tools, public)
+	if !ok {
+		missing, known := s.missing(tools, public)
+		from := c.sources[missing.source]
+		if !known || from.people == nil {
+			return nil
+		}
+		s, _ = from.people.fetch(ctx, caller, from)
+		to, _ = s.named(tools, public)
+	}
+	schema, _ := to.tool.Member("inputSchema")
+	return schema
+}
+
 // targetOf is what policy decides on for what a name or URI leads to.
 func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 	n := c.sources[to.source].naming

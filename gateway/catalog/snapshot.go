@@ -50,6 +50,7 @@ type target struct {
 	source int
 	native string
 	params []param
+	tool   mcp.Raw // the definition of a tool
 	task   taskSupport
 	skill  skillTarget // of skills, and of their files
 	// unlisted: the upstream has the name's prefix, and no list of it that could tell.
@@ -194,7 +195,7 @@ func (s *snapshot) enter(k kind, source int, e entry) {
 	s.counts[source][k]++
 	switch k {
 	case tools:
-		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params, task: e.task}
+		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, task: e.task}
 	case prompts:
 		s.prompts[e.item.Name] = target{source: source, native: e.native}
 	case skills:

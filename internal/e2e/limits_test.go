@@ -33,7 +33,6 @@ func TestConditions(t *testing.T) {
 			mustCall(t, c, "tools/call", `{"name":"up__do","arguments":`+arguments+`}`)
 		}
 		want := len(s.Received("tools/call"))
-		missing := strings.ReplaceAll(wholeCall(t, c, "tools/call", `{"name":"up__no"}`), "up__no", "up__do")
 		for _, a := range []struct{ row, params string }{
 			{"H/213 another value", `"arguments":{"owner":"evil","count":9}`},
 			{"H/213 too many", `"arguments":{"owner":"acme","count":10}`},
@@ -53,16 +52,14 @@ func TestConditions(t *testing.T) {
 			{"H/213 arguments in another case too", `"arguments":{"owner":"acme","count":9},"Arguments":{"owner":"evil"}`},
 		} {
 			got := askRaw(t, c, "tools/call", `{"name":%q,`+a.params+`}`, "up__do")
-			got = strings.Replace(got, `"id":7`, `"id":4711`, 1)
 			if strings.Contains(a.row, "arguments twice") || strings.Contains(a.row, "another case too") {
 				if !strings.Contains(got, `"error":{"code":-32`) { // refused before it means anything
 					t.Errorf("%s: %s", a.row, got)
 				}
 				continue
 			}
-			// The ids differ in length.
-			if _, body, _ := strings.Cut(got, "{"); !strings.HasSuffix(missing, "{"+body) {
-				t.Errorf("%s: %s, want %s", a.row, got, missing)
+			if !strings.Contains(got, `"error":{"code":-32602,"message":"Not allowed with these arguments: up__do"`) {
+				t.Errorf("%s: %s", a.row, got)
 			}
 		}
 		if m, _, err := g.raw(t, revision, g.issuer.Token(nil)).Call(deadline(t), "tools/call", `{"name":"up__do","arguments":{"owner":"acme","count":9}}`); err != nil || m.Error == nil {
