@@ -98,13 +98,12 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 			return g, err
 		}
 	}
-	transport := upstream.NewTransport(with.metrics.upstreams, cfg.Upstreams...)
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
 		if !enabled(c) {
 			continue
 		}
-		m, err := newMember(c, transport, with, before.member(c.Name))
+		m, err := newMember(c, with, before.member(c.Name))
 		if err != nil {
 			return g, err
 		}
@@ -126,7 +125,7 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 }
 
 // newMember makes an upstream, unless it is the same as the one before.
-func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lasting, before *member) (*member, error) {
+func newMember(c upstream.Config, with lasting, before *member) (*member, error) {
 	if before != nil && sameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c
@@ -151,9 +150,11 @@ func newMember(c upstream.Config, transport *upstream.HTTPTransport, with lastin
 	if with.upsessions != nil {
 		shared = with.upsessions
 	}
+	transport := upstream.NewTransport(with.metrics.upstreams, c)
 	u, err := upstream.New(c, upstream.Deps{
 		Log:         with.log,
 		HTTP:        transport,
+		HTTPFor:     transport.For,
 		Credentials: credentials,
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,

@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 		}))
 		b.Cleanup(server.Close)
 		name := strconv.Itoa(size) + " bytes/"
-		transport := upstream.NewTransport(nil)
+		transport := upstream.NewTransport(nil, upstream.Config{URL: server.URL})
 		b.Cleanup(transport.CloseIdleConnections)
 
 		b.Run(name+"bare", func(b *testing.B) {

@@ -12,6 +12,7 @@ import (
 	"log"
 	"math/big"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -81,6 +82,35 @@ var trusted = sync.OnceValues(func() (*authority, error) {
 // serve gives a fake a certificate.
 func (a *authority) serve(t *testing.T, f *fake, name string, until time.Duration, max uint16) {
 	t.Helper()
+	f.Server = httptest.NewUnstartedServer(f)
+	f.TLS = &tls.Config{Certificates: []tls.Certificate{a.certificate(t, name, until)}, MinVersion: tls.VersionTLS10, MaxVersion: max}
+	f.Config.ErrorLog = log.New(io.Discard, "", 0)
+	f.StartTLS()
+	t.Cleanup(f.Close)
+}
+
+// newHTTP2 serves over TLS and HTTP/2, with a certificate of who is trusted.
+func newHTTP2(t *testing.T, handler http.Handler) *httptest.Server {
+	t.Helper()
+	known, err := trusted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("a request over %s", r.Proto)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{known.certificate(t, "127.0.0.1", time.Hour)}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server
+}
+
+func (a *authority) certificate(t *testing.T, name string, until time.Duration) tls.Certificate {
+	t.Helper()
 	cert := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(until),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
@@ -94,11 +124,7 @@ func (a *authority) serve(t *testing.T, f *fake, name string, until time.Duratio
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Server = httptest.NewUnstartedServer(f)
-	f.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: a.key}}, MinVersion: tls.VersionTLS10, MaxVersion: max}
-	f.Config.ErrorLog = log.New(io.Discard, "", 0)
-	f.StartTLS()
-	t.Cleanup(f.Close)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
 }
 
 // TestH255_CertificatesOfServers: H/255 a certificate that does not hold is never passed

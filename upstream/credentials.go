@@ -91,7 +91,7 @@ func aboutCredentials(err error) bool {
 func (c *httpConn) request(ctx context.Context, caller *mcp.Caller, verb string, header http.Header, body []byte) (*http.Response, error) {
 	credentials := c.t.credentials
 	if credentials == nil {
-		return c.t.send(ctx, verb, header, body)
+		return c.t.send(ctx, c.t.http, verb, header, body)
 	}
 	var who mcp.Caller
 	if caller == nil {
@@ -100,13 +100,17 @@ func (c *httpConn) request(ctx context.Context, caller *mcp.Caller, verb string,
 	if caller != nil {
 		who = *caller
 	}
+	over := c.t.http
+	if c.t.httpFor != nil && credentials.PerUser() {
+		over = c.t.httpFor(who.User())
+	}
 	for again := false; ; again = true {
 		own := maps.Clone(header) // requests share it
 		stamp, err := credentials.Authorize(ctx, who, own)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotSent, err)
 		}
-		resp, err := c.t.send(ctx, verb, own, body)
+		resp, err := c.t.send(ctx, over, verb, own, body)
 		if err != nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 			return resp, err
 		}

@@ -125,7 +125,7 @@ func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *sa
 	t.Cleanup(credentials.Close)
 	transport := upstream.NewTransport(nil, cfg)
 	t.Cleanup(transport.CloseIdleConnections)
-	u, err := upstream.New(cfg, upstream.Deps{Log: log, HTTP: transport, Credentials: credentials})
+	u, err := upstream.New(cfg, upstream.Deps{Log: log, HTTP: transport, HTTPFor: transport.For, Credentials: credentials})
 	if err != nil {
 		t.Fatal(err)
 	}

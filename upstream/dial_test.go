@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -73,6 +74,16 @@ func TestH254_WrittenAddress(t *testing.T) {
 	for _, address := range []string{"169.254.169.254:80", "[fd00:ec2::254]:80", "[fe80::1%lo]:80"} {
 		if _, err := dial(t.Context(), "tcp", address); !errors.Is(err, dialled) {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// Connections over plain HTTP are given up before servers with the usual five seconds close
+// them.
+func TestIdleConnectionsAreGivenUpEarly(t *testing.T) {
+	for url, want := range map[string]time.Duration{"http://127.0.0.1/mcp": 3 * time.Second, "https://crm.example/mcp": 90 * time.Second} {
+		if got := NewTransport(nil, Config{URL: url}).general.IdleConnTimeout; got != want {
+			t.Errorf("%s: idle connections are kept for %s, want %s", url, got, want)
 		}
 	}
 }

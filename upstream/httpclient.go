@@ -13,73 +13,78 @@ import (
 )
 
 const (
-	minIdlePerHost  = 64
-	idleConnTimeout = 90 * time.Second
+	minIdle         = 64
 	maxResponseHead = 64 << 10
 	tcpKeepAlive    = 30 * time.Second
+	// idlePlain is for how long a connection over plain HTTP is used again. Many servers
+	// close theirs after five seconds: what is sent just then is lost, and nobody knows
+	// whether it was read. idleTLS is longer, since it costs more to open one; in HTTP/2
+	// a server says what it has not read.
+	idlePlain = 3 * time.Second
+	idleTLS   = 90 * time.Second
 
 	clientOwn      = "own"
 	clientStandard = "standard"
 )
 
-// HTTPTransport is the http.RoundTripper that all upstreams share, one pool of
-// connections per origin. It does not decompress, follow proxies of the environment
-// or, being a RoundTripper, redirects.
+// HTTPTransport is the http.RoundTripper of one upstream. All its connections go to the
+// origin of that, and no other upstream uses them: what a server says when it was not asked
+// could be taken for the answer to another one's request. It does not decompress, follow
+// proxies of the environment or, being a RoundTripper, redirects.
 //
 // Small requests over plain HTTP take a client of our own, which needs about half the
-// CPU; all others, and those of upstreams that say so (Config.HTTPClient), net/http's.
+// CPU; all others, and those of an upstream that says so (Config.HTTPClient), net/http's.
 type HTTPTransport struct {
 	own      *http1.Transport
 	general  *http.Transport
-	standard map[string]bool // hosts that are only for general
+	standard bool // all requests are for general
 }
 
-// NewTransport makes the HTTPTransport of these upstreams. metrics count its connections;
-// nil for nobody to know.
-func NewTransport(metrics *Metrics, cfgs ...Config) *HTTPTransport {
-	perHost, connect := minIdlePerHost, time.Duration(0)
-	standard := make(map[string]bool)
-	for _, cfg := range cfgs {
-		cfg = cfg.withDefaults()
-		perHost = max(perHost, cfg.Limits.Concurrent)
-		if cfg.URL == "" {
-			continue
-		}
-		connect = max(connect, cfg.Timeout.Connect)
-		if u, err := url.Parse(cfg.URL); err == nil && cfg.HTTPClient == clientStandard {
-			standard[u.Host] = true
-		}
-	}
-	connect = or(connect, defaultConnect)
+// NewTransport makes the HTTPTransport of an upstream, which has a URL. metrics count its
+// connections; nil for nobody to know.
+func NewTransport(metrics *Metrics, cfg Config) *HTTPTransport {
+	cfg = cfg.withDefaults()
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
+	connect, origin, keep := cfg.Timeout.Connect, "", idlePlain
+	if u, err := url.Parse(cfg.URL); err == nil {
+		origin = net.JoinHostPort(u.Hostname(), portOf(u))
+		if u.Scheme == "https" {
+			keep = idleTLS
+		}
+	}
 	dial := metrics.counting(guarded(net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}))
+	perHost := max(minIdle, cfg.Limits.Concurrent)
 	return &HTTPTransport{
 		own: http1.New(http1.Config{
-			Dial:        dial,
+			Dial:        only(origin, dial),
 			IdlePerHost: perHost,
-			IdleTime:    idleConnTimeout,
+			IdleTime:    keep,
 			HeadBytes:   maxResponseHead,
 		}),
 		general: &http.Transport{
-			DialContext:            dial,
-			DialTLSContext:         secure(dial, connect),
+			DialContext:            only(origin, dial),
+			DialTLSContext:         only(origin, secure(dial, connect)),
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
-			MaxIdleConns:           0, // no limit over all origins: there are as many as upstreams
 			MaxIdleConnsPerHost:    perHost,
-			IdleConnTimeout:        idleConnTimeout,
+			IdleConnTimeout:        keep,
 			MaxResponseHeaderBytes: maxResponseHead,
 			ExpectContinueTimeout:  time.Second,
 		},
-		standard: standard,
+		standard: cfg.HTTPClient == clientStandard,
 	}
+}
+
+// only dials one address, whatever is asked for.
+func only(origin string, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, origin) }
 }
 
 // secure dials TLS. What goes wrong in the handshake is told apart from what goes wrong
 // later: the server has not seen a request then.
-func secure(dial func(ctx context.Context, network, address string) (net.Conn, error), limit time.Duration) func(context.Context, string, string) (net.Conn, error) {
+func secure(dial dialFunc, limit time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -102,10 +107,28 @@ func secure(dial func(ctx context.Context, network, address string) (net.Conn, e
 
 // RoundTrip sends a request.
 func (t *HTTPTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if http1.Handles(req) && !t.standard[req.URL.Host] {
+	if http1.Handles(req) && !t.standard {
 		return t.own.RoundTrip(req)
 	}
 	return t.general.RoundTrip(req)
+}
+
+// For returns the http.RoundTripper of one user, by mcp.Caller.User: no request with
+// another credential goes over the same connections.
+func (t *HTTPTransport) For(user string) http.RoundTripper { return &userTransport{t, user} }
+
+type userTransport struct {
+	*HTTPTransport
+	user string
+}
+
+// RoundTrip sends a request. Transports keep connections by the host of the URL, which
+// nobody else looks at: Host is in the request apart, and there is but one origin to dial.
+func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	own, at := *req, *req.URL
+	own.Host = or(req.Host, req.URL.Host)
+	at.Host, own.URL = t.user, &at
+	return t.HTTPTransport.RoundTrip(&own)
 }
 
 // CloseIdleConnections closes what no request uses.

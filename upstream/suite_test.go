@@ -29,6 +29,11 @@ func TestSuite(t *testing.T) {
 				return upstream.Config{URL: server.URL, HTTPClient: "standard"}
 			})
 		})
+		t.Run("streamable over HTTP/2 "+era.name, func(t *testing.T) {
+			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
+				return upstream.Config{URL: newHTTP2(t, &upstreamtest.Server{Stateful: era.stateful}).URL}
+			})
+		})
 		t.Run("stdio "+era.name, func(t *testing.T) {
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				return command(t, era.name)

@@ -103,7 +103,9 @@ type Stream interface {
 type transportDeps struct {
 	cfg  Config // with defaults
 	http http.RoundTripper
-	log  *slog.Logger
+	// httpFor is nil where all use http
+	httpFor func(user string) http.RoundTripper
+	log     *slog.Logger
 	// credentials are nil for none
 	credentials Credentials
 	// health counts restarts and garbage

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -31,7 +32,8 @@ const (
 // event stream (2025-11-25 basic/transports, 2026-07-28 basic/transports/streamable-http).
 type streamable struct {
 	http     http.RoundTripper
-	template *http.Request // what all requests have in common
+	httpFor  func(user string) http.RoundTripper // of requests with a user's credential; nil for http
+	template *http.Request                       // what all requests have in common
 	limit    int64
 	spawn    func(func())
 
@@ -58,7 +60,8 @@ func makeStreamable(d transportDeps) (*streamable, error) {
 		header["User-Agent"] = []string{"gatehouse"}
 	}
 	return &streamable{
-		http: d.http,
+		http:    d.http,
+		httpFor: d.httpFor,
 		template: &http.Request{
 			Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -207,7 +210,7 @@ func (c *httpConn) Close(ctx context.Context) error {
 
 // send makes one request. A body, nil for none, goes in one write with its head: net/http
 // does that for one that it knows to be in memory.
-func (t *streamable) send(ctx context.Context, verb string, header http.Header, body []byte) (*http.Response, error) {
+func (t *streamable) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
 	req := t.template.WithContext(ctx)
 	req.Method, req.Header = verb, header
 	if body != nil {
@@ -217,7 +220,7 @@ func (t *streamable) send(ctx context.Context, verb string, header http.Header, 
 		// net/http repeats a POST in no other case.
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	}
-	resp, err := t.http.RoundTrip(req)
+	resp, err := over.RoundTrip(req)
 	if err != nil {
 		return nil, sendError(err)
 	}
@@ -227,7 +230,7 @@ func (t *streamable) send(ctx context.Context, verb string, header http.Header, 
 // sendError tells whether the server can have seen a request that failed.
 func sendError(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errHandshake) {
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, errHandshake) || errors.Is(err, http1.ErrNotSent) {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	return fmt.Errorf("%w: %w", errBroken, err)

@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -28,9 +29,12 @@ type ClientInfo struct {
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
-	// HTTP sends the requests of upstreams on HTTP, which share it; see NewTransport.
-	// It must not follow redirects or add cookies, which no http.RoundTripper should.
+	// HTTP sends the requests of an upstream on HTTP; see NewTransport. It must not follow
+	// redirects or add cookies, which no http.RoundTripper should.
 	HTTP http.RoundTripper
+	// HTTPFor returns what sends those that have the credential of a user
+	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP. See HTTPTransport.For.
+	HTTPFor func(user string) http.RoundTripper
 	// Credentials authenticate the requests; needed when Config.Auth is not none, and
 	// made of it. Whoever made them closes them, after the Upstream.
 	Credentials Credentials
@@ -134,7 +138,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	reach := transportDeps{
-		cfg: cfg, http: deps.HTTP, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
+		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
 	}
 	var err error
 	if u.transport, err = transports[cfg.Transport](reach); err == nil && guessed {
@@ -146,10 +150,13 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.pool.init(u)
 	u.parks.init(u)
 	u.former.init(deps.Before)
+	// Ids begin somewhere else in each Upstream: they are nothing that others could guess, and
+	// replicas make requests in one session, where they must differ. They stay below 2^31, as
+	// some servers have no larger ones.
+	var first [4]byte
+	_, _ = rand.Read(first[:]) // never fails
+	u.ids.Store(int64(binary.NativeEndian.Uint32(first[:]) >> 2))
 	if u.shared != nil && cfg.Transport == transportStreamable {
-		// Replicas make requests in one session, whose ids must differ: each begins somewhere
-		// else. They stay below 2^31, as some servers have no larger ones.
-		u.ids.Store(rand.Int64N(1 << 30))
 		u.told = make(chan told, maxTold)
 		u.spawn(u.heed)
 	}

@@ -25,7 +25,7 @@ func newPool(perHost int, keep time.Duration) *pool {
 func (p *pool) take(host string) *conn {
 	for {
 		c := p.pop(host)
-		if c == nil || c.alive() {
+		if c == nil || time.Since(c.since) <= p.keep && c.alive() {
 			return c
 		}
 		c.close()

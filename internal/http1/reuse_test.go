@@ -3,10 +3,14 @@
 package http1
 
 import (
+	"context"
+	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestConnectionIsUsedAgain(t *testing.T) {
@@ -86,6 +90,60 @@ func TestNothingIsReadThatWasNotAskedFor(t *testing.T) {
 	}
 }
 
+// What a server says on a new connection before anything was asked is not taken for an
+// answer either.
+func TestServerSpeaksFirst(t *testing.T) {
+	for _, greeting := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "\n", ""} {
+		spoken := make(chan struct{})
+		s := newServer(t, func(_ int, p *peer) {
+			p.say(greeting)
+			if greeting == "" {
+				p.Close()
+			}
+			close(spoken)
+			if req, _ := p.request(); req != nil {
+				t.Errorf("after %q a request came", greeting)
+			}
+		})
+		tr := newTransport(t, Config{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			nc, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err == nil {
+				<-spoken
+				hear(t, newConn(nc, address))
+			}
+			return nc, err
+		}})
+		if _, body, err := do(tr, post(t, s.url, "1")); !errors.Is(err, ErrNotSent) {
+			t.Errorf("after %q: body %q, error %v", greeting, body, err)
+		}
+	}
+}
+
+// A connection that was idle for as long as it is kept is not used again, even if nothing
+// has closed it yet.
+func TestOldConnectionIsNotUsedAgain(t *testing.T) {
+	s := newServer(t, func(_ int, p *peer) { p.answerAll() })
+	tr := newTransport(t, Config{IdleTime: time.Hour})
+	age := func(by time.Duration) {
+		c := tr.pool.pop(s.host())
+		if c == nil || !tr.pool.push(c) {
+			t.Fatal("no connection is idle")
+		}
+		c.since = c.since.Add(-by)
+	}
+	wantOK(t, tr, post(t, s.url, "1"), "ok")
+	age(59 * time.Minute)
+	wantOK(t, tr, post(t, s.url, "2"), "ok")
+	if n := s.connections(); n != 1 {
+		t.Errorf("%d connections, want the first used again", n)
+	}
+	age(61 * time.Minute)
+	wantOK(t, tr, post(t, s.url, "3"), "ok")
+	if n := s.connections(); n != 2 || idle(tr) != 1 {
+		t.Errorf("%d connections, %d of them idle; want the old one closed", n, idle(tr))
+	}
+}
+
 // arrive waits until what the server said last has come to the idle connection, if
 // that was kept.
 func arrive(t *testing.T, tr *Transport, s *server) {
@@ -94,15 +152,21 @@ func arrive(t *testing.T, tr *Transport, s *server) {
 	if c == nil {
 		return
 	}
+	hear(t, c)
+	if !tr.pool.push(c) {
+		t.Error("the pool is full")
+	}
+}
+
+// hear waits until something has come, or the end.
+func hear(t *testing.T, c *conn) {
+	t.Helper()
 	err := c.raw.Read(func(fd uintptr) bool {
 		_, _, err := syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK)
 		return err != syscall.EAGAIN
 	})
 	if err != nil {
 		t.Error(err)
-	}
-	if !tr.pool.push(c) {
-		t.Error("the pool is full")
 	}
 }
 

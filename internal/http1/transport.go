@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -28,7 +29,8 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// IdlePerHost is how many connections to a host are kept for later, by default 64.
 	IdlePerHost int
-	// IdleTime is how long they are kept, by default 90 s; it may be a quarter more.
+	// IdleTime is after what time without use none is used again, by default 90 s. It is
+	// closed then, or a quarter later.
 	IdleTime time.Duration
 	// HeadBytes bounds the head of an answer, with the interim ones before it; by
 	// default 64 KiB.
@@ -120,6 +122,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.raw != nil && !c.alive() {
+		c.close()
+		return nil, errSpokeFirst
+	}
 	return t.exchange(ctx, c, req, out)
 }
 
@@ -174,6 +180,13 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
+// ErrNotSent is in the errors of requests of which not a byte was sent on a connection that
+// was there.
+var ErrNotSent = errors.New("http1: the request was not sent")
+
+// errSpokeFirst: what comes before a request would be taken for the answer to it.
+var errSpokeFirst = fmt.Errorf("%w: the server closed the connection, or spoke, before it was asked", ErrNotSent)
+
 // staleError says that a connection was closed before a byte of the answer came.
 type staleError struct {
 	err  error
@@ -185,6 +198,9 @@ func (e *staleError) Error() string {
 }
 
 func (e *staleError) Unwrap() error { return e.err }
+
+// Is makes it ErrNotSent where it is.
+func (e *staleError) Is(target error) bool { return target == ErrNotSent && !e.sent }
 
 // isStale reports whether a request that failed so on a used connection may be sent
 // again: it did not run, or it may run twice (RFC 9110 §9.2.1).

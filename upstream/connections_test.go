@@ -1,0 +1,86 @@
+package upstream_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// Requests with the credentials of two users never go over one connection: what a server
+// says too much after one's answer is not read as the answer to the other.
+func TestConnectionsOfUsersAreApart(t *testing.T) {
+	endpoint := newTokens(t)
+	for _, how := range []string{"own", "standard", "HTTP/2"} {
+		t.Run(how, func(t *testing.T) {
+			eras(t, func(t *testing.T, stateful bool) {
+				var mu sync.Mutex
+				users := make(map[string]map[string]bool) // by connection
+				f := makeFake(stateful, nil)
+				handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if user, _, ok := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer exchanged-"), "-"); ok {
+						mu.Lock()
+						if users[r.RemoteAddr] == nil {
+							users[r.RemoteAddr] = make(map[string]bool)
+						}
+						users[r.RemoteAddr][user] = true
+						mu.Unlock()
+					}
+					if r.Host != f.Listener.Addr().String() {
+						t.Errorf("the Host is %q", r.Host)
+					}
+					f.ServeHTTP(w, r)
+				})
+				cfg := upstream.Config{Auth: endpoint.exchange(), HTTPClient: how}
+				if how == "HTTP/2" {
+					cfg.HTTPClient = ""
+					f.Server = newHTTP2(t, handler)
+				} else {
+					f.Server = httptest.NewServer(handler)
+					t.Cleanup(f.Close)
+				}
+				cfg.URL = f.URL
+				u, _ := startAuthorized(t, cfg)
+				for range 5 {
+					for _, name := range []string{"alice", "bob"} {
+						if _, err := u.Handle(mcp.WithCaller(t.Context(), user(name)), of(name, tool("a"))); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				seen := make(map[string]bool)
+				for address, on := range users {
+					if len(on) != 1 {
+						t.Errorf("%d users on the connection %s", len(on), address)
+					}
+					for user := range on {
+						seen[user] = true
+					}
+				}
+				if len(seen) != 2 {
+					t.Errorf("users %v", seen)
+				}
+			})
+		})
+	}
+}
+
+// Ids of requests begin anywhere, so that who sees those of one upstream, or none, cannot
+// tell those of another.
+func TestIDsBeginAnywhere(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 3 {
+		f := newFake(t, false, nil)
+		wantOK(t, f.start(t, upstream.Config{}), tool("a"))
+		seen[string(f.requests(mcp.MethodToolsCall)[0].ID)] = true
+	}
+	if len(seen) < 2 { // three that are equal by chance are one in 2^60
+		t.Errorf("three upstreams begin with the ids %v", seen)
+	}
+}
