@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -20,13 +17,19 @@ const (
 
 // Connections is the section "connections": those of clients to the endpoint.
 type Connections struct {
-	// Max is how many may be open at a time. Further clients wait until one is closed: the
-	// system keeps them in its queue. Default 10000.
+	// Max is how many may be open at a time. For a further one the oldest that has brought
+	// no whole request yet is closed, else one that has been idle for long. When all are in
+	// use, further clients wait: the system keeps them in its queue. Default 10000.
 	Max int `yaml:"max"`
 	// PerAddress is how many of one client address may be open at a time, of IPv6 of one
-	// network of 64 bits; further ones are closed at once. Behind a proxy all come from
-	// the proxy's. Default 0: no bound.
+	// network of 64 bits. For a further one the oldest of this address that has brought no
+	// whole request yet is closed, else the further one itself, at once. Default: half of
+	// Max.
 	PerAddress int `yaml:"per_address"`
+	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers
+	// in front of the gateway, from which the connections of many clients come. PerAddress
+	// does not apply to them. Nothing that they say of their clients is read. Default none.
+	Proxies []string `yaml:"proxies"`
 	// IdleTimeout is after what time without a request a connection is closed. Default
 	// 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
@@ -41,6 +44,11 @@ func (c Connections) Validate() error {
 	if c.PerAddress < 0 {
 		errs = append(errs, fmt.Errorf("per_address: %d is negative", c.PerAddress))
 	}
+	for i, proxy := range c.Proxies {
+		if _, err := networkOf(proxy); err != nil {
+			errs = append(errs, fmt.Errorf("proxies[%d]: %q is neither an address nor a network such as 10.0.0.0/8", i, proxy))
+		}
+	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))
 	}
@@ -52,20 +60,42 @@ func (c Connections) withDefaults() Connections {
 	if c.Max == 0 {
 		c.Max = defaultConnections
 	}
+	if c.PerAddress == 0 {
+		c.PerAddress = (c.Max + 1) / 2
+	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = defaultIdleTimeout
 	}
 	return c
 }
 
-// bound returns the listener with the limits around it.
-func (c Connections) bound(l net.Listener, m *metrics) net.Listener {
-	m.connectionsMax.Set(float64(c.Max))
-	l = &accepting{l, m.notAccepted.Inc}
-	if c.PerAddress > 0 {
-		l = &perAddress{Listener: l, most: c.PerAddress, refused: m.tooManyOfOneAddress.Inc, open: make(map[netip.Addr]int)}
+// networkOf reads an address or a network.
+func networkOf(text string) (netip.Prefix, error) {
+	if network, err := netip.ParsePrefix(text); err == nil {
+		return network.Masked(), nil
 	}
-	return netutil.LimitListener(l, c.Max)
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	address = address.Unmap()
+	return address.Prefix(address.BitLen())
+}
+
+// networks are those of the proxies.
+func (c Connections) networks() (networks []netip.Prefix) {
+	for _, proxy := range c.Proxies {
+		if network, err := networkOf(proxy); err == nil { // Validate has looked
+			networks = append(networks, network)
+		}
+	}
+	return networks
+}
+
+// bound returns the listener with the limits around it.
+func (c Connections) bound(l net.Listener, m *metrics) *doorway {
+	m.connectionsMax.Set(float64(c.Max))
+	return newDoorway(&accepting{l, m.notAccepted.Inc}, c, m)
 }
 
 // accepting is a listener that tells when no connection could be taken. The server waits
@@ -84,52 +114,18 @@ func (l *accepting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// perAddress is a listener that closes what is one connection too many of its client.
-type perAddress struct {
-	net.Listener
-	most    int
-	refused func()
-
-	mu   sync.Mutex         // guards open
-	open map[netip.Addr]int // connections, of those who have any
-}
-
-// Accept returns the next connection that may stay.
-func (l *perAddress) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		from := clientOf(conn.RemoteAddr())
-		if l.count(from, 1) {
-			return &counted{Conn: conn, gone: sync.OnceFunc(func() { l.count(from, -1) })}, nil
-		}
-		l.refused()
-		_ = conn.Close() // with nothing said on it, there is nothing to lose
-	}
-}
-
-// count counts a connection in or out; false when there would be too many.
-func (l *perAddress) count(from netip.Addr, n int) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > 0 && l.open[from] >= l.most {
-		return false
-	}
-	if l.open[from] += n; l.open[from] == 0 {
-		delete(l.open, from)
-	}
-	return true
-}
-
-// clientOf is what connections are counted by. All addresses that are none count as one.
-func clientOf(a net.Addr) netip.Addr {
+// addressOf is the IP address of a connection, the zero one where it has none.
+func addressOf(a net.Addr) netip.Addr {
 	from, err := netip.ParseAddrPort(a.String())
 	if err != nil {
 		return netip.Addr{}
 	}
-	ip := from.Addr().Unmap().WithZone("")
+	return from.Addr().Unmap().WithZone("")
+}
+
+// clientOf is what connections from an address are counted by. All that have none count
+// as one.
+func clientOf(ip netip.Addr) netip.Addr {
 	if ip.Is6() {
 		network, err := ip.Prefix(networkBits)
 		if err != nil {
@@ -138,16 +134,4 @@ func clientOf(a net.Addr) netip.Addr {
 		return network.Addr()
 	}
 	return ip
-}
-
-// counted is a connection that is counted out when it is closed.
-type counted struct {
-	net.Conn
-	gone func()
-}
-
-// Close closes the connection.
-func (c *counted) Close() error {
-	defer c.gone()
-	return c.Conn.Close()
 }

@@ -64,7 +64,43 @@ func answered(conn net.Conn, limit time.Duration) (bool, error) {
 	return err == nil && resp.StatusCode == http.StatusNotFound, err
 }
 
-// TestH137_Connections: H/137 idle connections are bounded, in all and of one client.
+// busy has a connection send a request and half of the body of a second one: it is in use.
+func busy(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if ok, err := answered(conn, patience); !ok {
+		t.Fatal("H/137 one that may be open: ", err)
+	}
+	_, err := fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Accept: application/json, text/event-stream\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 100 Continue\r\n" { // the gateway waits for the body
+		t.Fatalf("%q, %v", line, err)
+	}
+}
+
+// half has a connection send half of the head of its first request.
+func half(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if _, err := fmt.Fprint(conn, "GET /nothing HTTP/1.1\r\nHost: local"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// closed reports that the other side has closed a connection, within a time in which the
+// gateway closes none for its silence.
+func closed(conn net.Conn) error {
+	_ = conn.SetDeadline(time.Now().Add(readHeaderTimeout / 2))
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("it is open")
+	}
+	return nil
+}
+
+// TestH137_Connections: H/137 connections are bounded, in all and of one client.
 func TestH137_Connections(t *testing.T) {
 	t.Run("of one address", func(t *testing.T) {
 		address := bounded(t, Connections{PerAddress: 3})
@@ -76,8 +112,10 @@ func TestH137_Connections(t *testing.T) {
 			}
 			open = append(open, conn)
 		}
-		if ok, err := answered(dial(t, address), patience); ok || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("H/137 one too many: %v, want it closed at once", err)
+		for range 3 {
+			if err := closed(dial(t, address)); err != nil {
+				t.Errorf("H/137 one too many: %v, want it closed at once", err)
+			}
 		}
 		if ok, err := answered(open[0], patience); !ok {
 			t.Errorf("H/137 one that was there: %v", err)
@@ -91,14 +129,39 @@ func TestH137_Connections(t *testing.T) {
 			}
 		}
 	})
-	t.Run("in all", func(t *testing.T) {
-		address := bounded(t, Connections{Max: 2})
-		first, second, third := dial(t, address), dial(t, address), dial(t, address)
-		for _, conn := range []net.Conn{first, second} {
-			if ok, err := answered(conn, patience); !ok {
-				t.Fatal("H/137 one that may be open: ", err)
+	t.Run("of one address, without a request", func(t *testing.T) {
+		address := bounded(t, Connections{PerAddress: 2})
+		first, second := dial(t, address), dial(t, address)
+		half(t, first)
+		half(t, second)
+		if ok, err := answered(dial(t, address), patience); !ok {
+			t.Errorf("H/137 one that brings a request: %v", err)
+		}
+		if err := closed(first); err != nil {
+			t.Errorf("H/137 the oldest without a request: %v", err)
+		}
+		if _, err := fmt.Fprint(second, "host\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		_ = second.SetDeadline(time.Now().Add(patience))
+		if resp, err := http.ReadResponse(bufio.NewReader(second), nil); err != nil || resp.StatusCode != http.StatusNotFound {
+			t.Errorf("H/137 the other one: %v", err)
+		}
+	})
+	t.Run("of a proxy", func(t *testing.T) {
+		address := bounded(t, Connections{PerAddress: 1, Proxies: []string{"127.0.0.0/8"}})
+		for range 3 {
+			if ok, err := answered(dial(t, address), patience); !ok {
+				t.Errorf("H/137 a client of a proxy: %v", err)
 			}
 		}
+	})
+	t.Run("in all", func(t *testing.T) {
+		address := bounded(t, Connections{Max: 2, PerAddress: 10})
+		first, second := dial(t, address), dial(t, address)
+		busy(t, first)
+		busy(t, second)
+		third := dial(t, address)
 		if ok, _ := answered(third, 50*time.Millisecond); ok {
 			t.Fatal("H/137 one too many is served")
 		}
@@ -106,6 +169,42 @@ func TestH137_Connections(t *testing.T) {
 		_ = third.SetDeadline(time.Now().Add(patience))
 		if resp, err := http.ReadResponse(bufio.NewReader(third), nil); err != nil || resp.StatusCode != http.StatusNotFound {
 			t.Errorf("H/137 when there is room again: %v", err)
+		}
+	})
+	t.Run("in all, without a request", func(t *testing.T) {
+		address := bounded(t, Connections{Max: 3, PerAddress: 10})
+		used, first, second := dial(t, address), dial(t, address), dial(t, address)
+		busy(t, used)
+		half(t, first)
+		if _, err := fmt.Fprint(second, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
+			t.Fatal(err) // a whole head and half a body are no request either
+		}
+		for _, before := range []net.Conn{first, second} {
+			held := dial(t, address)
+			busy(t, held)
+			if err := closed(before); err != nil {
+				t.Errorf("H/137 the oldest without a request: %v", err)
+			}
+		}
+		if err := closed(used); err == nil {
+			t.Error("H/137 one that is in use made room")
+		}
+	})
+	t.Run("in all, idle", func(t *testing.T) {
+		address := bounded(t, Connections{Max: 2, PerAddress: 10})
+		used, idle := dial(t, address), dial(t, address)
+		busy(t, used)
+		if ok, err := answered(idle, patience); !ok {
+			t.Fatal(err)
+		}
+		if ok, err := answered(dial(t, address), patience); !ok {
+			t.Errorf("H/137 one that brings a request: %v", err)
+		}
+		if err := closed(idle); err != nil {
+			t.Errorf("H/137 one that is idle: %v", err)
+		}
+		if err := closed(used); err == nil {
+			t.Error("H/137 one that is in use made room")
 		}
 	})
 	t.Run("idle", func(t *testing.T) {
@@ -118,6 +217,31 @@ func TestH137_Connections(t *testing.T) {
 			t.Errorf("H/137 an idle connection: %v", err)
 		}
 	})
+}
+
+// TestH115_HalfAHead: H/115 a connection has five seconds for the head of its first
+// request, by default.
+func TestH115_HalfAHead(t *testing.T) {
+	t.Parallel()
+	conn := dial(t, bounded(t, Connections{}))
+	begun := time.Now()
+	half(t, conn)
+	_ = conn.SetDeadline(begun.Add(4 * readHeaderTimeout))
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		t.Errorf("H/115 half a head: %v, want the end of the connection", err)
+	}
+	if took := time.Since(begun); took < 5*time.Second-100*time.Millisecond || took > 15*time.Second {
+		t.Errorf("H/115 closed after %s, want 5s", took)
+	}
+}
+
+// TestOneAddressLeavesHalf of the connections to others, by default.
+func TestOneAddressLeavesHalf(t *testing.T) {
+	for max, want := range map[int]int{0: 5000, 1: 1, 7: 4} {
+		if got := (Connections{Max: max}).withDefaults().PerAddress; got != want {
+			t.Errorf("of %d: %d, want %d", max, got, want)
+		}
+	}
 }
 
 func TestClientOf(t *testing.T) {
@@ -135,7 +259,7 @@ func TestClientOf(t *testing.T) {
 		if want != "" {
 			ip = netip.MustParseAddr(want)
 		}
-		if got := clientOf(named(address)); got != ip {
+		if got := clientOf(addressOf(named(address))); got != ip {
 			t.Errorf("%s counts as %s, want %s", address, got, ip)
 		}
 	}

@@ -44,7 +44,7 @@ type Gateway struct {
 	calls    *handover.Switch // to the pipeline of the graph that holds
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
-	listener net.Listener
+	listener *doorway
 	server   *http.Server
 	failed   chan error    // takes why the server stopped by itself
 	built    chan struct{} // closed once the front is there
@@ -154,12 +154,13 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err := g.openAdmin(cfg); err != nil {
 		return err
 	}
-	if g.listener = opts.Listener; g.listener == nil {
-		if g.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+	listener := opts.Listener
+	if listener == nil {
+		if listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 			return err // net names the address
 		}
 	}
-	g.listener = cfg.Connections.bound(g.listener, metrics)
+	g.listener = cfg.Connections.bound(listener, metrics)
 	g.undo.onStop("listener", func(context.Context) error {
 		if err := g.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return err
@@ -293,9 +294,13 @@ func (g *Gateway) Start() {
 		if g.draining.Load() {
 			w.Header()["Connection"] = []string{"close"} // its client connects anew
 		}
-		(*g.routes.Load()).ServeHTTP(w, r)
+		(*g.routes.Load()).ServeHTTP(w, watch(r))
 	}), g.log)
-	g.server.ConnState = g.lasting.metrics.connection
+	g.server.ConnState = func(conn net.Conn, state http.ConnState) {
+		g.lasting.metrics.connection(conn, state)
+		g.listener.state(conn, state)
+	}
+	g.server.ConnContext = g.listener.context
 	g.server.IdleTimeout = first.cfg.Connections.IdleTimeout
 	g.server.BaseContext = func(net.Listener) context.Context { return base }
 	served := make(chan struct{})

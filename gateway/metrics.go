@@ -47,6 +47,7 @@ type metrics struct {
 
 	connections, connectionsMax      prometheus.Gauge
 	notAccepted, tooManyOfOneAddress prometheus.Counter
+	madeRoom                         prometheus.Counter
 
 	reloaded, notReloaded prometheus.Counter
 }
@@ -85,7 +86,7 @@ func newMetrics(version string, redis bool) *metrics {
 		}),
 		connectionsMax: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_max",
-			Help: "How many connections of clients may be open at a time; further clients wait.",
+			Help: "How many connections of clients may be open at a time; for further ones those make room that are not in use.",
 		}),
 		notAccepted: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_accept_failures_total",
@@ -94,6 +95,10 @@ func newMetrics(version string, redis bool) *metrics {
 		tooManyOfOneAddress: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "connections_per_address"},
 			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
+		}),
+		madeRoom: with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_connections_evicted_total",
+			Help: "Connections of clients that were closed to make room for others, as they had brought no whole request, or were idle.",
 		}),
 		reloaded: reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}

@@ -108,8 +108,8 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: r.dir,
 		// So that there is next to no garbage in what is counted.
 		Env: []string{"GOGC=5"},
-		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\nsessions: {max_per_user: %d, max: %d}\nconnections: {max: %d}\nhttp: {sse_path: %s}\n",
-			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n, oldPath)})
+		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\nsessions: {max_per_user: %d, max: %d}\nconnections: {max: %d, per_address: %d}\nhttp: {sse_path: %s}\n",
+			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n, 2*n, oldPath)})
 	if err != nil {
 		return each, err
 	}
