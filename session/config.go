@@ -41,8 +41,9 @@ type Config struct {
 	// IdleTimeout is how long a session lives without a request, such as 30m, the
 	// default.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// MaxPerUser is how many sessions one user may have at a time, 100 by default. One
-	// that was not used for a minute makes room for a new one.
+	// MaxPerUser is how many sessions one user may have at a time. One that was not used
+	// for a minute makes room for a new one. Default 100; without authentication there is
+	// one user, who may have as many as Max.
 	MaxPerUser int `yaml:"max_per_user"`
 	// Max is how many sessions there may be in all, 100000 by default; with Redis, how
 	// many of them one replica serves.
@@ -98,11 +99,19 @@ func (c Config) withDefaults() Config {
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = DefaultIdleTimeout
 	}
-	if c.MaxPerUser == 0 {
-		c.MaxPerUser = DefaultMaxPerUser
-	}
 	if c.Max == 0 {
 		c.Max = DefaultMax
 	}
 	return c
+}
+
+// most is how many sessions a user may have.
+func (c Config) most(user string) int {
+	switch {
+	case c.MaxPerUser > 0:
+		return c.MaxPerUser
+	case user == mcp.Caller{}.User(): // without authentication
+		return c.Max
+	}
+	return DefaultMaxPerUser
 }

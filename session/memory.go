@@ -224,7 +224,7 @@ func (m *Memory) reserve(e *entry) (old *entry, err error) {
 		return nil, ErrUnavailable
 	}
 	own := m.users[e.name.user]
-	if len(own) >= m.cfg.MaxPerUser {
+	if len(own) >= m.cfg.most(e.name.user) {
 		if old = m.leastUsed(own); old == nil {
 			return nil, ErrTooMany
 		}

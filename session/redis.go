@@ -223,7 +223,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 			keys[2] = s.keyOf("s", name{r.User, victim})
 			victimKey = r.User + ":" + victim
 		}
-		got, err := s.step(ctx, s.scripts.create, n, keys, value, s.ttl(), s.cfg.MaxPerUser, evictable.Milliseconds(), victim, victimKey)
+		got, err := s.step(ctx, s.scripts.create, n, keys, value, s.ttl(), s.cfg.most(r.User), evictable.Milliseconds(), victim, victimKey)
 		if err != nil {
 			return Record{}, err
 		}

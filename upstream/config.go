@@ -106,17 +106,19 @@ type Limits struct {
 	// ResultBytes is the size of the largest answer that is accepted, in bytes.
 	// Default 16777216 (16 MiB), at most 1 GiB.
 	ResultBytes int64 `yaml:"result_bytes"`
-	// Concurrent is how many calls run at a time; 100 more wait, further ones are
-	// refused. Default 100.
+	// Concurrent is how many calls run at a time; 4000 more wait, further ones are
+	// refused. Default 1000, of a stdio server 100.
 	Concurrent int `yaml:"concurrent"`
 	// ConcurrentPerUser is how many of them are of one user; further ones of that user
-	// wait, 50 at most. Without authentication there is one user, and no such bound.
+	// wait, 2000 at most. Without authentication there is one user, and no such bound.
 	// Default: half of Concurrent.
 	ConcurrentPerUser int `yaml:"concurrent_per_user"`
-	// Sessions is how many sessions (of a stdio server: processes) are open at a time.
-	// Default 10000, of a stdio server 200.
+	// Sessions is how many sessions (of a stdio server: processes) are open at a time. A
+	// user may have as many of them as they leave free. Default 10000, of a stdio server
+	// 200.
 	Sessions int `yaml:"sessions"`
-	// AsksPerUser is how many calls of one user may wait for answers. Default 20.
+	// AsksPerUser is how many calls of one user may wait for answers. Default 20; without
+	// authentication there is one user, who may have as many as Concurrent.
 	AsksPerUser int `yaml:"asks_per_user"`
 	// QuestionsPerMinute is how many elicitations of the server are put to one client (its
 	// session) in a minute, and at once; a request to sample or for roots counts as a tenth
@@ -137,8 +139,9 @@ const (
 	defaultTotal       = 10 * time.Minute
 	defaultAsk         = 5 * time.Minute
 	defaultIdle        = 10 * time.Minute
-	defaultConcurrent  = 100
+	defaultConcurrent  = 1000
 	defaultSessions    = 10000
+	defaultAtProcess   = 100 // calls at a time
 	defaultProcesses   = 200
 	defaultAsksPerUser = 20
 	defaultQuestions   = 600
@@ -358,9 +361,9 @@ func (c Config) withDefaults() Config {
 			c.Transport = transportStdio
 		}
 	}
-	sessions, connect := defaultSessions, defaultConnect
+	sessions, connect, concurrent := defaultSessions, defaultConnect, defaultConcurrent
 	if c.Transport == transportStdio {
-		sessions, connect = defaultProcesses, defaultStart
+		sessions, connect, concurrent = defaultProcesses, defaultStart, defaultAtProcess
 	}
 	c.Timeout.Connect = or(c.Timeout.Connect, connect)
 	c.Timeout.Call = or(c.Timeout.Call, defaultCall)
@@ -368,12 +371,19 @@ func (c Config) withDefaults() Config {
 	c.Timeout.Ask = or(c.Timeout.Ask, defaultAsk)
 	c.Timeout.Idle = or(c.Timeout.Idle, defaultIdle)
 	c.Limits.ResultBytes = or(c.Limits.ResultBytes, wire.DefaultMaxResult)
-	c.Limits.Concurrent = or(c.Limits.Concurrent, defaultConcurrent)
+	c.Limits.Concurrent = or(c.Limits.Concurrent, concurrent)
 	c.Limits.ConcurrentPerUser = or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
 	c.Limits.Sessions = or(c.Limits.Sessions, sessions)
-	c.Limits.AsksPerUser = or(c.Limits.AsksPerUser, defaultAsksPerUser)
 	c.Limits.QuestionsPerMinute = or(c.Limits.QuestionsPerMinute, defaultQuestions)
 	return c
+}
+
+// asks is how many calls of a caller may wait for answers at a time.
+func (l Limits) asks(c *mcp.Caller) int {
+	if sharer(c) == "" {
+		return or(l.AsksPerUser, l.Concurrent)
+	}
+	return or(l.AsksPerUser, defaultAsksPerUser)
 }
 
 func or[T comparable](value, fallback T) T {

@@ -13,7 +13,7 @@ import (
 
 // TestH243_OneUserTakesNotAllPlaces: H/243 and the share of a user.
 func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
-	g := newGate(4, 2)
+	g := newGate(4, 2, 10)
 	enter := func(user string) *waiter {
 		t.Helper()
 		w, ok := g.enter(user)
@@ -68,7 +68,7 @@ func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
 }
 
 func TestOneUserFillsNotTheQueue(t *testing.T) {
-	g := newGate(2, 1)
+	g := newGate(2, 1, maxWaiting)
 	for i := range 1 + maxWaiting/2 {
 		if _, ok := g.enter("a"); !ok {
 			t.Fatalf("the call %d of the user is refused", i)
@@ -98,7 +98,7 @@ func TestWithoutAuthenticationThereIsOneUser(t *testing.T) {
 	if userOf(&mcp.Call{}) != "" || userOf(&mcp.Call{Caller: mcp.Caller{Issuer: "https://i", Subject: "a"}}) == "" {
 		t.Error("users are taken for each other")
 	}
-	g := newGate(4, 1)
+	g := newGate(4, 1, maxWaiting)
 	for i := range 4 + maxWaiting {
 		if w, ok := g.enter(""); !ok || (w == nil) != (i < 4) {
 			t.Fatalf("call %d: waits %t, taken %t", i, w != nil, ok)
@@ -114,7 +114,7 @@ func TestWithoutAuthenticationThereIsOneUser(t *testing.T) {
 func TestGateKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		places, share := rapid.IntRange(1, 4).Draw(t, "places"), rapid.IntRange(1, 4).Draw(t, "share")
-		g := newGate(places, share)
+		g := newGate(places, share, 100)
 		users := []string{"", "a", "b", "c"}
 		running := map[string]int{}
 		var waiting []*waiter
@@ -169,7 +169,7 @@ func TestGateKeepsItsBounds(t *testing.T) {
 // TestATurnThatCameTooLate goes to the next one.
 func TestATurnThatCameTooLate(t *testing.T) {
 	for range 200 {
-		g := newGate(1, 1)
+		g := newGate(1, 1, 10)
 		g.enter("a")
 		first, _ := g.enter("b")
 		second, _ := g.enter("c")
@@ -186,7 +186,7 @@ func TestATurnThatCameTooLate(t *testing.T) {
 }
 
 func BenchmarkGate(b *testing.B) {
-	g := newGate(100, 50)
+	g := newGate(100, 50, maxWaiting)
 	b.ReportAllocs()
 	for b.Loop() {
 		g.enter("0123456789abcdef0123456789abcdef")

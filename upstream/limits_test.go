@@ -116,7 +116,8 @@ func TestCancelledCallOpensNoSession(t *testing.T) {
 }
 
 func TestConcurrencyLimit(t *testing.T) {
-	arrived, release := make(chan struct{}, 300), make(chan struct{})
+	const places, waiting = 2, 4000
+	arrived, release := make(chan struct{}, places+waiting), make(chan struct{})
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodToolsCall {
 			arrived <- struct{}{}
@@ -124,22 +125,22 @@ func TestConcurrencyLimit(t *testing.T) {
 		}
 		return false
 	})
-	u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Concurrent: 2}})
-	outcome := make(chan error, 300)
-	for range 110 {
+	u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Concurrent: places}})
+	outcome := make(chan error, places+waiting+8)
+	for range places + waiting + 8 {
 		go func() {
 			_, err := u.Handle(t.Context(), tool("a"))
 			outcome <- err
 		}()
 	}
-	for range 8 { // 2 run, 100 wait
+	for range 8 {
 		wantError(t, <-outcome, mcp.CodeOverloaded, mcp.ExecutedNo)
 	}
-	if n := len(arrived); n > 2 {
+	if n := len(arrived); n > places {
 		t.Errorf("%d calls run at once", n)
 	}
 	close(release)
-	for range 102 {
+	for range places + waiting {
 		if err := <-outcome; err != nil {
 			t.Error(err)
 		}

@@ -118,7 +118,7 @@ func (p *pool) owns(sl *slot, tag string, alone bool) error {
 	switch c := sl.claim; {
 	case sl.ended:
 		return errDraining
-	case !p.fits(0) && !p.evict():
+	case !p.makeRoom(sl):
 		return errOverloaded
 	default:
 		c.tag, c.alone, c.said, c.away = tag, alone, time.Now(), nil
@@ -170,20 +170,6 @@ func (p *pool) strayed(a *away, gone bool) {
 			c.stale = a.tag
 		}
 	}
-}
-
-// fits reports whether there may be so many more sessions. p.mu is held.
-func (p *pool) fits(more int) bool {
-	most := p.u.cfg.Limits.Sessions
-	if len(p.slots)+more <= most {
-		return true
-	}
-	for _, sl := range p.slots {
-		if !sl.isAway() {
-			more++
-		}
-	}
-	return more <= most
 }
 
 // holdOwned returns the slot of a place that is ours, nil for none. It must be left.

@@ -68,7 +68,7 @@ func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
 func (p *parks) add(entry *parked) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.users[entry.user] >= p.u.cfg.Limits.AsksPerUser {
+	if p.closed || p.users[entry.user] >= p.u.cfg.Limits.asks(&entry.x.call.Caller) {
 		return false
 	}
 	p.calls[entry.handle] = entry

@@ -30,12 +30,13 @@ type poolKey struct {
 // pool keeps one session for each key.
 type pool struct {
 	u     *Upstream
-	opens chan struct{} // holds one for each session that is being opened
+	opens *gate // of the sessions that are being opened
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
 	places  map[bindingKey]*slot // of those that replicas have in common, or only one of them
 	owned   map[string]*slot     // of those whose place is ours, by its tag
+	ending  []chan struct{}      // one for each session that ends and whose place nobody has taken yet; closed at its end
 	sweeper *time.Timer          // runs as long as there are sessions that end by idle time
 	tender  *time.Timer          // runs as long as there are sessions that replicas have in common
 	closed  bool
@@ -44,6 +45,7 @@ type pool struct {
 // slot is the place of one session, which may end and be opened again.
 type slot struct {
 	key      poolKey
+	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
 	owner    *identity
 	declared capabilities
 	sweeps   bool   // it ends by idle time
@@ -53,6 +55,7 @@ type slot struct {
 
 	current  *session
 	opening  *opening
+	after    chan struct{} // what has to be closed before it may be opened; nil for nothing
 	busy     int           // calls that use it
 	idle     chan struct{} // closed when they are over; nil when nobody waits for that
 	used     time.Time
@@ -71,7 +74,7 @@ type opening struct {
 
 func (p *pool) init(u *Upstream) {
 	p.u = u
-	p.opens = make(chan struct{}, opensAtOnce)
+	p.opens = newGate(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions)
 	p.slots, p.places = make(map[poolKey]*slot), make(map[bindingKey]*slot)
 	p.owned = make(map[string]*slot)
 }
@@ -91,11 +94,14 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	sl := p.slots[key]
 	if sl == nil {
 		claim := p.u.claimOf(key, sweeps, e)
-		if claim == nil && !p.makeRoom() { // else it may need none
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
+		if key.session != "" || key.user != "" {
+			sl.user = sharer(caller)
+		}
+		if claim == nil && !p.makeRoom(sl) { // else it may need none
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
 		p.slots[key] = sl
 		if sl.at != nil {
 			p.places[sl.at.key()] = sl
@@ -182,12 +188,12 @@ func (p *pool) leave(sl *slot) {
 func (p *pool) open(sl *slot, open *opening, e *era) {
 	u := p.u
 	if open.err = u.own(sl); open.err == nil {
-		open.err = p.turn()
+		open.err = p.turn(sl)
 	}
 	if open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		u.count.connect(open.err)
-		<-p.opens
+		p.opens.leave(sl.user)
 	}
 	_, elsewhere := errors.AsType[*away](open.err)
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
@@ -218,21 +224,27 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	close(open.done)
 }
 
-// turn waits until a session may be opened; a nil error obliges to take one out of opens.
+// turn waits until the session of a slot may be opened; a nil error obliges to leave opens.
 // Those that have to wait come at different times, also from several gateways.
-func (p *pool) turn() error {
-	select {
-	case p.opens <- struct{}{}:
+func (p *pool) turn(sl *slot) error {
+	if err := p.vacant(sl); err != nil {
+		return err
+	}
+	w, ok := p.opens.enter(sl.user)
+	switch {
+	case !ok:
+		return errOverloaded
+	case w == nil:
 		return nil
-	default:
 	}
 	select {
-	case p.opens <- struct{}{}:
+	case <-w.turn:
 	case <-p.u.base.Done():
+		p.opens.giveUp(w)
 		return errDraining
 	}
 	if wait(p.u.base, rand.N(opensApart)) != nil {
-		<-p.opens
+		p.opens.leave(sl.user)
 		return errDraining
 	}
 	return nil
@@ -293,36 +305,17 @@ func (p *pool) lose(s *session) {
 	s.end()
 }
 
-// makeRoom makes sure that one more slot may be added, at the cost of the idle
-// session that was not used for the longest time. p.mu is held.
-func (p *pool) makeRoom() bool {
-	return p.fits(1) || p.evict()
-}
-
-// evict ends the session that makeRoom does without. p.mu is held.
-func (p *pool) evict() bool {
-	var oldest *slot
-	for _, sl := range p.slots {
-		if sl.sweeps && sl.busy == 0 && !sl.isAway() && (oldest == nil || sl.used.Before(oldest.used)) {
-			oldest = sl
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	p.drop(oldest, (*session).expire)
-	return true
-}
-
 // drop ends a slot for good, and how its session ends, if it has one. p.mu is held.
 func (p *pool) drop(sl *slot, how func(*session)) {
 	s, tag := p.remove(sl), sl.tag()
 	if s == nil && tag == "" {
 		return
 	}
+	gone := p.leaves(s)
 	p.u.spawn(func() {
 		if s != nil {
 			how(s)
+			gone()
 		}
 		if tag != "" {
 			p.u.disown(sl.claim.at, tag, false)
@@ -393,7 +386,11 @@ func (p *pool) endSession(session string) {
 		} else {
 			close(idle)
 		}
-		p.u.spawn(func() { s.closeAfter(idle) })
+		gone := p.leaves(s)
+		p.u.spawn(func() {
+			s.closeAfter(idle)
+			gone()
+		})
 	}
 }
 

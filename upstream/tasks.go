@@ -80,7 +80,7 @@ func (w *waits) end(user string) {
 // taskResult makes a tasks/result call.
 func (u *Upstream) taskResult(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	user := c.Caller.User()
-	if !u.waits.begin(user, u.cfg.Limits.AsksPerUser) {
+	if !u.waits.begin(user, u.cfg.Limits.asks(&c.Caller)) {
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
 			"Too many calls of this user wait for tasks of upstream %s; ask for their states by tasks/get", u.cfg.Name)
 	}

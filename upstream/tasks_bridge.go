@@ -182,7 +182,7 @@ func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
 	switch {
 	case p.closed:
 		return nil, errDraining
-	case p.users[user] >= u.cfg.Limits.AsksPerUser:
+	case p.users[user] >= u.cfg.Limits.asks(&c.Caller):
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
 			"Too many tasks of upstream %s wait for an answer of this user", u.cfg.Name)
 	}

@@ -126,7 +126,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		tell:        deps.Tell,
 		shared:      deps.Shared,
 		peers:       deps.Peers,
-		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser),
+		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser, maxWaiting),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
 	}

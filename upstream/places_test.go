@@ -1,0 +1,204 @@
+package upstream_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// guests is a server that counts its sessions, now and at most.
+type guests struct {
+	*fake
+	sessions, most atomic.Int32
+	hold           chan struct{} // nil, or closed when calls may end
+	slow           chan struct{} // nil, or closed when sessions may end
+}
+
+func newGuests(t *testing.T) *guests {
+	g := &guests{}
+	g.fake = newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		switch {
+		case r.Method == http.MethodDelete:
+			if g.slow != nil {
+				<-g.slow
+			}
+			g.sessions.Add(-1)
+		case m.Method == mcp.MethodInitialize:
+			now := g.sessions.Add(1)
+			for most := g.most.Load(); now > most && !g.most.CompareAndSwap(most, now); most = g.most.Load() {
+			}
+		case m.Method == mcp.MethodToolsCall && g.hold != nil:
+			<-g.hold
+		}
+		return false
+	})
+	return g
+}
+
+// as is a call of one of a user's clients.
+func as(user, client string, ephemeral bool) *mcp.Call {
+	c := tool("a")
+	if user != "" {
+		c.Caller = mcp.NewCaller(mcp.Caller{Issuer: "https://issuer", Subject: user})
+	}
+	c.Session, c.Ephemeral = c.Caller.User()+":~"+client, ephemeral
+	return c
+}
+
+// TestMadeUpClientsTakeNotAllPlaces: a user who calls by the names of many clients has half
+// of the sessions at a server, of which the server sees no more than it may have, and others
+// find theirs.
+func TestMadeUpClientsTakeNotAllPlaces(t *testing.T) {
+	const places = 16
+	t.Run("idle", func(t *testing.T) {
+		g := newGuests(t)
+		u := g.start(t, upstream.Config{Limits: upstream.Limits{Sessions: places}})
+		var all sync.WaitGroup
+		for i := range 4 * places {
+			all.Go(func() {
+				if _, err := do(t, u, as("alice", fmt.Sprint(i), true)); err != nil && !isOverloaded(err) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for i := range places {
+			wantOK(t, u, as("bob", fmt.Sprint(i), true))
+			wantOK(t, u, as(fmt.Sprint("user", i), "", true))
+		}
+		if most := g.most.Load(); most > places {
+			t.Errorf("the server had %d sessions at a time, and may have %d", most, places)
+		}
+	})
+	t.Run("in use", func(t *testing.T) {
+		g := newGuests(t)
+		g.hold = make(chan struct{})
+		u := g.start(t, upstream.Config{Limits: upstream.Limits{Sessions: places, Concurrent: 1000}})
+		outcome := make(chan error, 4*places)
+		for i := range 4 * places {
+			go func() {
+				_, err := do(t, u, as("alice", fmt.Sprint(i), true))
+				outcome <- err
+			}()
+		}
+		for range 4*places - places/2 {
+			wantError(t, <-outcome, mcp.CodeOverloaded, mcp.ExecutedNo)
+		}
+		bob := make(chan error, 1)
+		go func() {
+			_, err := do(t, u, as("bob", "", true))
+			bob <- err
+		}()
+		g.await(t, mcp.MethodToolsCall, places/2+1)
+		close(g.hold)
+		for range places / 2 {
+			if err := <-outcome; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := <-bob; err != nil {
+			t.Errorf("bob: %v", err)
+		}
+	})
+}
+
+// TestIdleClientsMakeRoom: where all places are taken, and by clients with sessions of their
+// own, those who have the most make room.
+func TestIdleClientsMakeRoom(t *testing.T) {
+	g := newGuests(t)
+	u := g.start(t, upstream.Config{Limits: upstream.Limits{Sessions: 8}})
+	for _, user := range []string{"a", "a", "a", "a", "b", "b", "c", "d"} {
+		wantOK(t, u, as(user, fmt.Sprint(len(g.requests(mcp.MethodInitialize))), false))
+	}
+	for i := range 4 {
+		wantOK(t, u, as(fmt.Sprint("user", i), "", false))
+	}
+	if _, err := do(t, u, as("user0", "another", false)); !isOverloaded(err) {
+		t.Errorf("the second session of somebody who has as many as all others: %v", err)
+	}
+	if most := g.most.Load(); most > 8 {
+		t.Errorf("the server had %d sessions at a time, and may have 8", most)
+	}
+}
+
+// TestPlacesWithoutAuthentication: there is one user then, who may have all of them.
+func TestPlacesWithoutAuthentication(t *testing.T) {
+	u := newGuests(t).start(t, upstream.Config{Limits: upstream.Limits{Sessions: 8}})
+	for i := range 8 {
+		wantOK(t, u, as("", fmt.Sprint(i), false))
+	}
+	_, err := do(t, u, as("", "one more", false))
+	wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
+}
+
+// TestAPlaceIsFreeWhenItsSessionHasEnded at the server, not before.
+func TestAPlaceIsFreeWhenItsSessionHasEnded(t *testing.T) {
+	g := newGuests(t)
+	g.slow = make(chan struct{})
+	u := g.start(t, upstream.Config{Limits: upstream.Limits{Sessions: 1}})
+	wantOK(t, u, as("alice", "1", true))
+	second := make(chan error, 1)
+	go func() {
+		_, err := do(t, u, as("alice", "2", true))
+		second <- err
+	}()
+	g.await(t, http.MethodDelete, 1)
+	close(g.slow)
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if most := g.most.Load(); most > 1 {
+		t.Errorf("the server had %d sessions at a time, and may have one", most)
+	}
+}
+
+// TestOneUserOpensNotAllSessions: sessions are opened a few at a time, and a user whose take
+// long leaves room for others there, too.
+func TestOneUserOpensNotAllSessions(t *testing.T) {
+	opening := make(chan struct{})
+	var mu sync.Mutex
+	slow := 0
+	f := newFake(t, true, nil)
+	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+		if m.Method != mcp.MethodInitialize {
+			return false
+		}
+		mu.Lock()
+		slow++
+		held := slow <= 10 // as many as one user may open at a time
+		mu.Unlock()
+		if held {
+			<-opening
+		}
+		return false
+	}
+	u := f.start(t, upstream.Config{Revision: "2025-11-25"})
+	outcome := make(chan error, 40)
+	for i := range cap(outcome) {
+		go func() {
+			_, err := do(t, u, as("alice", fmt.Sprint(i), true))
+			outcome <- err
+		}()
+	}
+	f.await(t, mcp.MethodInitialize, 10)
+	wantOK(t, u, as("bob", "", true))
+	if n := len(f.requests(mcp.MethodInitialize)); n != 11 {
+		t.Errorf("%d sessions were begun before those of alice were open, want 11", n)
+	}
+	close(opening)
+	for range cap(outcome) {
+		if err := <-outcome; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func isOverloaded(err error) bool {
+	e, ok := err.(*mcp.Error)
+	return ok && e.Code == mcp.CodeOverloaded
+}
