@@ -27,10 +27,10 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 		return g.unknown(ctx, c, next)
 	}
 	if !g.policy.Visible(&c.Caller, target) {
-		g.metrics.decided(Deny)
+		g.decided(c, target, Decision{Effect: Deny})
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
-	g.metrics.decided(Allow)
+	g.decided(c, target, Decision{Effect: Allow})
 	inner := bare(c)
 	inner.Target = target
 	if !target.Template || !g.policy.onURIs {

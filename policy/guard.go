@@ -159,7 +159,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
-	g.metrics.decided(decision.Effect)
+	g.decided(c, target, decision)
 	switch decision.Effect {
 	case Allow:
 		round, err := openState(c.State)
@@ -188,6 +188,14 @@ func notWithThese(c *mcp.Call, unfit error) error {
 	}
 	return &mcp.Error{Code: mcp.CodeInvalidParams, Message: message,
 		Data: mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+}
+
+// decided counts a decision, and tells it to whoever observes the call.
+func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision) {
+	g.metrics.decided(d.Effect)
+	if c.Verdict != nil {
+		*c.Verdict = mcp.Verdict{Target: target, Effect: d.Effect.String(), Rule: d.Rule}
+	}
 }
 
 // withoutAsking serves the methods of skills, which stateless clients cannot be asked
@@ -234,6 +242,9 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 		return nil, err
 	}
 	g.metrics.unknown.Inc()
+	if c.Verdict != nil {
+		*c.Verdict = mcp.Verdict{Effect: "unknown"}
+	}
 	inner := bare(c)
 	inner.Target = mcp.Target{Kind: kindOf(c)}
 	if mcp.IsTaskMethod(c.Method) {

@@ -53,8 +53,27 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 	return x, nil
 }
 
-// open asks what there is on offer and creates the session.
+// open creates the session and asks what there is on offer: in this order, since a call
+// that is observed to have succeeded must not be refused afterwards. The session ends if
+// the rest fails.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
+	r, err := x.f.sessions.Create(ctx, r)
+	if err != nil {
+		return nil, &refusedError{x.f.refuseSession(err)}
+	}
+	reply, err := x.offer(ctx, r)
+	if err == nil {
+		err = opened(ctx, r)
+	}
+	if err != nil {
+		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID) // nobody knows its id: it expires otherwise
+		return nil, err
+	}
+	return reply, nil
+}
+
+// offer is the result of initialize for a session.
+func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, error) {
 	reply, err := x.f.handler.Handle(ctx, &mcp.Call{
 		ID:     x.call.ID,
 		Method: mcp.MethodDiscover,
@@ -76,13 +95,6 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 		"capabilities", x.rev.ServerCaps(caps), "serverInfo", x.rev.Identity(x.f.info))
 	if instructions, ok := reply.Result.Member("instructions"); ok {
 		result = result.With("instructions", instructions)
-	}
-	r, err = x.f.sessions.Create(ctx, r)
-	if err != nil {
-		return nil, &refusedError{x.f.refuseSession(err)}
-	}
-	if err := opened(ctx, r); err != nil {
-		return nil, err
 	}
 	return &mcp.Reply{Result: result}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -311,6 +312,13 @@ func (s *script) waitListening(t testing.TB, n int) {
 			t.Fatalf("%d listen calls run, want %d", now, n)
 		}
 	}
+}
+
+// made are the calls that came so far.
+func (s *script) made() []mcp.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
 }
 
 // last returns the newest call of a method.

@@ -75,6 +75,14 @@ func TestStoreUnavailable(t *testing.T) {
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50303`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
+	before := len(b.script.made())
+	resp, text = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, nil)
+	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50303`) {
+		t.Errorf("initialize: %d %s", resp.StatusCode, text)
+	}
+	if calls := b.script.made(); len(calls) != before {
+		t.Errorf("a session that could not be opened made a call: %s", calls[before].Method)
+	}
 }
 
 func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {

@@ -160,13 +160,13 @@ func (m *Metrics) Forget(upstream string) {
 }
 
 // run makes a call of a client and counts it.
-func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, start time.Time, took time.Duration, err error) {
+func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply *mcp.Reply, how outcome, end ending, err error) {
 	if c.Method != mcp.MethodListen {
 		running := m.running[eraOf(c)]
 		running.Inc()
 		defer running.Dec()
 	}
-	start = time.Now()
+	start := time.Now()
 	over := false
 	defer func() {
 		if !over { // a panic, which the client sees as "internal error"
@@ -174,9 +174,10 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 		}
 	}()
 	reply, err = next.Handle(ctx, c)
-	over, took = true, time.Since(start)
-	m.all.count(c, outcomeOf(ctx, reply, err), took)
-	return reply, start, took, err
+	took := time.Since(start)
+	over, how = true, outcomeOf(ctx, reply, err)
+	m.all.count(c, how, took)
+	return reply, how, ending{start.Add(took), took}, err
 }
 
 // table finds the series of a call by numbers.

@@ -15,71 +15,84 @@ import (
 // maxName bounds how much of a client's name or URI a line repeats, in bytes.
 const maxName = 256
 
-// How a call ended, in the log.
-const (
-	loggedOK        = "ok"
-	loggedError     = "error"
-	loggedAsk       = "ask"
-	loggedCancelled = "cancelled"
-)
-
-// Middleware counts each call, and logs one line, "call", when it is finished: its id,
-// method, name, outcome (ok, error, ask or cancelled), error code if any, and duration.
-// The level is Info; Warn for a failure of ours, which the client sees as "internal
-// error" and whose cause is then told here. Error messages of upstreams are left out:
-// they may repeat arguments. Without metrics, nothing is counted.
+// Middleware counts each call, and logs one line, "call", when it is finished. docs/operations.md
+// tells its attributes. The level is Info; Warn for a failure of ours, which the client
+// sees as "internal error" and whose cause is then told here. Error messages of upstreams
+// are left out: they may repeat arguments. Without metrics, nothing is counted.
 func Middleware(log *slog.Logger, metrics *Metrics) mcp.Middleware {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			reply, start, took, err := metrics.run(ctx, c, next)
-			if log.Enabled(ctx, slog.LevelWarn) {
-				write(ctx, log, c, reply, err, start.Add(took), took)
+			logs := log.Enabled(ctx, slog.LevelWarn)
+			if logs {
+				c = observed(c)
+			}
+			reply, how, end, err := metrics.run(ctx, c, next)
+			if logs {
+				write(ctx, log, c, how, err, end)
 			}
 			return reply, err
 		})
 	}
 }
 
-func write(ctx context.Context, log *slog.Logger, c *mcp.Call, reply *mcp.Reply, err error, now time.Time, took time.Duration) {
-	level, outcome := slog.LevelInfo, loggedOK
-	var known *mcp.Error
-	switch {
-	case err == nil:
-		if reply != nil && reply.Ask != nil {
-			outcome = loggedAsk
-		}
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		outcome = loggedCancelled
-	case errors.As(err, &known):
-		outcome = loggedError
-	default:
-		level, outcome = slog.LevelWarn, loggedError
+// observed is the call, with a place for what policy decides.
+func observed(c *mcp.Call) *mcp.Call {
+	both := &struct {
+		call    mcp.Call
+		verdict mcp.Verdict
+	}{call: *c}
+	both.call.Verdict = &both.verdict
+	return &both.call
+}
+
+// ending is when a call was answered, and how long that took.
+type ending struct {
+	at   time.Time
+	took time.Duration
+}
+
+func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err error, end ending) {
+	level := slog.LevelInfo
+	if how == outcomeInternal {
+		level = slog.LevelWarn
 	}
 	if !log.Enabled(ctx, level) {
 		return
 	}
-	// The usual line has five attributes: as many as a slog.Record holds in place.
-	attrs := append(make([]slog.Attr, 0, 7),
+	attrs := append(make([]slog.Attr, 0, 12),
 		slog.String("call", c.ID),
-		slog.String("method", clean(c.Method)),
-		slog.String("name", clean(c.Name)),
-		slog.String("outcome", outcome),
-		slog.Duration("duration", took))
+		slog.String("method", clean(c.Method)))
+	text := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, clean(value)))
+		}
+	}
+	text("name", c.Name)
+	text("user", c.Caller.Subject)
+	text("client", c.Caller.ClientID)
+	upstream := c.Verdict.Target.Upstream
+	known, _ := errors.AsType[*mcp.Error](err)
+	if upstream == "" && known != nil {
+		upstream = upstreamOf(known)
+	}
+	text("upstream", upstream)
+	if c.Verdict.Effect != "allow" {
+		text("policy", c.Verdict.Effect)
+		text("rule", c.Verdict.Rule)
+	}
+	attrs = append(attrs, slog.String("outcome", outcomes[how]), slog.Float64("duration_ms", float64(end.took.Microseconds())/1000))
 	switch {
-	case outcome != loggedError:
+	case how == outcomeOK, how == outcomeAsk, how == outcomeCancelled:
 	case known == nil:
 		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), slog.Any("error", err))
 	default:
 		attrs = append(attrs, slog.Int("code", known.Code))
-		if upstream := upstreamOf(known); upstream != "" {
-			attrs = append(attrs, slog.String("upstream", clean(upstream)))
-		}
 	}
 	// Past the Logger, which would look up where in the source this is.
-	record := slog.NewRecord(now, level, "call", 0)
+	record := slog.NewRecord(end.at, level, "call", 0)
 	record.AddAttrs(attrs...)
 	_ = log.Handler().Handle(ctx, record) // there is nowhere to tell that the log fails
 }

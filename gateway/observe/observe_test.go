@@ -54,13 +54,13 @@ func TestMiddleware(t *testing.T) {
 		{"a result", t.Context(), &mcp.Reply{Result: mcp.Raw(`{"secret":1}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"a list", t.Context(), &mcp.Reply{List: &mcp.List{}}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"an ask", t.Context(), &mcp.Reply{Ask: &mcp.Ask{}}, nil, map[string]any{"level": "INFO", "outcome": "ask"}},
-		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "error", "code": -32602.0}},
-		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "error", "code": 50201.0, "upstream": "crm"}},
-		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "error", "code": -32602.0}},
-		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "error", "code": -32603.0, "error": "disk full"}},
+		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0}},
+		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "upstream", "code": 50201.0, "upstream": "crm"}},
+		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0}},
+		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error": "disk full"}},
 		{"cancelled", cancelled, nil, fmt.Errorf("waiting: %w", context.Canceled), map[string]any{"level": "INFO", "outcome": "cancelled"}},
 		{"answered although cancelled", cancelled, &mcp.Reply{Result: mcp.Raw(`{}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
-		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "error", "code": -32603.0, "error": "context canceled"}},
+		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error": "context canceled"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,17 +70,55 @@ func TestMiddleware(t *testing.T) {
 				t.Fatalf("got %d lines, want 1: %v", len(lines), lines)
 			}
 			got := lines[0]
-			if _, ok := got["duration"].(float64); !ok {
-				t.Errorf("duration: got %v, want a number", got["duration"])
+			if _, ok := got["duration_ms"].(float64); !ok {
+				t.Errorf("duration_ms: got %v, want a number", got["duration_ms"])
 			}
 			delete(got, "time")
-			delete(got, "duration")
+			delete(got, "duration_ms")
 			want := map[string]any{"msg": "call", "call": "c1", "method": "tools/call", "name": "crm__export"}
 			for k, v := range tt.want {
 				want[k] = v
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got  %v\nwant %v", got, want)
+			}
+		})
+	}
+}
+
+// TestMiddlewareVerdict: who made a call, where it goes, and which rule refused it.
+func TestMiddlewareVerdict(t *testing.T) {
+	git := mcp.Target{Kind: mcp.KindTools, Upstream: "git", Name: "push"}
+	for _, tt := range []struct {
+		name    string
+		verdict mcp.Verdict
+		want    map[string]any
+	}{
+		{"denied by a rule", mcp.Verdict{Target: git, Effect: "deny", Rule: "no\npushes"}, map[string]any{"upstream": "git", "policy": "deny", "rule": "no\npushes"}},
+		{"denied by default", mcp.Verdict{Target: git, Effect: "deny"}, map[string]any{"upstream": "git", "policy": "deny"}},
+		{"to be approved", mcp.Verdict{Target: git, Effect: "ask", Rule: "yes"}, map[string]any{"upstream": "git", "policy": "ask", "rule": "yes"}},
+		{"allowed", mcp.Verdict{Target: git, Effect: "allow", Rule: "all"}, map[string]any{"upstream": "git"}},
+		{"unknown", mcp.Verdict{Effect: "unknown"}, map[string]any{"policy": "unknown"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			call := &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "git__push", Caller: mcp.Caller{Subject: "alice", ClientID: "editor"}}
+			lines := logged(t, slog.LevelInfo, call, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
+				if c.Verdict != nil {
+					*c.Verdict = tt.verdict
+				}
+				return nil, nil
+			}, t.Context())
+			want := map[string]any{"level": "INFO", "msg": "call", "call": "c1", "method": "tools/call", "name": "git__push", "user": "alice", "client": "editor", "outcome": "ok"}
+			for k, v := range tt.want {
+				want[k] = v
+			}
+			delete(lines[0], "time")
+			delete(lines[0], "duration_ms")
+			if fmt.Sprint(lines[0]) != fmt.Sprint(want) {
+				t.Errorf("got  %v\nwant %v", lines[0], want)
+			}
+			if call.Verdict != nil {
+				t.Error("the caller's own call was changed")
 			}
 		})
 	}

@@ -73,7 +73,7 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			if n := strings.Count(log.text.String(), "method=tools/call name=up__do outcome=cancelled"); n != 3 {
+			if n := strings.Count(log.text.String(), "method=tools/call name=up__do upstream=up outcome=cancelled"); n != 3 {
 				t.Errorf("%d of 3 calls are logged as cancelled", n)
 			}
 			for line := range strings.Lines(log.text.String()) {

@@ -56,6 +56,9 @@ type Call struct {
 	// Room is what the call holds of the memory for large messages, until its answer has
 	// been written; nil for calls that are not counted.
 	Room *Room
+	// Verdict, where it is not nil, takes what policy decides: whoever observes the call
+	// reads it once the call has been answered.
+	Verdict *Verdict
 	// Notify takes what happens before the reply: progress, log messages and, for
 	// subscriptions/listen, the events. Never nil, safe for concurrent use, and it
 	// does not keep the event's bytes after it returns. After the reply nothing comes

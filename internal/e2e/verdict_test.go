@@ -1,0 +1,45 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestTheLogTellsWhyACallWasRefused: to its user a tool that is denied does not exist; the
+// log has user, upstream and rule, and tells it from a name that nobody knows.
+func TestTheLogTellsWhyACallWasRefused(t *testing.T) {
+	s := scripted(t, stateless)
+	s.Tools("read", "write")
+	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
+	g := guard(t, gateway.Config{
+		Policy: policy.Config{Rules: []policy.Rule{
+			{Name: "all", Allow: []string{"tools:files/*"}},
+			{Name: "only-reading", Who: policy.Who{Users: []string{"bob"}}, Deny: []string{"tools:files/write"}},
+		}},
+		Upstreams: []upstream.Config{{Name: "files", URL: s.URL}},
+	})
+	for _, revision := range []string{statefulClient, stateless} {
+		c := g.raw(t, revision, g.issuer.Token(claims{"sub": "bob", "client_id": "editor"}))
+		for tool, want := range map[string]string{
+			"read":  "name=files__read user=bob client=editor upstream=files outcome=ok",
+			"write": "name=files__write user=bob client=editor upstream=files policy=deny rule=only-reading outcome=invalid",
+			"wirte": "name=files__wirte user=bob client=editor policy=unknown outcome=invalid",
+		} {
+			if _, _, err := c.Call(deadline(t), "tools/call", `{"name":"files__`+tool+`","arguments":{}}`); err != nil {
+				t.Fatal(err)
+			}
+			g.log.mu.Lock()
+			text := g.log.text.String()
+			g.log.text.Reset()
+			g.log.mu.Unlock()
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the log lacks %q:\n%s", revision, want, text)
+			}
+		}
+	}
+}
