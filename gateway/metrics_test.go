@@ -74,7 +74,7 @@ func TestMetricsOfReloads(t *testing.T) {
 	text := func(name, limit string) string {
 		return head + fmt.Sprintf("- {name: %s, url: %q}\nlimits:\n- {name: %s, rate: 1/s}\n", name, site.url, limit)
 	}
-	c := startConfigured(t, text("first", "few"))
+	c := startUnwatched(t, text("first", "few"))
 	has := func(what string, numbers map[string]string, want map[string]string) {
 		t.Helper()
 		for name, value := range want {

@@ -94,11 +94,21 @@ type configured struct {
 	*Gateway
 	file string
 	log  *lockedBuffer
+	look time.Duration // how often it looks at its file
 }
 
 func startConfigured(t *testing.T, text string) *configured {
 	t.Helper()
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}}
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: 10 * time.Millisecond}
+	c.write(t, text)
+	c.run(t)
+	return c
+}
+
+// startUnwatched is startConfigured for tests that count what they reload themselves.
+func startUnwatched(t *testing.T, text string) *configured {
+	t.Helper()
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: time.Hour}
 	c.write(t, text)
 	c.run(t)
 	return c
@@ -111,7 +121,7 @@ func (c *configured) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Gateway = g
-	g.lookEvery = 10 * time.Millisecond
+	g.lookEvery = c.look
 	g.Start()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -379,7 +389,7 @@ func TestReloadWatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &lockedBuffer{}}
+	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &lockedBuffer{}, look: 10 * time.Millisecond}
 	c.run(t)
 	session := connect(t, c.Gateway, stateless)
 	call := func() string {
