@@ -32,6 +32,10 @@ type injector struct {
 	window *window // of the fault of now
 }
 
+func (s *site) injector(o options) *injector {
+	return &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(o.clients)))}
+}
+
 // Failures that faults explain.
 var (
 	// cutOff is what clients meet whose replica ends under them: broken connections and

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/signal"
@@ -37,8 +36,7 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == roleStdio {
-		_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+	if isStdio() {
 		return
 	}
 	var o options
@@ -59,6 +57,15 @@ func main() {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
+}
+
+// isStdio carries lines, if that is what the program is for.
+func isStdio() bool {
+	if len(os.Args) != 3 || os.Args[1] != roleStdio {
+		return false
+	}
+	_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+	return true
 }
 
 // soak runs all of it and prints what came out. It is an error when the books do not
@@ -101,16 +108,7 @@ type worker interface {
 
 // run has clients work without faults and with them, and looks at the replicas after each.
 func (s *site) run(ctx context.Context, o options) (first, last holdings, err error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: o.clients}
-	defer transport.CloseIdleConnections()
-	clients := make([]worker, o.clients)
-	for i := range clients {
-		user := []string{"alice", "bob", "carol"}[i%3]
-		c := newClient(i, o.seed, s.l, s.servers, s.balancer.url, s.token(user), transport)
-		if clients[i] = c; i%8 == 7 {
-			clients[i] = &piped{client: c}
-		}
-	}
+	c := s.crowd(o.clients, o.seed)
 	var pulse sync.WaitGroup
 	defer pulse.Wait()
 	beating, stop := context.WithCancel(ctx)
@@ -119,40 +117,64 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 	if err := s.heal(ctx); err != nil {
 		return first, last, err
 	}
-	phase := func(do func() error, enough func(holdings) bool) (holdings, error) {
-		stop := make(chan struct{})
-		var working sync.WaitGroup
-		for _, c := range clients {
-			working.Go(func() { c.work(ctx, stop) })
-		}
-		err := do()
-		close(stop)
-		working.Wait()
-		transport.CloseIdleConnections()
-		if err != nil {
-			return holdings{}, err
-		}
-		return s.rest(ctx, enough)
-	}
-	first, err = phase(func() error {
+	err = c.work(ctx, func() error {
 		select {
 		case <-time.After(warmUp):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, func(holdings) bool { return true })
+	})
 	if err != nil {
 		return first, last, err
 	}
-	in := &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(len(clients))))}
+	if first, err = s.rest(ctx, func(holdings) bool { return true }); err != nil {
+		return first, last, err
+	}
+	in := s.injector(o)
 	until := time.Now().Add(o.duration)
-	last, err = phase(func() error { return in.run(ctx, until, o.only) },
-		func(now holdings) bool { return len(s.excess(first, now)) == 0 })
+	if err := c.work(ctx, func() error { return in.run(ctx, until, o.only) }); err != nil {
+		return first, last, err
+	}
+	last, err = s.rest(ctx, func(now holdings) bool { return len(s.excess(first, now)) == 0 })
 	if err == nil {
 		for _, problem := range s.excess(first, last) {
 			s.l.violation("%s", problem)
 		}
 	}
 	return first, last, err
+}
+
+// crowd is all clients.
+type crowd struct {
+	transport *http.Transport
+	clients   []worker
+}
+
+func (s *site) crowd(size int, seed uint64) *crowd {
+	c := &crowd{transport: &http.Transport{MaxIdleConnsPerHost: size}}
+	for i := range size {
+		user := []string{"alice", "bob", "carol"}[i%3]
+		one := newClient(i, seed, s.l, s.servers, s.balancer.url, s.token(user), c.transport)
+		if i%8 == 7 {
+			c.clients = append(c.clients, &piped{client: one})
+		} else {
+			c.clients = append(c.clients, one)
+		}
+	}
+	return c
+}
+
+// work has all clients work while something is done.
+func (c *crowd) work(ctx context.Context, do func() error) error {
+	stop := make(chan struct{})
+	var working sync.WaitGroup
+	for _, one := range c.clients {
+		working.Go(func() { one.work(ctx, stop) })
+	}
+	err := do()
+	close(stop)
+	working.Wait()
+	c.transport.CloseIdleConnections()
+	return err
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	if isStdio() {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestBooksBalance has clients of all kinds work through three replicas for some seconds
+// while these read one new configuration after the other, by which a server is replaced
+// each time. No call may fail, be lost, come twice or be answered wrongly for that.
+func TestBooksBalance(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	l := newLedger()
+	l.told = t.Output()
+	s, err := build(ctx, l, "warn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pulse sync.WaitGroup
+	beating, stop := context.WithCancel(ctx)
+	pulse.Go(func() { s.pulse(beating) })
+	o := options{seed: 11, clients: 8}
+	if err = s.heal(ctx); err == nil {
+		in := s.injector(o)
+		err = s.crowd(o.clients, o.seed).work(ctx, func() error {
+			return in.run(ctx, time.Now().Add(3*time.Second), "configuration changed")
+		})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	stop()
+	pulse.Wait()
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+	l.balance()
+	s.readLogs()
+	if text, wrong := l.report(); wrong > 0 {
+		t.Errorf("%s\nthe replicas' logs are in %s", text, s.dir)
+		return
+	} else if t.Log(text); len(l.calls) < 100 {
+		t.Errorf("only %d calls were made", len(l.calls))
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		t.Error(err)
+	}
+}
