@@ -97,9 +97,12 @@ type configured struct {
 	look time.Duration // how often it looks at its file
 }
 
+// lookSoon has a gateway take up a changed file while a test waits.
+const lookSoon = 10 * time.Millisecond
+
 func startConfigured(t *testing.T, text string) *configured {
 	t.Helper()
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: 10 * time.Millisecond}
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: lookSoon}
 	c.write(t, text)
 	c.run(t)
 	return c
@@ -389,7 +392,7 @@ func TestReloadWatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &lockedBuffer{}, look: 10 * time.Millisecond}
+	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &lockedBuffer{}, look: lookSoon}
 	c.run(t)
 	session := connect(t, c.Gateway, stateless)
 	call := func() string {
