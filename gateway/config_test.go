@@ -200,7 +200,8 @@ func TestExampleIsValid(t *testing.T) {
 	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
 		t.Setenv(name, "s3cret")
 	}
-	t.Setenv("GATEHOUSE_KEY", strings.Repeat("k", 32))
+	t.Setenv("GATEHOUSE_KEY", "0123456789abcdef0123456789abcdef")
+	t.Setenv("GATEHOUSE_KEY_BEFORE", "fedcba9876543210fedcba9876543210")
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("SEARCH_KEY", privateKey(t))
 	_, warnings, err := LoadConfig(exampleFile)

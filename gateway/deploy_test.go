@@ -91,7 +91,7 @@ func strictly[T any](t *testing.T, file string) (all []T) {
 func settings(t *testing.T) {
 	for name, value := range map[string]string{
 		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
-		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": strings.Repeat("k", 32),
+		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": "0123456789abcdef0123456789abcdef",
 	} {
 		t.Setenv(name, value)
 	}

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -172,10 +173,6 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err != nil {
 		return err
 	}
-	mailKey, err := shared.key("mail")
-	if err != nil {
-		return err
-	}
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
 	accepted.MaxInFlightBytes = cfg.inFlight(debug.SetMemoryLimit(-1))
@@ -187,7 +184,6 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
 
 		Mail:         shared.mail,
-		MailKey:      mailKey,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		Direct:       g.direct,
 		RootsChanged: g.rootsChanged,
@@ -213,10 +209,10 @@ func (g *Gateway) endSession(key string) {
 }
 
 // takeMail takes a letter of another replica. Before the gateway serves, none is for it.
-func (g *Gateway) takeMail(sealed []byte) {
+func (g *Gateway) takeMail(letter []byte) {
 	select {
 	case <-g.built:
-		g.front.Mail(sealed)
+		g.front.Mail(letter)
 	default:
 	}
 }
@@ -238,15 +234,15 @@ func (g *Gateway) rejoin() {
 
 // takeTold takes what another replica told of a session at an upstream. Before the gateway
 // serves there is none.
-func (g *Gateway) takeTold(sealed []byte) {
+func (g *Gateway) takeTold(message []byte) {
 	select {
 	case <-g.built:
 	default:
 		return
 	}
-	t, ok := g.lasting.upsessions.heard(sealed)
-	if !ok {
-		return
+	var t told
+	if err := json.Unmarshal(message, &t); err != nil {
+		return // of a replica of another version
 	}
 	for _, m := range g.members() {
 		if m.mcp != nil {

@@ -16,6 +16,7 @@ type common struct {
 	sessions session.Store
 	mail     session.Mailbox // nil for one gateway alone
 	secret   []byte          // of sealing keys, nil for random ones
+	accepted [][]byte        // secrets of keys that open, too
 
 	// Of policy; nil for the memory of this process.
 	approvals, rounds policy.Approvals
@@ -39,9 +40,7 @@ type grants interface {
 func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common, error) {
 	c := &common{metrics: metrics}
 	deps.Metrics, deps.Redis = metrics.sessions, metrics.redis
-	if cfg.Key != "" {
-		c.secret = []byte(string(cfg.Key))
-	}
+	c.secret, c.accepted = cfg.Secrets()
 	if cfg.Store != session.StoreRedis {
 		memory, err := session.NewMemory(cfg, deps)
 		if err != nil {
@@ -56,12 +55,18 @@ func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common
 	}
 	c.sessions, c.mail, c.grants = redis, redis, redis.Grants()
 	c.known, c.room = redis.Known, redis.Room
-	c.approvals = policy.NewRedisApprovals(redis.DB(), "approvals")
-	c.rounds = policy.NewRedisApprovals(redis.DB(), "rounds")
-	c.buckets = policy.NewRedisBuckets(redis.DB())
-	if c.upsessions, err = newUpsessions(redis.Bindings(), redis, c.secret); err != nil {
+	approvals, err := c.key("approval")
+	if err != nil {
 		return nil, errors.Join(err, redis.Close())
 	}
+	c.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
+	c.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
+	c.buckets = policy.NewRedisBuckets(redis.DB())
+	bound, err := c.key("upstream session")
+	if err != nil {
+		return nil, errors.Join(err, redis.Close())
+	}
+	c.upsessions = &upsessions{redis.Bindings(), redis, bound}
 	return c, nil
 }
 
@@ -70,5 +75,5 @@ func (c *common) key(purpose string) (*seal.Key, error) {
 	if c.secret == nil {
 		return seal.NewRandom(purpose)
 	}
-	return seal.NewKey(c.secret, purpose)
+	return seal.NewKey(c.secret, purpose, c.accepted...)
 }

@@ -2,29 +2,24 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // questionKey is what the key of a question is called in Redis.
-func questionKey(key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:16])
-}
+func (u *upsessions) questionKey(key string) string { return u.key.Name("question", key) }
 
 // Ask keeps a question of an upstream that waits here. See upstream.Questions for this and
 // what follows.
 func (u *upsessions) Ask(ctx context.Context, at upstream.Place, key string, question []byte) error {
-	p, key := u.place(at), questionKey(key)
+	p, key := u.place(at), u.questionKey(key)
 	return u.bindings.Ask(ctx, p, key, u.key.Seal(question, "question", p.Key, p.Server, key))
 }
 
 // Answered forgets a question, and reports whether this replica is to answer it.
 func (u *upsessions) Answered(ctx context.Context, at upstream.Place, key string) (ours bool, err error) {
-	return u.bindings.Answered(ctx, u.place(at), questionKey(key))
+	return u.bindings.Answered(ctx, u.place(at), u.questionKey(key))
 }
 
 // Asked returns the questions that wait at other replicas, but those that cannot be read.

@@ -2,10 +2,6 @@ package gateway
 
 import (
 	"context"
-	"crypto/hkdf"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -21,23 +17,11 @@ type upsessions struct {
 	bindings *session.RedisBindings
 	mail     session.Mailbox
 	key      *seal.Key
-	names    []byte // of an HMAC
-}
-
-func newUpsessions(bindings *session.RedisBindings, mail session.Mailbox, secret []byte) (*upsessions, error) {
-	key, err := seal.NewKey(secret, "upstream session")
-	if err != nil {
-		return nil, err
-	}
-	names, err := hkdf.Key(sha256.New, secret, nil, "gatehouse upstream session names v1", sha256.Size)
-	return &upsessions{bindings, mail, key, names}, err
 }
 
 // place is what a place is called in Redis.
 func (u *upsessions) place(at upstream.Place) session.Place {
-	mac := hmac.New(sha256.New, u.names)
-	mac.Write([]byte(at.Server))
-	return session.Place{Key: at.Session, Server: hex.EncodeToString(mac.Sum(nil)[:16]), Idle: at.Idle}
+	return session.Place{Key: at.Session, Server: u.key.Name(at.Server), Idle: at.Idle}
 }
 
 // Take returns what is kept at a place, or says who opens a session. See upstream.Shared
@@ -115,8 +99,7 @@ var farewells = map[session.Farewell]upstream.Farewell{
 
 // Claim reports whether this replica is the first to claim something.
 func (u *upsessions) Claim(ctx context.Context, at upstream.Place, what string) (bool, error) {
-	sum := sha256.Sum256([]byte(what))
-	return u.bindings.Claim(ctx, u.place(at), hex.EncodeToString(sum[:16]))
+	return u.bindings.Claim(ctx, u.place(at), u.key.Name("claim", what))
 }
 
 // told is what replicas tell each other of a session.
@@ -132,11 +115,5 @@ func (u *upsessions) Tell(ctx context.Context, at upstream.Place, message []byte
 	if err != nil {
 		return err
 	}
-	return u.bindings.Tell(ctx, []byte(u.key.Seal(text, "told")))
-}
-
-// heard reads what another replica told.
-func (u *upsessions) heard(sealed []byte) (t told, ok bool) {
-	text, err := u.key.Open(string(sealed), "told")
-	return t, err == nil && json.Unmarshal(text, &t) == nil
+	return u.bindings.Tell(ctx, text)
 }

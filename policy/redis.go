@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // RedisBuckets are Buckets that replicas share, by the same algorithm as MemoryBuckets and
@@ -74,25 +77,33 @@ func keyPart(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// RedisApprovals are Approvals that replicas share.
+// RedisApprovals are Approvals that replicas share. What is remembered is sealed for the
+// user, what was asked about or approved of, and until when that holds by Redis's clock:
+// whoever can write there can make none, nor have one hold for longer or for anything else.
 type RedisApprovals struct {
-	db                  *redisdb.DB
-	prefix              string
-	put, take, existing *redisdb.Script
+	db                         *redisdb.DB
+	key                        *seal.Key
+	prefix                     string
+	clock, put, take, existing *redisdb.Script
 }
 
 // NewRedisApprovals returns Approvals in a Redis; those of another kind are others.
-func NewRedisApprovals(db *redisdb.DB, kind string) *RedisApprovals {
+func NewRedisApprovals(db *redisdb.DB, key *seal.Key, kind string) *RedisApprovals {
+	const now = `
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+`
 	return &RedisApprovals{
 		db:     db,
+		key:    key,
 		prefix: kind,
+		// KEYS: the value. Returns now, in milliseconds.
+		clock: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + now + `return now`),
 		// KEYS: the value, the user's index by expiry. ARGV: value, ttl, most, the value's
 		// name in the index, what stands before names in keys.
-		put: redisdb.NewScript(`#!lua
-local t = redis.call('TIME')
-local now = t[1] * 1000 + math.floor(t[2] / 1000)
+		put: redisdb.NewScript("#!lua\n" + now + `
 local ttl = tonumber(ARGV[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now))
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 while redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[3]) do
   local first = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   redis.call('ZREM', KEYS[2], first)
@@ -102,15 +113,17 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ttl)
 redis.call('ZADD', KEYS[2], string.format('%.0f', now + ttl), ARGV[4])
 if redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
 return 1`),
-		// KEYS as above. ARGV: the value's name.
-		take: redisdb.NewScript(`#!lua flags=allow-oom
+		// KEYS as above. ARGV: the value's name. Returns value and now.
+		take: redisdb.NewScript("#!lua flags=allow-oom\n" + now + `
 local value = redis.call('GET', KEYS[1])
 if not value then return false end
 redis.call('DEL', KEYS[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
-return value`),
-		existing: redisdb.NewScript(`#!lua flags=no-writes,allow-oom
-return redis.call('EXISTS', KEYS[1])`),
+return {value, now}`),
+		// KEYS: the value. Returns value and now.
+		existing: redisdb.NewScript("#!lua flags=no-writes,allow-oom\n" + now + `
+local value = redis.call('GET', KEYS[1])
+return value and {value, now}`),
 	}
 }
 
@@ -118,7 +131,7 @@ return redis.call('EXISTS', KEYS[1])`),
 func (r *RedisApprovals) keys(user, key string) (keys []string, before, name string) {
 	tag := "{" + keyPart(user) + "}"
 	before = r.db.Key("a:" + tag + ":" + r.prefix + ":")
-	name = keyPart(key)
+	name = r.key.Name(r.prefix, user, key)
 	return []string{before + name, r.db.Key("ai:" + tag + ":" + r.prefix)}, before, name
 }
 
@@ -126,7 +139,17 @@ func (r *RedisApprovals) keys(user, key string) (keys []string, before, name str
 // first goes.
 func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl time.Duration) error {
 	keys, before, name := r.keys(user, key)
-	_, err := r.db.Run(ctx, r.put, keys, value, ttl.Milliseconds(), maxPerUser, name, before)
+	got, err := r.db.Run(ctx, r.clock, keys[:1])
+	if err != nil {
+		return r.wrap(err)
+	}
+	now, _ := got.(string)
+	at, err := strconv.ParseInt(now, 10, 64)
+	if err != nil {
+		return fmt.Errorf("approvals: reading the time: %w", err)
+	}
+	plain := strconv.FormatInt(at+ttl.Milliseconds(), 10) + " " + value
+	_, err = r.db.Run(ctx, r.put, keys, r.key.SealBytes([]byte(plain), r.prefix, user, key), ttl.Milliseconds(), maxPerUser, name, before)
 	return r.wrap(err)
 }
 
@@ -134,15 +157,42 @@ func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl t
 func (r *RedisApprovals) Take(ctx context.Context, user, key string) (string, bool, error) {
 	keys, _, name := r.keys(user, key)
 	got, err := r.db.Run(ctx, r.take, keys, name)
-	value, ok := got.(string)
-	return value, ok && err == nil, r.wrap(err)
+	if err != nil {
+		return "", false, r.wrap(err)
+	}
+	value, ok := r.open(user, key, got)
+	return value, ok, nil
 }
 
 // Has reports whether there is a value.
 func (r *RedisApprovals) Has(ctx context.Context, user, key string) (bool, error) {
 	keys, _, _ := r.keys(user, key)
 	got, err := r.db.Run(ctx, r.existing, keys[:1])
-	return got == int64(1) && err == nil, r.wrap(err)
+	if err != nil {
+		return false, r.wrap(err)
+	}
+	_, ok := r.open(user, key, got)
+	return ok, nil
+}
+
+// open reads what a script has found. What has no form, or has been there for too long, is as
+// good as missing.
+func (r *RedisApprovals) open(user, key string, found any) (value string, ok bool) {
+	pair, _ := found.([]any)
+	if len(pair) != 2 {
+		return "", false
+	}
+	sealed, _ := pair[0].(string)
+	now, _ := pair[1].(string)
+	plain, err := r.key.OpenBytes([]byte(sealed), r.prefix, user, key)
+	if err != nil {
+		r.db.Unopened("approval")
+		return "", false
+	}
+	until, value, _ := strings.Cut(string(plain), " ")
+	end, err := strconv.ParseInt(until, 10, 64)
+	at, wrong := strconv.ParseInt(now, 10, 64)
+	return value, err == nil && wrong == nil && at < end
 }
 
 func (r *RedisApprovals) wrap(err error) error {

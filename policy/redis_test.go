@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 func openRedis(t *testing.T, url string) *redisdb.DB {
@@ -20,6 +23,15 @@ func openRedis(t *testing.T, url string) *redisdb.DB {
 	}
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+func approvalKeyOf(t *testing.T) *seal.Key {
+	t.Helper()
+	key, err := seal.NewKey([]byte("0123456789abcdef0123456789abcdef"), "approval")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
 }
 
 // place is where replicas keep what they have in common.
@@ -97,7 +109,7 @@ func TestRedisApprovals(t *testing.T) {
 			s := start(t)
 			url := s.URL()
 			ctx := t.Context()
-			a, b := NewRedisApprovals(openRedis(t, url), "x"), NewRedisApprovals(openRedis(t, url), "x")
+			a, b := NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x"), NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "x")
 			put := func(user, key, value string, ttl time.Duration) {
 				t.Helper()
 				if err := a.Put(ctx, user, key, value, ttl); err != nil {
@@ -110,7 +122,7 @@ func TestRedisApprovals(t *testing.T) {
 					t.Errorf("%q %q: %t, %v", other.user, other.key, ok, err)
 				}
 			}
-			if _, ok, _ := NewRedisApprovals(openRedis(t, url), "y").Take(ctx, "alice", "k"); ok {
+			if _, ok, _ := NewRedisApprovals(openRedis(t, url), approvalKeyOf(t), "y").Take(ctx, "alice", "k"); ok {
 				t.Error("another kind finds it")
 			}
 			if ok, err := b.Has(ctx, "alice", "k"); !ok || err != nil {
@@ -165,7 +177,7 @@ func TestRedisClock(t *testing.T) {
 	server := redistest.Start(t)
 	told := server.Times(t, func() {
 		db := openRedis(t, server.URL())
-		buckets, approvals := NewRedisBuckets(db), NewRedisApprovals(db, "x")
+		buckets, approvals := NewRedisBuckets(db), NewRedisApprovals(db, approvalKeyOf(t), "x")
 		for range 2 {
 			if _, _, err := buckets.Take(t.Context(), []Bucket{{Key: "k", Interval: time.Hour, Burst: 1}}); err != nil {
 				t.Error(err)
@@ -186,11 +198,75 @@ func TestRedisClock(t *testing.T) {
 func TestRedisApprovalsDown(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
-	a := NewRedisApprovals(openRedis(t, server.URL()), "x")
+	a := NewRedisApprovals(openRedis(t, server.URL()), approvalKeyOf(t), "x")
 	if err := a.Put(t.Context(), "alice", "k", "v", time.Hour); err == nil {
 		t.Error("what cannot be remembered counts as remembered")
 	}
 	if _, ok, err := a.Take(t.Context(), "alice", "k"); ok || err == nil {
 		t.Error("what cannot be known counts as known")
 	}
+}
+
+// Whoever can write in Redis can put no approval there that nobody gave, nor have one be for
+// another call or user, or hold for longer; and whoever reads learns nothing of the call.
+func TestNobodyMakesApprovals(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	defer client.Close()
+	a := NewRedisApprovals(openRedis(t, server.URL()), approvalKeyOf(t), "x")
+	const canary = "canary"
+	keyOf := func(user, key string) string { keys, _, _ := a.keys(user, key); return keys[0] }
+	put := func(user, key string) string {
+		t.Helper()
+		if err := a.Put(t.Context(), user, key, canary, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		value, err := client.Get(t.Context(), keyOf(user, key)).Result()
+		if err != nil || strings.Contains(value, canary) {
+			t.Fatalf("what stands there: %q, %v", value, err)
+		}
+		return value
+	}
+	wantNone := func(what, user, key string) {
+		t.Helper()
+		if has, err := a.Has(t.Context(), user, key); has || err != nil {
+			t.Errorf("%s: %t, %v", what, has, err)
+		}
+		if value, ok, err := a.Take(t.Context(), user, key); ok || err != nil {
+			t.Errorf("%s: %q, %t, %v", what, value, ok, err)
+		}
+	}
+	set := func(user, key, value string) {
+		t.Helper()
+		if err := client.Set(t.Context(), keyOf(user, key), value, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	given := put("alice", canary)
+	all, err := client.Keys(t.Context(), "*").Result()
+	if err != nil || strings.Contains(fmt.Sprint(all), canary) {
+		t.Errorf("keys: %q, %v", all, err)
+	}
+	set("alice", "other", given)
+	wantNone("moved to another call", "alice", "other")
+	set("bob", canary, given)
+	wantNone("moved to another user", "bob", canary)
+	for _, made := range []string{"", canary, "9999999999999 " + canary, given[:len(given)-1]} {
+		set("alice", "made", made)
+		wantNone("made up", "alice", "made")
+	}
+	other := NewRedisApprovals(openRedis(t, server.URL()), approvalKeyOf(t), "y")
+	keys, _, _ := other.keys("alice", canary)
+	if err := client.Set(t.Context(), keys[0], given, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := other.Has(t.Context(), "alice", canary); has || err != nil {
+		t.Errorf("moved to another kind: %t, %v", has, err)
+	}
+	if value, ok, err := a.Take(t.Context(), "alice", canary); value != canary || !ok || err != nil {
+		t.Errorf("the one that was given: %q, %t, %v", value, ok, err)
+	}
+	past := strconv.FormatInt(time.Now().Add(-time.Second).UnixMilli(), 10)
+	set("alice", "short", string(a.key.SealBytes([]byte(past+" "+canary), "x", "alice", "short")))
+	wantNone("put back after its time", "alice", "short")
 }

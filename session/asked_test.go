@@ -28,7 +28,7 @@ func TestWhoAsksIsAnswered(t *testing.T) {
 	if _, err := s.Get(left, n.user, n.id); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without Redis: %v", err)
 	}
-	if !h.learn(&Record{User: n.user, ID: n.id}, h.asked(), 0) {
+	if !h.learn(kept{record: &Record{User: n.user, ID: n.id}}, h.asked(), 0) {
 		t.Error("H/178 a session that is there is said not to be")
 	}
 	s.letGo(h)

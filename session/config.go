@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 // What Config.Store can be.
@@ -22,9 +23,6 @@ const (
 	DefaultMax         = 100_000
 )
 
-// minKey is the least length of Config.Key.
-const minKey = 32
-
 // Config is the section "sessions". Its zero value means the defaults. All of it is
 // read at start; a reload does not change it.
 type Config struct {
@@ -33,11 +31,15 @@ type Config struct {
 	Store string `yaml:"store"`
 	// Redis is where the store "redis" is.
 	Redis redisdb.Config `yaml:"redis"`
-	// Key is what the replicas seal with, at least 32 bytes, such as those of openssl rand
-	// -base64 32: what clients bring back, and what replicas tell each other. Needed for
-	// the store "redis", and the same for all replicas. Default: a random one, that is good
-	// until the process ends.
+	// Key is what the replicas seal with, at least 32 random bytes, such as those of openssl
+	// rand -base64 32: what clients bring back, what stands in Redis, and what replicas tell
+	// each other. Needed for the store "redis", and the same for all replicas. Default: a
+	// random one, that is good until the process ends.
 	Key mcp.Secret `yaml:"key"`
+	// PreviousKeys open what was sealed with them, and nothing is sealed with them: the next
+	// key before all replicas have it as Key, and the last one until nothing is left of it
+	// (docs/operations.md#rotating-secrets). Default none.
+	PreviousKeys []mcp.Secret `yaml:"previous_keys"`
 	// IdleTimeout is how long a session lives without a request, such as 30m, the
 	// default.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
@@ -66,8 +68,17 @@ func (c Config) Validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("store: %q does not exist: want memory or redis", c.Store))
 	}
-	if c.Key != "" && len(c.Key) < minKey {
-		errs = append(errs, fmt.Errorf("key: %d bytes are too few: at least %d are needed, such as those of openssl rand -base64 32", len(c.Key), minKey))
+	if c.Key != "" {
+		if err := seal.Check([]byte(string(c.Key))); err != nil {
+			errs = append(errs, fmt.Errorf("key: %w", err))
+		}
+	} else if len(c.PreviousKeys) > 0 {
+		errs = append(errs, errors.New("previous_keys: they are of use beside key only"))
+	}
+	for i, key := range c.PreviousKeys {
+		if err := seal.Check([]byte(string(key))); err != nil {
+			errs = append(errs, fmt.Errorf("previous_keys[%d]: %w", i, err))
+		}
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("idle_timeout: %s is negative", c.IdleTimeout))

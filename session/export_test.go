@@ -21,5 +21,8 @@ func (s *Redis) Beat() time.Duration {
 	return leaseTime
 }
 
+// Collect fetches a large letter that is said to wait at a key.
+func (s *Redis) Collect(key string) { s.collect(key, true, s.onMail) }
+
 // Decode reads what Redis holds for a session.
-func Decode(value, user, id string) (*Record, error) { return decode(value, name{user, id}) }
+func Decode(value, user, id string) (*Record, error) { return decode([]byte(value), name{user, id}) }

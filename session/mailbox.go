@@ -14,10 +14,9 @@ const broadcast = "all"
 const (
 	// largeMail is the longest message that is itself published: Redis disconnects
 	// listeners whose backlog grows too large. A longer one is kept under a key for
-	// largeTime, and what is published is largeMark and that key.
+	// largeTime, and what is published is that key.
 	largeMail = 128 << 10
 	largeTime = time.Minute
-	largeMark = "@"
 	// maxLarge bounds how many of those are fetched at a time, and maxUncollected how many
 	// are fetched or wait for their turn, of which only the keys are in memory.
 	maxLarge       = 64
@@ -28,9 +27,8 @@ func channelOf(replica string) string { return "to:" + replica }
 
 // Mailbox is how replicas of the gateway talk to each other. A message may be lost, with
 // the connection or with the replica: a sender who has to know that it came asks for an
-// answer. Whoever can use the same Redis can read messages and send their own, so senders
-// seal them. A sealed message begins with random bytes, by which one that Redis delivers
-// twice is recognised.
+// answer. Messages are sealed and numbered: whoever else can use the same Redis can neither
+// read nor make one, nor have one come again.
 type Mailbox interface {
 	// Self is the name of this replica: lower-case letters and digits, another one each
 	// time that it starts.
@@ -76,16 +74,18 @@ func (s *Redis) post(ctx context.Context, channel string, said byte, message []b
 	if s.closed.Load() {
 		return false, ErrUnavailable
 	}
-	letter := append([]byte{said}, s.self...)
-	letter = append(letter, ' ')
+	form := letterWhole
 	if len(message) > largeMail {
 		key := "x:" + rand.Text()
-		if _, err := s.db.Run(ctx, s.scripts.leave, []string{s.db.Key(key)}, message, largeTime.Milliseconds()); err != nil {
+		sealed := s.seals.letters.SealBytes(message, key)
+		if _, err := s.db.Run(ctx, s.scripts.leave, []string{s.db.Key(key)}, sealed, largeTime.Milliseconds()); err != nil {
 			return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
-		message = []byte(largeMark + key)
+		form, message = letterLarge, []byte(key)
 	}
-	letter = append(letter, message...)
+	letter := append([]byte{said}, s.self...)
+	letter = append(letter, ' ')
+	letter = append(letter, s.seals.letters.SealBytes(writeLetter(s.sent.Add(1), form, message), s.self, channel, string(said))...)
 	if heard, err = s.db.Publish(ctx, channel, letter); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -115,20 +115,36 @@ func (s *Redis) hear(channel, payload string) {
 			}
 		}
 	case saidMail, saidBinding:
-		from, message, _ := strings.Cut(rest, " ")
-		if from == s.self || said == saidMail && s.letters.twice(message) {
-			return
-		}
-		take := s.onMail
-		if said == saidBinding {
-			take = s.onBindings
-		}
-		if key, large := strings.CutPrefix(message, largeMark); large {
-			s.collect(key, channel != broadcast, take)
-			return
-		}
-		take([]byte(message))
+		s.open(channel, said, rest)
 	}
+}
+
+// open takes a letter, unless it has come before or no replica has written it for here.
+func (s *Redis) open(channel string, said byte, letter string) {
+	from, sealed, _ := strings.Cut(letter, " ")
+	if from == s.self {
+		return
+	}
+	plain, err := s.seals.letters.OpenBytes([]byte(sealed), from, channel, string(said))
+	number, form, message, ok := readLetter(plain)
+	if err != nil || !ok {
+		s.count.unopened.Inc()
+		s.db.Unopened("letter")
+		return
+	}
+	if !s.letters.first(from, number) {
+		s.count.repeated.Inc()
+		return
+	}
+	take := s.onMail
+	if said == saidBinding {
+		take = s.onBindings
+	}
+	if form == letterLarge {
+		s.collect(string(message), channel != broadcast, take)
+		return
+	}
+	take(message)
 }
 
 // collect fetches a message that was too large to be published, and hands it to take. mine
@@ -149,8 +165,12 @@ func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 		defer func() { <-s.collecting }()
 		ctx := context.Background()
 		got, err := s.db.Run(ctx, s.scripts.collect, []string{s.db.Key(key)})
-		message, ok := got.(string)
-		if err != nil || !ok {
+		sealed, _ := got.(string)
+		message, invalid := s.seals.letters.OpenBytes([]byte(sealed), key)
+		if err == nil {
+			err = invalid // or it was there no more
+		}
+		if err != nil {
 			s.count.uncollected.Inc()
 			s.log.Warn("a large message of another replica is lost", "error", err)
 			return
@@ -158,6 +178,6 @@ func (s *Redis) collect(key string, mine bool, take func(message []byte)) {
 		if mine {
 			_, _ = s.db.Run(ctx, s.scripts.discard, []string{s.db.Key(key)}) // or it ends by itself
 		}
-		take([]byte(message))
+		take(message)
 	})
 }

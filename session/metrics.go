@@ -15,6 +15,7 @@ type Metrics struct {
 	leaseRenewed, leaseLate, leaseFailed prometheus.Counter
 	replicasGone                         prometheus.Counter
 	uncollected                          prometheus.Counter // large letters
+	unopened, repeated                   prometheus.Counter // letters
 }
 
 // cause is why a session ended.
@@ -45,11 +46,14 @@ func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 			Name: "gatehouse_replicas_gone_total",
 			Help: "Other replicas that were found to have gone while something here waited for them.",
 		}),
-		uncollected: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": "uncollected"},
-			Help: "Letters between replicas: sent, received, lost here, for Redis did not take them, too much came, or their sender has another key; or uncollected: large ones, which wait in Redis until they are fetched, that were not, for too many came at a time or Redis had lost them.",
-		}),
 	}
+	letter := func(outcome string) prometheus.Counter {
+		return with.NewCounter(prometheus.CounterOpts{
+			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": outcome},
+			Help: "Letters between replicas: sent; received; lost here, as Redis did not take them or too much came; uncollected, large ones that could not be fetched from Redis; unopened, which no replica with the same key had sealed for this one; repeated, which had come before.",
+		})
+	}
+	m.uncollected, m.unopened, m.repeated = letter("uncollected"), letter("unopened"), letter("repeated")
 	for _, r := range revisions {
 		m.opened[r] = opened.WithLabelValues(r)
 	}

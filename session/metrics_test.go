@@ -64,9 +64,11 @@ func TestNumbersOfReplicas(t *testing.T) {
 	}
 	want("after a replica has gone", "replicas_gone_total", 1)
 
-	if err := client.Publish(t.Context(), "gatehouse:to:"+a.Self(), "mother @x:"+strings.Repeat("A", 26)).Err(); err != nil {
+	if err := client.Publish(t.Context(), "gatehouse:to:"+a.Self(), "mother forged").Err(); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "a letter that cannot be opened is counted", func() bool { return counted(t, reg)["letters_total unopened"] == 1 })
+	a.Collect("x:" + strings.Repeat("A", 26))
 	eventually(t, "a large letter that is not there is counted", func() bool { return counted(t, reg)["letters_total uncollected"] == 1 })
 
 	before = counted(t, reg)

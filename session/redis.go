@@ -1,18 +1,21 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 const (
@@ -41,6 +44,7 @@ type Redis struct {
 	onBindings func(message []byte)
 	self       string // the name of this replica
 	scripts    scripts
+	seals      seals
 	clock      func() time.Duration // monotonic
 	words      atomic.Uint64        // how many word has given out
 	presence   *presence
@@ -49,7 +53,8 @@ type Redis struct {
 	done       sync.WaitGroup
 	following  sync.WaitGroup // what messages have set off; grows only while the bus is open
 
-	letters     letters
+	letters     letters       // of other replicas
+	sent        atomic.Uint64 // how many letters this one has numbered
 	collecting  chan struct{} // one token for each large message that is being fetched
 	uncollected atomic.Int64  // how many wait for that, or for their turn
 
@@ -76,6 +81,9 @@ type held struct {
 	ended   bool
 
 	confirmed time.Duration // when Redis last had the session
+	newest    uint64        // the position of the newest event that is known here
+
+	appending chan struct{} // holds one token: who adds an event takes it
 }
 
 // NewRedis makes a store. Redis need not be there yet.
@@ -130,6 +138,9 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 		s.onBindings = func([]byte) {}
 	}
 	var err error
+	if s.seals, err = newSeals(cfg.Secrets()); err != nil {
+		return nil, fmt.Errorf("sessions: key: %w", err)
+	}
 	if s.db, err = redisdb.Open(cfg.Redis, s.log, deps.Redis); err != nil {
 		return nil, fmt.Errorf("sessions: redis: %w", err)
 	}
@@ -216,6 +227,7 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
+	value = s.seals.records.SealBytes(value, n.user, n.id)
 	var victim, victimKey string
 	for range 5 {
 		keys := []string{s.keyOf("s", n), s.keyOf("u", n), s.keyOf("s", n)}
@@ -274,10 +286,12 @@ func (s *Redis) fetch(ctx context.Context, n name) (Record, string, error) {
 	}
 	defer s.letGo(h)
 	changes := h.asked()
-	r, version, err := s.ask(ctx, n)
-	if errors.Is(err, errForeign) {
-		s.log.Error("redis gave the value of another key")
-		r, version, err = s.ask(ctx, n)
+	kept, err := s.ask(ctx, n)
+	if errors.Is(err, seal.ErrInvalid) { // perhaps only the answer to another question
+		s.db.Unopened("session")
+		if kept, err = s.ask(ctx, n); errors.Is(err, seal.ErrInvalid) {
+			err = ErrNotFound
+		}
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):
@@ -288,30 +302,44 @@ func (s *Redis) fetch(ctx context.Context, n name) (Record, string, error) {
 			return *r, "", nil
 		}
 		return Record{}, "", fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case !h.learn(r, changes, s.clock()):
+	case !h.learn(kept, changes, s.clock()):
 		return Record{}, "", ErrNotFound // it ended meanwhile
 	}
-	return *r, version, nil
+	return *kept.record, kept.version, nil
 }
 
-// ask gets a session from Redis. What cannot be read is as good as absent.
-func (s *Redis) ask(ctx context.Context, n name) (*Record, string, error) {
+// kept is what Redis has of a session.
+type kept struct {
+	record  *Record
+	version string // how often it has changed
+	newest  uint64 // the position of its newest event
+}
+
+// ask gets a session from Redis. Errors: ErrNotFound, also for what cannot be read,
+// ErrUnavailable, seal.ErrInvalid.
+func (s *Redis) ask(ctx context.Context, n name) (kept, error) {
 	got, err := s.step(ctx, s.scripts.get, n, []string{s.keyOf("s", n), s.keyOf("u", n), s.keyOf("i", n)}, s.ttl())
 	if err != nil {
-		return nil, "", err
+		return kept{}, err
 	}
-	pair, _ := got.([]any)
-	if len(pair) != 2 {
-		return nil, "", ErrNotFound
+	fields, _ := got.([]any)
+	if len(fields) != 3 {
+		return kept{}, ErrNotFound
 	}
-	value, _ := pair[0].(string)
-	version, _ := pair[1].(string)
-	r, err := decode(value, n)
-	if err != nil && !errors.Is(err, errForeign) {
+	value, _ := fields[0].(string)
+	version, _ := fields[1].(string)
+	newest, _ := fields[2].(string)
+	plain, err := s.seals.records.OpenBytes([]byte(value), n.user, n.id)
+	if err != nil {
+		return kept{}, err
+	}
+	r, err := decode(plain, n)
+	if err != nil {
 		s.log.Error("redis holds a session that cannot be read", "error", err)
-		return nil, "", ErrNotFound
+		return kept{}, ErrNotFound
 	}
-	return r, version, err
+	seq, _ := strconv.ParseUint(newest, 10, 64)
+	return kept{r, version, seq}, nil
 }
 
 // Update changes a session as one step; see Store.
@@ -349,9 +377,10 @@ func (s *Redis) Update(ctx context.Context, user, id string, change func(*Record
 		if err != nil {
 			return Record{}, err
 		}
-		if before, err := encode(old); err == nil && before == value {
+		if before, err := encode(old); err == nil && bytes.Equal(before, value) {
 			return r, nil
 		}
+		value = s.seals.records.SealBytes(value, n.user, n.id)
 		got, err := s.step(ctx, s.scripts.update, n, []string{s.keyOf("s", n)}, value, version, s.self)
 		if err != nil {
 			return Record{}, err

@@ -63,7 +63,9 @@ func (s *Redis) begin(n name, r *Record) {
 	s.copies[n] = h
 }
 
-func newHeld(n name) *held { return &held{name: n, updating: make(chan struct{}, 1)} }
+func newHeld(n name) *held {
+	return &held{name: n, updating: make(chan struct{}, 1), appending: make(chan struct{}, 1)}
+}
 
 // ended forgets a session and, once, tells whoever holds something for it.
 func (s *Redis) ended(n name, why cause) {
@@ -228,13 +230,14 @@ func (h *held) asked() (changes int) {
 }
 
 // learn takes what Redis said, unless the session has ended since it was asked.
-func (h *held) learn(r *Record, changes int, now time.Duration) bool {
+func (h *held) learn(k kept, changes int, now time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
 		return false
 	}
-	h.record, h.used, h.confirmed = r, now, now
+	h.record, h.used, h.confirmed = k.record, now, now
+	h.newest = max(h.newest, k.newest)
 	if changes == h.changes { // not said to be stale meanwhile
 		h.checked, h.stale = now, false
 	}

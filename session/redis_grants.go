@@ -11,8 +11,8 @@ import (
 // only what was shown at another one costs a look into Redis, and while Redis cannot be
 // asked each is sure of its own alone.
 //
-//	g:{user}:id    hash: by tool, the digest, a space, and when that ends in milliseconds,
-//	               0 for with the session
+//	g:{user}:id    hash: by a name for the tool, the digest, sealed, a space, and when that
+//	               ends in milliseconds, 0 for with the session
 type RedisGrants struct {
 	s            *Redis
 	own          *Grants
@@ -33,15 +33,15 @@ for i = 8, #ARGV, 2 do
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
 return 1`),
-		// KEYS: g. ARGV: tool, digest, how long the key of a session lasts, 0 for none.
-		// Returns 1 if this was shown.
+		// KEYS: g. ARGV: tool, how long the key of a session lasts, 0 for none. Returns the
+		// digest that was shown, or nothing.
 		shown: redisdb.NewScript(sparing + `
 local digest, ends = string.match(redis.call('HGET', KEYS[1], ARGV[5]) or '', '^(.*) (%d+)$')
-if digest ~= ARGV[6] then return 0 end
+if not digest then return false end
 local t = redis.call('TIME')
-if ends ~= '0' and tonumber(ends) <= t[1] * 1000 + math.floor(t[2] / 1000) then return 0 end
-if tonumber(ARGV[7]) > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[7]) end
-return 1`),
+if ends ~= '0' and tonumber(ends) <= t[1] * 1000 + math.floor(t[2] / 1000) then return false end
+if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+return digest`),
 	}
 }
 
@@ -63,7 +63,7 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	}
 	args := []any{max(ttl.Milliseconds(), 0), lasts, maxGrantsPerKey}
 	for tool, digest := range shown {
-		args = append(args, tool, digest)
+		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
 	_, _ = g.s.step(ctx, g.grant, n, keys, args...) // without Redis it holds here alone
 	return nil
@@ -80,8 +80,17 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	if validID(n.id) {
 		lasts = g.s.ttl()
 	}
-	got, err := g.s.step(ctx, g.shown, n, keys, tool, digest, lasts)
-	return got == int64(1), err
+	got, err := g.s.step(ctx, g.shown, n, keys, g.s.seals.grants.Name(n.user, n.id, tool), lasts)
+	sealed, there := got.(string)
+	if err != nil || !there {
+		return false, err
+	}
+	shown, err := g.s.seals.grants.Open(sealed, n.user, n.id, tool)
+	if err != nil {
+		g.s.db.Unopened("grant")
+		return false, nil
+	}
+	return string(shown) == digest, nil
 }
 
 // End forgets what was noted here of a session that is over. In Redis it ends with it.

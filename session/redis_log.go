@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
 const (
@@ -59,26 +61,79 @@ func (l redisLog) add(ctx context.Context, key, stream string, request, data []b
 	if !ok {
 		return 0, l.none()
 	}
-	session, index, meta, events := l.keys(n, stream)
 	missed := missedStream{key, stream}
-	gap := flag(l.s.hasMissed(missed))
-	got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
-		stream, data, LogEvents, LogBytes, LogStreams, l.s.word(), gap, request, flag(last), streamKept.Milliseconds(), strconv.FormatInt(endedBefore, 10))
-	if err != nil {
-		l.s.setMissed(l.s.missed, missed, true)
-		return 0, err
+	gap := l.s.hasMissed(missed)
+	if request != nil {
+		request = l.s.seals.events.SealBytes(request, n.user, n.id, stream, requestSeal)
 	}
-	if gap == "1" {
+	seq, err := l.place(ctx, n, stream, data, gap, request, last)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		l.s.setMissed(l.s.missed, missed, true)
+	} else if gap {
 		l.s.setMissed(l.s.missed, missed, false)
 	}
-	switch seq, _ := got.(int64); {
-	case seq < 0:
-		return 0, ErrEnded
-	case seq == 0:
-		return 0, ErrNotFound
-	default:
-		return uint64(seq), nil
+	return seq, err
+}
+
+// place puts an event behind the newest one of its session. It is sealed for its position
+// before Redis is asked, which refuses one that is taken: another replica was first.
+func (l redisLog) place(ctx context.Context, n name, stream string, data []byte, gap bool, request []byte, last bool) (uint64, error) {
+	h := l.s.copyOf(n)
+	if h == nil {
+		h = newHeld(n) // nothing is known of it
 	}
+	select {
+	case h.appending <- struct{}{}: // of this replica's events one at a time
+		defer func() { <-h.appending }()
+	case <-ctx.Done():
+		return 0, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+	session, index, meta, events := l.keys(n, stream)
+	word := l.s.word()
+	newest := h.position()
+	for try := range updateTries {
+		seq := newest + 1 + uint64(try*try) // the further ahead the more often others were first
+		if gap {
+			seq++
+		}
+		at := strconv.FormatUint(seq, 10)
+		got, err := l.s.step(ctx, l.s.scripts.appendEvent, n, []string{session, index, meta, events},
+			stream, l.s.seals.events.SealBytes(data, n.user, n.id, stream, at), LogEvents, LogBytes, LogStreams, word, flag(gap), request,
+			flag(last), streamKept.Milliseconds(), strconv.FormatInt(endedBefore, 10), at, seal.Overhead)
+		if err != nil {
+			return 0, err
+		}
+		switch got := got.(type) {
+		case string: // the newest, which another replica has added
+			if newest, err = strconv.ParseUint(got, 10, 64); err != nil {
+				return 0, fmt.Errorf("session: adding to a stream: %w", err)
+			}
+			continue
+		case int64:
+			if got < 0 {
+				return 0, ErrEnded
+			}
+			if got > 0 {
+				h.reached(uint64(got))
+				return uint64(got), nil
+			}
+		}
+		return 0, ErrNotFound
+	}
+	return 0, fmt.Errorf("%w: too many write to the session's streams at a time", ErrUnavailable)
+}
+
+// position is that of the newest event which is known here.
+func (h *held) position() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.newest
+}
+
+func (h *held) reached(seq uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newest = max(h.newest, seq)
 }
 
 // word is another one each time, at all replicas.
@@ -109,7 +164,12 @@ func (l redisLog) Request(ctx context.Context, key, stream string) ([]byte, erro
 	case id == "":
 		return nil, nil
 	}
-	return []byte(id), nil
+	plain, err := l.s.seals.events.OpenBytes([]byte(id), n.user, n.id, stream, requestSeal)
+	if err != nil {
+		l.s.db.Unopened("event")
+		return nil, ErrNotFound
+	}
+	return plain, nil
 }
 
 // End says that nothing more comes; see EventLog.
@@ -162,7 +222,7 @@ func (l redisLog) Read(ctx context.Context, key, stream string, after uint64) ([
 	if after > last {
 		return nil, false, nil, ErrNotFound
 	}
-	list, err := readEvents(found[4])
+	list, err := l.open(n, stream, found[4])
 	if err != nil {
 		return nil, false, nil, err
 	}
@@ -175,8 +235,9 @@ func (l redisLog) Read(ctx context.Context, key, stream string, after uint64) ([
 	return list, ended, more, err
 }
 
-// readEvents reads the answer of XRANGE.
-func readEvents(reply any) (list []Event, err error) {
+// open reads the answer of XRANGE. A stream with an event that no replica has put there is
+// as good as none.
+func (l redisLog) open(n name, stream string, reply any) (list []Event, err error) {
 	entries, _ := reply.([]any)
 	for _, entry := range entries {
 		pair, _ := entry.([]any)
@@ -190,8 +251,13 @@ func readEvents(reply any) (list []Event, err error) {
 		if err != nil || len(fields) != 2 {
 			return nil, fmt.Errorf("session: an event has no form")
 		}
-		data, _ := fields[1].(string)
-		list = append(list, Event{Seq: seq, Data: []byte(data)})
+		sealed, _ := fields[1].(string)
+		data, err := l.s.seals.events.OpenBytes([]byte(sealed), n.user, n.id, stream, digits)
+		if err != nil {
+			l.s.db.Unopened("event")
+			return nil, ErrNotFound
+		}
+		list = append(list, Event{Seq: seq, Data: data})
 	}
 	return list, nil
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,15 +12,10 @@ import (
 // that it does not know for none.
 const recordVersion = 1
 
-// errForeign: a value that belongs to another key.
-var errForeign = errors.New("the value is another session's")
-
-// keptRecord is a Record as it stands in Redis. It names its own key, so that a value that
-// got under another one is noticed. What the client wrote in JSON is kept in strings, which
-// leaves it as it was written.
+// keptRecord is a Record as it is sealed for Redis. What the client wrote in JSON is kept in
+// strings, which leaves it as it was written.
 type keptRecord struct {
 	Version       int      `json:"version"`
-	Key           string   `json:"key"`
 	Client        string   `json:"client,omitempty"`
 	Revision      string   `json:"revision"`
 	ClientInfo    string   `json:"clientInfo,omitempty"`
@@ -34,10 +28,9 @@ type keptRecord struct {
 	Created       string   `json:"created"`
 }
 
-func encode(r Record) (string, error) {
+func encode(r Record) ([]byte, error) {
 	value, err := json.Marshal(keptRecord{
 		Version:       recordVersion,
-		Key:           r.Key(),
 		Client:        r.Client,
 		Revision:      r.Revision,
 		ClientInfo:    string(r.ClientInfo),
@@ -50,22 +43,19 @@ func encode(r Record) (string, error) {
 		Created:       r.Created.UTC().Format(time.RFC3339Nano),
 	})
 	if err != nil {
-		return "", fmt.Errorf("session: writing a record: %w", err)
+		return nil, fmt.Errorf("session: writing a record: %w", err)
 	}
-	return string(value), nil
+	return value, nil
 }
 
 // decode reads a value that was kept for a session.
-func decode(value string, n name) (*Record, error) {
+func decode(value []byte, n name) (*Record, error) {
 	var k keptRecord
-	if err := json.Unmarshal([]byte(value), &k); err != nil {
+	if err := json.Unmarshal(value, &k); err != nil {
 		return nil, fmt.Errorf("session: reading a record: %w", err)
 	}
 	if k.Version != recordVersion {
 		return nil, fmt.Errorf("session: a record of version %d", k.Version)
-	}
-	if k.Key != n.user+":"+n.id {
-		return nil, errForeign
 	}
 	created, err := time.Parse(time.RFC3339Nano, k.Created)
 	if err != nil {
@@ -84,7 +74,7 @@ func decode(value string, n name) (*Record, error) {
 		Standing:      k.Standing,
 		Listening:     k.Listening,
 		Created:       created,
-		key:           k.Key,
+		key:           n.user + ":" + n.id,
 	}.owned()
 	return &r, nil
 }

@@ -4,15 +4,18 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 
 // What is kept in Redis. All keys of one user have the user in braces, so that they are
 // on one node of a Cluster and one script can change them as one step. Time is Redis's
-// alone: no clock of a replica is compared with it.
+// alone: no clock of a replica is compared with it. Records, events, ids of requests, what
+// was shown and messages are sealed (seals).
 //
-//	s:{user}:id          hash: v the record, n how often it changed, seq the newest event.
+//	s:{user}:id          hash: v the record, n how often it changed, seq the position of the
+//	                     newest event.
 //	                     It ends by itself when the session was idle for too long
 //	u:{user}             sorted set: the user's sessions by when they were last used
 //	i:{user}:id          sorted set: the session's event streams by when they were last
 //	                     written; those that have ended stand before all others
 //	m:{user}:id:stream   hash: what is known of a stream: born, last, dropped, bytes, ended,
-//	                     and the id of the request that it answers
+//	                     the word that asked for its last event, and the id of the request
+//	                     that it answers
 //	e:{user}:id:stream   stream: its events, by their positions
 //	d:{user}:id          who has ended the session, for a while
 //	w:{user}:id          set: replicas to tell when a stream of the session has news
@@ -100,9 +103,9 @@ redis.call('ZADD', KEYS[2], string.format('%.0f', at), ARGV[4])
 redis.call('PEXPIRE', KEYS[2], ttl)
 return 1`),
 
-		// KEYS: s, u, i. ARGV: ttl. Returns value and n, or nothing.
+		// KEYS: s, u, i. ARGV: ttl. Returns value, n and seq, or nothing.
 		get: redisdb.NewScript(sparing + lua + `
-local got = redis.call('HMGET', KEYS[1], 'v', 'n')
+local got = redis.call('HMGET', KEYS[1], 'v', 'n', 'seq')
 if not got[1] then return false end
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 redis.call('ZADD', KEYS[2], string.format('%.0f', now()), ARGV[4])
@@ -144,9 +147,10 @@ return 1`),
 
 		// KEYS: s, i, m, e. ARGV: stream, data, most events, most bytes, most streams, a
 		// word that is the same when this is repeated, 1 if events were missed before, the
-		// id of the request that the stream answers, 1 for the last event, and what
-		// endStream wants of it. Returns the position, 0 when the session has ended, -1
-		// when the stream has.
+		// id of the request that the stream answers, 1 for the last event, what endStream
+		// wants of it, the position that the data is sealed for, and by how much that made
+		// it longer. Returns the position, 0 when the session has ended, -1 when the stream
+		// has, or as a string the newest position, when the event's is not behind that.
 		appendEvent: redisdb.NewScript(growing + lua + `
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then return 0 end
@@ -154,7 +158,10 @@ local known = redis.call('HMGET', KEYS[3], 'ended', 'bytes', 'word', 'last')
 if known[3] == ARGV[10] then return tonumber(known[4]) end
 if known[1] == '1' then return -1 end
 local i = ARGV[3] .. ':' .. ARGV[4]
-local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1 + tonumber(ARGV[11]))
+local seq, over = tonumber(ARGV[16]), tonumber(ARGV[17])
+local newest = redis.call('HGET', KEYS[1], 'seq') or '0'
+if seq <= tonumber(newest) then return newest end
+redis.call('HSET', KEYS[1], 'seq', ARGV[16])
 local bytes = tonumber(known[2] or '0')
 if not known[2] then
   while redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[9]) do
@@ -166,13 +173,13 @@ if not known[2] then
   redis.call('HSET', KEYS[3], 'born', seq - 1, 'dropped', 0, 'ended', 0)
 end
 if ARGV[11] == '1' then redis.call('HSET', KEYS[3], 'dropped', seq - 1) end
-redis.call('XADD', KEYS[4], seq .. '-0', 'd', ARGV[6])
-bytes = bytes + #ARGV[6]
+redis.call('XADD', KEYS[4], ARGV[16] .. '-0', 'd', ARGV[6])
+bytes = bytes + #ARGV[6] - over
 local count = redis.call('XLEN', KEYS[4])
 while count > tonumber(ARGV[7]) or bytes > tonumber(ARGV[8]) and count > 1 do
   local oldest = redis.call('XRANGE', KEYS[4], '-', '+', 'COUNT', 1)[1]
   redis.call('XDEL', KEYS[4], oldest[1])
-  bytes = bytes - #oldest[2][2]
+  bytes = bytes - #oldest[2][2] + over
   count = count - 1
   redis.call('HSET', KEYS[3], 'dropped', string.match(oldest[1], '^%d+'))
 end

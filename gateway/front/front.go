@@ -42,10 +42,8 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
-	// Mail takes letters to other replicas, and MailKey, which all of them have, seals
-	// them; nil for one gateway alone.
-	Mail    session.Mailbox
-	MailKey *seal.Key
+	// Mail takes letters to other replicas; nil for one gateway alone.
+	Mail session.Mailbox
 	// Callers carries callers to other replicas; needed with Mail.
 	Callers Callers
 	// Direct makes a call of another replica at a place of its choice, past Handler, where
@@ -82,7 +80,6 @@ type Front struct {
 	memory   *mcp.Memory          // for large messages
 	onRoots  func(session string) // nil for nobody
 	mail     session.Mailbox      // nil for one gateway alone
-	mailSeal *seal.Key
 	callers  Callers
 	direct   func(ctx context.Context, place string, c *mcp.Call) (*mcp.Reply, error)
 	mailing  chan struct{} // one token for each letter that something is done about
@@ -122,8 +119,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
 		return nil, errors.New("front: a handler, a session store and a key are needed")
 	}
-	if deps.Mail != nil && (deps.MailKey == nil || deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Direct == nil) {
-		return nil, errors.New("front: letters to other replicas need a key, how callers are written, and who makes calls of others")
+	if deps.Mail != nil && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Direct == nil) {
+		return nil, errors.New("front: letters to other replicas need how callers are written, and who makes calls of others")
 	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
@@ -147,7 +144,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		open:      make(map[string]int),
 		owned:     make(map[*ownConn]struct{}),
 		mail:      deps.Mail,
-		mailSeal:  deps.MailKey,
 		callers:   deps.Callers,
 		direct:    deps.Direct,
 		mailing:   make(chan struct{}, maxMail),

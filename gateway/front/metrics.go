@@ -60,7 +60,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	letters := func(outcome string) prometheus.Counter {
 		return with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": outcome},
-			Help: "Letters between replicas: sent, received, lost here, for Redis did not take them, too much came, or their sender has another key; or uncollected: large ones, which wait in Redis until they are fetched, that were not, for too many came at a time or Redis had lost them.",
+			Help: "Letters between replicas: sent; received; lost here, as Redis did not take them or too much came; uncollected, large ones that could not be fetched from Redis; unopened, which no replica with the same key had sealed for this one; repeated, which had come before.",
 		})
 	}
 	slow := with.NewCounterVec(prometheus.CounterOpts{

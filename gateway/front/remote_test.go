@@ -116,7 +116,7 @@ func (p *post) Broadcast(_ context.Context, message []byte) error {
 	return nil
 }
 
-var mailSecret = []byte("0123456789abcdef0123456789abcdef")
+var replicaSecret = []byte("0123456789abcdef0123456789abcdef")
 
 // replicaFronts are two fronts, a and b, that serve calls by these handlers.
 func replicaFronts(t *testing.T, a, b mcp.HandlerFunc) (fronts map[string]*Front, posts map[string]*post) {
@@ -127,12 +127,12 @@ func replicaFronts(t *testing.T, a, b mcp.HandlerFunc) (fronts map[string]*Front
 	}
 	fronts, posts = map[string]*Front{}, map[string]*post{}
 	for name, handler := range map[string]mcp.HandlerFunc{"a": a, "b": b} {
-		key, err := seal.NewKey(mailSecret, "test")
+		key, err := seal.NewKey(replicaSecret, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
 		posts[name] = &post{name: name, others: fronts}
-		fronts[name], err = New(Config{SSEPath: ssePath}, Deps{Handler: handler, Sessions: store, Seal: key, Mail: posts[name], MailKey: key, Callers: Callers{auth.WriteCaller, auth.ReadCaller}, Log: slog.New(slog.DiscardHandler),
+		fronts[name], err = New(Config{SSEPath: ssePath}, Deps{Handler: handler, Sessions: store, Seal: key, Mail: posts[name], Callers: Callers{auth.WriteCaller, auth.ReadCaller}, Log: slog.New(slog.DiscardHandler),
 			Direct: func(context.Context, string, *mcp.Call) (*mcp.Reply, error) { return nil, ErrNotThere }})
 		if err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestRemoteCall(t *testing.T) {
 	reply := func() (*mcp.Reply, error) {
 		return &mcp.Reply{Result: mcp.Raw(`{"x":1.0, "y":"<&>"}`), Task: true}, nil
 	}
-	fronts, posts := replicaFronts(t, unexpected, func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	fronts, _ := replicaFronts(t, unexpected, func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		got = c
 		if caller, ok := mcp.CallerFrom(ctx); !ok || caller.Token != "t0ken" {
 			t.Error("the context has no caller")
@@ -190,11 +190,6 @@ func TestRemoteCall(t *testing.T) {
 	}
 	if c := got.Caller; c.User() != call.Caller.User() || c.ClientID != "c" || c.Groups[0] != "g" || c.Scopes[0] != "o" || string(c.Claims) != `{"sub":"s"}` || !c.Expires.Equal(expires) {
 		t.Errorf("the caller there: %+v", c)
-	}
-	for _, sealed := range append(posts["a"].letters(), posts["b"].letters()...) {
-		if strings.Contains(sealed, "t0ken") || strings.Contains(sealed, mcp.MethodToolsCall) {
-			t.Errorf("H/191 a letter can be read: %s", sealed)
-		}
 	}
 
 	reply = func() (*mcp.Reply, error) {
@@ -304,19 +299,15 @@ func TestMailForged(t *testing.T) {
 			t.Fatal(err)
 		}
 		genuine := posts["a"].letters()[0]
-		other, err := seal.NewRandom("test")
-		if err != nil {
-			t.Fatal(err)
-		}
 		synctest.Wait()
 		before := len(posts["b"].letters())
 		for what, letter := range map[string]string{
-			"garbage":          "x",
-			"nothing":          "",
-			"plain":            `{"kind":"call","from":"a","call":{}}`,
-			"of another key":   other.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "b"),
-			"to another one":   fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), mailBound, "c"),
-			"of other purpose": fronts["a"].mailSeal.Seal([]byte(`{"kind":"call","from":"a","number":"1","call":{}}`), stateBound, "b"),
+			"garbage":       "x",
+			"nothing":       "",
+			"a number":      `{"kind":7}`,
+			"no known kind": `{"kind":"x","from":"a","number":"1"}`,
+			"nobody's call": `{"kind":"call","from":"a","number":"1"}`,
+			"of no replica": `{"kind":"call","from":"*","number":"1","call":{}}`,
 		} {
 			fronts["b"].Mail([]byte(letter))
 			if len(posts["b"].letters()) != before {

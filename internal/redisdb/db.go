@@ -24,6 +24,8 @@ const (
 	// calm is for how long nothing fails before the log says that all is well again: a
 	// Redis that takes no writes answers other things all the time.
 	calm = 5 * time.Second
+	// sealedEvery is how often the log says that something could not be opened.
+	sealedEvery = time.Minute
 )
 
 // What is wrong where it is not the request.
@@ -70,6 +72,7 @@ type DB struct {
 	failed atomic.Int64 // when something failed last, likewise
 	down   atomic.Bool  // what the log said last
 	full   atomic.Bool  // from what was refused for want of room until something is taken
+	sealed atomic.Int64 // when the log may next say that something could not be opened, in time since start
 }
 
 // Open makes a DB. It connects when it is first used. log and metrics may be nil.
@@ -229,6 +232,16 @@ func servesNobody(err error) bool {
 func expected(err error) bool {
 	return servesNobody(err) || redis.IsNoReplicasError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsPermissionError(err)
+}
+
+// Unopened is told that a sealed value could not be opened: a replica with another key has
+// sealed it, or somebody has changed, moved or made it. what says of what kind it was.
+func (db *DB) Unopened(what string) {
+	db.metrics.sealed.Inc()
+	now, next := db.now(), db.sealed.Load()
+	if now >= next && db.sealed.CompareAndSwap(next, now+int64(sealedEvery)) {
+		db.log.Error("redis holds what no replica with this sessions.key has sealed for its place: it is not used", "what", what)
+	}
 }
 
 // well and ill say what changed, not what stays.

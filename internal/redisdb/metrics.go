@@ -13,6 +13,7 @@ type Metrics struct {
 	script, publish  prometheus.Observer
 	unavailable      prometheus.Counter // errors
 	notAsked, values prometheus.Counter
+	sealed           prometheus.Counter
 }
 
 // NewMetrics makes them, and registers them unless reg is nil.
@@ -25,7 +26,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"operation"})
 	errors := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_redis_errors_total",
-		Help: "What was wanted of Redis and not had: unavailable when it did not answer or refused, skipped when it was not asked for it had just failed, value when another kind of value stood there.",
+		Help: "What was wanted of Redis and not had: unavailable when it did not answer or refused, skipped when it was not asked for it had just failed, value when another kind of value stood there, sealed when what stood there was not sealed for that place by a replica with the same key.",
 	}, []string{"kind"})
 	m := &Metrics{
 		up: with.NewGauge(prometheus.GaugeOpts{
@@ -34,6 +35,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		script: duration.WithLabelValues("script"), publish: duration.WithLabelValues("publish"),
 		unavailable: errors.WithLabelValues("unavailable"), notAsked: errors.WithLabelValues("skipped"), values: errors.WithLabelValues("value"),
+		sealed: errors.WithLabelValues("sealed"),
 	}
 	m.up.Set(1)
 	return m

@@ -2,7 +2,9 @@ package seal_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"strings"
 	"sync"
@@ -78,7 +80,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"another division", k, sealed, []string{"username", ""}},
 		{"another division with the length in it", k, sealed, []string{"user\x04name"}},
 		{"another purpose", newKey(t, secret, "cursor"), sealed, []string{"user", "name"}},
-		{"another secret", newKey(t, bytes.Repeat([]byte{1}, 32), "state"), sealed, []string{"user", "name"}},
+		{"another secret", newKey(t, []byte("fedcba9876543210fedcba9876543210"), "state"), sealed, []string{"user", "name"}},
 		{"a random key", random, sealed, []string{"user", "name"}},
 		{"empty", k, "", []string{"user", "name"}},
 		{"not base64", k, "!" + sealed[1:], []string{"user", "name"}},
@@ -127,13 +129,103 @@ func TestOpenEveryChange(t *testing.T) {
 	}
 }
 
-func TestNewKeyRefusesShortSecrets(t *testing.T) {
-	for _, n := range []int{0, 1, 16, 31} {
-		if _, err := seal.NewKey(make([]byte, n), "state"); err == nil || !strings.Contains(err.Error(), "at least 32") {
-			t.Errorf("a secret of %d bytes: got %v", n, err)
+// TestH236_WeakSecrets: what nobody has drawn at random is refused.
+func TestH236_WeakSecrets(t *testing.T) {
+	tests := []struct {
+		name   string
+		secret []byte
+		want   string // a part of the error
+	}{
+		{"nothing", nil, "at least 32"},
+		{"one byte", []byte("x"), "at least 32"},
+		{"31 bytes", []byte("0123456789abcdef0123456789abcde"), "at least 32"},
+		{"zeros", make([]byte, 33), "too few to be random"},
+		{"one letter", bytes.Repeat([]byte("a"), 64), "too few to be random"},
+		{"a word, again and again", bytes.Repeat([]byte("changeme"), 8), "too few to be random"},
+		{"seven different bytes", bytes.Repeat([]byte("1234567"), 10), "too few to be random"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for name, err := range map[string]error{
+				"Check":    seal.Check(tt.secret),
+				"NewKey":   second(seal.NewKey(tt.secret, "state")),
+				"accepted": second(seal.NewKey(secret, "state", tt.secret)),
+			} {
+				if err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%s: got %v, want %q", name, err, tt.want)
+				}
+			}
+		})
+	}
+	for range 1000 { // the weakest form of what openssl prints
+		random := make([]byte, 16)
+		rand.Read(random)
+		if err := seal.Check([]byte(hex.EncodeToString(random))); err != nil {
+			t.Fatalf("%x: %v", random, err)
 		}
 	}
-	newKey(t, make([]byte, 33), "state")
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// While a secret is being replaced, replicas open what either has sealed.
+func TestAcceptedSecrets(t *testing.T) {
+	other := []byte("fedcba9876543210fedcba9876543210")
+	before, after := newKey(t, secret, "state"), newKey(t, other, "state")
+	changing, err := seal.NewKey(other, "state", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, by := range map[string]*seal.Key{"the old one": before, "the new one": after, "the new one of two": changing} {
+		if got, err := changing.Open(by.Seal([]byte("hello"), "user"), "user"); err != nil || string(got) != "hello" {
+			t.Errorf("%s: got %q, %v", name, got, err)
+		}
+		if _, err := changing.Open(by.Seal([]byte("hello"), "user"), "other"); err == nil {
+			t.Errorf("%s: it opens for another user", name)
+		}
+	}
+	if _, err := after.Open(changing.Seal([]byte("hello"))); err != nil {
+		t.Errorf("it does not seal with the new one: %v", err)
+	}
+	if _, err := before.Open(changing.Seal([]byte("hello"))); err == nil {
+		t.Error("it seals with the old one")
+	}
+	if changing.Name("x") != after.Name("x") || changing.Name("x") == before.Name("x") {
+		t.Error("names are not those of the new one")
+	}
+}
+
+func TestName(t *testing.T) {
+	k := newKey(t, secret, "state")
+	name := k.Name("user", "tool")
+	if len(name) != 32 || strings.Trim(name, "0123456789abcdef") != "" || name != newKey(t, secret, "state").Name("user", "tool") {
+		t.Errorf("the name is %q", name)
+	}
+	for _, other := range []string{k.Name("user"), k.Name("usertool"), k.Name("tool", "user"), k.Name("user", "tool", ""), newKey(t, secret, "cursor").Name("user", "tool")} {
+		if other == name {
+			t.Errorf("%q names something else, too", name)
+		}
+	}
+}
+
+// The form in bytes is that of the text, and only as much longer as it says.
+func TestSealBytes(t *testing.T) {
+	k := newKey(t, secret, "state")
+	sealed := k.SealBytes([]byte("hello"), "user")
+	if len(sealed) != len("hello")+seal.Overhead {
+		t.Errorf("it has %d bytes", len(sealed))
+	}
+	if got, err := k.Open(base64.RawURLEncoding.EncodeToString(sealed), "user"); err != nil || string(got) != "hello" {
+		t.Errorf("as a text: %q, %v", got, err)
+	}
+	for _, bad := range [][]byte{nil, sealed[:seal.Overhead-1], append(bytes.Clone(sealed), 0)} {
+		if got, err := k.OpenBytes(bytes.Clone(bad), "user"); !errors.Is(err, seal.ErrInvalid) || got != nil {
+			t.Errorf("%x: got %q, %v", bad, got, err)
+		}
+	}
+	if got, err := k.OpenBytes(sealed, "user"); err != nil || string(got) != "hello" {
+		t.Errorf("got %q, %v", got, err)
+	}
 }
 
 func TestSealConcurrently(t *testing.T) {

@@ -1,0 +1,44 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+)
+
+// seals seal what stands in Redis, each kind of value with a key of its own and bound to its
+// place. Whoever can read there learns nothing that clients or servers have said; who can
+// write there can take values away, or put back what stood at the same place before, and make
+// none. What scripts have to look into stands beside a value: times, positions, sizes, names
+// of replicas.
+type seals struct {
+	records *seal.Key // user, id
+	events  *seal.Key // user, id, stream, position; the id of a request: user, id, stream, requestSeal
+	grants  *seal.Key // user, id, tool
+	letters *seal.Key // sender, channel, what it says; a large one: the key that it waits at
+}
+
+// requestSeal stands in the place of a position.
+const requestSeal = "request"
+
+func newSeals(secret []byte, accepted [][]byte) (s seals, err error) {
+	for purpose, key := range map[string]**seal.Key{
+		"session record": &s.records, "event": &s.events, "grant": &s.grants, "letter": &s.letters,
+	} {
+		made, failed := seal.NewKey(secret, purpose, accepted...)
+		*key, err = made, errors.Join(err, failed)
+	}
+	return s, err
+}
+
+// Secrets are what keys are derived from: the secret of Key, nil for a random one, and those
+// of PreviousKeys, with which is opened and nothing sealed.
+func (c Config) Secrets() (secret []byte, accepted [][]byte) {
+	if c.Key != "" {
+		secret = []byte(string(c.Key))
+	}
+	for _, key := range c.PreviousKeys {
+		accepted = append(accepted, []byte(string(key)))
+	}
+	return secret, accepted
+}
