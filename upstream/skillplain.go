@@ -29,6 +29,7 @@ const (
 
 // plainSkills are what the resources of a server tell of skills.
 type plainSkills struct {
+	all       []string        // the URIs of all resources of the scheme
 	texts     []string        // the URIs of SKILL.md
 	manifests map[string]bool // the URIs of manifests
 	index     bool
@@ -94,6 +95,7 @@ func (u *Upstream) findPlainSkills(ctx context.Context, c *mcp.Call) (found plai
 				continue
 			}
 			seen[r.Name] = true
+			found.all = append(found.all, r.Name)
 			switch _, isSkill := mcp.SkillRoot(r.Name); {
 			case isSkill:
 				found.texts = append(found.texts, r.Name)

@@ -295,7 +295,8 @@ func (u *Upstream) skillEntry(ctx context.Context, c *mcp.Call, uri string, core
 }
 
 // skillInstructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is
-// only a resource: its SKILL.md without the frontmatter, and its other files.
+// only a resource: its SKILL.md without the frontmatter, and its other files. Where nothing
+// tells what files it has, they are the resources in its directory that the server lists.
 func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, known knownSkill, core bool) (*mcp.Reply, error) {
 	root := known.root
 	uri := root + "/" + mcp.SkillFile
@@ -315,6 +316,7 @@ func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, known kno
 	}
 	result = result.With("instructions", mcp.String(string(body)))
 	var skill mcp.Raw
+	var listed []string
 	switch _, uris := u.skills.forms(); {
 	case uris:
 		entry, err := u.skillEntry(ctx, c, uri, core)
@@ -328,23 +330,35 @@ func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, known kno
 			return nil, err
 		}
 		skill = item.Raw
+	default:
+		found, err := u.findPlainSkills(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		listed = found.all
 	}
-	resources, _ := skill.Member("resources")
 	files := mcp.Raw{'['}
-	resources.Elements(func(f mcp.Raw) bool {
-		at, _ := f.Member("uri")
-		name, inside := strings.CutPrefix(at.Text(), root+"/")
-		if !inside || name == mcp.SkillFile {
-			return true
+	add := func(uri string) {
+		name, inside := strings.CutPrefix(uri, root+"/")
+		if !inside || name == mcp.SkillFile || name == skillManifest[1:] {
+			return
 		}
 		if len(files) > 1 {
 			files = append(files, ',')
 		}
-		file := mcp.Object("name", mcp.String(name), "uri", at)
+		file := mcp.Object("name", mcp.String(name), "uri", mcp.String(uri))
 		if media := mcp.MediaType(name); media != "" {
 			file = file.With("mimeType", mcp.String(media))
 		}
 		files = append(files, file...)
+	}
+	for _, uri := range listed {
+		add(uri)
+	}
+	resources, _ := skill.Member("resources")
+	resources.Elements(func(f mcp.Raw) bool {
+		at, _ := f.Member("uri")
+		add(at.Text())
 		return true
 	})
 	if len(files) > 1 {
@@ -377,8 +391,8 @@ func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byt
 }
 
 // readResource answers resources/read. A SKILL.md that was made up for a skill of SEP-2076
-// is written of what the skill says without arguments, if it was as that skill that policy
-// let the call through.
+// is written of what the skill says without arguments, or of the arguments that it cannot
+// do without, if it was as that skill that policy let the call through.
 func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	core, uris := u.skills.forms()
 	key := c.Target.Name
@@ -393,16 +407,43 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 	if err != nil {
 		return nil, err
 	}
-	reply, err := u.call(ctx, innerCall(own, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
-	if err != nil {
-		return nil, err
-	}
-	instructions, ok := reply.Result.Member("instructions")
-	if !ok {
-		return nil, fmt.Errorf("%w: an answer to skills/get without instructions", errGarbage)
+	text, needed := wantedArguments(record)
+	if !needed {
+		reply, err := u.call(ctx, innerCall(own, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
+		if err != nil {
+			return nil, err
+		}
+		instructions, ok := reply.Result.Member("instructions")
+		if !ok {
+			return nil, fmt.Errorf("%w: an answer to skills/get without instructions", errGarbage)
+		}
+		text = instructions.Text()
 	}
 	frontmatter, _ := record.Member("frontmatter")
-	return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, writeSkill(frontmatter, instructions.Text())))}, nil
+	return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, writeSkill(frontmatter, text)))}, nil
+}
+
+// wantedArguments stands in for the instructions of a skill that has none without
+// arguments: it names them. needed reports whether the skill is such a one.
+func wantedArguments(record mcp.Raw) (text string, needed bool) {
+	var b strings.Builder
+	b.WriteString("The instructions of this skill depend on arguments. Ask for them by `skills/get`, with the name that `skills/list` has for the skill and these arguments:\n\n")
+	arguments, _ := record.Member("arguments")
+	arguments.Elements(func(argument mcp.Raw) bool {
+		name, _ := argument.Member("name")
+		description, _ := argument.Member("description")
+		b.WriteString("- `" + name.Text() + "`")
+		if required, _ := argument.Member("required"); required.IsTrue() {
+			needed = true
+			b.WriteString(" (required)")
+		}
+		if about := description.Text(); about != "" {
+			b.WriteString(": " + about)
+		}
+		b.WriteByte('\n')
+		return true
+	})
+	return b.String(), needed
 }
 
 // madeURI is the URI that is made up for the SKILL.md of a skill that has none.

@@ -1,8 +1,8 @@
 package catalog
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -11,9 +11,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// directory answers resources/directory/read (SEP-2640, Directory Listing), for
+// directory answers resources/directory/read (skills extension, Reading Directories), for
 // directories within skills only: what is above them would name skills that the caller may
-// not know of. Where the record of a skill has all its files, nobody needs to be asked.
+// not know of. An upstream that does not list directories need not: the gateway knows what
+// files a skill has, or else which of them are listed.
 func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	to, err := c.lookUpURI(ctx, resources, call)
 	if err != nil {
@@ -35,61 +36,84 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	if shelf == nil {
 		return nil, unavailable(s, skills)
 	}
-	for _, e := range shelf.entries {
-		if e.native == to.skill.of && e.skill.complete {
-			if children := s.naming.children(e.item.Raw, to.native); children != nil {
-				return &mcp.Reply{Result: mcp.Object("resources", children)}, nil
-			}
+	at := slices.IndexFunc(shelf.entries, func(e entry) bool { return e.native == to.skill.of })
+	if at < 0 {
+		return nil, unknown
+	}
+	d := newDirectory(s.naming.uri(to.native))
+	if e := shelf.entries[at]; e.skill.complete {
+		files, _ := e.item.Raw.Member("resources")
+		files.Elements(d.add)
+	} else {
+		listed := state.shelves[resources]
+		if listed == nil {
+			return nil, unavailable(s, resources)
+		}
+		d.add(mcp.Object("uri", mcp.String(s.naming.uri(e.skill.uri))))
+		for _, r := range listed.entries {
+			d.add(r.item.Raw)
 		}
 	}
-	return nil, unknown
+	if len(d.children) == 0 {
+		return nil, unknown
+	}
+	return &mcp.Reply{Result: mcp.Object("resources", d.list())}, nil
 }
 
-// children are the files and directories directly in a directory of a skill, of which
-// record is the public record; nil where there is no such directory.
-func (n naming) children(record mcp.Raw, native string) mcp.Raw {
-	inside := n.uri(native) + "/"
-	type child struct {
-		uri, name, media string
-		size             mcp.Raw
-	}
-	var all []child
-	seen := make(map[string]bool)
-	files, _ := record.Member("resources")
-	files.Elements(func(f mcp.Raw) bool {
-		uri, _ := f.Member("uri")
-		rest, ok := strings.CutPrefix(uri.Text(), inside)
-		if !ok {
-			return true
-		}
-		name, _, deeper := strings.Cut(rest, "/")
-		if seen[name] {
-			return true
-		}
-		seen[name] = true
-		one := child{uri: inside + name, name: unescaped(name), media: mcp.MediaDirectory}
-		if !deeper {
-			one.media = mcp.MediaType(name)
-			one.size, _ = f.Member("size")
-		}
-		all = append(all, one)
+// directory is what is directly in a directory, by name, of files anywhere.
+type directory struct {
+	inside   string // what the public URIs of the files in it begin with
+	children map[string]child
+}
+
+type child struct {
+	media string
+	size  mcp.Raw
+}
+
+func newDirectory(uri string) directory {
+	return directory{inside: uri + "/", children: make(map[string]child)}
+}
+
+// add takes a file, or a resource, if it is in the directory. It always returns true.
+func (d directory) add(file mcp.Raw) bool {
+	uri, _ := file.Member("uri")
+	rest, ok := strings.CutPrefix(uri.Text(), d.inside)
+	name, _, deeper := strings.Cut(rest, "/")
+	if !ok || name == "" {
 		return true
-	})
-	if all == nil {
-		return nil
 	}
-	slices.SortFunc(all, func(a, b child) int { return cmp.Compare(a.uri, b.uri) })
+	if deeper {
+		d.children[name] = child{media: mcp.MediaDirectory}
+		return true
+	}
+	one := child{media: mcp.MediaType(name)}
+	if media, _ := file.Member("mimeType"); media.Text() != "" {
+		one.media = media.Text()
+	}
+	size, _ := file.Member("size")
+	if _, err := strconv.ParseUint(string(size), 10, 53); err == nil {
+		one.size = size
+	}
+	if known, ok := d.children[name]; !ok || known.size == nil {
+		d.children[name] = one
+	}
+	return true
+}
+
+// list writes the children as resources.
+func (d directory) list() mcp.Raw {
 	out := mcp.Raw{'['}
-	for i, one := range all {
+	for i, name := range slices.Sorted(maps.Keys(d.children)) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		r := mcp.Object("uri", mcp.String(one.uri), "name", mcp.String(one.name))
-		if one.media != "" {
-			r = r.With("mimeType", mcp.String(one.media))
+		r := mcp.Object("uri", mcp.String(d.inside+name), "name", mcp.String(unescaped(name)))
+		if c := d.children[name]; c.media != "" {
+			r = r.With("mimeType", mcp.String(c.media))
 		}
-		if one.size != nil {
-			r = r.With("size", one.size)
+		if c := d.children[name]; c.size != nil {
+			r = r.With("size", c.size)
 		}
 		out = append(out, r...)
 	}

@@ -82,7 +82,6 @@ func newFace(p *plan, states []known, v sight) *face {
 // can that they may know of. One that was never heard of may have every list, and a
 // client that was told of none would not look again.
 func merge(states []known, v sight) (all offers) {
-	all.directories = true
 	for i, s := range states {
 		if !v.has(i) {
 			continue
@@ -99,11 +98,8 @@ func merge(states []known, v sight) (all offers) {
 		all.coreTasks = all.coreTasks || s.offers.coreTasks
 		all.coreCancel = all.coreCancel || s.offers.coreCancel
 		all.extTasks = all.extTasks || s.offers.extTasks
-		if s.offers.kinds.has(skills) {
-			all.directories = all.directories && (s.offers.directories || s.shelves[skills].complete())
-		}
 	}
-	all.directories = all.directories && all.kinds.has(skills)
+	all.directories = all.kinds.has(skills) // see directory
 	return all
 }
 

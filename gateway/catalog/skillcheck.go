@@ -150,7 +150,7 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 		return false, errors.New(`its resources are neither "dynamic" nor a list of its files`)
 	}
 	seen := make(map[string]bool)
-	total := int64(0)
+	total := uint64(0)
 	files.Elements(func(f mcp.Raw) bool {
 		if err = checkFields(f, "uri"); err != nil {
 			return false
@@ -161,7 +161,7 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 		uri := member.Text()
 		key, wrong := uriKey(uri)
 		size, noSize := strconv.ParseUint(string(number), 10, 53)
-		total += int64(size)
+		total += size
 		switch {
 		case wrong != nil:
 			err = wrong

@@ -128,16 +128,3 @@ func (k *known) skillOf(native string) (key string, certain bool) {
 	}
 	return from.skills.find(native)
 }
-
-// complete reports whether all files of all skills on a shelf are known.
-func (s *shelf) complete() bool {
-	if s == nil {
-		return false
-	}
-	for _, e := range s.entries {
-		if !e.skill.complete {
-			return false
-		}
-	}
-	return true
-}

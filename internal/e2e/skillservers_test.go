@@ -70,8 +70,12 @@ func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 			c.Result(`{"skill":` + entry + `}`)
 		})
 		s.On("resources/directory/read", func(c *mcptest.Call) {
-			var cursor string
-			if c.Param("cursor", &cursor); cursor == "" {
+			var uri, cursor string
+			c.Param("uri", &uri)
+			if c.Param("cursor", &cursor); uri != "skill://refunds" {
+				c.Error(-32602, "no such directory")
+				return
+			} else if cursor == "" {
 				c.Result(`{"resources":[{"uri":"skill://refunds/SKILL.md","name":"SKILL.md"}],"nextCursor":"2"}`)
 				return
 			}
@@ -82,7 +86,7 @@ func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 		s.Tools("refund")
 		s.On("skills/list", func(c *mcptest.Call) {
 			c.Result(`{"skills":[{"name":"refunds","title":"Refunds","description":"Give money back.","version":"3","arguments":[{"name":"country"}],"dependencies":{"tools":["refund","gone"]}},
-				{"name":"With_Arguments","description":"x\u2028y","arguments":[{"name":"country","required":true}]}]}`)
+				{"name":"With_Arguments","description":"x\u2028y","arguments":[{"name":"country","description":"where","required":true}]}]}`)
 		})
 		s.On("skills/get", func(c *mcptest.Call) {
 			var name, country string
@@ -117,10 +121,14 @@ func TestSkillsOfServers(t *testing.T) {
 			for _, revision := range eras {
 				t.Run(form+" of "+server+" for "+revision, func(t *testing.T) {
 					c := g.raw(t, revision, g.issuer.Token(claims{"groups": "all"}))
-					var skill object
+					var skill, needy object
 					for _, one := range allSkills(t, c) {
 						checkSkill(t, one)
 						checkEntry(t, one)
+						readFile(t, c, one["uri"].(string))
+						if one["name"] == "up__With_Arguments" {
+							needy = one
+						}
 						if one["name"] == "up__refunds" {
 							skill = one
 						}
@@ -153,13 +161,24 @@ func TestSkillsOfServers(t *testing.T) {
 					}
 					refused(t, c, "skills/get", `{"name":"up__none"}`, -32602)
 					refused(t, c, "skills/get", `{"uri":"skill://up/none/SKILL.md"}`, -32602)
-					switch form {
-					case "extension", "indexed":
-						children := objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources")
-						if len(children) != 2 || children[1]["uri"] != "skill://up/refunds/a.md" {
-							t.Errorf("P9/199 children %v", children)
+					children := []string{"skill://up/refunds/SKILL.md"}
+					if form != "primitive" {
+						children = append(children, "skill://up/refunds/a.md")
+					}
+					for i, child := range objects(result(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`), "resources") {
+						if i >= len(children) || child["uri"] != children[i] {
+							t.Errorf("P9/199 child %v, want %q", child, children)
 						}
-					case "primitive":
+						readFile(t, c, child["uri"].(string))
+					}
+					refused(t, c, "resources/directory/read", `{"uri":"skill://up/refunds/none"}`, -32602)
+					if names := fmt.Sprint(get["files"]); form == "plain" && names != "[map[mimeType:text/markdown name:a.md uri:skill://up/refunds/a.md]]" {
+						t.Errorf("the files that the server lists are %s", names)
+					}
+					if form == "primitive" {
+						if text := string(readFile(t, c, needy["uri"].(string))); !strings.Contains(text, "- `country` (required): where\n") {
+							t.Errorf("the SKILL.md of a skill that needs arguments is %q", text)
+						}
 						if got := fmt.Sprint(skill["dependencies"]); got != "map[tools:[up__refund]]" {
 							t.Errorf("P9/197 dependencies %s", got)
 						}
@@ -167,9 +186,6 @@ func TestSkillsOfServers(t *testing.T) {
 						if got := result(t, c, "skills/get", `{"name":"up__refunds","arguments":{"country":"NZ"}}`)["instructions"]; got != "Refund it.\nNZ" {
 							t.Errorf("instructions with arguments: %q", got)
 						}
-						fallthrough
-					default:
-						refused(t, c, "resources/directory/read", `{"uri":"skill://up/refunds"}`, -32601)
 					}
 
 					// Who may read resources may not for that read the skill.
