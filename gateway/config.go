@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -58,6 +59,8 @@ type Config struct {
 	Naming catalog.Config `yaml:"naming"`
 	// Disclosure is how tools are described. Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
+	// Skills is how skills are shown beside the forms that clients know.
+	Skills loadskill.Config `yaml:"skills"`
 	// HTTP is what the endpoint accepts and how it answers. Hosts in listen and
 	// public_url are allowed in any case.
 	HTTP front.Config `yaml:"http"`

@@ -3,6 +3,7 @@ package gateway
 import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -31,6 +32,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet m
 		return nil, nil, err
 	}
 	quiet = mcp.Chain(last,
+		loadskill.Middleware(cfg.Skills, with.log),
 		limiter.Middleware,
 		skills.Middleware(guard),
 		described.Middleware,

@@ -1,0 +1,129 @@
+package loadskill
+
+import (
+	"context"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// call loads the SKILL.md of a skill, or another one of its files, as the caller would read
+// it: what has to be approved is asked about first, and the next round comes back here.
+func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	skills, err := s.skills(ctx, c)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(skills.all) == 0:
+		return s.next.Handle(ctx, c) // for whom there is no such tool
+	case c.Task != nil:
+		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
+	}
+	arguments, _ := c.Params.Member("arguments")
+	name, _ := arguments.Member("name")
+	file, _ := arguments.Member("file")
+	switch {
+	case !name.IsNull() && name.Text() == "", !file.IsNull() && file.Text() == "":
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: name and file of %s are texts", ToolName)
+	case name.IsNull():
+		return &mcp.Reply{Result: result(mcp.Raw("["+string(block(skills.text()))+"]"), false)}, nil
+	}
+	one, ok := skills.find(name.Text())
+	if !ok {
+		return nil, mcp.ErrUnknown(mcp.MethodSkillsGet, name.Text())
+	}
+	uri := one.uri
+	if !file.IsNull() {
+		if uri, ok = one.file(file.Text()); !ok {
+			return nil, mcp.ErrUnknown(mcp.MethodResourcesRead, file.Text())
+		}
+	}
+	inner := c.Clone()
+	inner.Method, inner.Name, inner.Params, inner.ParamHeaders = mcp.MethodResourcesRead, uri, mcp.Object("uri", mcp.String(uri)), nil
+	reply, err := s.next.Handle(ctx, inner)
+	if err != nil || reply == nil || reply.Result == nil {
+		return reply, err
+	}
+	content := mcp.Raw{'['}
+	add := func(block mcp.Raw) {
+		if len(content) > 1 {
+			content = append(content, ',')
+		}
+		content = append(content, block...)
+	}
+	contents, _ := reply.Result.Member("contents")
+	contents.Elements(func(of mcp.Raw) bool {
+		if text, ok := of.Member("text"); ok {
+			add(mcp.Object("type", mcp.Raw(`"text"`), "text", text))
+		} else {
+			add(mcp.Object("type", mcp.Raw(`"resource"`), "resource", of))
+		}
+		return true
+	})
+	if names := one.others(); uri == one.uri && len(names) > 0 {
+		add(block("Files of this skill, for the argument file: " + strings.Join(names, ", ")))
+	}
+	isError, _ := reply.Result.Member("isError")
+	return &mcp.Reply{Result: result(append(content, ']'), isError.IsTrue()), Release: reply.Release}, nil
+}
+
+func block(text string) mcp.Raw {
+	return mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(text))
+}
+
+func result(content mcp.Raw, isError bool) mcp.Raw {
+	out := mcp.Object("content", content)
+	if isError {
+		out = out.With("isError", mcp.Raw("true"))
+	}
+	return out
+}
+
+// others are the names of the skill's files beside its SKILL.md, as far as they are known.
+func (s skill) others() (names []string) {
+	s.each(func(name, uri string) bool {
+		if uri != s.uri {
+			names = append(names, name)
+		}
+		return true
+	})
+	return names
+}
+
+// each calls fn for the files that are known, as long as it returns true.
+func (s skill) each(fn func(name, uri string) bool) {
+	root, _ := mcp.SkillRoot(s.uri)
+	s.files.Elements(func(f mcp.Raw) bool {
+		member, _ := f.Member("uri")
+		uri := member.Text()
+		name, err := url.PathUnescape(strings.TrimPrefix(uri, root+"/"))
+		return err != nil || fn(name, uri)
+	})
+}
+
+// file returns the URI of a file of the skill, by its path in it, or by its URI.
+func (s skill) file(name string) (uri string, ok bool) {
+	root, _ := mcp.SkillRoot(s.uri)
+	name = path.Clean(strings.TrimPrefix(name, root+"/"))
+	if name == "." || name == ".." || strings.HasPrefix(name, "../") || strings.HasPrefix(name, "/") || strings.Contains(name, `\`) {
+		return "", false
+	}
+	known := false
+	s.each(func(of, at string) bool {
+		known = true
+		if of == name || strings.TrimPrefix(at, root+"/") == name {
+			uri = at
+		}
+		return uri == ""
+	})
+	if known {
+		return uri, uri != ""
+	}
+	segments := strings.Split(name, "/")
+	for i, segment := range segments {
+		segments[i] = url.PathEscape(segment)
+	}
+	return root + "/" + strings.Join(segments, "/"), true
+}

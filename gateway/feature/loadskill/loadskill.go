@@ -1,0 +1,161 @@
+package loadskill
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// ToolName is the tool. The name is reserved while it is offered: a tool of an upstream
+// that would have it is withheld.
+const ToolName = "load_skill"
+
+// Config is the section "skills".
+type Config struct {
+	// LoadTool offers the tool load_skill, for hosts that know no form of skills, to
+	// whoever may see a skill. Default false.
+	LoadTool bool `yaml:"load_tool"`
+}
+
+// Middleware answers for the tool, if it is offered, and lets all else through.
+func Middleware(cfg Config, log *slog.Logger) mcp.Middleware {
+	return func(next mcp.Handler) mcp.Handler {
+		if !cfg.LoadTool {
+			return next
+		}
+		s := &stage{next: next, log: log}
+		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			switch {
+			case c.Method == mcp.MethodToolsList:
+				return s.list(ctx, c)
+			case c.Method == mcp.MethodToolsCall && c.Name == ToolName:
+				return s.call(ctx, c)
+			case c.Method == mcp.MethodDiscover:
+				return s.discover(ctx, c)
+			case c.Method == mcp.MethodListen:
+				return s.listen(ctx, c)
+			}
+			return next.Handle(ctx, c)
+		})
+	}
+}
+
+type stage struct {
+	next mcp.Handler
+	log  *slog.Logger
+
+	mu   sync.Mutex // guards made
+	made map[listKey]*mcp.List
+}
+
+// listKey is what a page with the tool in it is made of.
+type listKey struct {
+	from *mcp.List // nil where no upstream has tools
+	tool string
+}
+
+// maxLists bounds how many pages are kept. At that, all are made anew.
+const maxLists = 64
+
+// list shows the tool first. There is one also where no upstream has any.
+func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	reply, err := s.next.Handle(ctx, c)
+	_, later := c.Params.Member("cursor")
+	key := listKey{}
+	switch {
+	case err == nil && reply != nil && reply.List != nil:
+		key.from = reply.List
+	case later || !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+		return reply, err
+	}
+	skills, private := listing{}, false
+	if !later {
+		var unknown error
+		if skills, unknown = s.skills(ctx, c); unknown != nil {
+			s.log.DebugContext(ctx, "it is not known what skills there are", slog.Any("error", unknown))
+		}
+		private = skills.private
+	}
+	if len(skills.all) > 0 {
+		key.tool = string(skills.tool())
+	} else if key.from == nil {
+		return reply, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.made[key]; known != nil {
+		return &mcp.Reply{List: known}, nil
+	}
+	list := &mcp.List{Private: private}
+	if key.tool != "" {
+		list.Items = append(list.Items, mcp.Item{Name: ToolName, Raw: mcp.Raw(key.tool)})
+		list.Expires = skills.expires
+	}
+	if key.from != nil {
+		list.Next, list.Private = key.from.Next, private || key.from.Private
+		if key.tool == "" || key.from.Expires.Before(list.Expires) {
+			list.Expires = key.from.Expires
+		}
+		for _, item := range key.from.Items {
+			if item.Name == ToolName {
+				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
+				continue
+			}
+			list.Items = append(list.Items, item)
+		}
+	}
+	if s.made == nil || len(s.made) >= maxLists {
+		s.made = make(map[listKey]*mcp.List)
+	}
+	s.made[key] = list
+	return &mcp.Reply{List: list}, nil
+}
+
+// discover says that there are tools to whoever may see skills.
+func (s *stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	reply, err := s.next.Handle(ctx, c)
+	if err != nil || reply == nil {
+		return reply, err
+	}
+	caps, _ := reply.Result.Member("capabilities")
+	_, tools := caps.Member("tools")
+	if _, skills := caps.Member("skills"); tools || !skills {
+		return reply, nil
+	}
+	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("tools", mcp.Raw(`{"listChanged":true}`))), Release: reply.Release}, nil
+}
+
+// listen tells those who listen for changed tools when skills change: the tool names them.
+func (s *stage) listen(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	const tools, skills = "toolsListChanged", "skillsListChanged"
+	want, _ := c.Params.Member("notifications")
+	if wanted, _ := want.Member(tools); !wanted.IsTrue() {
+		return s.next.Handle(ctx, c)
+	}
+	asked, _ := want.Member(skills)
+	inner := c.Clone()
+	inner.Params = c.Params.With("notifications", want.With(skills, mcp.Raw("true")))
+	inner.Notify = func(e mcp.Event) {
+		switch e.Method {
+		case mcp.NoteAcknowledged:
+			honoured, _ := e.Params.Member("notifications")
+			if heard, _ := honoured.Member(skills); heard.IsTrue() {
+				honoured = honoured.With(tools, mcp.Raw("true"))
+				if !asked.IsTrue() {
+					honoured = honoured.Without(skills)
+				}
+				e.Params = e.Params.With("notifications", honoured)
+			}
+		case mcp.NoteSkillsListChanged:
+			c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw("{}")})
+			if !asked.IsTrue() {
+				return
+			}
+		}
+		c.Notify(e)
+	}
+	return s.next.Handle(ctx, inner)
+}

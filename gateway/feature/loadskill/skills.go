@@ -1,0 +1,123 @@
+package loadskill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Bounds of the tool's description: of what it says of one skill, in characters, and of
+// all of them, in bytes.
+const (
+	maxAbout     = 120
+	maxAboutAll  = 4 << 10
+	maxSkillPage = 100
+)
+
+// skill is a skill as its caller is told of it.
+type skill struct {
+	name, description string
+	uri               string // of its SKILL.md
+	files             mcp.Raw
+}
+
+// listing are the skills that a caller may see.
+type listing struct {
+	all     []skill
+	expires time.Time // zero: it is not known
+	private bool
+}
+
+// skills lists those that the caller may see. Where there are none, that is no error.
+func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) {
+	call := &mcp.Call{
+		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
+		Notify: func(mcp.Event) {},
+	}
+	for range maxSkillPage {
+		reply, err := s.next.Handle(ctx, call)
+		switch {
+		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+			return l, nil
+		case err != nil:
+			return l, err
+		case reply == nil || reply.List == nil:
+			return l, errors.New("loadskill: the answer to skills/list is no list")
+		}
+		if call.Params == nil || reply.List.Expires.Before(l.expires) {
+			l.expires = reply.List.Expires
+		}
+		l.private = l.private || reply.List.Private
+		for _, item := range reply.List.Items {
+			l.all = append(l.all, readSkill(item.Raw))
+		}
+		if reply.List.Next == nil {
+			break
+		}
+		call = call.Clone()
+		call.Params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+	}
+	return l, nil
+}
+
+func readSkill(record mcp.Raw) skill {
+	name, _ := record.Member("name")
+	uri, _ := record.Member("uri")
+	files, _ := record.Member("resources")
+	frontmatter, _ := record.Member("frontmatter")
+	description, _ := frontmatter.Member("description")
+	return skill{name: name.Text(), uri: uri.Text(), files: files, description: strings.Join(strings.Fields(description.Text()), " ")}
+}
+
+func (l listing) find(name string) (skill, bool) {
+	for _, s := range l.all {
+		if s.name == name {
+			return s, true
+		}
+	}
+	return skill{}, false
+}
+
+// tool is the tool as lists show it: what each skill is for in a line, as far as there is
+// room.
+func (l listing) tool() mcp.Raw {
+	var b strings.Builder
+	b.WriteString("Loads a skill: instructions for a kind of task, to be read before you begin one. Skills:")
+	for i, s := range l.all {
+		line := fmt.Sprintf("\n- %s: %s", s.name, clip(s.description))
+		if b.Len()+len(line) > maxAboutAll {
+			fmt.Fprintf(&b, "\nand %d more: call it without a name for all of them.", len(l.all)-i)
+			break
+		}
+		b.WriteString(line)
+	}
+	return mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Load a skill"`), "description", mcp.String(b.String()),
+		"inputSchema", mcp.Raw(`{"type":"object","properties":{"name":{"type":"string","description":"The skill. Without it, all skills are listed."},`+
+			`"file":{"type":"string","description":"A file of the skill, such as references/rules.md, in place of its instructions."}},"additionalProperties":false}`),
+		"annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`))
+}
+
+// text lists all skills.
+func (l listing) text() string {
+	var b strings.Builder
+	for _, s := range l.all {
+		fmt.Fprintf(&b, "- %s: %s\n", s.name, s.description)
+	}
+	return b.String()
+}
+
+// clip is the beginning of a text: its first sentence, if that is short enough.
+func clip(text string) string {
+	if at := strings.Index(text, ". "); at >= 0 && at <= maxAbout {
+		return text[:at+1]
+	}
+	if utf8.RuneCountInString(text) <= maxAbout {
+		return text
+	}
+	return string([]rune(text)[:maxAbout-1]) + "…"
+}
