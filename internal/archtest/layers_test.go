@@ -26,6 +26,7 @@ var layers = []layer{
 	{level: 0, dir: "internal/mcp"},
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "internal/safehttp"},
+	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/seal"},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
@@ -37,7 +38,7 @@ var layers = []layer{
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "auth/outbound"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "gopkg.in/yaml.v3"}}, // yaml for the frontmatter of skills
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},
@@ -50,7 +51,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{level: 5, dir: "gateway/demo/issuer", third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
+	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 6, dir: "gateway", ours: []string{"*"},
 		third: []string{"github.com/go-chi/chi/v5", "gopkg.in/yaml.v3", "golang.org/x/sync", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 7, dir: "cmd/gatehouse", ours: []string{"gateway", "gateway/demo"}, third: []string{"github.com/spf13/cobra"}},

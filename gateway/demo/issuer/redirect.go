@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/safelink"
 )
 
 const maxURI = 1000
@@ -35,6 +37,8 @@ func checkRedirect(raw string) error {
 		return errors.New("user and fragment do not belong in it")
 	case u.Scheme == "https" && !plainHost.MatchString(u.Host):
 		return errors.New("https needs a host")
+	case u.Scheme == "https": // what is shown as a link, too
+		return safelink.Check(raw, true)
 	case u.Scheme == "http" && !loopbackURI.MatchString(raw):
 		return errors.New("http is for localhost, 127.0.0.1 and [::1] only")
 	case slices.Contains(activeSchemes, u.Scheme):
