@@ -91,7 +91,7 @@ func TestP9_115_AStatelessServerMakesUpAnID(t *testing.T) {
 		return true
 	})
 	ask := mustDo(t, start(t, upstream.Config{URL: f.URL}), asked("a")).Ask
-	if ask == nil || string(ask.Requests[0].Params) != `{"mode":"url","message":"m","url":"https://a.example/x"}` {
+	if ask == nil || string(ask.Requests[0].Params) != `{"mode":"url","message":"fake asks: m","url":"https://a.example/x"}` {
 		t.Errorf("asked %+v", ask)
 	}
 }

@@ -61,7 +61,7 @@ func testRounds(t *testing.T) {
 	if ask == nil || len(ask.Requests) != 2 || !ask.Here {
 		t.Fatalf("reply %+v, want one round of two questions", reply)
 	}
-	if got, want := string(ask.Requests[0].Params), `{"message":"m","mode":"form","requestedSchema":{"type":"object"}}`; got != want {
+	if got, want := string(ask.Requests[0].Params), `{"message":"fake asks: m","mode":"form","requestedSchema":{"type":"object"}}`; got != want {
 		t.Errorf("params %s, want %s", got, want)
 	}
 

@@ -56,6 +56,10 @@ type Config struct {
 	// cannot ask them anything nor send them log messages. Default false: a process for each client session.
 	Shared bool `yaml:"shared"`
 
+	// LoopbackLinks lets the server send users to pages on their own computer, by http
+	// too: at localhost and loopback addresses. Default false: to https pages elsewhere.
+	LoopbackLinks bool `yaml:"loopback_links"`
+
 	// Skills is a directory of Agent Skills, each a directory with a SKILL.md in it, in
 	// place of a server. Only name, prefix and enabled go with it.
 	Skills string `yaml:"skills"`
@@ -151,6 +155,9 @@ const (
 	mostResult = 1 << 30 // bytes
 )
 
+// ownName is what the gateway calls itself towards users.
+const ownName = "gatehouse"
+
 var (
 	namePattern  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
 	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
@@ -162,6 +169,9 @@ func (c Config) Validate() error {
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if !namePattern.MatchString(c.Name) {
 		add("name: %q: want letters, digits and single '-', starting with a letter", c.Name)
+	}
+	if strings.EqualFold(c.Name, ownName) {
+		add("name: %q is the gateway's own: it is in front of what it asks users itself", c.Name)
 	}
 	errs = append(errs, c.validateTransport()...)
 	if c.Revision != "" && wire.Lookup(c.Revision) == nil {
@@ -276,7 +286,7 @@ func (c Config) validateSkills() (errs []error) {
 	}{
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
-		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared},
+		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
 		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
 	} {
 		if key.set {

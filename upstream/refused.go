@@ -4,13 +4,19 @@ import (
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // inOurWords returns an error with which a server refused a call as the inner language
 // has it.
 func (u *Upstream) inOurWords(c *mcp.Call, err error) error {
 	e, ok := errors.AsType[*mcp.Error](err)
-	if !ok || !mcp.CanAsk(c.Method) {
+	switch {
+	case !ok:
+		return err
+	case e.Code == mcp.CodeURLElicitation: // what it asks has become a question, or cannot be asked
+		return u.hopError(e)
+	case !mcp.CanAsk(c.Method):
 		return err
 	}
 	data := e.Data
@@ -49,4 +55,14 @@ func notOurs(e *mcp.Error) *mcp.Error {
 			Data: mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message))}
 	}
 	return e
+}
+
+// taskError returns the error with which a task has failed as a client may read it: what it
+// asks the user was judged by nobody.
+func (u *Upstream) taskError(failed mcp.Raw) mcp.Raw {
+	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
+		return failed
+	}
+	return mcp.Object("code", mcp.Int(mcp.CodeInternal),
+		"message", mcp.String("Upstream "+u.cfg.Name+" needs the user to open a page first: make the call without a task"))
 }

@@ -139,7 +139,8 @@ func (o *outgoing) appendMeta(dst []byte, meta mcp.Raw) []byte {
 	return append(dst, '}')
 }
 
-// appendAnswers writes the answers by their keys, in the order of the keys.
+// appendAnswers writes the answers by the keys that the server knows, in the order of the
+// client's. What the gateway asked is no business of the server's.
 func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 	keys := make([]string, 0, len(answers))
 	for key := range answers {
@@ -147,11 +148,16 @@ func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 	}
 	slices.Sort(keys)
 	dst = append(dst, '{')
-	for i, key := range keys {
-		if i > 0 {
+	empty := len(dst)
+	for _, key := range keys {
+		native, ok := nativeKey(key)
+		if !ok {
+			continue
+		}
+		if len(dst) > empty {
 			dst = append(dst, ',')
 		}
-		dst = append(mcp.AppendString(dst, key), ':')
+		dst = append(mcp.AppendString(dst, native), ':')
 		dst = append(dst, answers[key]...)
 	}
 	return append(dst, '}')

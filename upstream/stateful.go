@@ -305,6 +305,10 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if !x.s.u.mayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
 		return errAskedTooMuch
 	}
+	params, why := x.s.u.put(m.Method, m.Params)
+	if why != nil {
+		return why
+	}
 	x.minted++
 	// What belongs to the hop, or to revisions that have it only there; the id is ours.
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
@@ -312,7 +316,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 		native, _ := m.Params.Member("elicitationId")
 		edits[2].Value = mcp.String(x.s.slot.keep.pages.mint(native.Text(), x.id))
 	}
-	params := bytes.Clone(withoutContext(m.Method, m.Params.Edit(edits...)))
+	params = bytes.Clone(params.Edit(edits...))
 	q := question{
 		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
 		changes: x.s.slot.keep.knownRoots().changes,

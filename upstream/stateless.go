@@ -227,8 +227,8 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 	return &mcp.Reply{List: list}, nil
 }
 
-// askReply makes the Ask of an InputRequiredResult: keys and state stay as they are
-// (2026-07-28 basic/patterns/mrtr).
+// askReply makes the Ask of an InputRequiredResult (2026-07-28 basic/patterns/mrtr).
+// Keys and state stay as they are, unless they look like the gateway's own.
 func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, error) {
 	ask := &mcp.Ask{}
 	var err error
@@ -244,8 +244,13 @@ func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, 
 		if method.Text() == mcp.MethodElicit { // which has no id here: ours must not be made up
 			params = params.Without("elicitationId")
 		}
-		params = withoutContext(method.Text(), params)
-		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: unescape(key), Method: method.Text(), Params: params})
+		params, why := u.put(method.Text(), params)
+		if why != nil {
+			err = mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
+				"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, why.Message)
+			return false
+		}
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: publicKey(unescape(key)), Method: method.Text(), Params: params})
 		return true
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 		case err != nil:
 			return nil, s.refusal(err)
 		case m.Error != nil:
-			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", m.Error), nil
+			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", s.u.taskError(m.Error)), nil
 		}
 		return task.With("status", mcp.String(mcp.TaskCompleted)).With("result", unrelate(m.Result)), nil
 	}

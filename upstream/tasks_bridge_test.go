@@ -270,7 +270,7 @@ func TestURLsOfBridgedTasks(t *testing.T) {
 		reply := mustDo(t, f.start(t, upstream.Config{}), c)
 		requests, _ := reply.Result.Member("inputRequests")
 		question, _ := requests.Member(keyOf(t, reply))
-		if params, _ := question.Member("params"); string(params) != `{"mode":"url","message":"m","url":"https://a.example/"}` {
+		if params, _ := question.Member("params"); string(params) != `{"mode":"url","message":"fake asks: m","url":"https://a.example/"}` {
 			t.Errorf("asked %s", reply.Result)
 		}
 	})

@@ -24,8 +24,12 @@ func isTask(result mcp.Raw) bool {
 	return mcp.TaskID(result) != "" && status.Text() != ""
 }
 
-// openTask returns a task with the questions that it asks as they may be handed on.
+// openTask returns a task with the questions that it asks as they may be handed on, those
+// in its error not at all.
 func (u *Upstream) openTask(declared capabilities, task mcp.Raw) (mcp.Raw, error) {
+	if failed, ok := task.Member("error"); ok {
+		task = task.With("error", u.taskError(failed))
+	}
 	requests, ok := task.Member("inputRequests")
 	if !ok {
 		return task, nil

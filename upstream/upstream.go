@@ -173,7 +173,7 @@ func (u *Upstream) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	case mcp.MethodListen:
 		reply, err := u.listen(ctx, c)
 		if _, elsewhere := errors.AsType[*away](err); err != nil && !elsewhere {
-			err = u.failure(ctx, err)
+			err = u.inOurWords(c, u.failure(ctx, err))
 		}
 		return reply, err
 	case mcp.MethodDiscover:

@@ -112,11 +112,16 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	u, c := x.s.u, x.call
 	ask := &mcp.Ask{Anew: true, Expires: time.Now().Add(u.cfg.Timeout.Ask)}
 	var ids []string
+	var refused *mcp.Error
 	elicitations, _ := e.Data.Member("elicitations")
 	elicitations.Elements(func(params mcp.Raw) bool {
-		url, _ := params.Member("url")
 		native, _ := params.Member("elicitationId")
-		if !wire.IsURLMode(params) || url.Text() == "" {
+		if !wire.IsURLMode(params) {
+			return true
+		}
+		params, why := u.put(mcp.MethodElicit, params)
+		if why != nil {
+			refused = why
 			return true
 		}
 		id := x.s.slot.keep.pages.mint(native.Text(), x.id)
@@ -129,6 +134,9 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	})
 	ask.State = anew + strings.Join(ids, ",")
 	switch {
+	case mcp.CanAsk(c.Method) && refused != nil:
+		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
+			"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, refused.Message)
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
 		return nil, u.hopError(e)
 	case x.s.declared.url && !u.mayAsk(c, ask.Requests...):

@@ -18,7 +18,7 @@ const (
 	openPage     = `"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"theirs"}`
 	pageDone     = `data: {"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"theirs"}}` + "\n\n"
 	pageRequired = `{"code":-32042,"message":"go there","data":{"elicitations":[` +
-		`{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"theirs"},{"mode":"form"},{"mode":"url","url":""}]}}`
+		`{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"theirs"},{"mode":"form"}]}}`
 )
 
 // told is what an Upstream told a session, for no call of it.
@@ -191,7 +191,7 @@ func testAURLIsRequired(t *testing.T) {
 	}
 	params := ask.Requests[0].Params
 	id := elicitationID(t, params)
-	if want := `{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"` + id + `"}`; string(params) != want {
+	if want := `{"mode":"url","message":"fake asks: m","url":"https://a.example/x","elicitationId":"` + id + `"}`; string(params) != want {
 		t.Errorf("params %s, want %s", params, want)
 	}
 	if u.Status().Parked != 0 {

@@ -75,7 +75,7 @@ func TestQuestionsDoNotCross(t *testing.T) {
 			t.Fatal(err)
 		}
 		var message string
-		if s.question.Param("message", &message); message != key {
+		if s.question.Param("message", &message); message != "up asks: "+key {
 			t.Errorf("%s was asked %q", key, message)
 		}
 	}

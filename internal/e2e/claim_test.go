@@ -40,7 +40,7 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 					if err := json.Unmarshal([]byte(q.Params), &params); err != nil {
 						t.Error(err)
 					}
-					return fmt.Sprintf(`{"action":"accept","content":{"m":%q}}`, params.Message)
+					return fmt.Sprintf(`{"action":"accept","content":{"m":%q}}`, unvoiced(params.Message))
 				}
 				ask := func(call *mcptest.Call, message string, sent chan<- string) {
 					answer := call.Asking("elicitation/create", elicitOf(message))

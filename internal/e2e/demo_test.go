@@ -99,7 +99,7 @@ func TestDemoThroughTheGateway(t *testing.T) {
 			if err != nil || result.IsError {
 				t.Fatalf("deploy: %+v, %v", result, err)
 			}
-			if got, want := receive(t, "the question", c.asked), "Deploy billing 3.0.0 to production?"; got != want {
+			if got, want := receive(t, "the question", c.asked), "ops asks: Deploy billing 3.0.0 to production?"; got != want {
 				t.Errorf("asked %q, want %q", got, want)
 			}
 			if got := receive(t, "the update", c.updated); got != uri {

@@ -185,5 +185,5 @@ func nonceOf(params json.RawMessage) string {
 	if len(asked.Messages) == 1 {
 		return asked.Messages[0].Content.Text
 	}
-	return asked.Message
+	return unvoiced(asked.Message)
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -53,14 +54,14 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 				if revision == "2025-06-18" {
 					want = oneOld
 				}
-				if len(asked) != 1 || !sameJSON(asked[0].Params, want) || outcome(m) != chosen {
+				if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, want)) || outcome(m) != chosen {
 					t.Errorf("asked %v, want %s; the server was answered %s", asked, want, outcome(m))
 				}
 				s.asks([]inquiry{{"elicitation/create", several}})
 				m, asked = converse(t, c, "tools/call", s.params("tools/call"), func(inquiry) string { return chosenSeveral })
 				switch {
 				case revision != "2025-06-18":
-					if len(asked) != 1 || !sameJSON(asked[0].Params, several) || outcome(m) != chosenSeveral {
+					if len(asked) != 1 || !sameJSON(asked[0].Params, voiced(s.name, several)) || outcome(m) != chosenSeveral {
 						t.Errorf("asked %v; the server was answered %s", asked, outcome(m))
 					}
 				case len(asked) > 0:
@@ -71,6 +72,17 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 			})
 		}
 	}
+}
+
+// voiced are the params of a question of the named server as a client is asked it.
+func voiced(name, params string) string {
+	return strings.Replace(params, `"message":"`, `"message":"`+name+" asks: ", 1)
+}
+
+// unvoiced is the message of a question as its server wrote it.
+func unvoiced(message string) string {
+	_, text, _ := strings.Cut(message, " asks: ")
+	return text
 }
 
 // sameJSON reports whether two objects say the same, in whatever order.

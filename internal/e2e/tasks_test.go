@@ -161,7 +161,7 @@ func TestTasksOfTheExtension(t *testing.T) {
 	}
 	j.ask("Which?")
 	got = request(t, c, "tasks/get", about(id))
-	if value(t, got, "status") != "input_required" || value(t, got, "inputRequests|q|params|message") != "Which?" || value(t, got, "resultType") != "complete" {
+	if value(t, got, "status") != "input_required" || value(t, got, "inputRequests|q|params|message") != "up asks: Which?" || value(t, got, "resultType") != "complete" {
 		t.Errorf("P9/188 a question: %s", got.Text)
 	}
 	update := request(t, c, "tasks/update", fmt.Sprintf(`{"taskId":%q,"inputResponses":{"q":{"action":"accept","content":{}}}}`, id))

@@ -36,7 +36,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 				t.Fatalf("asked %v; the server was answered %s", asked, outcome(m))
 			}
 			var params struct{ Mode, URL, Message, ElicitationID string }
-			if err := json.Unmarshal([]byte(asked[0].Params), &params); err != nil || params.URL != "https://a.example/x" || params.Message != "m" || params.Mode != "url" {
+			if err := json.Unmarshal([]byte(asked[0].Params), &params); err != nil || params.URL != "https://a.example/x" || params.Message != "up asks: m" || params.Mode != "url" {
 				t.Errorf("asked %s", asked[0].Params)
 			}
 			if revision == stateless {

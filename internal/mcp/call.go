@@ -135,6 +135,10 @@ type Ask struct {
 	Expires time.Time
 }
 
+// OwnKey begins the keys of the questions that the gateway itself asks. No server asks
+// under such a key.
+const OwnKey = "gatehouse-"
+
 // InputRequest is one question of an Ask: Method is elicitation/create,
 // sampling/createMessage or roots/list. An elicitation that sends the user to a URL may
 // have an elicitationId in Params: it is ours, and NoteElicitationComplete tells by it

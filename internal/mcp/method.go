@@ -1,5 +1,13 @@
 package mcp
 
+// Members of _meta, in any revision.
+const (
+	// MetaPrefix begins the names that the specification keeps for itself.
+	MetaPrefix = "io.modelcontextprotocol/"
+	// MetaProgressToken has no prefix.
+	MetaProgressToken = "progressToken"
+)
+
 // Methods of requests that clients make, in any revision.
 const (
 	MethodInitialize            = "initialize"

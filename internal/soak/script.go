@@ -61,7 +61,8 @@ func nonceOf(params json.RawMessage) string {
 	if len(asked.Messages) == 1 {
 		return asked.Messages[0].Content.Text
 	}
-	return asked.Message
+	_, text, _ := strings.Cut(asked.Message, " asks: ") // the gateway says who asks
+	return text
 }
 
 // answer is what a client answers to a question with a nonce.

@@ -267,7 +267,7 @@ func testAsk(t *testing.T, b *bench) {
 		t.Fatalf("reply %+v, want a question", reply)
 	}
 	q := reply.Ask.Requests[0]
-	if message, _ := q.Params.Member("message"); q.Method != mcp.MethodElicit || message.Text() != "Which colour?" {
+	if message, _ := q.Params.Member("message"); q.Method != mcp.MethodElicit || message.Text() != "scripted asks: Which colour?" {
 		t.Errorf("question %s %s", q.Method, q.Params)
 	}
 	if reply.Ask.Here != b.stateful {

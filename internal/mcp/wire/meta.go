@@ -1,8 +1,10 @@
 package wire
 
+import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+
 // Members of _meta that the specification keeps for itself.
 const (
-	metaPrefix = "io.modelcontextprotocol/"
+	metaPrefix = mcp.MetaPrefix
 
 	// Of every request, 2026-07-28 basic/index#meta.
 	MetaVersion    = metaPrefix + "protocolVersion"
@@ -18,7 +20,7 @@ const (
 	// MetaRelatedTask ties a message to a task, 2025-11-25 basic/utilities/tasks.
 	MetaRelatedTask = metaPrefix + "related-task"
 	// MetaProgressToken has no prefix in any revision.
-	MetaProgressToken = "progressToken"
+	MetaProgressToken = mcp.MetaProgressToken
 )
 
 // ReservedMeta reports whether a key of _meta belongs to the specification: it is
