@@ -1,14 +1,8 @@
 package policy
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -16,7 +10,7 @@ import (
 const (
 	// approvalKey is the key of our question, and approveMember the member of the form
 	// that has to be true.
-	approvalKey   = "gatehouse-approval"
+	approvalKey   = mcp.OwnKey + "approval"
 	approveMember = "approve"
 	heldKey       = "held"
 )
@@ -91,7 +85,7 @@ func (g *Guard) ask(ctx context.Context, c *mcp.Call, target mcp.Target, d Decis
 	g.metrics.asked.Inc()
 	params := mcp.Object(
 		"message", mcp.String(question(target, c, d.ApproveFor)),
-		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","description":"Only yes lets it run."}},"required":["`+approveMember+`"]}`))
+		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","default":true}},"required":["`+approveMember+`"]}`))
 	return &mcp.Reply{Ask: &mcp.Ask{
 		Requests: []mcp.InputRequest{{Key: approvalKey, Method: mcp.MethodElicit, Params: params}},
 		State:    state,
@@ -164,35 +158,6 @@ func answerOf(c *mcp.Call) answer {
 		return accepted
 	}
 	return declined
-}
-
-// digestOf is a digest of a call: who makes it through which client, of what, with which
-// params. White space between them and the order of the outermost do not count; _meta
-// and what a retry brings are left out.
-func digestOf(c *mcp.Call, target mcp.Target) string {
-	var members []string
-	c.Params.Members(func(name []byte, value mcp.Raw) bool {
-		switch string(name) {
-		case "_meta", "inputResponses", "requestState":
-			return true
-		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, value); err != nil {
-			compact.Write(value) // no JSON, which the front does not let in
-		}
-		members = append(members, string(name)+":"+compact.String())
-		return true
-	})
-	slices.Sort(members)
-	h := sha256.New()
-	parts := []string{c.Caller.Issuer, c.Caller.Subject, c.Caller.ClientID, c.Method, target.Kind, target.Upstream, target.Name, target.File}
-	for _, part := range append(parts, members...) {
-		var size [8]byte
-		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
-		h.Write(size[:])
-		h.Write([]byte(part))
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // unavailable is the error of a store that cannot be asked.

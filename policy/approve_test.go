@@ -92,7 +92,7 @@ func TestApproval(t *testing.T) {
 		a := newAsking(t, 0)
 		q := a.asks(execute(alice, `{"sql":"DROP TABLE x"}`)).Requests[0]
 		message, _ := q.Params.Member("message")
-		for _, want := range []string{"\n    server: prod\n", "\n    tool: execute\n", "\n    argument \"sql\": \"DROP TABLE x\"\n", "once"} {
+		for _, want := range []string{"Gatehouse asks: ", "\n    • server: prod\n", "\n    • tool: execute\n", "\n    • argument \"sql\": \"DROP TABLE x\"\n", "once"} {
 			if !strings.Contains(message.Text(), want) {
 				t.Errorf("%q is missing in %q", want, message.Text())
 			}
@@ -160,10 +160,20 @@ func TestApprovalIsBound(t *testing.T) {
 		"another argument":  func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"DROP TABLE y"}}`) },
 		"one argument more": func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"x","force":true}}`) },
 		"one member more":   func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"x"},"task":{}}`) },
-		"no arguments":      func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute"}`) },
-		"another tool":      func(c *mcp.Call) { c.Name = "prod__other" },
-		"no state":          func(c *mcp.Call) { c.State = "" },
-		"another state":     func(c *mcp.Call) { c.State = asked + "ABCDEFGHIJKLMNOPQRSTUVWXYZ:" },
+		"a member of _meta": func(c *mcp.Call) {
+			c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"x"},"_meta":{"vendor/override":true}}`)
+		},
+		"a trace context that is none": func(c *mcp.Call) {
+			c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"x"},"_meta":{"baggage":["force"]}}`)
+		},
+		"an escaped member": func(c *mcp.Call) {
+			c.Params = mcp.Raw(`{"name":"prod__execute","arguments":{"sql":"x"},"_meta":{"vendor\u002foverride":true}}`)
+		},
+		"other capabilities": func(c *mcp.Call) { c.Caps = mcp.Raw(`{"elicitation":{},"sampling":{}}`) },
+		"no arguments":       func(c *mcp.Call) { c.Params = mcp.Raw(`{"name":"prod__execute"}`) },
+		"another tool":       func(c *mcp.Call) { c.Name = "prod__other" },
+		"no state":           func(c *mcp.Call) { c.State = "" },
+		"another state":      func(c *mcp.Call) { c.State = asked + "ABCDEFGHIJKLMNOPQRSTUVWXYZ:" },
 	}
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +210,8 @@ func TestApprovalHolds(t *testing.T) {
 		a.handle(retry(c, a.asks(c), yes))
 		time.Sleep(14 * time.Minute)
 		same := c.Clone()
-		same.Params = mcp.Raw(`{ "arguments":{"sql": "x","n":1}, "name":"prod__execute","_meta":{"progressToken":7}}`)
+		same.Params = mcp.Raw(`{ "arguments":{"sql": "x","n":1}, "name":"prod__execute","_meta":{"progressToken":7,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b","baggage":"c=d",` +
+			`"io.modelcontextprotocol/logLevel":"debug"}}`)
 		if reply := a.handle(same); reply.Ask != nil {
 			t.Error("the same call is asked about again")
 		}

@@ -17,53 +17,65 @@ const (
 	maxShownLines = 24
 )
 
-// question is what the user reads before they approve: which server, what, and every
-// argument. It is written as an indented block, which clients that read Markdown show
-// as it is, and those that do not, too. Whatever a reader does not see as it is, such
-// as control characters, invisible ones and those that turn the direction of text, is
-// written as an escape. What does not fit is said to be missing.
+// bullet is in front of each line about the call. Clients that render HTML join lines, so
+// that no name and no value may have one.
+const bullet = "\u2022"
+
+// question is what the user reads before they approve: that it is the gateway who asks,
+// which server, what, and everything that is sent. The call is an indented block, which
+// clients that read Markdown show as it is, and those that do not, too. Whatever a reader
+// does not see as it is, such as control characters, invisible ones and those that turn
+// the direction of text, is written as an escape. What does not fit is said to be missing.
 func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 	var b strings.Builder
-	b.WriteString("A program asks to make this call in your name. Let it run only if you want what it does.\n\n")
-	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+format+"\n", args...) }
+	b.WriteString("Gatehouse asks: a program wants to make this call in your name. Accept only if you want what it does.\n\n")
+	line := func(format string, args ...any) { fmt.Fprintf(&b, "    "+bullet+" "+format+"\n", args...) }
 	line("server: %s", shown(target.Upstream, maxShownName))
 	line("%s: %s", map[string]string{mcp.KindTools: "tool", mcp.KindPrompts: "prompt", mcp.KindResources: "resource", mcp.KindSkills: "skill"}[target.Kind], shown(target.Name, maxShownName))
 	if target.File != "" {
 		line("file: %s", shown(target.File, maxShownName))
 	}
-	lines, cut := 0, len(target.Name) > maxShownName || len(target.File) > maxShownName
-	add := func(name, value string) {
-		if lines++; lines > maxShownLines {
+	cut := len(target.Name) > maxShownName || len(target.File) > maxShownName
+	add := func(lines *int, what, name, value string) {
+		if *lines++; *lines > maxShownLines {
 			cut = true
 			return
 		}
 		cut = cut || len(name) > maxShownName || len(value) > maxShownValue
-		line("%s: %s", shown(name, maxShownName), shown(value, maxShownValue))
+		line("%s: %s", strings.TrimSpace(what+" "+shown(name, maxShownName)), shown(value, maxShownValue))
 	}
-	arguments, _ := c.Params.Member("arguments")
-	switch {
-	case arguments.IsObject():
-		arguments.Each(func(name string, value mcp.Raw) bool {
-			add("argument "+string(readable(mcp.Raw(`"`+name+`"`))), string(readable(value)))
-			return true
-		})
-	case !arguments.IsNull():
-		add("arguments", string(readable(arguments)))
-	}
-	if lines == 0 {
+	arguments, others := 0, 0 // many of one do not keep the other from being shown
+	eachSent(c, func(in, name string, value mcp.Raw) {
+		switch {
+		case in == "" && name == "arguments" && value.IsObject():
+			value.Each(func(name string, value mcp.Raw) bool {
+				add(&arguments, "argument", quoted(name), string(readable(value)))
+				return true
+			})
+		case in == "" && name == "arguments":
+			add(&arguments, "arguments", "", string(readable(value)))
+		case in == "":
+			add(&others, "also", quoted(name), string(readable(value)))
+		default:
+			add(&others, in, quoted(name), string(readable(value)))
+		}
+	})
+	if arguments == 0 && (target.Kind == mcp.KindTools || target.Kind == mcp.KindPrompts) {
 		line("without arguments")
 	}
 	if cut {
-		line("")
-		line("NOT ALL OF IT IS SHOWN: parts are too long (%d bytes of arguments in all).", len(arguments))
+		line("NOT ALL OF IT IS SHOWN: parts are too long (%d bytes in all).", len(c.Params))
 	}
 	if holds > 0 {
-		fmt.Fprintf(&b, "\nYour approval is good for exactly this call, as often as it is made in the next %s.", holds)
+		fmt.Fprintf(&b, "\n"+bullet+" Your approval is good for exactly this call, as often as it is made in the next %s.", holds)
 	} else {
-		b.WriteString("\nYour approval is good for this call, once.")
+		b.WriteString("\n" + bullet + " Your approval is good for this call, once.")
 	}
 	return b.String()
 }
+
+// quoted is the name of a member, in quotes.
+func quoted(name string) string { return string(readable(mcp.Raw(`"` + name + `"`))) }
 
 // readable is a JSON text without white space between its parts, in whose strings
 // nothing is escaped that need not be: an escape can hide a word.
@@ -105,7 +117,7 @@ func shown(text string, max int) string {
 			b.WriteString(" ...")
 			break
 		}
-		if r == '`' || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+		if r == '`' || string(r) == bullet || !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
 			for _, unit := range utf16.Encode([]rune{r}) {
 				fmt.Fprintf(&b, `\u%04x`, unit)
 			}

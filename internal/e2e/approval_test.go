@@ -64,7 +64,7 @@ func TestApproval(t *testing.T) {
 				c := newClient(revision)
 				var says *sdk.ElicitResult
 				c.answer = func(q *sdk.ElicitParams) *sdk.ElicitResult {
-					if q.Message == "Really?" {
+					if q.Message == "up asks: Really?" {
 						return &sdk.ElicitResult{Action: "accept", Content: map[string]any{}}
 					}
 					if n := len(s.Received("tools/call")); n > 0 {
@@ -83,7 +83,7 @@ func TestApproval(t *testing.T) {
 						t.Errorf("%s: %+v, %v", no.Action, result, err)
 					}
 					question := receive(t, "the question", c.asked)
-					for _, want := range []string{"    server: up\n", "    tool: do\n", "    argument amount: 7\n", "    argument to: Bob\n", "good for this call, once"} {
+					for _, want := range []string{"    • server: up\n", "    • tool: do\n", "    • argument amount: 7\n", "    • argument to: Bob\n", "good for this call, once"} {
 						if !strings.Contains(strings.ReplaceAll(question, `"`, ""), want) {
 							t.Errorf("the question lacks %q:\n%s", want, question)
 						}
@@ -121,7 +121,7 @@ func TestAQuestionWithinAnApprovedCall(t *testing.T) {
 					t.Errorf("got %s", got)
 				}
 				first, second := receive(t, "the first question", c.asked), receive(t, "the second", c.asked)
-				if !strings.Contains(first, "tool: confirm") || second != "Really?" || len(c.asked) > 0 {
+				if !strings.Contains(first, "tool: confirm") || second != "up asks: Really?" || len(c.asked) > 0 {
 					t.Errorf("asked %q, then %q, and %d more", first, second, len(c.asked))
 				}
 				rounds := 1
@@ -282,13 +282,18 @@ func TestAnApprovalThatHolds(t *testing.T) {
 	if question := receive(t, "the question", c.asked); len(c.asked) > 0 || !strings.Contains(question, "in the next 1h0m0s") {
 		t.Errorf("%d more questions after %s", len(c.asked), question)
 	}
+	same := newClient(stateless)
+	same.open(t, g.transport(t, g.payer(nil)))
+	if got := same.text(t, "up__keep", map[string]any{"a": 1}); got != "ran keep" {
+		t.Errorf("the same of a stateless client: %s", got)
+	}
 	raw := g.rawWith(t, stateless, g.payer(nil), `{"elicitation":{}}`)
 	for _, call := range []struct {
 		what, params string
 		client       *mcptest.Client
 		runs         bool
 	}{
-		{"the same of a stateless client", `{"name":"up__keep","arguments":{"a": 1}}`, raw, true},
+		{"a client that can be asked otherwise", `{"name":"up__keep","arguments":{"a":1}}`, raw, false},
 		{"other arguments", `{"name":"up__keep","arguments":{"a":2}}`, raw, false},
 		{"one more argument", `{"name":"up__keep","arguments":{"a":1,"b":1}}`, raw, false},
 		{"another tool", `{"name":"up__do","arguments":{"a":1}}`, raw, false},
