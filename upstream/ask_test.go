@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -149,10 +150,8 @@ func testParkedCallExpires(t *testing.T) {
 	ask := mustDo(t, u, c).Ask
 	f.await(t, mcp.NoteCancelled, 1)
 	got := map[string]string{}
-	for _, s := range f.requests("") {
-		if s.verb == http.MethodPost && s.Method == "" {
-			got[string(s.ID)] = string(s.Result) + string(s.Error)
-		}
+	for _, id := range []string{"e", "s", "r"} {
+		got[`"`+id+`"`] = f.awaitAnswer(t, id)
 	}
 	if got[`"e"`] != `{"action":"cancel"}` || !strings.Contains(got[`"s"`], `"code":-1,`) || !strings.Contains(got[`"r"`], "-32603") {
 		t.Errorf("the server was answered %v", got)
@@ -482,5 +481,58 @@ func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
 		}
 		u.EndSession(c.Session)
 		f.await(t, mcp.NoteCancelled, i+1)
+	}
+}
+
+// A call that is cancelled while it asks is cancelled at its server first. Its question is
+// answered then, unless the server has ended the call by that.
+func TestQuestionOfACancelledCall(t *testing.T) {
+	for _, obeys := range []bool{true, false} {
+		t.Run(fmt.Sprint("the server obeys: ", obeys), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cancelled := make(chan struct{})
+				f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+					switch m.Method {
+					case mcp.NoteCancelled:
+						close(cancelled)
+					case mcp.MethodToolsCall:
+						events(w, `data: {"jsonrpc":"2.0","id":"q",`+elicit+"}\n\n")
+						<-cancelled
+						if obeys {
+							events(w, `data: {"jsonrpc":"2.0","id":`+string(m.ID)+`,"error":{"code":0,"message":"Request cancelled"}}`+"\n\n")
+							return true
+						}
+						<-r.Context().Done()
+						return true
+					}
+					return false
+				})
+				u := f.start(t, upstream.Config{})
+				c := asked("a")
+				c.State = mustDo(t, u, c).Ask.State
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				if _, err := u.Handle(ctx, c); err != context.Canceled {
+					t.Errorf("error %v", err)
+				}
+				<-time.After(time.Second) // for what comes, and what does not
+				var said []string
+				for _, s := range f.requests(http.MethodPost) {
+					switch {
+					case s.Method == mcp.NoteCancelled:
+						said = append(said, "cancelled")
+					case s.Method == "":
+						said = append(said, string(s.Result))
+					}
+				}
+				want := `cancelled {"action":"cancel"}`
+				if obeys {
+					want = "cancelled"
+				}
+				if got := strings.Join(said, " "); got != want {
+					t.Errorf("the server was told %s, want %s", got, want)
+				}
+			})
+		})
 	}
 }

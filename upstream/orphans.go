@@ -133,19 +133,18 @@ func (s *session) inherit(gone string) error {
 	return nil
 }
 
-// answerOrphan answers a question whose replica has gone, with the client's connection to
-// it, and cancels the call in whose course it was asked.
+// answerOrphan cancels the call in whose course a question was asked whose replica has gone,
+// with the client's connection to it, and answers the question. The order is that of giveUp.
 func (s *session) answerOrphan(q keptQuestion, calls map[int64]bool) {
 	s.u.log.Info("answering for a replica that has gone", "call", q.Call != 0)
+	if q.Call != 0 && !calls[q.Call] {
+		calls[q.Call] = true
+		s.postSurely(cancelled(q.Call, "the client has gone"))
+		if q.Task != "" {
+			s.cancelTask(q.Task)
+		}
+	}
 	s.postSurely(wire.AppendError(nil, mcp.Raw(q.ID), errClientGone))
-	if q.Call == 0 || calls[q.Call] {
-		return
-	}
-	calls[q.Call] = true
-	if q.Task != "" {
-		s.cancelTask(q.Task)
-	}
-	s.postSurely(cancelled(q.Call, "the client has gone"))
 }
 
 var errClientGone = mcp.Errorf(mcp.CodeInternal, "the client has gone")

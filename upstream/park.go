@@ -21,6 +21,10 @@ const codeRejected = -1
 // questions may be answered: whoever asked comes back and says that there was no answer.
 const askGrace = 5 * time.Second
 
+// cancelWait is how long a server may take to end a call that was cancelled, before the
+// questions of that are answered: one that does not know of cancellations waits for them.
+const cancelWait = 500 * time.Millisecond
+
 // parks are the calls that wait for answers of their users. A parked call holds its
 // stream and one goroutine that reads it.
 type parks struct {
@@ -264,34 +268,65 @@ func (u *Upstream) letGo(c *mcp.Call) {
 	}
 }
 
-// giveUp tells the server that there will be no answer and that the call is over.
+// giveUp tells the server that the call is over, and then, unless it has ended the call,
+// that its questions will not be answered. In the other order an official server loses its
+// session: the cancellation meets a call that has just gone on and ended.
 func (x *exchange) giveUp() {
 	x.mu.Lock()
 	open := x.open
 	x.open = nil
 	over := x.done
 	x.mu.Unlock()
+	var owed []question
 	for _, q := range open {
-		if !q.record.answer() {
+		if q.record.answer() {
+			owed = append(owed, q)
+		} else {
 			over = true // another replica has seen to the call, too
-			continue
-		}
-		switch q.request.Method {
-		case mcp.MethodElicit:
-			x.s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
-		case mcp.MethodCreateMessage:
-			x.s.post(wire.AppendError(nil, q.id, mcp.Errorf(codeRejected, "the user did not answer")))
-		default:
-			x.s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client did not answer")))
 		}
 	}
 	if !over && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
 		x.s.post(cancelled(x.id, "nobody answered in time"))
+		if len(owed) > 0 && x.ends() {
+			owed = nil
+		}
 	}
 	if !over {
 		x.abandon()
 	}
 	x.end(nil, errTimeout)
 	x.life.end() // ends the pump's reading
+	s := x.s
+	s.u.pool.hold(s)
+	defer s.u.pool.release(s)
 	x.free()
+	for _, q := range owed {
+		switch q.request.Method {
+		case mcp.MethodElicit:
+			s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
+		case mcp.MethodCreateMessage:
+			s.post(wire.AppendError(nil, q.id, mcp.Errorf(codeRejected, "the user did not answer")))
+		default:
+			s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client did not answer")))
+		}
+	}
+}
+
+// ends waits a moment for the server to answer a call that it was told is cancelled.
+func (x *exchange) ends() bool {
+	timer := time.NewTimer(cancelWait)
+	defer timer.Stop()
+	for waits := true; waits && !x.over(); {
+		select {
+		case <-x.wake:
+		case <-timer.C:
+			waits = false
+		case <-x.s.u.base.Done():
+			waits = false
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, refused := errors.AsType[*mcp.Error](x.err)
+	return x.done && (x.err == nil || refused)
 }
