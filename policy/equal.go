@@ -100,7 +100,7 @@ func equal(x, y ref.Val) ref.Val {
 		for i := types.Int(0); i < x.Size().(types.Int); i++ {
 			all = append(all, equal(x.Get(i), y.Get(i)))
 		}
-		return every(all)
+		return allTrue(all)
 	case traits.Mapper:
 		y := y.(traits.Mapper)
 		if x.Size().Equal(y.Size()) != types.True {
@@ -115,13 +115,13 @@ func equal(x, y ref.Val) ref.Val {
 			}
 			all = append(all, equal(x.Get(key), other))
 		}
-		return every(all)
+		return allTrue(all)
 	}
 	return types.Equal(x, y)
 }
 
-// every is true where all results are, else false where one is, else the error.
-func every(results []ref.Val) ref.Val {
+// allTrue is true where all results are, else false where one is, else the error.
+func allTrue(results []ref.Val) ref.Val {
 	if slices.ContainsFunc(results, func(v ref.Val) bool { return v == types.False }) {
 		return types.False
 	}

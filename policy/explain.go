@@ -54,7 +54,7 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 		e.Rules = append(e.Rules, r.explain(ctx, &reading, f))
 	}
 	if reading.refused && !p.open() {
-		e.Reason = "The URI has a dot segment, a backslash, a control character or too many encodings: it is never let through."
+		e.Reason = "The URI has a dot segment, a backslash, a control character, too many encodings or more than 16 KiB: it is never let through."
 	} else {
 		e.Reason = settled.reason()
 	}

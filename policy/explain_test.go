@@ -106,7 +106,7 @@ The tool's input schema is not known here: a call with arguments that do not fit
 `},
 		{"a refused URI", eng, resource("u", "file:///a/../\x1b[2Jb"), "", `
 deny "resources:u/file:///a/../\x1b[2Jb"
-The URI has a dot segment, a backslash, a control character or too many encodings: it is never let through.
+The URI has a dot segment, a backslash, a control character, too many encodings or more than 16 KiB: it is never let through.
 
   everyone   -      does not apply: no pattern fits
 `},

@@ -22,6 +22,7 @@ type pattern struct {
 	kind     string // "*" for all
 	upstream glob
 	name     glob
+	folded   glob // of the name, for lenient spellings of URIs
 }
 
 // kinds are the words for what upstreams offer.
@@ -55,7 +56,7 @@ func parsePattern(text string) (pattern, error) {
 	}
 	p.kind = kind
 	if rest == "*" {
-		p.upstream, p.name = newGlob("*"), newGlob("*")
+		p.upstream, p.name, p.folded = newGlob("*"), newGlob("*"), newGlob("*")
 		return p, nil
 	}
 	upstream, name, found := strings.Cut(rest, "/")
@@ -67,7 +68,7 @@ func parsePattern(text string) (pattern, error) {
 	case kind != mcp.KindResources && kind != "*" && !printable(name):
 		return p, fmt.Errorf("%q: has characters that are not ASCII, which no name that is offered has", text)
 	}
-	p.upstream, p.name = newGlob(upstream), newGlob(name)
+	p.upstream, p.name, p.folded = newGlob(upstream), newGlob(name), foldPattern(name)
 	return p, nil
 }
 

@@ -14,6 +14,9 @@ type reading struct {
 	refused bool
 	// names are what the target's name may be read as, the name itself first.
 	names []string
+	// lenient are what lenient servers may read the URI of a resource or of a skill's file
+	// as.
+	lenient lenient
 	// template is what a URI template makes, of resources or of the files of a skill; nil
 	// for what is none.
 	template *glob
@@ -34,10 +37,17 @@ func readTarget(t mcp.Target) reading {
 		r.template = &g
 	case t.Kind == mcp.KindResources:
 		r.names, r.refused = spellings(t.Name)
+		r.readLeniently(t.Name)
 	case t.File != "":
 		r.files, r.refused = spellings(t.File)
+		r.readLeniently(t.File)
 	}
 	return r
+}
+
+func (r *reading) readLeniently(uri string) {
+	lenient, refused := leniently(uri)
+	r.lenient, r.refused = lenient, r.refused || refused
 }
 
 // fits reports whether the patterns are about the target. Where that is not certain, it
@@ -57,13 +67,20 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 	if effect != Allow && r.fitsFile(patterns) {
 		return true
 	}
-	matches := 0
-	for _, name := range r.names {
-		if about(func(p *pattern) bool { return p.name.match(name) }) {
-			matches++
-		}
+	named := func(name string) bool { return about(func(p *pattern) bool { return p.name.match(name) }) }
+	if r.target.Kind != mcp.KindResources {
+		return slices.ContainsFunc(r.names, named)
 	}
-	return matches > 0 && (effect != Allow || matches == len(r.names))
+	folded := func(name string) bool { return about(func(p *pattern) bool { return p.folded.match(name) }) }
+	if effect == Allow {
+		return every(r.names, named) && every(r.lenient.same, folded)
+	}
+	return slices.ContainsFunc(r.names, named) || slices.ContainsFunc(r.lenient.same, folded) || slices.ContainsFunc(r.lenient.wide, folded)
+}
+
+// every reports whether there are some, and all of them hold.
+func every(names []string, holds func(string) bool) bool {
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !holds(name) })
 }
 
 // fitsFile reports whether patterns about resources fit the file of a skill. It is the
@@ -74,8 +91,8 @@ func (r *reading) fitsFile(patterns []pattern) bool {
 	if r.template != nil {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.covers(r.template) })
 	}
-	return slices.ContainsFunc(r.files, func(file string) bool {
-		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.match(file) })
+	return slices.ContainsFunc(patterns, func(p pattern) bool {
+		return p.of(as) && (slices.ContainsFunc(r.files, p.name.match) || slices.ContainsFunc(r.lenient.same, p.folded.match) || slices.ContainsFunc(r.lenient.wide, p.folded.match))
 	})
 }
 

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// Policy compares URIs byte by byte, which is worth something only as far as a resource
-// has one spelling. So what nobody means is refused: control characters and dot
-// segments, however written. And of other spellings, each is judged: what a rule denies
-// it denies in all of them, and what it allows it has to allow in all of them.
+// Comparing URIs byte by byte is worth something only as far as a resource has one
+// spelling. So what nobody means is refused: control characters and dot segments, however
+// written. And of other spellings, each is judged: what a rule denies it denies in all of
+// them, and what it allows it has to allow in all of them. What lenient servers read
+// otherwise is in lenient.go.
 
 // maxDecodings is how often a URI may be percent-encoded over itself.
 const maxDecodings = 3
@@ -123,18 +124,23 @@ func decode(uri string) (decoded string, changed bool) {
 // servers divide paths at.
 func hasDotSegment(uri string) bool {
 	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#;:&=", r) }) {
-		if segment == "." || segment == ".." {
+		if segment = strings.TrimSpace(segment); segment == "." || segment == ".." {
 			return true
 		}
 	}
 	return false
 }
 
-// hasUnmeant reports whether there are control characters, or backslashes: some readers
-// take them for slashes, others for a part of a name.
+// hasUnmeant reports whether there are control characters, backslashes, which some readers
+// take for slashes and others for a part of a name, or ASCII characters in two or three
+// bytes, which are not UTF-8 and some readers take for it.
 func hasUnmeant(uri string) bool {
 	for i := range len(uri) {
-		if uri[i] < ' ' || uri[i] == 0x7f || uri[i] == '\\' {
+		c := uri[i]
+		if c < ' ' || c == 0x7f || c == '\\' {
+			return true
+		}
+		if i+1 < len(uri) && ((c == 0xc0 || c == 0xc1) && uri[i+1]&0xc0 == 0x80 || c == 0xe0 && uri[i+1]&0xe0 == 0x80) {
 			return true
 		}
 	}

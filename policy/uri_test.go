@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // TestH204_Spellings: a URI that is denied is denied however it is written.
@@ -143,10 +145,10 @@ func FuzzSpellings(f *testing.F) {
 		}
 		for read := range slices.Values(forms) {
 			u, err := url.Parse(read)
-			if err != nil || u.Scheme != "file" || u.Host != "" && !strings.EqualFold(u.Host, "localhost") {
+			if err != nil || u.Scheme != "file" {
 				continue
 			}
-			if strings.HasPrefix(path.Clean("/"+u.Path), "/srv/secret") {
+			if strings.HasPrefix(strings.ToLower(path.Clean("/"+norm.NFKC.String(u.Path))), "/srv/secret") {
 				t.Errorf("%q is read as %q: the path %q was allowed", uri, read, u.Path)
 			}
 		}

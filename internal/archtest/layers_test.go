@@ -36,7 +36,7 @@ var layers = []layer{
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}}, // seal for what stands in Redis
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // redisdb for limits and approvals of replicas, seal for the latter
-		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2"}},
+		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "gopkg.in/yaml.v3"}}, // yaml for the frontmatter of skills
