@@ -149,7 +149,7 @@ func (g *Gateway) notReady() (reasons []string) {
 	if g.draining.Load() {
 		reasons = append(reasons, "the gateway is stopping")
 	}
-	if !g.warm.Load() && !g.graph().catalog.Warm() {
+	if !g.warm.Load() && !g.graph().catalog.Heard() {
 		reasons = append(reasons, "the gateway has just started and waits for its upstreams")
 	}
 	g.warm.Store(len(reasons) == 0 || g.warm.Load())

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -131,6 +132,9 @@ func syntaxFault(err error, data []byte) placed {
 	if line, err := strconv.Atoi(m[1]); err == nil && line > 0 {
 		f.line = line
 	}
+	if strings.Contains(m[2], "did not find expected") {
+		f.line = breakingLine(err, data, f.line)
+	}
 	switch alias := unknownAlias.FindStringSubmatch(m[2]); {
 	case alias != nil:
 		before, _, _ := bytes.Cut(data, []byte("*"+alias[1]))
@@ -140,6 +144,25 @@ func syntaxFault(err error, data []byte) placed {
 		f.message += " (tabs cannot indent; text that begins with @, ` or % needs quotes)"
 	}
 	return f
+}
+
+// breakingLine is the line at which the parser's error comes up: of a wrong indentation
+// the parser names the line where the list or mapping begins. It is the first without
+// which what stands before it parses.
+func breakingLine(fault error, data []byte, from int) int {
+	var ends []int // of lines, in bytes
+	for i, b := range data {
+		if b == '\n' || i == len(data)-1 {
+			ends = append(ends, i+1)
+		}
+	}
+	message := yamlErrorLine.FindStringSubmatch(fault.Error())[2]
+	n := sort.Search(len(ends), func(i int) bool {
+		var document yaml.Node
+		err := yaml.Unmarshal(data[:ends[i]], &document)
+		return err != nil && strings.HasSuffix(err.Error(), message)
+	})
+	return max(from, min(n+1, len(ends)))
 }
 
 // checkNode refuses what makes a YAML document mean more than it shows: aliases,

@@ -213,6 +213,10 @@ func TestDecodeProblems(t *testing.T) {
 		{"control character", "name: a\nsecret: \"b\x01\"\n", []string{`c.yaml:2: control character U+0001`}},
 		{"not UTF-8", "name: a\nsecret: \"b\xff\"\n", []string{`c.yaml:2: not UTF-8 text`}},
 		{"syntax", "name: a\n  wait: 1s\n", []string{`c.yaml:2: not valid YAML: mapping values are not allowed in this context`}},
+		{"indentation of a list", "name: a\nparts:\n  - name: b\n  - name: c\n - name: d\n  - name: e\n", []string{`c.yaml:5: not valid YAML: did not find expected key`}},
+		{"indentation of a list, behind text over several lines", "name: a\nheaders: {a: b,\n  c: \"d\n\n  e\"}\nparts:\n  - name: b\n # no\n - name: d\n", []string{`c.yaml:9: not valid YAML: did not find expected key`}},
+		{"indentation below a list", "name: a\nparts:\n  - {name: a}\n  - {name: b}\n  wait: 1s\n", []string{`c.yaml:5: not valid YAML: did not find expected '-' indicator`}},
+		{"indentation of a mapping", "headers:\n  a: b\n c: d\n  e: f\n", []string{`c.yaml:3: not valid YAML: did not find expected key`}},
 		{"tab", "name: a\nparts:\n\t- name: b\n", []string{"c.yaml:3: not valid YAML: found character that cannot start any token (tabs cannot indent; text that begins with @, ` or % needs quotes)"}},
 	}
 	for _, tt := range tests {

@@ -51,6 +51,7 @@ type Gateway struct {
 	built    chan struct{} // closed once the front is there
 
 	lookEvery time.Duration // lookAtFile, but for tests
+	logLevel  slog.LevelVar // of the gateway's own log
 	draining  atomic.Bool   // takes no new sessions any more
 	warm      atomic.Bool   // lists were there once
 	admin     net.Listener  // nil for none
@@ -118,7 +119,8 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error {
 	g.log = log
 	if log == nil {
-		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, metrics.log)
+		g.logLevel.Set(cfg.Telemetry.Log.Level)
+		opened, closeLog, err := observe.NewLogger(os.Stderr, cfg.Telemetry.Log, &g.logLevel, metrics.log)
 		if err != nil {
 			return err
 		}
@@ -356,14 +358,18 @@ func (g *Gateway) Stop(ctx context.Context) error {
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
 	var failure error
+	begun := time.Now()
 	select {
 	case <-ctx.Done():
+		begun = time.Now()
 		failure = g.linger()
 	case failure = <-g.failed:
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.graph().cfg.ShutdownTimeout)
 	defer cancel()
-	begun := time.Now()
+	if n := g.front.Calls(); n > 0 {
+		g.log.Info("waiting for calls to end", "calls", n, "at_most", g.graph().cfg.ShutdownTimeout.String(), "hint", "a second signal cuts them off")
+	}
 	failure = errors.Join(failure, g.Stop(bounded))
 	g.log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond).String())
 	return failure

@@ -103,6 +103,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		return "", err
 	}
 	g.replace(before, next)
+	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
 	return l.revision, nil
 }
@@ -208,6 +209,7 @@ func (c Config) needsRestart(holds Config) error {
 	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
 		c.PublicURL = holds.PublicURL // that follows from listen, which says it
 	}
+	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
 	var errs []error
 	for _, key := range []struct {
 		name      string

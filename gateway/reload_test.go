@@ -464,3 +464,22 @@ func TestReloadWhileAsked(t *testing.T) {
 	}
 	eventually(t, "the upstreams that were replaced are closed", func() bool { return len(c.members()) == 1 })
 }
+
+// TestReloadLogLevel: what a log has to say is asked of a gateway that runs.
+func TestReloadLogLevel(t *testing.T) {
+	upstreams := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", newSite(t, true, one("work", saying("x"))).url)
+	c := startUnwatched(t, upstreams)
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelWarn, slog.LevelInfo} {
+		c.reload(t, upstreams+fmt.Sprintf("telemetry: {log: {level: %s}}\n", level))
+		if got := c.logLevel.Level(); got != level {
+			t.Errorf("the level is %s, want %s", got, level)
+		}
+	}
+	c.write(t, upstreams+"telemetry: {log: {level: debug, format: json}}\n")
+	if err := c.Reload(); err == nil || !strings.Contains(err.Error(), "telemetry: changes with a restart only") {
+		t.Errorf("another format: %v", err)
+	}
+	if got := c.logLevel.Level(); got != slog.LevelInfo {
+		t.Errorf("a file that was refused has changed the level to %s", got)
+	}
+}

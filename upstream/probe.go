@@ -13,8 +13,9 @@ import (
 )
 
 // probeSilence is how long a stdio server may keep silent to server/discover before
-// it counts as one that does not know it.
-const probeSilence = 5 * time.Second
+// it counts as one that does not know it. Servers that keep silent to what they do not
+// know are few, and programs that take their time to start are many.
+const probeSilence = 15 * time.Second
 
 // era is what the probe found: rev is the revision to speak to a stateless server, or
 // to offer to a stateful one.
@@ -154,7 +155,7 @@ func (u *Upstream) runProbe(run *probing) {
 	}
 	close(run.done)
 	if run.err == nil {
-		u.log.Info("upstream probed", "stateful", run.era.rev.Stateful)
+		u.log.Info("upstream probed", "stateful", run.era.rev.Stateful, "silent", run.era.silent)
 	}
 }
 

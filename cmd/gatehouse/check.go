@@ -54,7 +54,7 @@ func newCheck() *cobra.Command {
 	}
 	configFlag(cmd, &config)
 	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the upstreams too")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long --connect waits")
+	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
 	return cmd
 }
 

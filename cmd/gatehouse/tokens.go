@@ -42,7 +42,7 @@ func newTokens() *cobra.Command {
 		}),
 	}
 	configFlag(cmd, &config)
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the upstreams")
+	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd
 }
 

@@ -417,6 +417,9 @@ func TestColdStart(t *testing.T) {
 			if took := time.Since(began); took != warmUp {
 				t.Errorf("the first list took %v, want %v", took, warmUp)
 			}
+			if c.Heard() {
+				t.Error("a gateway counts as ready before one of its servers has answered or failed")
+			}
 			began = time.Now()
 			wantNames(t, c, mcp.MethodToolsList, "quick__a", "slow__a")
 			e := refused(t, c, call(mcp.MethodToolsCall, "hung__a"), mcp.CodeUpstreamUnreachable)
@@ -434,6 +437,10 @@ func TestColdStart(t *testing.T) {
 			c := newCatalog(t, Config{}, sourcesOf([]*server{s})...)
 			running(t, c)
 			wantResult(t, do(t, c, call(mcp.MethodToolsCall, "crm__a")), `{"from":"crm","name":"a"}`)
+			synctest.Wait()
+			if !c.Heard() {
+				t.Error("a gateway whose servers have all answered does not count as ready")
+			}
 		})
 	})
 	t.Run("a client that leaves is not kept", func(t *testing.T) {

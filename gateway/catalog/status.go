@@ -38,11 +38,10 @@ func (c *Catalog) Status() []UpstreamView {
 	return views
 }
 
-// Warm reports whether lists need not wait for upstreams any more: all have answered or
-// failed, or have had their time.
-func (c *Catalog) Warm() bool {
+// Heard reports whether every source has answered or failed once.
+func (c *Catalog) Heard() bool {
 	select {
-	case <-c.warm:
+	case <-c.first:
 		return true
 	default:
 		return false

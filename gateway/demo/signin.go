@@ -47,7 +47,7 @@ func (d *Demo) startSignIn() error {
 	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
 		return fmt.Errorf("with sign-in it can only listen on a loopback IP address with a port, which %s is not", d.opts.Listen)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listenNextTo(at)
 	if err != nil {
 		return err
 	}
@@ -85,6 +85,17 @@ func (d *Demo) startSignIn() error {
 	d.signIn = s
 	d.serve("issuer", listener, s.issuer)
 	return nil
+}
+
+// listenNextTo listens at the port after the gateway's: clients remember their issuer, so
+// that it has to be at the same place when the demo is started again. Where that port is
+// taken, any other has to do.
+func listenNextTo(gateway netip.AddrPort) (net.Listener, error) {
+	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+1)
+	if listener, err := net.Listen("tcp", next.String()); err == nil {
+		return listener, nil
+	}
+	return net.Listen("tcp", "127.0.0.1:0")
 }
 
 func (s *signIn) close() {

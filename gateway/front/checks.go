@@ -39,7 +39,7 @@ func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refusal 
 		w.Header().Set("Connection", "close")
 	}
 	if !f.hosts[hostname(r.Host)] {
-		return refuseForbidden("this Host is not served here")
+		return refuseForbidden("this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
 	}
 	if ref := f.checkOrigin(w, r); ref != nil {
 		return ref

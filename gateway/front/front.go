@@ -91,21 +91,22 @@ type Front struct {
 
 	bodyTime, writeTime, ackTime, helloTime time.Duration // the constants, but for tests
 
-	mu      sync.Mutex // guards the fields below
-	closing bool
-	lives   map[string]*live
-	olds    map[string]*oldStream              // by their ids
-	open    map[string]int                     // event streams that last, by their users
-	owned   map[*ownConn]struct{}              // connections of those
-	pending map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
-	serving map[string]context.CancelCauseFunc // those of other replicas
-	running sync.WaitGroup                     // requests and listeners; grows only while not closing
-	streams sync.WaitGroup                     // GET streams; likewise
-	letters sync.WaitGroup                     // of other replicas, about which something is done; grows only while not silent
-	silent  bool
-	drain   <-chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
-	quiet   chan struct{}   // closed when nothing runs any more, or may no longer: streams end
-	hush    sync.Once       // closes quiet
+	mu       sync.Mutex // guards the fields below
+	closing  bool
+	lives    map[string]*live
+	olds     map[string]*oldStream              // by their ids
+	open     map[string]int                     // event streams that last, by their users
+	owned    map[*ownConn]struct{}              // connections of those
+	pending  map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
+	serving  map[string]context.CancelCauseFunc // those of other replicas
+	requests atomic.Int64                       // what begin has counted in
+	running  sync.WaitGroup                     // requests and listeners; grows only while not closing
+	streams  sync.WaitGroup                     // GET streams; likewise
+	letters  sync.WaitGroup                     // of other replicas, about which something is done; grows only while not silent
+	silent   bool
+	drain    <-chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
+	quiet    chan struct{}   // closed when nothing runs any more, or may no longer: streams end
+	hush     sync.Once       // closes quiet
 
 	draining   context.Context // whose Done is drain
 	beginDrain context.CancelFunc
@@ -316,9 +317,22 @@ func (f *Front) endStreams() { f.hush.Do(func() { close(f.quiet) }) }
 
 // begin counts a request in; done counts it out. It reports false when the front
 // is closing.
-func (f *Front) begin() bool { return f.count(&f.running) }
+func (f *Front) begin() bool {
+	if !f.count(&f.running) {
+		return false
+	}
+	f.requests.Add(1)
+	return true
+}
 
-func (f *Front) done() { f.running.Done() }
+func (f *Front) done() {
+	f.requests.Add(-1)
+	f.running.Done()
+}
+
+// Calls is how many calls and other requests run here, those that wait for their user
+// included; streams do not count.
+func (f *Front) Calls() int64 { return f.requests.Load() }
 
 func (f *Front) count(in *sync.WaitGroup) bool {
 	f.mu.Lock()

@@ -87,7 +87,7 @@ func TestHTTPChecks(t *testing.T) {
 		{name: "P9/19 no Origin", header: ok, body: list, status: 200},
 		{name: "an allowed Origin", header: set(ok, "Origin", "https://app.example"), body: list, status: 200},
 		{name: "our own Origin", header: set(ok, "Origin", b.url), body: list, status: 200},
-		{name: "P9/20 H/121 a foreign Host", header: set(ok, "Host", "attacker.example"), body: list, status: 403, want: []string{`!"id"`}},
+		{name: "P9/20 H/121 a foreign Host", header: set(ok, "Host", "attacker.example"), body: list, status: 403, want: []string{`!"id"`, `this Host is not served here`, `http.allowed_hosts`}},
 		{name: "H/121 rebinding, both foreign", header: set(set(ok, "Host", "attacker.example"), "Origin", "http://attacker.example"), body: list, status: 403},
 		{name: "H/121 a Host that is allowed", header: set(ok, "Host", "Gate.Example:8443"), body: list, status: 200},
 		{name: "H/121 IPv6", header: set(ok, "Host", "[::1]:80"), body: list, status: 200},

@@ -224,6 +224,7 @@ func (f *Front) serveRemote(l letter) {
 	if accepted {
 		f.serving[key] = cancel
 		f.running.Add(1)
+		f.requests.Add(1)
 	}
 	f.mu.Unlock()
 	if !accepted {

@@ -90,6 +90,9 @@ func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {
 	c := b.client(v2511)
 	done, _ := start(t, c, "1", `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
+	if n := b.front.Calls(); n != 1 {
+		t.Errorf("%d calls run, want 1", n)
+	}
 	stream, err := c.Get(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ const (
 // LogConfig is the section "log". Its zero value means text from level info on.
 type LogConfig struct {
 	// Level is the least severe level that is logged: debug, info (the default),
-	// warn or error.
+	// warn or error. A reload changes it.
 	Level slog.Level `yaml:"level"`
 	// Format is "text" (key=value, the default) or "json"; one line each.
 	Format string `yaml:"format"`
@@ -47,13 +47,17 @@ func (c LogConfig) Validate() error {
 // own, so that a slow w never holds up a call: what it cannot take in time is
 // dropped, and a line says how many were. The function returned writes what is
 // left and ends the goroutine; lines logged later go to w directly. It may be called
-// twice. metrics may be nil.
-func NewLogger(w io.Writer, cfg LogConfig, metrics *LogMetrics) (*slog.Logger, func(), error) {
+// twice. level, which may change, takes the place of cfg's; nil for that. metrics may be
+// nil.
+func NewLogger(w io.Writer, cfg LogConfig, level slog.Leveler, metrics *LogMetrics) (*slog.Logger, func(), error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("log: %w", err)
 	}
+	if level == nil {
+		level = cfg.Level
+	}
 	handler := func(w io.Writer) slog.Handler {
-		options := &slog.HandlerOptions{Level: cfg.Level}
+		options := &slog.HandlerOptions{Level: level}
 		if cfg.Format == FormatJSON {
 			return slog.NewJSONHandler(w, options)
 		}

@@ -20,7 +20,7 @@ import (
 func TestNewLogger(t *testing.T) {
 	t.Run("all lines, whole, in order, after close", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("level and format", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON}, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelWarn, Format: observe.FormatJSON}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +48,24 @@ func TestNewLogger(t *testing.T) {
 			t.Errorf("got %q, %v", out.String(), err)
 		}
 	})
+	t.Run("a level that changes", func(t *testing.T) {
+		var out bytes.Buffer
+		var level slog.LevelVar
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{Level: slog.LevelError}, &level, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("shown")
+		level.Set(slog.LevelWarn)
+		log.Info("hidden")
+		done()
+		if got := withoutTime(out.String()); got != "level=INFO msg=shown\n" {
+			t.Errorf("got %q", got)
+		}
+	})
 	t.Run("lines after close, and closing twice", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,14 +77,14 @@ func TestNewLogger(t *testing.T) {
 		}
 	})
 	t.Run("an unknown format", func(t *testing.T) {
-		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"}, nil)
+		_, _, err := observe.NewLogger(&bytes.Buffer{}, observe.LogConfig{Format: "xml"}, nil, nil)
 		if err == nil || err.Error() != `log: format: "xml": want text or json` {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("values that change, groups and attributes of the logger", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +104,7 @@ func TestNewLogger(t *testing.T) {
 	})
 	t.Run("many writers", func(t *testing.T) {
 		var out bytes.Buffer
-		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil)
+		log, done, err := observe.NewLogger(&out, observe.LogConfig{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +128,7 @@ func TestNewLogger(t *testing.T) {
 func TestNewLoggerSlowWriter(t *testing.T) {
 	w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
 	reg := prometheus.NewRegistry()
-	log, done, err := observe.NewLogger(w, observe.LogConfig{}, observe.NewLogMetrics(reg))
+	log, done, err := observe.NewLogger(w, observe.LogConfig{}, nil, observe.NewLogMetrics(reg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +156,7 @@ func TestNewLoggerSlowWriter(t *testing.T) {
 func TestNewLoggerCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
-		log, done, err := observe.NewLogger(w, observe.LogConfig{}, nil)
+		log, done, err := observe.NewLogger(w, observe.LogConfig{}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -165,7 +165,7 @@ func TestMiddlewareNames(t *testing.T) {
 		for name, value := range names {
 			t.Run(format+"/"+name, func(t *testing.T) {
 				var out bytes.Buffer
-				log, done, err := observe.NewLogger(&out, observe.LogConfig{Format: format}, nil)
+				log, done, err := observe.NewLogger(&out, observe.LogConfig{Format: format}, nil, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -199,7 +199,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	call := &mcp.Call{ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Method: mcp.MethodToolsCall, Name: "crm__export"}
 	for name, level := range map[string]slog.Level{"info": slog.LevelInfo, "off": slog.LevelError} {
 		b.Run(name, func(b *testing.B) {
-			log, done, err := observe.NewLogger(discard{}, observe.LogConfig{Level: level, Format: observe.FormatJSON}, nil)
+			log, done, err := observe.NewLogger(discard{}, observe.LogConfig{Level: level, Format: observe.FormatJSON}, nil, nil)
 			if err != nil {
 				b.Fatal(err)
 			}
