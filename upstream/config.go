@@ -183,6 +183,9 @@ func (c Config) Validate() error {
 			add("headers: %q is not a header name", name)
 		case ownHeader(name):
 			add("headers: %s: is set by the gateway itself", name)
+		case strings.EqualFold(name, "Idempotency-Key"), strings.EqualFold(name, "X-Idempotency-Key"):
+			// net/http takes it for leave to repeat a POST, too.
+			add("headers: %s: would be the same for all calls, which are not the same call", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			add("headers: %s: has control characters", name)
 		}

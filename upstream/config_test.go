@@ -47,6 +47,7 @@ func TestValidate(t *testing.T) {
 		{"sse with a command", `{name: a, command: [x], transport: sse}`, []string{"sse needs a url"}},
 		{"sse of a stateless revision", `{name: a, url: "https://x", transport: sse, revision: "2026-07-28"}`, []string{"revision:", "sse"}},
 		{"own headers", `{name: a, url: "https://x", headers: {mcp-session-id: x, Content-Type: y}}`, []string{"mcp-session-id", "Content-Type"}},
+		{"a header that has calls made twice", `{name: a, url: "https://x", headers: {idempotency-key: x}}`, []string{"idempotency-key", "not the same call"}},
 		{"header injection", `{name: a, url: "https://x", headers: {X: "a\r\nY: b"}}`, []string{"control characters"}},
 		{"header name", `{name: a, url: "https://x", headers: {"a b": x}}`, []string{"not a header name"}},
 		{"url with a command's keys", `{name: a, url: "https://x", shared: true}`, []string{"shared"}},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -28,6 +29,11 @@ func playHazard(role string) {
 		fmt.Fprintln(os.Stderr, "cannot open database")
 		os.Exit(1)
 	case "deaf":
+		if file := os.Getenv("FILE"); file != "" {
+			if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+				panic(err)
+			}
+		}
 		pause()
 	case "leaves its group":
 		child := exec.Command("sleep", "300")
@@ -259,14 +265,35 @@ func TestUnknownProgram(t *testing.T) {
 
 func TestP9_171_GarbageAndNoise(t *testing.T) {
 	t.Parallel()
-	u := start(t, command(t, "noisy stderr")) // H/167
-	wantOK(t, u, tool("a"))
+	u := start(t, command(t, "sound"))
 	_, err := do(t, u, tool("much garbage")) // H/164
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
 	if s := u.Status(); s.Garbage < 100 {
 		t.Errorf("%d lines of garbage", s.Garbage)
 	}
 	wantOK(t, u, tool("a"))
+}
+
+// A process that writes 20 MiB to its standard error before it reads a message is not held
+// up by that, and little of it is logged.
+func TestH167_NoisyStderr(t *testing.T) {
+	t.Parallel()
+	cfg, log := command(t, "noisy stderr"), &logged{}
+	began := time.Now()
+	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, u) })
+	wantOK(t, u, tool("a"))
+	text := log.String()
+	seconds := int(time.Since(began)/time.Second) + 1
+	if n := strings.Count(text, "msg=stderr"); n == 0 || n > 20*seconds {
+		t.Errorf("%d lines were logged in %d seconds", n, seconds)
+	}
+	if strings.Contains(text, strings.Repeat("x", 1001)) {
+		t.Error("a line was logged that is longer than 1,000 bytes")
+	}
 }
 
 func TestH165_LongLine(t *testing.T) {
@@ -287,27 +314,98 @@ func TestH165_LimitAboveTheDefault(t *testing.T) {
 	}
 }
 
-func TestH166_DoesNotRead(t *testing.T) {
-	t.Parallel()
-	cfg := command(t, "deaf")
-	cfg.Revision = "2026-07-28"
-	cfg.Timeout.Call = 300 * time.Millisecond
-	u := start(t, cfg)
+// deaf starts an Upstream whose process reads nothing, and returns how to wait until that is
+// there and what its number is.
+func deaf(t *testing.T, cfg upstream.Config) (u *upstream.Upstream, pid func() string) {
+	t.Helper()
+	deaf := command(t, "deaf")
+	file := filepath.Join(t.TempDir(), "pid")
+	deaf.Env["FILE"] = mcp.Secret(file)
+	deaf.Revision, deaf.Timeout, deaf.Limits = "2026-07-28", cfg.Timeout, cfg.Limits
+	return start(t, deaf), func() string {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
+			if text, err := os.ReadFile(file); err == nil && len(text) > 0 {
+				return string(text)
+			}
+		}
+		t.Fatal("the process does not start")
+		return ""
+	}
+}
+
+// large makes a call that no pipe takes in at once.
+func large() *mcp.Call {
 	c := tool("a")
 	c.Params = mcp.Raw(`{"name":"a","arguments":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
-	outcome := make(chan error, 50)
-	for range 50 {
+	return c
+}
+
+// A process that takes none of a call for the time that calls have is killed. Its callers
+// do not wait for longer than that.
+func TestH166_DoesNotRead(t *testing.T) {
+	t.Parallel()
+	u, pid := deaf(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Second}})
+	outcome := make(chan error, 20)
+	for range cap(outcome) {
 		go func() {
-			_, err := u.Handle(t.Context(), c)
+			_, err := u.Handle(t.Context(), large())
 			outcome <- err
 		}()
 	}
-	for range 50 {
+	number := pid()
+	for range cap(outcome) {
 		select {
 		case err := <-outcome:
-			if _, ok := err.(*mcp.Error); !ok {
-				t.Errorf("error %v", err)
+			e, ok := err.(*mcp.Error)
+			if !ok || e.Code != mcp.CodeUpstreamTimeout && e.Code != mcp.CodeUpstreamBadAnswer {
+				t.Errorf("error %v, want that of a call without an answer", err)
+				continue
 			}
+			wantError(t, err, e.Code, mcp.ExecutedUnknown)
+		case <-time.After(patience):
+			t.Fatal("a caller hangs")
+		}
+	}
+	awaitEnd(t, number)
+}
+
+// A process for which too many messages wait is killed, however much time its calls have,
+// and all of them are told at once.
+func TestH166_QueueIsFull(t *testing.T) {
+	t.Parallel()
+	const queued = 256
+	u, pid := deaf(t, upstream.Config{
+		Timeout: upstream.Timeout{Call: 2 * patience},
+		Limits:  upstream.Limits{Concurrent: 2 * queued, ConcurrentPerUser: 2 * queued},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	outcome := make(chan error, 2*queued)
+	handle := func(c *mcp.Call) {
+		_, err := u.Handle(ctx, c)
+		outcome <- err
+	}
+	go handle(large())
+	number := pid()
+	for range cap(outcome) - 1 {
+		go handle(tool("a"))
+	}
+	lost := 0
+	for timeout := time.After(patience); lost < 1+queued+1; lost++ { // in the pipe, in the queue, and too many
+		select {
+		case err := <-outcome:
+			wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
+		case <-timeout:
+			t.Fatalf("%d calls have ended", lost)
+		}
+	}
+	awaitEnd(t, number)
+	cancel() // the others wait for the next process
+	for range cap(outcome) - lost {
+		select {
+		case <-outcome:
 		case <-time.After(patience):
 			t.Fatal("a caller hangs")
 		}

@@ -149,35 +149,42 @@ func TestConcurrencyLimit(t *testing.T) {
 
 // A call that still waits for its turn when the upstream is closed was never sent.
 func TestCloseWhileCallsWaitForTheirTurn(t *testing.T) {
-	arrived := make(chan struct{}, 1)
-	f := newFake(t, false, func(_ *fake, _ http.ResponseWriter, r *http.Request, m rpc) bool {
-		if m.Method == mcp.MethodToolsCall {
-			arrived <- struct{}{}
-			<-r.Context().Done()
-		}
-		return m.Method == mcp.MethodToolsCall
-	})
-	u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Concurrent: 1}})
-	running := make(chan error, 1)
-	go func() {
-		_, err := u.Handle(t.Context(), tool("a"))
-		running <- err
-	}()
-	<-arrived
-	waiting := make(chan error, 20)
-	for range cap(waiting) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newBubbleFake(t, false, func(_ *fake, _ http.ResponseWriter, r *http.Request, m rpc) bool {
+			if m.Method == mcp.MethodToolsCall {
+				<-r.Context().Done()
+			}
+			return m.Method == mcp.MethodToolsCall
+		})
+		u := f.start(t, upstream.Config{Limits: upstream.Limits{Concurrent: 1}})
+		running := make(chan error, 1)
 		go func() {
-			_, err := u.Handle(t.Context(), tool("b"))
-			waiting <- err
+			_, err := u.Handle(t.Context(), tool("a"))
+			running <- err
 		}()
-	}
-	soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := u.Close(soon); err != nil {
-		t.Error(err)
-	}
-	wantError(t, <-running, mcp.CodeDraining, mcp.ExecutedUnknown)
-	for range cap(waiting) {
-		wantError(t, <-waiting, mcp.CodeDraining, mcp.ExecutedNo)
-	}
+		f.await(t, mcp.MethodToolsCall, 1)
+		waiting := make(chan error, 20)
+		for range cap(waiting) {
+			go func() {
+				_, err := u.Handle(t.Context(), tool("b"))
+				waiting <- err
+			}()
+		}
+		synctest.Wait()
+		if n := u.Status().Queued; n != cap(waiting) {
+			t.Errorf("%d calls wait for their turn", n)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if err := u.Close(soon); err != nil {
+			t.Error(err)
+		}
+		wantError(t, <-running, mcp.CodeDraining, mcp.ExecutedUnknown)
+		for range cap(waiting) {
+			wantError(t, <-waiting, mcp.CodeDraining, mcp.ExecutedNo)
+		}
+		if n := len(f.requests(mcp.MethodToolsCall)); n != 1 {
+			t.Errorf("the server got %d calls", n)
+		}
+	})
 }
