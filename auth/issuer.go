@@ -86,6 +86,9 @@ func unavailable(err error) *refusal {
 	if stale, ok := errors.AsType[*staleError](err); ok {
 		retry = stale.retry
 	}
+	if errors.Is(err, errUnjudged) {
+		return noJudgement("the key of this access token is not known yet: try again", retry, err)
+	}
 	return noJudgement("access tokens cannot be verified now, since their issuer does not answer: try again", retry, err)
 }
 

@@ -29,7 +29,8 @@ const (
 	retryMax = time.Minute
 
 	// demandEvery is what an unknown key has to wait for since the last one. Anybody can
-	// make up such keys; every fetch brings what is new anyway.
+	// make up such keys; every fetch brings what is new anyway. Until then its tokens cannot
+	// be judged.
 	demandEvery = 30 * time.Second
 	// unknownFor is how long a key stays unknown that was not there.
 	unknownFor  = time.Minute
@@ -49,11 +50,12 @@ type keys struct {
 	demand   chan struct{} // holds one wish for a fetch
 	// generation changes with the set, so that verified tokens can be forgotten then.
 	generation atomic.Uint64
-	unknown    *lru.Cache[string, time.Time] // until when
+	unknown    *lru.Cache[string, newKey] // keys that tokens name, and the set does not have
 
 	mu         sync.Mutex // guards the fields below
 	set        *keySet    // the last good one, nil before the first
 	fetched    time.Time  // when it was
+	asked      int        // how many fetches had begun with the last good one
 	meta       metadata
 	metaAt     time.Time
 	next       time.Time // of the next fetch that nobody asks for
@@ -74,7 +76,7 @@ type Counts struct {
 }
 
 func newKeys(cfg Config, iss Issuer, client Client, log *slog.Logger) (*keys, error) {
-	unknown, err := lru.New[string, time.Time](maxUnknown)
+	unknown, err := lru.New[string, newKey](maxUnknown)
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +184,7 @@ func (k *keys) succeeded(set *keySet, meta metadata, newMeta bool, wait time.Dur
 	defer k.mu.Unlock()
 	k.failures = 0
 	k.fetched = time.Now()
+	k.asked = k.count.Fetches
 	k.meta = meta
 	if newMeta {
 		k.metaAt = k.fetched

@@ -2,6 +2,8 @@ package auth_test
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,44 +36,57 @@ func forged(issuer *mcptest.Issuer, n int) []string {
 	return tokens
 }
 
+// unjudged wants an answer to say that nothing can be said yet, and returns when to ask again.
+func unjudged(t *testing.T, a answer) time.Duration {
+	t.Helper()
+	a.expect(t, 503)
+	seconds, err := strconv.Atoi(a.Header().Get("Retry-After"))
+	if err != nil || seconds < 1 {
+		t.Errorf("Retry-After: %q", a.Header()["Retry-After"])
+	}
+	return time.Duration(seconds) * time.Second
+}
+
 // H/25: made-up keys make the gate ask once in 30 s, and good tokens do not feel it. In a
 // bubble of synctest.
 func TestH_025_unknownKeys(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
-		flood := func(tokens []string) {
+		flood := func(tokens []string, want ...int) {
 			t.Helper()
 			var all sync.WaitGroup
 			for _, token := range tokens {
-				all.Go(func() { g.bearer(token).expect(t, 401, invalidToken) })
+				all.Go(func() {
+					if got := g.bearer(token).Code; !slices.Contains(want, got) {
+						t.Errorf("got %d, want one of %d", got, want)
+					}
+				})
 			}
 			all.Wait()
 			g.bearer(issuer.Token(nil)).expect(t, 200)
 		}
+		fetched := func(when string, want int) {
+			t.Helper()
+			if n := issuer.Fetches(mcptest.EndpointJWKS); n != want {
+				t.Errorf("%s: %d fetches", when, n)
+			}
+		}
 		tokens := forged(issuer, 300)
 		start := time.Now()
-		flood(tokens[:100])
-		flood(tokens[100:200])
-		if n := issuer.Fetches(mcptest.EndpointJWKS); n != 2 {
-			t.Errorf("%d fetches at the start and for 200 keys", n)
-		}
+		flood(tokens[:100], 401, 503) // those that came with the fetch it cannot have told of
+		flood(tokens[100:200], 503)
+		fetched("at the start and for 200 keys", 2)
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the flood had to wait %s", took)
 		}
 		time.Sleep(29 * time.Second)
-		flood(tokens[200:250])
-		if n := issuer.Fetches(mcptest.EndpointJWKS); n != 2 {
-			t.Errorf("%d fetches after 29 s", n)
-		}
+		flood(tokens[200:250], 503)
+		fetched("after 29 s", 2)
 		time.Sleep(time.Second)
-		flood(tokens[:100]) // known to be unknown
-		if n := issuer.Fetches(mcptest.EndpointJWKS); n != 2 {
-			t.Errorf("%d fetches for keys that are known to be unknown", n)
-		}
-		flood(tokens[250:])
-		if n := issuer.Fetches(mcptest.EndpointJWKS); n != 3 {
-			t.Errorf("%d fetches after 30 s", n)
-		}
-		if s := g.Status()[0]; s.UnknownKeys != 400 || s.Fetches != 3 {
+		flood(tokens[250:], 401, 503)
+		fetched("after 30 s", 3)
+		flood(tokens[:250], 401)
+		fetched("for keys that are known to be unknown", 3)
+		if s := g.Status()[0]; s.UnknownKeys != 550 || s.Fetches != 3 {
 			t.Errorf("counted %d unknown keys and %d fetches", s.UnknownKeys, s.Fetches)
 		}
 	})
@@ -81,13 +96,81 @@ func TestH_025_unknownKeys(t *testing.T) {
 // new key away. In a bubble of synctest.
 func TestH_025_floodAndRotation(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
-		for _, token := range forged(issuer, 1500) {
-			g.bearer(token).expect(t, 401, invalidToken)
+		for i, token := range forged(issuer, 1500) {
+			if want := []int{401, 503}[min(i, 1)]; g.bearer(token).Code != want {
+				t.Errorf("token %d: want %d", i, want)
+			}
 		}
 		issuer.AddKey("ES256")
-		g.bearer(issuer.Token(nil)).expect(t, 401) // the price of the flood: at most 30 s
-		time.Sleep(time.Minute)
+		time.Sleep(time.Second)
+		wait := unjudged(t, g.bearer(issuer.Token(nil))) // the price of the flood
+		if wait > 30*time.Second {
+			t.Errorf("the new key has to wait %s", wait)
+		}
+		time.Sleep(wait)
 		g.bearer(issuer.Token(nil)).expect(t, 200)
+	})
+}
+
+// A key that the issuer has begun to use just after somebody made one up is not refused: its
+// tokens are told to wait, and where several name it the issuer is asked within seconds. In a
+// bubble of synctest.
+func TestNewKeyAfterAMadeUpOne(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		tokens  int
+		fetches int // at the end
+		within  time.Duration
+	}{
+		{"one token", 1, 3, 30 * time.Second},
+		{"several", 4, 3, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
+				g.bearer(forged(issuer, 1)[0]).expect(t, 401, invalidToken)
+				time.Sleep(time.Second)
+				issuer.AddKey("ES256")
+				var wait time.Duration
+				var tokens []string
+				for range tt.tokens {
+					tokens = append(tokens, issuer.Token(nil))
+					wait = unjudged(t, g.bearer(tokens[len(tokens)-1]))
+					unjudged(t, g.bearer(tokens[0])) // again: no other token
+				}
+				if wait == 0 || wait > tt.within {
+					t.Errorf("told to wait %s, want at most %s", wait, tt.within)
+				}
+				time.Sleep(wait)
+				for _, token := range tokens {
+					g.bearer(token).expect(t, 200)
+				}
+				if n := issuer.Fetches(mcptest.EndpointJWKS); n != tt.fetches {
+					t.Errorf("%d fetches", n)
+				}
+			})
+		})
+	}
+}
+
+// Who makes up tokens of one key has the issuer asked once in five seconds at most, and is
+// then told that there is no such key. In a bubble of synctest.
+func TestMadeUpTokensOfOneKey(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, issuer *mcptest.Issuer, g *gate) {
+		g.bearer(issuer.Token(nil)).expect(t, 200)
+		before := issuer.Fetches(mcptest.EndpointJWKS)
+		thief := mcptest.NewKey("", "ES256", 0)
+		for second := range 60 {
+			for i := range 10 {
+				token := thief.With(fmt.Sprint("thief-", second/3), "ES256").Sign(nil, claims{"iss": issuer.URL, "sub": fmt.Sprint(second, i), "aud": publicURL, "exp": 9e9})
+				if status := g.bearer(token).Code; status != 401 && status != 503 {
+					t.Fatalf("answered with %d", status)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := issuer.Fetches(mcptest.EndpointJWKS) - before; n > 13 {
+			t.Errorf("%d fetches in a minute", n)
+		}
 	})
 }
 

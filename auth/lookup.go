@@ -53,8 +53,11 @@ func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait ch
 	if usable && attempt == 0 {
 		k.count.UnknownKeys++
 	}
-	if until, ok := k.unknown.Get(j.kid); usable && ok && now.Before(until) {
-		return nil, 0, nil, errUnknownKey
+	var named newKey
+	if usable {
+		if named = k.named(j, now); now.Before(named.until) {
+			return nil, 0, nil, errUnknownKey
+		}
 	}
 	switch {
 	case k.ended:
@@ -63,7 +66,7 @@ func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait ch
 		return nil, 0, k.fetching, nil
 	case !usable:
 		return nil, 0, nil, &staleError{max(time.Second, k.next.Sub(now)), k.trouble()}
-	case now.Sub(k.lastDemand) >= demandEvery && attempt < maxAttempts:
+	case now.Sub(k.lastDemand) >= named.every() && attempt < maxAttempts:
 		k.lastDemand = now
 		k.fetching = make(chan struct{})
 		select {
@@ -71,11 +74,12 @@ func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait ch
 		default: // wished for already
 		}
 		return nil, 0, k.fetching, nil
-	case k.failure != nil:
-		return nil, 0, nil, &staleError{max(time.Second, k.lastDemand.Add(demandEvery).Sub(now)), k.failure}
 	}
-	k.unknown.Add(j.kid, now.Add(unknownFor))
-	return nil, 0, nil, errUnknownKey
+	cause := k.failure
+	if cause == nil {
+		cause = errUnjudged
+	}
+	return nil, 0, nil, &staleError{max(time.Second, k.lastDemand.Add(named.every()).Sub(now)), cause}
 }
 
 // trouble is why there are no usable keys. mu is held.

@@ -54,8 +54,28 @@ func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
 	_, nonce := claims.Member("nonce")
 	_, atHash := claims.Member("at_hash")
 	_, codeHash := claims.Member("c_hash")
-	if !sure && (nonce && !r.AllowNonce || atHash || codeHash) {
+	if !sure && (nonce && !r.AllowNonce || atHash || codeHash || !grants(claims)) {
 		return badToken("the token looks like an ID token: send the access token", nil)
 	}
 	return nil
+}
+
+// grants reports whether claims are such as access tokens have. ID tokens need have neither a
+// nonce nor a hash; they are for the client that they name (OpenID Connect Core §2), if they
+// name it, and say nothing of what it may do. Access tokens name a client, or say that: scope
+// and client_id are RFC 9068's, scp, roles and appid Entra ID's, cid Okta's, permissions and
+// gty Auth0's, and the typ Bearer Keycloak's.
+func grants(claims mcp.Raw) bool {
+	for _, name := range []string{"scope", "scp", "client_id", "appid", "cid", "roles", "permissions", "gty"} {
+		if _, has := claims.Member(name); has {
+			return true
+		}
+	}
+	if kind, _ := claims.Member("typ"); strings.EqualFold(kind.Text(), "bearer") {
+		return true
+	}
+	client, has := claims.Member("azp")
+	aud, _ := claims.Member("aud")
+	audiences, _ := textList(aud)
+	return has && !slices.Contains(audiences, client.Text())
 }
