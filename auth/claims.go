@@ -38,7 +38,7 @@ type rules struct {
 }
 
 func newRules(cfg Config, iss Issuer) rules {
-	r := rules{Issuer: iss, leeway: cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+	r := rules{Issuer: iss, leeway: *cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
 	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
 		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
 	for _, where := range []string{iss.Claims.User, iss.Claims.Groups} {

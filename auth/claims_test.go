@@ -228,11 +228,15 @@ func TestH_034_times(t *testing.T) {
 				}
 			}
 		}
-		wide := newBubbleGate(t, func(c *auth.Config) { c.Leeway = 5 * time.Minute }, issuer)
+		wide := newBubbleGate(t, func(c *auth.Config) { c.Leeway = new(5 * time.Minute) }, issuer)
 		wide.bearer(issuer.Token(claims{"nbf": now + 300, "iat": now + 300, "exp": now + 600})).expect(t, 200)
 		wide.bearer(issuer.Token(claims{"exp": now - 299})).expect(t, 200)
 		wide.bearer(issuer.Token(claims{"exp": now - 300})).expect(t, 401)
 		wide.bearer(issuer.Token(claims{"nbf": now + 301})).expect(t, 401)
+		exact := newBubbleGate(t, func(c *auth.Config) { c.Leeway = new(time.Duration(0)) }, issuer)
+		exact.bearer(issuer.Token(claims{"nbf": now, "iat": now, "exp": now + 1})).expect(t, 200)
+		exact.bearer(issuer.Token(claims{"exp": now})).expect(t, 401)
+		exact.bearer(issuer.Token(claims{"nbf": now + 1})).expect(t, 401)
 	})
 }
 

@@ -46,8 +46,8 @@ type Config struct {
 	// ImpliedScopes are, by a broad scope, the narrower ones that it includes.
 	ImpliedScopes map[string][]string `yaml:"implied_scopes"`
 	// Leeway is the difference of clocks that is tolerated on exp, nbf and iat, at most
-	// 5m. Default 30s.
-	Leeway time.Duration `yaml:"leeway"`
+	// 5m; 0s for none. Default 30s.
+	Leeway *time.Duration `yaml:"leeway"`
 	// MaxStale is how long keys of an issuer that cannot be reached keep working after
 	// they were last fetched. Default 24h.
 	MaxStale time.Duration `yaml:"max_stale"`
@@ -82,7 +82,7 @@ type Issuer struct {
 	RequireSoleAudience bool `yaml:"require_sole_audience"`
 	// MaxTokenLifetime refuses tokens that are good for longer than this, from iat (or
 	// from now, without one) to exp. Default: no bound.
-	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime"`
+	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime" zero:"no bound"`
 	// Introspection asks the issuer about tokens that are not JWTs. Such a token does not
 	// say whose it is, so this issuer is shown every one of them, and only one issuer can
 	// have it: no token is shown to several.
@@ -114,7 +114,9 @@ type Introspection struct {
 // it, the default audience.
 func (c Config) WithDefaults(publicURL string) Config {
 	c.Mode = cmp.Or(c.Mode, ModeNone)
-	c.Leeway = cmp.Or(c.Leeway, DefaultLeeway)
+	if c.Leeway == nil {
+		c.Leeway = new(DefaultLeeway)
+	}
 	c.MaxStale = cmp.Or(c.MaxStale, DefaultMaxStale)
 	if len(c.ScopesSupported) == 0 {
 		c.ScopesSupported = c.RequiredScopes

@@ -31,8 +31,8 @@ func (c Config) Validate() error {
 	case c.Mode != ModeOAuth && len(c.RequiredScopes) > 0:
 		add("required_scopes: nobody asks for a token in mode none: write mode: oauth")
 	}
-	if c.Leeway < 0 || c.Leeway > maxLeeway {
-		add("leeway: %s is not between 0s and %s", c.Leeway, maxLeeway)
+	if c.Leeway != nil && (*c.Leeway < 0 || *c.Leeway > maxLeeway) {
+		add("leeway: %s is not between 0s and %s", *c.Leeway, maxLeeway)
 	}
 	if c.MaxStale < 0 {
 		add("max_stale: %s is negative", c.MaxStale)

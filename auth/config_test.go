@@ -117,7 +117,7 @@ func TestValidate(t *testing.T) {
 		{"the least", issuer(func(*auth.Issuer) {}), nil},
 		{"all of it", auth.Config{
 			Mode: "oauth", RequiredScopes: []string{"mcp"}, ScopesSupported: []string{"api://a-b/mcp"},
-			ImpliedScopes: map[string][]string{"mcp:all": {"mcp", "mcp:read"}}, Leeway: time.Second, MaxStale: time.Hour,
+			ImpliedScopes: map[string][]string{"mcp:all": {"mcp", "mcp:read"}}, Leeway: new(time.Second), MaxStale: time.Hour,
 			Issuers: []auth.Issuer{
 				{URL: good + "/", Audiences: []string{"a", "b"}, Algorithms: []string{"ES256"}, RequireTyp: []string{"at+jwt"}, Introspection: &secret},
 				{URL: good, JWKSURL: "https://keys.example.com/jwks?a=b", AllowedClients: []string{"x"}, MaxTokenLifetime: time.Hour},
@@ -125,7 +125,7 @@ func TestValidate(t *testing.T) {
 			}}, nil},
 		{"no issuer", auth.Config{Mode: "oauth"}, []string{"issuers: mode oauth needs at least one"}},
 		{"issuers in mode none", auth.Config{Issuers: []auth.Issuer{{URL: good}}}, []string{"issuers: there is no use for them in mode none"}},
-		{"everything is reported", auth.Config{Mode: "x", Leeway: time.Hour, MaxStale: -1, RequiredScopes: []string{"a b"}},
+		{"everything is reported", auth.Config{Mode: "x", Leeway: new(time.Hour), MaxStale: -1, RequiredScopes: []string{"a b"}},
 			[]string{"mode: ", "leeway: 1h0m0s is not between", "max_stale: ", `required_scopes: "a b" is not a scope`}},
 		{"P9/219 offline_access", auth.Config{Mode: "oauth", Issuers: []auth.Issuer{{URL: good}}, ScopesSupported: []string{"offline_access"}},
 			[]string{"scopes_supported: offline_access is between a client and the issuer"}},

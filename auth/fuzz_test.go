@@ -34,7 +34,7 @@ func FuzzForm(f *testing.F) {
 // H/16: what is accepted means the same to a reader that ignores case and takes the last
 // of two members, and nothing of it makes the rules stumble.
 func FuzzClaims(f *testing.F) {
-	r := newRules(Config{Leeway: time.Second, ImpliedScopes: map[string][]string{"a": {"b"}}},
+	r := newRules(Config{Leeway: new(time.Second), ImpliedScopes: map[string][]string{"a": {"b"}}},
 		Issuer{URL: "https://a.example", Audiences: []string{"us"}, Claims: Claims{User: "sub", Groups: "/realm/roles"}})
 	for _, seed := range []string{
 		`{"iss":"https://a.example","aud":"us","sub":"alice","exp":9000000000}`,

@@ -73,7 +73,7 @@ type Config struct {
 	// ShutdownDelay is how long the gateway goes on after the signal to stop, for load
 	// balancers to see by /readyz that it does: new sessions are refused, all else is
 	// served. Default 0s, at most 10m.
-	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
+	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay"`
 	// ShutdownTimeout is how long calls that run may go on after that.
 	// Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`

@@ -100,7 +100,19 @@ func (d *decoder) structure(n *yaml.Node, address string, v reflect.Value) {
 		}
 		d.places[join(address, key.Value)] = position{key.Line, key.Column}
 		d.decode(value, join(address, key.Value), v.FieldByIndex(index))
+		d.checkZero(value, join(address, key.Value), v.Type().FieldByIndex(index), v.FieldByIndex(index))
 	}
+}
+
+// checkZero refuses a number or a duration of 0 where that would be taken for a key that was
+// left out. Where 0 is a value like others the field is a pointer, or its tag zero says what
+// it means.
+func (d *decoder) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
+	_, means := field.Tag.Lookup("zero")
+	if means || !v.CanInt() || !v.IsZero() || d.broken[address] || v.Addr().Type().Implements(textType) {
+		return
+	}
+	d.say(n, address, "0 is no value here: write more than that, or take the key out for the default")
 }
 
 func (d *decoder) mapping(n *yaml.Node, address string, v reflect.Value) {

@@ -61,7 +61,7 @@ type Rule struct {
 	Strict *bool `yaml:"strict"`
 	// ApproveFor is how long an approval holds for exactly the same call of the same
 	// user, at most 24h. Default: for one call.
-	ApproveFor time.Duration `yaml:"approve_for"`
+	ApproveFor time.Duration `yaml:"approve_for" zero:"for one call"`
 }
 
 // Who is a set of callers. A caller belongs to it who fits every key that is given; of

@@ -44,7 +44,7 @@ func outlived(t *testing.T, revision string, life time.Duration) bool {
 		}
 	})
 	g := guard(t, gateway.Config{
-		Auth:      auth.Config{Leeway: time.Nanosecond},
+		Auth:      auth.Config{Leeway: new(time.Duration(0))},
 		Upstreams: []upstream.Config{{Name: "up", URL: s.URL}},
 	})
 	expires := time.Now().Add(life).Truncate(time.Second)
