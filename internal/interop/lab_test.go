@@ -35,7 +35,12 @@ type lab struct {
 }
 
 // newLab installs and builds everything, at once where it can.
-func newLab(t *testing.T) *lab {
+func newLab(t *testing.T) *lab { return lay(t, true) }
+
+// nodeLab is a lab without Python.
+func nodeLab(t *testing.T) *lab { return lay(t, false) }
+
+func lay(t *testing.T, python bool) *lab {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), installLimit)
 	defer cancel()
@@ -62,14 +67,16 @@ func newLab(t *testing.T) *lab {
 		l.node, err = checkout.InstallNode(ctx, "interop", here("npm"), here("client"), here("server"), here("issuer"))
 		return err
 	})
-	install("mcp 1.x", func() (err error) {
-		l.python1, err = checkout.InstallPython(ctx, "v1", here("python", "requirements-v1.txt"))
-		return err
-	})
-	install("mcp 2.x", func() (err error) {
-		l.python2, err = checkout.InstallPython(ctx, "v2", here("python", "requirements-v2.txt"))
-		return err
-	})
+	if python {
+		install("mcp 1.x", func() (err error) {
+			l.python1, err = checkout.InstallPython(ctx, "v1", here("python", "requirements-v1.txt"))
+			return err
+		})
+		install("mcp 2.x", func() (err error) {
+			l.python2, err = checkout.InstallPython(ctx, "v2", here("python", "requirements-v2.txt"))
+			return err
+		})
+	}
 	install("the gateway", func() (err error) {
 		l.gateway, err = checkout.Build(ctx, "./cmd/gatehouse")
 		return err
