@@ -281,7 +281,7 @@ func (s *skillText) record(key, uri string) mcp.Raw {
 	if dependencies := s.dependencies(metadata); dependencies != nil {
 		out = out.With("dependencies", dependencies)
 	}
-	return out.With("uri", mcp.String(uri)).With("frontmatter", s.frontmatter)
+	return out.With("uri", mcp.String(uri)).With("frontmatter", textMetadata(s.frontmatter))
 }
 
 // dependencies are those of the field dependencies, in the form of SEP-2076, or those in

@@ -96,7 +96,7 @@ func TestSkillsClient(t *testing.T) {
 		write(t, filepath.Join(dir, "mail", "triage", filepath.FromSlash(name)), text)
 	}
 	write(t, filepath.Join(dir, "numbers", "SKILL.md"), "---\nname: numbers\ndescription: Odd.\nversion: 1.5\nflag: yes\nmetadata:\n  version: \"2.0\"\n---\n")
-	write(t, filepath.Join(dir, "unquoted", "SKILL.md"), "---\nname: unquoted\ndescription: Breaks the format.\nmetadata:\n  version: 1.0\n---\n")
+	write(t, filepath.Join(dir, "null", "SKILL.md"), "---\nname: \"null\"\ndescription: Breaks the format.\nmetadata:\n---\n")
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
 	defer cancel()
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: l.gateway, Dir: t.TempDir(), Sections: fmt.Sprintf(
