@@ -83,6 +83,7 @@ func (x *exchange) serve(ctx context.Context) {
 	x.hurry()
 	if x.live != nil {
 		reply, err := x.rounds(ctx)
+		x.live.noteList(&x.call, reply)
 		x.answer(ctx, reply, err)
 		return
 	}

@@ -149,6 +149,8 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 		if e.Method == mcp.NoteAcknowledged {
 			if honoured, _ := e.Params.Member("notifications"); n.ack(honoured, e.Failed) || l.wasDeaf() {
 				l.tellAll(honoured)
+			} else {
+				l.tellChangedLists(ctx, call)
 			}
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -54,5 +55,56 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestChangesBeforeTheFirstStream: a client that opens its stream late hears of the lists
+// that have changed since it asked for them, and of no other.
+func TestChangesBeforeTheFirstStream(t *testing.T) {
+	const changed = "notifications/skills/list_changed"
+	dir := skillsDir(t, skillFiles)
+	up := secretive(t, stateless)
+	g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: up.URL}, {Name: "pb", Skills: dir}}})
+	late, never, other := g.raw(t, statefulClient, g.issuer.Token(nil)), g.raw(t, statefulClient, g.issuer.Token(nil)), g.raw(t, statefulClient, g.issuer.Token(nil))
+	for _, method := range []string{"skills/list", "tools/list", "resources/list"} {
+		mustCall(t, late, method, "{}")
+	}
+	mustCall(t, never, "tools/list", "{}")
+	stream := func(c *mcptest.Client) *mcptest.Exchange {
+		x, err := c.Get(deadline(t), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(x.Close)
+		mustCall(t, c, "resources/subscribe", `{"uri":"up+file:///docs/open"}`) // answered when the session listens
+		return x
+	}
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "refunds/references/rules.md"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	heard := stream(other)
+	write("another")
+	if _, err := heard.Until(changed); err != nil {
+		t.Fatal(err)
+	}
+	for c, want := range map[*mcptest.Client]bool{late: true, never: false} {
+		x := stream(c)
+		if want {
+			if _, err := x.Until(changed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		up.Tools("open", "secret", "new")
+		up.Push("notifications/tools/list_changed", "{}")
+		if _, err := x.Until("notifications/tools/list_changed"); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range x.Before {
+			if m.Method == changed && !want || m.Method == "notifications/resources/list_changed" {
+				t.Errorf("late %t: heard %s", want, m.Method)
+			}
+		}
 	}
 }
