@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/maphash"
 	"sync"
 
@@ -74,6 +75,9 @@ func (s *sightings) look(ctx context.Context, note string) (sum uint64, ok bool)
 		list.Notify = func(mcp.Event) {}
 		for {
 			reply, err := s.guard.list(ctx, list, s.next)
+			if errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+				break // no list is an empty one
+			}
 			if err != nil || reply == nil || reply.List == nil {
 				return 0, false
 			}

@@ -13,7 +13,7 @@ import (
 // see some of what is on them.
 func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 	lists := map[string][]string{}
-	broken := false
+	broken, absent := false, false
 	s := newShelves()
 	var listening *mcp.Call
 	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
@@ -21,6 +21,9 @@ func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 			listening = c
 			c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", c.Params)})
 			return nil, nil
+		}
+		if absent {
+			return nil, mcp.ErrMethod(c.Method)
 		}
 		if broken {
 			return nil, mcp.Errorf(mcp.CodeInternal, "not now")
@@ -78,6 +81,8 @@ func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 		{"since then", func() { broken = false }, mcp.NoteToolsListChanged, true},
 		{"it is known again", func() {}, mcp.NoteToolsListChanged, false},
 		{"everything goes", func() { tools() }, mcp.NoteToolsListChanged, true},
+		{"nobody offers such a list any more", func() { absent = true }, mcp.NoteToolsListChanged, false},
+		{"somebody does, with something hidden", func() { absent = false; tools("secret-1") }, mcp.NoteToolsListChanged, false},
 	} {
 		step.change()
 		heard = nil

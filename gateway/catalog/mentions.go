@@ -7,13 +7,17 @@ import (
 )
 
 // mentions reports whether JSON text may have a member named uri, resourceUri or
-// ui/resourceUri: whether any string ends like them. Inside a string the quotation
-// mark is escaped, so what a text says is never taken for a member.
+// ui/resourceUri: whether any string ends like them, or has an escape that may stand for a
+// letter of them. Inside a string the quotation mark is escaped, so what a text says is
+// never taken for a member.
 //
 // Every result passes here, whatever its size. Large ones are long texts as a rule,
 // with few quotation marks to look at; where there are many, eight bytes are looked
 // at in one step.
 func mentions(text []byte) bool {
+	if bytes.Contains(text, []byte(`\u00`)) {
+		return true
+	}
 	i := 0
 	for few := len(text)/64 + 1; few > 0; few-- {
 		n := bytes.IndexByte(text[i:], '"')
@@ -46,7 +50,7 @@ func mentions(text []byte) bool {
 	return false
 }
 
-// endsURI reports whether uri or Uri stands before index i.
+// endsURI reports whether uri stands before index i, in whatever case.
 func endsURI(text []byte, i int) bool {
-	return i >= 3 && text[i-1] == 'i' && text[i-2] == 'r' && text[i-3]|0x20 == 'u'
+	return i >= 3 && text[i-1]|0x20 == 'i' && text[i-2]|0x20 == 'r' && text[i-3]|0x20 == 'u'
 }

@@ -7,7 +7,9 @@ import (
 )
 
 // Everything here changes URIs, and the logger's name, in what an upstream says, and
-// nothing else: all other bytes stay. What holds no URI costs one search.
+// nothing else: all other bytes stay. What holds no URI costs one search. Members count by
+// any name that some reader takes for theirs, and all of them where there are several: a
+// server must not point a client at another one's resource.
 
 // reply returns the reply to a call of the method as clients may see it.
 func (n naming) reply(method string, r *mcp.Reply) *mcp.Reply {
@@ -36,11 +38,11 @@ func (n naming) result(method string, result mcp.Raw) mcp.Raw {
 	}
 	return result.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
-		case string(name) == "content" && method == mcp.MethodToolsCall:
+		case mcp.Named(name, "content") && method == mcp.MethodToolsCall:
 			return n.blocks(value, true)
-		case string(name) == "messages" && method == mcp.MethodPromptsGet:
+		case mcp.Named(name, "messages") && method == mcp.MethodPromptsGet:
 			return n.messages(value)
-		case string(name) == "contents" && method == mcp.MethodResourcesRead, string(name) == "resources" && method == mcp.MethodDirectoryRead:
+		case mcp.Named(name, "contents") && method == mcp.MethodResourcesRead, mcp.Named(name, "resources") && method == mcp.MethodDirectoryRead:
 			return value.Map(func(_ []byte, content mcp.Raw) mcp.Raw { return n.member(content, "uri") })
 		case string(name) == "_meta":
 			return n.meta(value)
@@ -57,12 +59,7 @@ func (n naming) ask(a *mcp.Ask) *mcp.Ask {
 		if request.Method != mcp.MethodCreateMessage || !mentions(request.Params) {
 			continue
 		}
-		params := request.Params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-			if string(name) == "messages" {
-				return n.messages(value)
-			}
-			return value
-		})
+		params := n.sampling(request.Params)
 		if same(params, request.Params) {
 			continue
 		}
@@ -76,11 +73,21 @@ func (n naming) ask(a *mcp.Ask) *mcp.Ask {
 	return changed
 }
 
+// sampling are the params of a sampling request.
+func (n naming) sampling(params mcp.Raw) mcp.Raw {
+	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if mcp.Named(name, "messages") {
+			return n.messages(value)
+		}
+		return value
+	})
+}
+
 // messages are those of a prompt or of a sampling request.
 func (n naming) messages(messages mcp.Raw) mcp.Raw {
 	return messages.Map(func(_ []byte, message mcp.Raw) mcp.Raw {
 		return message.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-			if string(name) == "content" {
+			if mcp.Named(name, "content") {
 				return n.blocks(value, true)
 			}
 			return value
@@ -97,40 +104,47 @@ func (n naming) blocks(value mcp.Raw, outer bool) mcp.Raw {
 	return n.block(value, outer)
 }
 
+// block rewrites for each type that the block has: of several, readers take the first or
+// the last.
 func (n naming) block(block mcp.Raw, outer bool) mcp.Raw {
-	kind, _ := block.Member("type")
-	switch kind.Text() {
-	case "resource_link":
-		return n.member(block, "uri")
-	case "resource":
-		return block.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-			if string(name) == "resource" {
-				return n.member(value, "uri")
+	var link, embedded, result bool
+	block.Members(func(name []byte, value mcp.Raw) bool {
+		if mcp.Named(name, "type") {
+			switch value.Text() {
+			case "resource_link":
+				link = true
+			case "resource":
+				embedded = true
+			case "tool_result":
+				result = outer
 			}
-			return value
-		})
-	case "tool_result":
-		if !outer {
-			return block
 		}
-		return block.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-			if string(name) == "content" {
-				return n.blocks(value, false)
-			}
-			return value
-		})
+		return true
+	})
+	if !link && !embedded && !result {
+		return block
 	}
-	return block
+	return block.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		switch {
+		case link && mcp.Named(name, "uri"):
+			return n.text(value)
+		case embedded && mcp.Named(name, "resource"):
+			return n.member(value, "uri")
+		case result && mcp.Named(name, "content"):
+			return n.blocks(value, false)
+		}
+		return value
+	})
 }
 
 // meta is the _meta of a tool or result, where MCP Apps put the URI of their page:
 // ui.resourceUri, and ui/resourceUri in older ones.
 func (n naming) meta(meta mcp.Raw) mcp.Raw {
 	return meta.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-		switch string(name) {
-		case "ui":
+		switch {
+		case mcp.Named(name, "ui"):
 			return n.member(value, "resourceUri")
-		case "ui/resourceUri":
+		case mcp.Named(name, "ui/resourceUri"):
 			return n.text(value)
 		}
 		return value
@@ -143,7 +157,7 @@ func (n naming) member(object mcp.Raw, member string) mcp.Raw {
 		return object
 	}
 	return object.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-		if string(name) == member {
+		if mcp.Named(name, member) {
 			return n.text(value)
 		}
 		return value
@@ -163,17 +177,33 @@ func (n naming) text(value mcp.Raw) mcp.Raw {
 func (n naming) event(e mcp.Event) mcp.Event {
 	switch e.Method {
 	case mcp.NoteMessage:
-		logger := n.upstream
-		if own, ok := e.Params.Member("logger"); ok && own.Text() != "" {
-			logger += "/" + own.Text()
-		}
-		e.Params = e.Params.With("logger", mcp.String(logger))
+		e.Params = n.logged(e.Params)
 	case mcp.NoteResourceUpdated:
 		if !n.plain() {
 			e.Params = n.member(e.Params, "uri")
 		}
 	}
 	return e
+}
+
+// logged returns the params of a log message with the upstream's name in front of the
+// logger's.
+func (n naming) logged(params mcp.Raw) mcp.Raw {
+	found := false
+	params = params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if !mcp.Named(name, "logger") {
+			return value
+		}
+		found = true
+		if value.Text() == "" {
+			return mcp.String(n.upstream)
+		}
+		return mcp.String(n.upstream + "/" + value.Text())
+	})
+	if found {
+		return params
+	}
+	return params.With("logger", mcp.String(n.upstream))
 }
 
 // failure returns the error of a call as the client may see it.

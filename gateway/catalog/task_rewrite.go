@@ -31,21 +31,24 @@ func (n naming) taskReply(call *mcp.Call, r *mcp.Reply) *mcp.Reply {
 // task returns a task under its public id. Without one, such as the answer to an update,
 // it gets none.
 func (n naming) task(task mcp.Raw, public string) mcp.Raw {
-	if _, ok := task.Member("taskId"); ok {
-		task = task.With("taskId", mcp.String(public))
-	}
+	task = task.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if mcp.Named(name, "taskId") {
+			return mcp.String(public)
+		}
+		return value
+	})
 	if n.plain() || !mentions(task) {
 		return task
 	}
 	return task.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-		switch string(name) {
-		case "result":
+		switch {
+		case mcp.Named(name, "result"):
 			return n.result(mcp.MethodToolsCall, value)
-		case "inputRequests":
+		case mcp.Named(name, "inputRequests"):
 			return value.Map(func(_ []byte, request mcp.Raw) mcp.Raw { return n.inputRequest(request) })
-		case "error":
+		case mcp.Named(name, "error"):
 			return value.Map(func(name []byte, value mcp.Raw) mcp.Raw {
-				if string(name) == "data" {
+				if mcp.Named(name, "data") {
 					return n.member(value, "uri")
 				}
 				return value
@@ -56,13 +59,20 @@ func (n naming) task(task mcp.Raw, public string) mcp.Raw {
 }
 
 func (n naming) inputRequest(request mcp.Raw) mcp.Raw {
-	method, _ := request.Member("method")
-	params, _ := request.Member("params")
-	ask := &mcp.Ask{Requests: []mcp.InputRequest{{Method: method.Text(), Params: params}}}
-	if changed := n.ask(ask); changed != ask {
-		return request.With("params", changed.Requests[0].Params)
+	sampling := false
+	request.Members(func(name []byte, value mcp.Raw) bool {
+		sampling = sampling || mcp.Named(name, "method") && value.Text() == mcp.MethodCreateMessage
+		return true
+	})
+	if !sampling {
+		return request
 	}
-	return request
+	return request.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+		if mcp.Named(name, "params") {
+			return n.sampling(value)
+		}
+		return value
+	})
 }
 
 // taskFailure returns the error of a call about a task as the client may see it.

@@ -9,7 +9,8 @@ import (
 )
 
 // checkHeader wants a header to be there once and to say the same as the body
-// (2026-07-28 basic/transports/streamable-http#server-validation).
+// (2026-07-28 basic/transports/streamable-http#server-validation). Only one that may be
+// encoded is decoded.
 func checkHeader(h http.Header, name, want string, encoded bool) error {
 	lines := h[name]
 	switch {
@@ -19,7 +20,7 @@ func checkHeader(h http.Header, name, want string, encoded bool) error {
 		return headerMismatch("%s stands there twice", name)
 	}
 	got := lines[0]
-	if encoded && got != want || strings.HasPrefix(got, "=?") {
+	if encoded && (got != want || strings.HasPrefix(got, "=?")) {
 		var err error
 		if got, err = wire.DecodeHeader(got); err != nil {
 			return headerMismatch("%s is malformed", name)

@@ -183,6 +183,7 @@ func TestHeaders(t *testing.T) {
 		{name: "P9/40 H/99 another method", header: set(m, wire.HeaderMethod, "tools/list"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
 		{name: "P9/40 H/100 H/101 another name", header: set(m, wire.HeaderName, "slow"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
 		{name: "P9/41 the value's case", header: set(m, wire.HeaderName, "Echo"), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
+		{name: "P9/40 a method in base64", header: set(m, wire.HeaderMethod, "=?base64?dG9vbHMvY2FsbA==?="), body: call("1", "echo"), status: 400, want: []string{`-32020`}},
 		{name: "P9/42 white space", header: set(set(m, wire.HeaderName, " echo\t"), wire.HeaderMethod, "  tools/call "), body: call("1", "echo"), status: 200},
 		{name: "P9/43 the sentinel", header: set(m, wire.HeaderName, "=?base64?ZWNobw==?="), body: call("1", "echo"), status: 200},
 		{name: "P9/44 bad base64", header: set(m, wire.HeaderName, "=?base64?ZWNobw=?="), body: call("1", "echo"), status: 400, want: []string{`-32020`}},

@@ -20,7 +20,7 @@ func (o *Outliner) Add(name, start, end int) {
 }
 
 // Outline returns the Outline of an object of which all members were added. uris says
-// that something in it may have a name that ends in uri or Uri.
+// that something in it may have a name that ends in uri, in whatever case, or is escaped.
 func (o *Outliner) Outline(of Raw, uris bool) *Outline {
 	return &Outline{of: of, members: o.members, uris: uris}
 }
@@ -54,5 +54,6 @@ func (o *Outline) Member(r Raw, name string) (found Raw, ok bool) {
 	return found, ok
 }
 
-// LacksURIs reports that no name in r ends in uri or Uri; false where it is not known.
+// LacksURIs reports that no name in r ends in uri to any reader; false where it is not
+// known.
 func (o *Outline) LacksURIs(r Raw) bool { return o.knows(r) && !o.uris }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
@@ -15,7 +16,7 @@ type scanner struct {
 	why string
 
 	outline bool // a result is to be outlined
-	uris    bool // a name ends in uri or Uri
+	uris    bool // a name ends in uri, or is written with an escape
 }
 
 func (s *scanner) fail(at int, why string) int {
@@ -111,7 +112,7 @@ func (s *scanner) name(i int) (end, after int) {
 	if end = s.text(i); end < 0 {
 		return -1, -1
 	}
-	if end-i > 4 && s.b[end-2] == 'i' && s.b[end-3] == 'r' && s.b[end-4]|0x20 == 'u' {
+	if end-i > 4 && s.b[end-2]|0x20 == 'i' && s.b[end-3]|0x20 == 'r' && s.b[end-4]|0x20 == 'u' || s.outline && bytes.IndexByte(s.b[i:end], '\\') >= 0 {
 		s.uris = true
 	}
 	if i = s.space(end); i >= len(s.b) || s.b[i] != ':' {
