@@ -235,9 +235,16 @@ func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome
 	return running.Wait
 }
 
-// healed wants the next call of each client to an upstream to work.
+// healed wants the next call of each client to an upstream to work. It takes no time, or
+// the seconds until a process may be started again.
 func (s *scene) healed(t *testing.T, name string) {
 	t.Helper()
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("upstream %s: it took %s to heal", name, took)
+		}
+	}()
 	for _, c := range s.clients {
 		if o := s.call(t, c, name); o.err != nil || o.Error != nil || said(o.Message) != "done" {
 			t.Fatalf("client %s, upstream %s: it is not healed: %s %v", o.client, o.upstream, o.Text, o.err)
