@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -28,8 +27,11 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 	slow.Tools("do")
 	slow.On("tools/call", func(c *mcptest.Call) {
 		arrived <- "a call"
-		<-release
-		c.Text("done")
+		select {
+		case <-release:
+			c.Text("done")
+		case <-c.Done(): // the test has failed
+		}
 	})
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{
 		{Name: "slow", URL: slow.URL, Limits: upstream.Limits{Concurrent: 4}}, {Name: "fast", URL: fast.URL},
@@ -45,13 +47,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 			outcomes <- m
 		}()
 	}
-	for range 8 { // 2 of this user run, 50 wait
-		m := receive(t, "a refusal", outcomes)
-		if m.Error == nil || m.Error.Code != mcp.CodeOverloaded || !strings.Contains(m.Text, `"executed":"no"`) || !strings.Contains(m.Text, "pstream slow") {
-			t.Fatalf("H/243 one too many: %s", m.Text)
-		}
-	}
-	for range 2 {
+	for range 2 { // half of those that may run; the others wait
 		receive(t, "ann's call at the server", arrived)
 	}
 	for _, c := range []*mcptest.Client{ann, bob} {
@@ -72,7 +68,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 	if got := said(receive(t, "bob's answer", bobs)); got != "done" {
 		t.Errorf("H/243 another user: %s", got)
 	}
-	for range cap(outcomes) - 8 {
+	for range cap(outcomes) {
 		if got := said(receive(t, "an answer", outcomes)); got != "done" {
 			t.Errorf("H/243 what waited: %s", got)
 		}
