@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // adminConnections is how many operators, probes and the like are served at a time;
@@ -100,18 +102,27 @@ const excludeStore = "store"
 
 // readyz answers whether new sessions are taken: 200, or 503 with the reasons.
 func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
-	reasons := g.notReady()
-	if r.URL.Query().Get("exclude") != excludeStore {
-		reasons = append(reasons, g.storeAway(r.Context())...)
+	reasons := append(g.notReady(), g.noIssuer()...)
+	excluded, told := r.URL.Query().Get("exclude") == excludeStore, trusted(r)
+	var away []string
+	if !excluded || told {
+		away = g.storeAway(r.Context())
+	}
+	if !excluded {
+		reasons = append(reasons, away...)
 	}
 	answer := struct {
 		Ready         bool             `json:"ready"`
 		Reasons       []string         `json:"reasons,omitempty"`
 		Upstreams     []UpstreamHealth `json:"upstreams,omitempty"`
+		Issuers       []IssuerHealth   `json:"issuers,omitempty"`
+		Store         *storeHealth     `json:"store,omitempty"`
 		Configuration *configHealth    `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
-	if trusted(r) {
+	if told {
 		answer.Upstreams, answer.Configuration = g.Health(), g.configHealth()
+		answer.Issuers = g.issuers()
+		answer.Store = &storeHealth{Kind: cmp.Or(g.graph().cfg.Sessions.Store, session.StoreMemory), Ready: len(away) == 0, Reason: strings.Join(away, "; ")}
 	}
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -170,6 +181,13 @@ func (g *Gateway) storeAway(ctx context.Context) []string {
 		return []string{"the session store is full"}
 	}
 	return []string{"the session store does not answer, or takes no changes"}
+}
+
+// storeHealth is how the session store is.
+type storeHealth struct {
+	Kind   string `json:"kind"` // memory or redis
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
 }
 
 // configHealth is what became of the configuration file.

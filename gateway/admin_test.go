@@ -121,7 +121,7 @@ func TestReadyzWithoutStore(t *testing.T) {
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\n"+
 		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead.Addr(), good.url))
 	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
-		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, "store") != (want == 503) {
+		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, `"reasons":["the session store`) != (want == 503) {
 			t.Errorf("H/177 /readyz%s: %d %s", query, status, text)
 		}
 	}
@@ -314,5 +314,33 @@ func TestDrainKeepsIdleConnections(t *testing.T) {
 	ask(t, g.Addr().String(), "/nothing")
 	if reused, resp := send(); !reused || !resp.Close {
 		t.Errorf("H/239 after the signal the connection is used again: %t, and closed then: %t", reused, resp.Close)
+	}
+}
+
+// TestReadyzKnowsIssuersAndStore: a gateway that nobody can sign in at is not ready, and says
+// how its issuers and its store are. One issuer that has been reached is enough, for good.
+func TestReadyzKnowsIssuersAndStore(t *testing.T) {
+	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
+	defer issuer.Close()
+	issuer.BreakAll(mcptest.Status(500))
+	good := newSite(t, true, one("work", saying("x")))
+	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\npublic_url: https://gateway.example/mcp\npolicy: {default: allow}\n"+
+		"auth: {mode: oauth, issuers: [{url: %q}, {url: \"http://127.0.0.1:1\"}]}\nupstreams:\n- {name: good, url: %q}\n", issuer.URL, good.url))
+	ready := func() (int, string) { return ask(t, c.admin.Addr().String(), "/readyz") }
+	if err := c.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status, text := ready(); status != http.StatusServiceUnavailable || !strings.Contains(text, "no issuer of tokens has been reached yet") ||
+		!strings.Contains(text, `"issuers":[{"url":"`+issuer.URL+`","state":"down","reason":`) {
+		t.Errorf("before an issuer was reached: %d %s", status, text)
+	}
+	issuer.Mend()
+	eventually(t, "the issuer is reached", func() bool {
+		status, text := ready()
+		return status == http.StatusOK && strings.Contains(text, `"state":"ready"`) && strings.Contains(text, `"store":{"kind":"memory","ready":true}`)
+	})
+	issuer.BreakAll(mcptest.Status(500))
+	if status, text := ready(); status != http.StatusOK {
+		t.Errorf("after it was: %d %s", status, text)
 	}
 }

@@ -18,7 +18,7 @@ import (
 type sample struct {
 	Name    string            `yaml:"name"`
 	Wait    time.Duration     `yaml:"wait"`
-	Count   int               `yaml:"count"`
+	Count   int               `yaml:"count" zero:"none"`
 	Bytes   int64             `yaml:"max_bytes"`
 	On      bool              `yaml:"on"`
 	Maybe   *bool             `yaml:"maybe"`

@@ -54,6 +54,7 @@ type Gateway struct {
 	logLevel  slog.LevelVar // of the gateway's own log
 	draining  atomic.Bool   // takes no new sessions any more
 	warm      atomic.Bool   // lists were there once
+	reached   atomic.Bool   // an issuer has answered once
 	admin     net.Listener  // nil for none
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 const (
@@ -101,6 +103,9 @@ func (g *Gateway) reload() (revision string, err error) {
 	next, err := newGraph(cfg, g.lasting, before)
 	if err != nil {
 		return "", err
+	}
+	if g.lasting.redis != nil {
+		g.lasting.redis.SetUser(cfg.Sessions.Redis)
 	}
 	g.replace(before, next)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
@@ -217,7 +222,7 @@ func (c Config) needsRestart(holds Config) error {
 	}{
 		{"listen", holds.Listen, c.Listen},
 		{"public_url", holds.PublicURL, c.PublicURL},
-		{"sessions", holds.Sessions, c.Sessions},
+		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
 		{"http", holds.HTTP, c.HTTP},
 		{"connections", holds.Connections, c.Connections},
 		{"admin", holds.Admin, c.Admin},
@@ -228,6 +233,12 @@ func (c Config) needsRestart(holds Config) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// withoutUser is the section without what a reload takes of it.
+func withoutUser(c session.Config) session.Config {
+	c.Redis = c.Redis.WithoutUser()
+	return c
 }
 
 // changes are the attributes of the log line about a reload.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -15,6 +16,7 @@ import (
 type common struct {
 	sessions session.Store
 	mail     session.Mailbox // nil for one gateway alone
+	redis    *redisdb.DB     // nil for none
 	secret   []byte          // of sealing keys, nil for random ones
 	accepted [][]byte        // secrets of keys that open, too
 
@@ -54,7 +56,7 @@ func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common
 		return nil, err
 	}
 	c.sessions, c.mail, c.grants = redis, redis, redis.Grants()
-	c.known, c.room = redis.Known, redis.Room
+	c.known, c.room, c.redis = redis.Known, redis.Room, redis.DB()
 	approvals, err := c.key("approval")
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())

@@ -23,8 +23,8 @@ func newCheck() *cobra.Command {
 		Use:   "check --config FILE",
 		Short: "Say what a configuration means, or everything that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
-			"Directories of skills are read. With --connect it also connects to each upstream\n" +
-			"and prints what it found.",
+			"Directories of skills are read. With --connect it also connects to Redis, to each\n" +
+			"issuer and to each upstream, and prints what it found.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			cfg, warnings, err := gateway.LoadConfig(config)
@@ -49,11 +49,15 @@ func newCheck() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return checkUpstreams(ctx, out, cmd.ErrOrStderr(), cfg)
+			backends, err := gateway.CheckBackends(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), cfg))
 		}),
 	}
 	configFlag(cmd, &config)
-	cmd.Flags().BoolVar(&connect, "connect", false, "connect to the upstreams too")
+	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Redis, issuers and upstreams too")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
 	return cmd
 }
@@ -87,6 +91,24 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	table.Flush()
 	fmt.Fprintf(w, "\nFor the system prompt of agents that are shown tools in short (docs/disclosure.md):\n\n  %s\n",
 		strings.ReplaceAll(s.Prompt, "\n", "\n  "))
+}
+
+// printBackends prints what was found of Redis and the issuers; it is an error when one of
+// them cannot be used.
+func printBackends(w io.Writer, reports []gateway.BackendReport) error {
+	var bad []string
+	for _, r := range reports {
+		if r.Error == "" {
+			fmt.Fprintf(w, "\n%s: %s\n", r.Name, r.Found)
+			continue
+		}
+		bad = append(bad, r.Name)
+		fmt.Fprintf(w, "\n%s: cannot be used\n  error: %s\n", r.Name, r.Error)
+	}
+	if len(bad) > 0 {
+		return errors.New("cannot be used: " + strings.Join(bad, ", "))
+	}
+	return nil
 }
 
 // checkUpstreams prints what each upstream answers; it is an error when one of them

@@ -159,21 +159,15 @@ func readHosts(hosts, kind string) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// client makes the client. It connects to nothing yet.
-func (c Config) client() (redis.UniversalClient, error) {
+// client makes the client, which connects to nothing yet, and then as the user.
+func (c Config) client(as *user) (redis.UniversalClient, error) {
 	p, err := c.place()
 	if err != nil {
 		return nil, fmt.Errorf("url: %w", err)
 	}
 	o := settings()
 	o.Addrs, o.DB, o.MasterName, o.IsClusterMode = p.addresses, p.db, p.master, p.cluster
-	o.Username, o.Password = p.username, p.password
-	if c.Username != "" {
-		o.Username = c.Username
-	}
-	if c.Password != "" {
-		o.Password = string(c.Password)
-	}
+	o.CredentialsProvider = as.credentials
 	o.SentinelUsername, o.SentinelPassword = c.SentinelUsername, string(c.SentinelPassword)
 	if p.tls {
 		if o.TLSConfig, err = c.tls(); err != nil {

@@ -14,12 +14,15 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A call must not wait for a Redis that does not answer: what it needs is known here,
-// or it fails at once.
+// A call must not wait long for a Redis that does not answer: what it needs is known here,
+// or it fails. An operation takes two seconds at most, a try and another: less would take a
+// busy machine for an outage.
 const (
 	dialTimeout = 500 * time.Millisecond
-	opTimeout   = 300 * time.Millisecond
-	// pause is how long nobody tries again after a Redis that did not answer.
+	opTimeout   = time.Second
+	// poolTimeout is how long an operation waits for its turn.
+	poolTimeout = 2 * time.Second
+	// pause is how long nobody tries again after a Redis that did not answer anybody.
 	pause = time.Second
 	// calm is for how long nothing fails before the log says that all is well again: a
 	// Redis that takes no writes answers other things all the time.
@@ -49,7 +52,7 @@ func settings() *redis.UniversalOptions {
 		DialerRetries:            1,
 		ReadTimeout:              opTimeout,
 		WriteTimeout:             opTimeout,
-		PoolTimeout:              opTimeout,
+		PoolTimeout:              poolTimeout,
 		MaxRetries:               1,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -59,6 +62,7 @@ func settings() *redis.UniversalOptions {
 // DB is a Redis. It is safe for concurrent use.
 type DB struct {
 	client  redis.UniversalClient
+	user    *user
 	prefix  string
 	log     *slog.Logger
 	metrics *Metrics
@@ -70,6 +74,7 @@ type DB struct {
 	start  time.Time
 	until  atomic.Int64 // when the pause after a failure ends, in time since start; 0 for none
 	failed atomic.Int64 // when something failed last, likewise
+	spoke  atomic.Int64 // when Redis answered last, likewise
 	down   atomic.Bool  // what the log said last
 	full   atomic.Bool  // from what was refused for want of room until something is taken
 	sealed atomic.Int64 // when the log may next say that something could not be opened, in time since start
@@ -80,7 +85,9 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := cfg.client()
+	user := &user{}
+	user.set(cfg)
+	client, err := cfg.client(user)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +99,7 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	}
 	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
 	place, _ := cfg.place()
-	db := &DB{client: client, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
+	db := &DB{client: client, user: user, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
 		publish: NewScript(publishSource), room: NewScript(roomSource), quiet: quietTime, start: time.Now()}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
@@ -133,11 +140,12 @@ func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (a
 		return nil, ErrDown
 	}
 	defer db.metrics.since(time.Now(), s == db.publish)
+	began := db.now()
 	value, err := s.script.Run(ctx, db.client, keys, args...).Result()
 	if s.adds && (err == nil || errors.Is(err, redis.Nil)) {
 		db.full.Store(false)
 	}
-	return value, db.outcome(ctx, err)
+	return value, db.outcome(ctx, began, err)
 }
 
 // Room returns nil if something new could be put there now, else as Run. It puts nothing
@@ -190,14 +198,19 @@ func (db *DB) paused() bool {
 
 func (db *DB) now() int64 { return int64(time.Since(db.start)) }
 
-// outcome sorts what went wrong, and keeps others from waiting for the same.
-func (db *DB) outcome(ctx context.Context, err error) error {
+// outcome sorts what went wrong with an operation, and keeps others from waiting for the
+// same.
+func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
+		db.spoke.Store(db.now())
 		db.until.Store(0)
 		db.well()
 		return nil
 	}
 	_, answered := errors.AsType[redis.Error](err)
+	if answered {
+		db.spoke.Store(db.now())
+	}
 	switch {
 	case answered && strings.Contains(err.Error(), "WRONGTYPE"):
 		db.until.Store(0)
@@ -205,6 +218,12 @@ func (db *DB) outcome(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %v", ErrValue, err)
 	case !answered && ctx.Err() != nil: // its own time was over: that says nothing of Redis
 		return fmt.Errorf("%w: %w: %w", ErrDown, ErrUnsure, ctx.Err())
+	case errors.Is(err, redis.ErrPoolTimeout): // there is more to do than can be done
+		db.metrics.unavailable.Inc()
+		return fmt.Errorf("%w: %v", ErrDown, err)
+	case !answered && db.spoke.Load() > began: // it is slow, and not away: others were answered
+		db.metrics.unavailable.Inc()
+		return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)
 	case db.cluster: // one node of several may be meant
 	case !answered || servesNobody(err):
 		db.until.Store(db.now() + int64(pause))
@@ -217,7 +236,7 @@ func (db *DB) outcome(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: %w: %v", ErrDown, ErrFull, err)
 	}
 	db.ill(err)
-	if dial, _ := errors.AsType[*net.OpError](err); answered || dial != nil && dial.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
+	if dial, _ := errors.AsType[*net.OpError](err); answered || dial != nil && dial.Op == "dial" {
 		return fmt.Errorf("%w: %v", ErrDown, err)
 	}
 	return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// lookAtIssuers is how often it is looked whether issuers have answered.
+const lookAtIssuers = 20 * time.Millisecond
+
+// BackendReport is what was found of something that the gateway cannot do without.
+type BackendReport struct {
+	Name  string // such as "issuer https://login.example.com"
+	Found string // what it answered
+	Error string // why it cannot be used and what to do, "" when it can
+}
+
+// CheckBackends tries the session store and every issuer, until each has answered or failed,
+// at most until ctx ends.
+func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
+	if cfg.Sessions.Store == session.StoreRedis {
+		reports = append(reports, checkRedis(ctx, cfg.Sessions.Redis))
+	}
+	issuers, err := checkIssuers(ctx, cfg.withDefaults())
+	return append(reports, issuers...), err
+}
+
+func checkRedis(ctx context.Context, cfg redisdb.Config) BackendReport {
+	r := BackendReport{Name: "sessions.redis", Found: "takes sessions"}
+	db, err := redisdb.Open(cfg, nil, nil)
+	if err == nil {
+		defer db.Close()
+		err = db.Room(ctx)
+	}
+	if err != nil {
+		r.Error = fmt.Sprintf("%v: start it, or correct url, username and password of sessions.redis", err)
+	}
+	return r
+}
+
+func checkIssuers(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
+	a, err := auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	stop := run(a.Run)
+	look := time.NewTicker(lookAtIssuers)
+	defer look.Stop()
+	for waits := true; waits && ctx.Err() == nil; {
+		waits = false
+		for _, s := range a.Status() {
+			waits = waits || s.Fetched.IsZero() && s.Failures == 0
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		}
+	}
+	for _, s := range a.Status() {
+		r := BackendReport{Name: "issuer " + s.Issuer, Found: fmt.Sprintf("%d keys", s.Keys)}
+		if s.Reason != "" {
+			r.Error = s.Reason + ": correct the url of the issuer, or make it reachable from here: no token of it is accepted"
+		}
+		reports = append(reports, r)
+	}
+	return reports, stop(context.WithoutCancel(ctx))
+}
+
+// IssuerHealth is how one issuer of tokens is.
+type IssuerHealth struct {
+	URL string `json:"url"`
+	// State is ready, degraded or down.
+	State string `json:"state"`
+	// Reason is why it is not ready.
+	Reason string `json:"reason,omitempty"`
+	Keys   int    `json:"keys"`
+	// Fetched is when its keys were fetched last; nil for never.
+	Fetched *time.Time `json:"fetched,omitempty"`
+}
+
+func (g *Gateway) issuers() (all []IssuerHealth) {
+	for _, s := range g.graph().auth.Status() {
+		h := IssuerHealth{URL: s.Issuer, State: s.State, Reason: s.Reason, Keys: s.Keys}
+		if !s.Fetched.IsZero() {
+			h.Fetched = &s.Fetched
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// noIssuer returns why nobody can sign in: no issuer has been reached since the start. One
+// that could be reached once is no reason, as its keys are kept.
+func (g *Gateway) noIssuer() []string {
+	if g.reached.Load() {
+		return nil
+	}
+	all := g.issuers()
+	if len(all) == 0 || slices.ContainsFunc(all, func(i IssuerHealth) bool { return i.Fetched != nil }) {
+		g.reached.Store(true)
+		return nil
+	}
+	return []string{"no issuer of tokens has been reached yet"}
+}
