@@ -82,7 +82,10 @@ func TestReadyz(t *testing.T) {
 		}
 	}
 	_, text := ask(t, c.admin.Addr().String(), "/readyz")
-	for _, secret := range []string{"s3cret", dead.Addr().String(), "mcp?"} {
+	if want := `"cause":"` + dead.Addr().String() + `: dial tcp ` + dead.Addr().String() + `: connect: connection refused"`; !strings.Contains(text, want) {
+		t.Errorf("why an upstream is down is not told by %s: %s", want, text)
+	}
+	for _, secret := range []string{"s3cret", "mcp?"} {
 		if strings.Contains(text, secret) {
 			t.Errorf("%q is told: %s", secret, text)
 		}

@@ -103,7 +103,7 @@ func TestDecodeValues(t *testing.T) {
 # every kind
 name: 0123
 wait: 1m30s
-count: -0
+count: 7
 max_bytes: 16MiB
 on: true
 maybe: true
@@ -120,7 +120,7 @@ inlined: |
   lines
 `, map[string]string{"S": "x\"\nadmin: true"})
 	want := sample{
-		Name: "0123", Wait: 90 * time.Second, Bytes: 16 << 20, On: true, Maybe: &yes, Prefix: &empty,
+		Name: "0123", Wait: 90 * time.Second, Count: 7, Bytes: 16 << 20, On: true, Maybe: &yes, Prefix: &empty,
 		Secret: "ax\"\nadmin: truec${x}", Level: slog.LevelDebug, Tags: []string{"yes", "on", "null", "1.5"},
 		Headers: map[string]hidden{"X-Team": "x\"\nadmin: true", "null": "x\"\nadmin: true"},
 		Parts:   []part{{Name: "crm", Timeout: timeout{Call: 2 * time.Second}}},

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// UpstreamHealth is how one upstream is. It holds no addresses and no secrets.
+// UpstreamHealth is how one upstream is. It holds no secrets.
 type UpstreamHealth struct {
 	Name string `json:"name"`
 	// State is connecting, ready, degraded, needs-login or down.
@@ -29,6 +29,8 @@ type FailureReport struct {
 	// Stage is resolve, connect, tls, login, handshake, call or list.
 	Stage string `json:"stage"`
 	Error string `json:"error"`
+	// Cause is what only operators are told, such as an address; "" for nothing.
+	Cause string `json:"cause,omitempty"`
 }
 
 // stageList is where an upstream fails whose calls pass and whose lists do not come.
@@ -50,7 +52,7 @@ func (g *graph) health() []UpstreamHealth {
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
 	h := UpstreamHealth{Name: view.Name, State: status.State, Since: status.Since, UsersNeedLogin: status.UsersNeedLogin}
 	if status.Last.Error != "" {
-		h.LastFailure = &FailureReport{At: status.Last.At, Stage: status.Last.Stage, Error: status.Last.Error}
+		h.LastFailure = &FailureReport{At: status.Last.At, Stage: status.Last.Stage, Error: status.Last.Error, Cause: status.Last.Cause}
 	}
 	if !status.Refused.IsZero() {
 		h.RefusedUntil = &status.Refused

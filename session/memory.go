@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -61,15 +60,8 @@ type Memory struct {
 	done     chan struct{}
 
 	mu    sync.Mutex // guards the fields below; taken alone or inside nothing
-	users map[string]*owner
+	users map[string]map[*entry]struct{}
 	total int
-}
-
-// owner is a user who has sessions.
-type owner struct {
-	sessions map[*entry]struct{} // guarded by Memory.mu
-	logBytes atomic.Int64        // what their event logs hold
-	mostLog  int64               // how much that may be; not changed
 }
 
 type shard struct {
@@ -86,7 +78,6 @@ type entry struct {
 	name    name
 	record  *Record      // never written to: Update puts another one in its place
 	used    atomic.Int64 // when the session was last used, or expired
-	owner   *owner       // not changed once the session has begun
 	streams streams
 }
 
@@ -104,7 +95,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 		seed:  maphash.MakeSeed(),
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
-		users: make(map[string]*owner),
+		users: make(map[string]map[*entry]struct{}),
 	}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
@@ -233,23 +224,20 @@ func (m *Memory) reserve(e *entry) (old *entry, err error) {
 		return nil, ErrUnavailable
 	}
 	own := m.users[e.name.user]
-	if own == nil {
-		own = &owner{sessions: make(map[*entry]struct{}), mostLog: maxLogBytes / 2}
-		if e.name.user == (mcp.Caller{}).User() { // without authentication
-			own.mostLog = maxLogBytes
-		}
-	}
-	if len(own.sessions) >= m.cfg.most(e.name.user) {
-		if old = m.leastUsed(own.sessions); old == nil {
+	if len(own) >= m.cfg.most(e.name.user) {
+		if old = m.leastUsed(own); old == nil {
 			return nil, ErrTooMany
 		}
-		delete(own.sessions, old)
+		delete(own, old)
 	}
 	if old == nil && m.total >= m.cfg.Max {
 		return nil, ErrTooMany
 	}
-	m.users[e.name.user] = own
-	own.sessions[e], e.owner = struct{}{}, own
+	if own == nil {
+		own = make(map[*entry]struct{})
+		m.users[e.name.user] = own
+	}
+	own[e] = struct{}{}
 	m.total++
 	return old, nil
 }
@@ -290,11 +278,12 @@ func (m *Memory) ended(e *entry, why cause) {
 	why.Inc()
 	m.mu.Lock()
 	m.total--
-	if delete(e.owner.sessions, e); len(e.owner.sessions) == 0 && m.users[e.name.user] == e.owner {
+	own := m.users[e.name.user]
+	if delete(own, e); len(own) == 0 {
 		delete(m.users, e.name.user)
 	}
 	m.mu.Unlock()
-	m.logged(e, -e.streams.close())
+	m.logBytes.Add(-e.streams.close())
 	m.onEnd(e.record.key)
 }
 
@@ -336,15 +325,9 @@ func (m *Memory) takeIdle(s *shard) (idle []*entry) {
 			idle = append(idle, e)
 			continue
 		}
-		m.logged(e, -e.streams.forget(now))
+		m.logBytes.Add(-e.streams.forget(now))
 	}
 	return idle
-}
-
-// logged counts bytes of a session's event logs.
-func (m *Memory) logged(e *entry, n int64) {
-	m.logBytes.Add(n)
-	e.owner.logBytes.Add(n)
 }
 
 func (m *Memory) shard(id string) *shard {

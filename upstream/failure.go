@@ -40,9 +40,17 @@ var (
 	errDown = errors.New("it ends again and again")
 )
 
-// failure makes of an error what the client may read. It returns the context's error
-// when the caller has left.
+// failure makes of an error what the client may read, with the cause for the operator. It
+// returns the context's error when the caller has left.
 func (u *Upstream) failure(ctx context.Context, err error) error {
+	told := u.forClient(ctx, err)
+	if e, ok := told.(*mcp.Error); ok && e.Cause == "" && u.ours(e) { // made just now
+		e.Cause = u.cause(err)
+	}
+	return told
+}
+
+func (u *Upstream) forClient(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return e
 	}

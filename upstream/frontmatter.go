@@ -64,7 +64,7 @@ func splitSkill(text []byte) (head, body []byte, err error) {
 		line, rest, _ = bytes.Cut(text, []byte{'\n'})
 		return bytes.TrimSuffix(line, []byte{'\r'}), rest
 	}
-	first, rest := line(bytes.TrimPrefix(text, []byte("\ufeff")))
+	first, rest := line(text)
 	if string(first) != "---" {
 		return nil, nil, errors.New("it does not begin with a line of three dashes")
 	}
@@ -139,7 +139,7 @@ func (w *frontmatterWriter) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Ra
 		seen := make(map[string]bool)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode || !isText(key) || isPlain(key) && key.Value == "<<" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+			if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
 				return fail("has a key that is no plain text")
 			}
 			if seen[key.Value] {
@@ -172,6 +172,32 @@ func (w *frontmatterWriter) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Ra
 		return appendScalar(dst, n)
 	}
 	return fail("has something that JSON has not")
+}
+
+// appendScalar writes a scalar as what YAML takes it for. A date stays text.
+func appendScalar(dst mcp.Raw, n *yaml.Node) (mcp.Raw, error) {
+	switch n.ShortTag() {
+	case "!!str", "!!timestamp":
+		return mcp.AppendString(dst, n.Value), nil
+	case "!!null":
+		return append(dst, "null"...), nil
+	case "!!bool":
+		var b bool
+		if err := n.Decode(&b); err == nil {
+			return strconv.AppendBool(dst, b), nil
+		}
+	case "!!int":
+		var i int64
+		if err := n.Decode(&i); err == nil {
+			return strconv.AppendInt(dst, i, 10), nil
+		}
+	case "!!float":
+		var f float64
+		if err := n.Decode(&f); err == nil && f-f == 0 { // not infinite, and a number
+			return strconv.AppendFloat(dst, f, 'g', -1, 64), nil
+		}
+	}
+	return nil, fmt.Errorf("its frontmatter has a value that JSON has not (line %d of the file)", n.Line+1)
 }
 
 // check checks the fields that the format knows.
@@ -227,4 +253,97 @@ func (s *skillText) check() error {
 		return err == nil
 	})
 	return err
+}
+
+// record makes the inner record of the skill, without its files: what SEP-2076 has a
+// member for is taken from the field of the same name, or from metadata, which is where
+// the format has room for it.
+func (s *skillText) record(key, uri string) mcp.Raw {
+	out := mcp.Object("name", mcp.String(key), "description", mcp.String(s.description))
+	metadata, _ := s.frontmatter.Member("metadata")
+	field := func(name string) mcp.Raw {
+		if value, ok := s.frontmatter.Member(name); ok {
+			return value
+		}
+		value, _ := metadata.Member(name)
+		return value
+	}
+	for _, name := range []string{"title", "version"} {
+		if value := field(name); value.Text() != "" {
+			out = out.With(name, value)
+		} else if len(value) > 0 && name == "version" && !value.IsNull() && !value.IsObject() && !value.IsArray() && value[0] != '"' {
+			out = out.With(name, mcp.String(string(value))) // 1.0 without quotation marks
+		}
+	}
+	if tags := words(field("tags")); tags != nil {
+		out = out.With("tags", stringArray(tags))
+	}
+	if dependencies := s.dependencies(metadata); dependencies != nil {
+		out = out.With("dependencies", dependencies)
+	}
+	return out.With("uri", mcp.String(uri)).With("frontmatter", textMetadata(s.frontmatter))
+}
+
+// dependencies are those of the field dependencies, in the form of SEP-2076, or those in
+// metadata under gatehouse.tools, gatehouse.prompts and gatehouse.resources.
+func (s *skillText) dependencies(metadata mcp.Raw) mcp.Raw {
+	if given, ok := s.frontmatter.Member("dependencies"); ok && given.IsObject() {
+		return given
+	}
+	var out mcp.Raw
+	add := func(member string, value mcp.Raw) {
+		if out == nil {
+			out = mcp.Raw("{}")
+		}
+		out = out.With(member, value)
+	}
+	refs := func(names []string, kind, member string) mcp.Raw {
+		list := mcp.Raw{'['}
+		for i, name := range names {
+			if i > 0 {
+				list = append(list, ',')
+			}
+			list = append(list, mcp.Object("type", mcp.String(kind), member, mcp.String(name))...)
+		}
+		return append(list, ']')
+	}
+	given := func(kind string) []string {
+		value, _ := metadata.Member("gatehouse." + kind)
+		return words(value)
+	}
+	if tools := given("tools"); tools != nil {
+		add("tools", stringArray(tools))
+	}
+	if prompts := given("prompts"); prompts != nil {
+		add("prompts", refs(prompts, "ref/prompt", "name"))
+	}
+	if resources := given("resources"); resources != nil {
+		add("resources", refs(resources, "ref/resource", "uri"))
+	}
+	return out
+}
+
+// words are the texts of a list, or of a text in which commas or spaces part them.
+func words(value mcp.Raw) (all []string) {
+	if value.IsArray() {
+		value.Elements(func(element mcp.Raw) bool {
+			if text := element.Text(); text != "" {
+				all = append(all, text)
+			}
+			return true
+		})
+		return all
+	}
+	return strings.FieldsFunc(value.Text(), func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
+}
+
+func stringArray(values []string) mcp.Raw {
+	out := mcp.Raw{'['}
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = mcp.AppendString(out, v)
+	}
+	return append(out, ']')
 }

@@ -49,6 +49,8 @@ type Failure struct {
 	Stage string
 	// Error says why, without addresses and secrets.
 	Error string
+	// Cause is what the operator may know beyond that (mcp.Error).
+	Cause string
 }
 
 // Status is what is to be seen of an upstream from outside.
@@ -184,7 +186,7 @@ func (u *Upstream) note(c *mcp.Call, err error, cause error) {
 	case !ok: // its caller has left
 		return
 	}
-	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message}
+	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message, Cause: e.Cause}
 	switch e.Code {
 	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeRateLimited: // it did not fail
 	default:
@@ -206,7 +208,7 @@ func (u *Upstream) note(c *mcp.Call, err error, cause error) {
 
 func (u *Upstream) become(state State, last Failure) {
 	if u.health.set(state, last) {
-		u.log.Debug("upstream is "+string(state), "stage", last.Stage, "error", last.Error)
+		u.log.Debug("upstream is "+string(state), "stage", last.Stage, "error", last.Error, "cause", last.Cause)
 	}
 }
 

@@ -13,12 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxPending and pendingBytes bound the events that wait for a listener; more are the same
-// as a lost stream.
-const (
-	maxPending   = 1000
-	pendingBytes = 1 << 20
-)
+// maxPending bounds the events that wait for a listener; more are the same as a lost
+// stream.
+const maxPending = 1000
 
 // keep is what outlives a session in its slot: the log level, the subscriptions, who
 // listens, and where the user was sent.
@@ -51,7 +48,6 @@ type listening struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []mcp.Event
-	bytes   int // of them
 	err     error
 }
 
@@ -200,11 +196,10 @@ func (l *listening) put(event mcp.Event) {
 			return
 		}
 	}
-	if len(l.pending) >= maxPending || l.bytes+len(event.Params) > pendingBytes {
+	if len(l.pending) >= maxPending {
 		l.err = fmt.Errorf("%w: too many events", errBroken)
 	} else {
 		l.pending = append(l.pending, event)
-		l.bytes += len(event.Params)
 	}
 	l.signal()
 }
@@ -227,7 +222,7 @@ func (l *listening) take() ([]mcp.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	events := l.pending
-	l.pending, l.bytes = nil, 0
+	l.pending = nil
 	return events, l.err
 }
 
@@ -368,9 +363,6 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	if err != nil {
 		return nil, err
 	}
-	room := u.memory.Outside(u.cfg.Name, userOf(c))
-	defer room.Free()
-	life.room.Store(room)
 	id := u.ids.Add(1)
 	declared := capabilities{raw: "{}"}
 	if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {

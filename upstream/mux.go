@@ -16,8 +16,6 @@ const (
 	// maxQueued bounds the notifications that wait for one request's reader; further ones
 	// are dropped, a response never is.
 	maxQueued = 256
-	// queuedBytes bounds how large they are together, but for one.
-	queuedBytes = 1 << 20
 	// garbageLimit is how many lines or events within garbageWindow may be no messages.
 	garbageLimit  = 100
 	garbageWindow = time.Minute
@@ -165,7 +163,6 @@ type muxStream struct {
 
 	mu       sync.Mutex // guards the fields below
 	messages []wire.Message
-	bytes    int64 // of them
 	answered bool
 	err      error
 }
@@ -175,13 +172,11 @@ func (s *muxStream) put(m wire.Message) {
 	s.life.touch()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := len(s.messages) >= maxQueued || len(s.messages) > 0 && s.bytes+weight(m) > queuedBytes
-	if s.answered || m.Kind != wire.Response && full {
+	if s.answered || m.Kind != wire.Response && len(s.messages) >= maxQueued {
 		return
 	}
 	s.answered = m.Kind == wire.Response
 	s.messages = append(s.messages, owned(m))
-	s.bytes += weight(m)
 	s.signal()
 }
 
@@ -221,7 +216,6 @@ func (s *muxStream) Next() (wire.Message, error) {
 		case len(s.messages) > 0:
 			m := s.messages[0]
 			s.messages = s.messages[1:]
-			s.bytes -= weight(m)
 			s.mu.Unlock()
 			return m, nil
 		case s.err != nil:

@@ -50,9 +50,6 @@ type Deps struct {
 	// made at each other; nil for one gateway alone.
 	Shared Shared
 	Peers  Peers
-	// Memory is what large messages are taken from while they are read; nil for a boundless
-	// one.
-	Memory *mcp.Memory
 	// Metrics count what happens; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -73,7 +70,6 @@ type Upstream struct {
 	shared Shared
 	peers  Peers
 	told   chan told
-	memory *mcp.Memory     // nil for a boundless one
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
@@ -130,7 +126,6 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		tell:        deps.Tell,
 		shared:      deps.Shared,
 		peers:       deps.Peers,
-		memory:      deps.Memory,
 		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser, maxWaiting),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
@@ -143,7 +138,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	reach := transportDeps{
-		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health, memory: deps.Memory,
+		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
 	}
 	var err error
 	if u.transport, err = transports[cfg.Transport](reach); err == nil && guessed {

@@ -16,7 +16,7 @@ func (w *watch) breakDown(k kind, err error) {
 	if w.broken[k].why == "" {
 		w.broken[k].since = now
 	}
-	w.broken[k].why = fmt.Sprintf("%s: %v", k.method(), err)
+	w.broken[k].why = fmt.Sprintf("%s: %s", k.method(), mcp.Why(err))
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
 		w.state.shelves[k] = nil
@@ -47,7 +47,7 @@ func (w *watch) fail(err error) {
 	if w.lost == "" {
 		w.since = time.Now()
 	}
-	w.lost = err.Error()
+	w.lost = mcp.Why(err)
 	w.dropStale()
 	w.publish()
 	w.tellFirst()

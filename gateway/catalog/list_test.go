@@ -141,7 +141,7 @@ func withTools(c *Catalog, source int, names ...string) known {
 }
 
 func TestGenerationsAgreeBetweenReplicas(t *testing.T) {
-	secret := []byte(strings.Repeat("s", seal.MinSecret))
+	secret := []byte("0123456789abcdef0123456789abcdef")
 	var replicas []*Catalog
 	for range 2 {
 		c := paged(t, 4, newServer("crm").tools(toolNames(10)...))

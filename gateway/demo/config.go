@@ -24,8 +24,7 @@ func (d *Demo) newConfig() ([]byte, error) {
 		Listen, Notes, Ops, Skills string
 		Handbook                   []string
 		SignIn                     *signIn
-		Progressive                bool
-	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive})
+	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn})
 	return text.Bytes(), err
 }
 

@@ -90,6 +90,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), slog.Any("error", err))
 	default:
 		attrs = append(attrs, slog.Int("code", known.Code))
+		text("cause", known.Cause)
 	}
 	// Past the Logger, which would look up where in the source this is.
 	record := slog.NewRecord(end.at, level, "call", 0)

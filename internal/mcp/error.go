@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 )
 
 // Codes of JSON-RPC 2.0 and of the specification.
@@ -46,6 +48,24 @@ type Error struct {
 	Code    int
 	Message string
 	Data    Raw
+	// Cause is what the operator may know beyond the message, such as an address, an exit
+	// code or what is wrong with a certificate; "" for nothing. It holds no secrets, and
+	// never reaches a client.
+	Cause string
+}
+
+// Why is what an operator is told of an error: the message without advice for clients, and
+// the cause.
+func Why(err error) string {
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err.Error()
+	}
+	why := strings.TrimSuffix(e.Message, "; try again later")
+	if e.Cause != "" {
+		why += ": " + e.Cause
+	}
+	return fmt.Sprintf("%s (%d)", why, e.Code)
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }

@@ -65,13 +65,10 @@ func digit(c byte) int {
 }
 
 // named reads the names that a call of our tool selects: an array of them, or, as models
-// write it too, one text with commas; under the name that the resource has for it, too.
+// write it too, one text with commas.
 func named(params mcp.Raw) (names []string) {
 	arguments, _ := params.Member("arguments")
-	value, ok := arguments.Member("names")
-	if !ok {
-		value, _ = arguments.Member("tools")
-	}
+	value, _ := arguments.Member("names")
 	if text, ok := value.StringValue(); ok {
 		return tidy(strings.Split(text, ","))
 	}

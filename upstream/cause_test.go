@@ -1,0 +1,51 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// TestCause: an operator is told what exactly went wrong and where, without what of an
+// address may be a secret; a client is told neither.
+func TestCause(t *testing.T) {
+	const secret = "s3cret"
+	asked := func(err error) error { return &url.Error{Op: "Post", URL: "https://crm.example/" + secret, Err: err} }
+	web := &Upstream{cfg: Config{Name: "crm", URL: "https://user:" + secret + "@crm.example/" + secret + "?key=" + secret}}
+	program := &Upstream{cfg: Config{Name: "crm", Command: []string{"uvxx", "--token", secret}}}
+	for _, tt := range []struct {
+		at   *Upstream
+		err  error
+		want string
+	}{
+		{web, asked(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "crm.example: dial tcp: connection refused"},
+		{web, asked(&net.DNSError{Err: "no such host", Name: "crm.example"}), "crm.example: lookup crm.example: no such host"},
+		{web, asked(&tls.CertificateVerificationError{Err: errors.New("x509: certificate has expired")}), "crm.example: x509: certificate has expired"},
+		{web, &statusError{Status: 404}, "crm.example: HTTP status 404"},
+		{web, fmt.Errorf("%w: %w", errBroken, asked(io.ErrUnexpectedEOF)), "crm.example: unexpected EOF"},
+		{web, errors.New(strings.Repeat("x", 1000)), "crm.example: " + strings.Repeat("x", maxCause) + "..."},
+		{program, fmt.Errorf("%w: %w", errNotSent, &exec.Error{Name: "uvxx", Err: exec.ErrNotFound}), `uvxx: exec: "uvxx": executable file not found in $PATH`},
+		{program, fmt.Errorf("%w: %w", errNotStarted, &exitError{"exit status 1"}), "uvxx: its process ended (exit status 1)"},
+	} {
+		e, ok := errors.AsType[*mcp.Error](tt.at.failure(t.Context(), tt.err))
+		if !ok || e.Cause != tt.want {
+			t.Errorf("%v: the cause is %+v, want %q", tt.err, e, tt.want)
+			continue
+		}
+		if told := e.Message + string(e.Data) + e.Error(); strings.Contains(told, "uvxx") || strings.Contains(told, "crm.example") || strings.Contains(told+e.Cause, secret) {
+			t.Errorf("a client is told %s %s, the operator %s", e.Message, e.Data, e.Cause)
+		}
+		if why := mcp.Why(e); !strings.Contains(why, tt.want) || strings.Contains(why, "try again") {
+			t.Errorf("the operator is told %q", why)
+		}
+	}
+}
