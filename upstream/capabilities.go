@@ -42,6 +42,17 @@ func declare(client mcp.Raw, rev *wire.Revision) capabilities {
 	return c
 }
 
+// neutral is what the gateway declares where it looks at a server for itself: many servers
+// list some of their tools only to clients that can be asked. It answers what it is asked
+// then (forNobody). A process that clients share declares nothing, since their calls run
+// there, and which of them it asks nobody knows.
+func (u *Upstream) neutral(rev *wire.Revision) capabilities {
+	if rev.Stateful && u.cfg.Shared && u.cfg.Transport == transportStdio {
+		return capabilities{raw: "{}"}
+	}
+	return declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
+}
+
 func readCapabilities(client mcp.Raw) (c capabilities) {
 	if roots, ok := client.Member("roots"); ok {
 		c.roots = true

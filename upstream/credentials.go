@@ -69,6 +69,9 @@ func (u *Upstream) userOf(caller *mcp.Caller) string {
 // acquire returns the session of a key for the caller of a call. It must be released.
 func (u *Upstream) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared capabilities, e *era, sweeps bool) (*session, error) {
 	key.user = u.userOf(caller)
+	if key.session == "" {
+		declared = u.neutral(e.rev)
+	}
 	if key.user != "" && key.session == "" {
 		sweeps = true // nobody ends it
 	}

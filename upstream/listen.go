@@ -365,7 +365,9 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	}
 	id := u.ids.Add(1)
 	declared := capabilities{raw: "{}"}
-	if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {
+	if c.Session == "" {
+		declared = u.neutral(e.rev)
+	} else if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {
 		declared = declare(c.Caps, e.rev)
 	}
 	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}

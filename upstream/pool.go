@@ -18,8 +18,8 @@ const opensAtOnce = 20
 // opensApart is the longest pause of a session that had to wait for its turn.
 const opensApart = 25 * time.Millisecond
 
-// poolKey says whose session it is. Without a session it is neutral, with nothing
-// declared: the gateway's own or, where each user has a credential, one of the user.
+// poolKey says whose session it is. Without a session it is neutral: the gateway's own
+// (Upstream.neutral) or, where each user has a credential, one of the user.
 // Two client sessions never share one.
 type poolKey struct {
 	session string

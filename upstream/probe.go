@@ -397,7 +397,7 @@ func modernRefusal(m wire.Message) bool {
 // stateless server wants it, and returns its response.
 func (u *Upstream) exchange(ctx context.Context, conn Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
 	id := u.ids.Add(1)
-	meta := "{" + u.statelessMeta(rev, "{}", "") + "}"
+	meta := "{" + u.statelessMeta(rev, u.neutral(rev).raw, "") + "}"
 	life := newDeadline(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
 	stream, err := conn.Start(&Request{
 		ID: id, Method: method, Life: life,

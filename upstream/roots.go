@@ -64,7 +64,7 @@ func (s *session) strayRoots(id mcp.Raw) {
 		return
 	}
 	s.mu.Lock()
-	held := len(s.held) < maxHeld && s.slot.key.session != ""
+	held := len(s.held) < maxHeld
 	if held {
 		q.record = s.record(q.id, nil)
 		s.held = append(s.held, q)

@@ -327,6 +327,9 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	why := s.declared.refuses(m.Method, m.Params)
 	switch {
 	case why != nil:
+	case s.slot.key.session == "":
+		s.post(forNobody(m))
+		return
 	case m.Method == mcp.MethodRootsList && (x == nil || x.over() || !mcp.CanAsk(x.call.Method)):
 		s.strayRoots(m.ID)
 		return
@@ -339,6 +342,17 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	if why != nil {
 		s.post(wire.AppendError(nil, m.ID, why))
 	}
+}
+
+// forNobody answers a question in a session of the gateway's own, which has no user.
+func forNobody(m wire.Message) []byte {
+	switch m.Method {
+	case mcp.MethodRootsList:
+		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"roots":[]}`))
+	case mcp.MethodElicit:
+		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"action":"cancel"}`))
+	}
+	return wire.AppendError(nil, m.ID, mcp.Errorf(codeRejected, "this session has no user who could be asked"))
 }
 
 // unrelated answers a request of the server for which no call is left: outside of a
@@ -435,7 +449,7 @@ func (s *session) all() []*exchange {
 // askedElsewhere reports whether questions of a call may come from outside of its own
 // stream, so that its caller cannot simply read that.
 func (s *session) askedElsewhere() bool {
-	if !s.declared.any() {
+	if !s.declared.any() || s.slot.key.session == "" {
 		return false
 	}
 	s.mu.Lock()

@@ -25,9 +25,8 @@ const (
 
 // sessionFor returns the upstream session for a call. It must be released.
 func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*session, error) {
-	none := capabilities{raw: "{}"}
 	if c.Session == "" || u.cfg.Shared && u.cfg.Transport == transportStdio {
-		return u.acquire(ctx, poolKey{}, &c.Caller, none, e, false)
+		return u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
 	}
 	key := poolKey{session: c.Session}
 	declared := declare(c.Caps, e.rev)
@@ -62,7 +61,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 }
 
 func (u *Upstream) discoverStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{raw: "{}"}, e, false)
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
 	if err != nil {
 		return nil, err
 	}

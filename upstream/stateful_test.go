@@ -104,13 +104,13 @@ func TestP9_160_DeclaredCapabilities(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the gateway's own session declares nothing", func(t *testing.T) {
+	t.Run("the gateway's own session", func(t *testing.T) {
 		f, u := statefulFake(t, nil)
-		c := asked("a")
+		c := tool("a")
 		c.Session = ""
 		wantOK(t, u, c)
 		caps, _ := mcp.Raw(f.requests(mcp.MethodInitialize)[0].Params).Member("capabilities")
-		if string(caps) != `{}` {
+		if string(caps) != `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}` {
 			t.Errorf("declared %s", caps)
 		}
 	})
@@ -246,15 +246,19 @@ func TestListenStateful(t *testing.T) {
 	want(mcp.NoteToolsListChanged, `{}`)
 	say <- `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
 	want(mcp.NoteResourceUpdated, `{"uri":"a:b"}`)
-	say <- `{"jsonrpc":"2.0","id":"p","method":"ping"}` // P9/167
-	say <- `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`
+	say <- `{"jsonrpc":"2.0","id":"p","method":"ping"}`       // P9/167
+	say <- `{"jsonrpc":"2.0","id":"r","method":"roots/list"}` // of a session without a user
+	say <- `{"jsonrpc":"2.0","id":"e",` + elicit + `}`
+	say <- `{"jsonrpc":"2.0","id":"s","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`
 	end()
 	f.await(t, mcp.MethodResourcesUnsubscribe, 1)
 	if got := f.awaitAnswer(t, "p"); got != `{}` {
 		t.Errorf("P9/167 ping was answered %s", got)
 	}
-	if got := f.awaitAnswer(t, "r"); !strings.Contains(got, "-32601") {
-		t.Errorf("roots/list, not declared, was answered %s", got)
+	for id, want := range map[string]string{"r": `{"roots":[]}`, "e": `{"action":"cancel"}`, "s": `"code":-1,`} {
+		if got := f.awaitAnswer(t, id); !strings.Contains(got, want) {
+			t.Errorf("the question %s is answered %s, want %s", id, got, want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 // statelessConn returns the connection to a stateless server: over HTTP none that
 // matters, over stdio the one process.
 func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn Conn, release func(), err error) {
-	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{raw: "{}"}, e, false)
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,6 +48,9 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 		return w.resume(ctx)
 	}
 	declared := declare(c.Caps, e.rev)
+	if c.Session == "" && !mcp.CanAsk(c.Method) {
+		declared = u.neutral(e.rev)
+	}
 	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
 		return u.callInTask(ctx, conn, e, c, declared.withTasks())

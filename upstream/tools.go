@@ -89,7 +89,7 @@ func (t *tools) droppedTools() map[string]string {
 func (u *Upstream) relist(ctx context.Context, conn Conn, e *era, c *mcp.Call) error {
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
 	for range maxToolPages {
-		result, _, err := u.roundTrip(ctx, conn, e, call, capabilities{raw: "{}"})
+		result, _, err := u.roundTrip(ctx, conn, e, call, u.neutral(e.rev))
 		if err != nil {
 			return err
 		}

@@ -133,15 +133,16 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 		return len(ids) < maxQuestions
 	})
 	ask.State = anew + strings.Join(ids, ",")
+	asks := x.s.declared.url && c.Session != "" // the gateway itself opens no page
 	switch {
 	case mcp.CanAsk(c.Method) && refused != nil:
 		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
 			"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, refused.Message)
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
 		return nil, u.hopError(e)
-	case x.s.declared.url && !u.mayAsk(c, ask.Requests...):
+	case asks && !u.mayAsk(c, ask.Requests...):
 		return nil, u.askedTooMuch()
-	case x.s.declared.url:
+	case asks:
 		return &mcp.Reply{Ask: ask}, nil
 	case c.Ephemeral:
 		return nil, &mcp.Error{Code: mcp.CodeMissingCapability,

@@ -39,7 +39,7 @@ func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mine := false
 	var declared json.RawMessage
 	hello := a.Hello(r.Header.Get("Mcp-Session-Id"))
-	if r.Method == http.MethodGet && hello.Param("capabilities|elicitation", &declared) { // not the gateway's own
+	if r.Method == http.MethodGet && hello.Param("capabilities|roots|listChanged", &declared) { // not the gateway's own
 		a.first.Do(func() { mine = true })
 	}
 	if !mine {
@@ -79,7 +79,7 @@ func TestH175_UnaskedQuestions(t *testing.T) {
 	started, release := holding(a.Server)
 	at := newMortal(t, a)
 	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + at.address + "/mcp"}}})
-	const caps = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
+	const caps = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}`
 	mine, other := rawWith(t, url, statefulClient, caps), rawWith(t, url, statefulClient, caps)
 	standing := hearing(t, mine)
 	close(release["a"])

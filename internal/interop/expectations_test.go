@@ -20,6 +20,10 @@ func (u upstream) expectations(c client) []expectation {
 }
 
 func (u upstream) everything(c client) []expectation {
+	roots := []string{"MCP Roots (1 total)", "files"}
+	if c.version == stateless { // of which the server is told only if it asks in mid-call
+		roots = []string{"roots"}
+	}
 	return []expectation{
 		// A while after a session begins, the server asks for the client's roots.
 		{"asks for roots in mid-call", callTool(u.tool("trigger-long-running-operation"), object{"duration": 0.8, "steps": 1}),
@@ -63,6 +67,11 @@ func (u upstream) everything(c client) []expectation {
 			}},
 		{"progress", progress(callTool(u.tool("trigger-long-running-operation"), object{"duration": 0.4, "steps": 4})),
 			wantProgress(c, 4, "Long running operation completed. Duration: 0.4 seconds, Steps: 4.")},
+		{"asks for a form", callTool(u.tool("trigger-elicitation-request"), nil), wantTextWith("User provided the requested information", "Ada")},
+		{"asks to open a page", callTool(u.tool("trigger-url-elicitation"), object{"url": "https://example.com/page"}), wantTextWith("User completed the URL elicitation flow")},
+		{"asks to open a page of no good", callTool(u.tool("trigger-url-elicitation"), object{"url": "http://169.254.169.254/"}), wantTextWith("the user is not sent there")},
+		{"asks to sample", callTool(u.tool("trigger-sampling-request"), object{"prompt": "hello"}), wantTextWith("LLM sampling result", "sampled")},
+		{"asks for roots", callTool(u.tool("get-roots-list"), nil), wantTextWith(roots...)},
 		{"cancel", cancelled(callTool(u.tool("trigger-long-running-operation"), object{"duration": 30, "steps": 300})), wantCancelled},
 		{"read", readResource(u.uri("demo://resource/static/document/features.md")), func(t *testing.T, o outcome) {
 			o.wantContents(t, u.uri("demo://resource/static/document/features.md"), "# Everything Server - Features")
@@ -188,6 +197,22 @@ func wantText(text string) func(*testing.T, outcome) {
 		o.noError(t)
 		if o.Result.IsError || len(o.Result.Content) != 1 || o.Result.Content[0].Text != text {
 			t.Errorf("the answer is %+v, want %q", o.Result, text)
+		}
+	}
+}
+
+// wantTextWith wants all of these in the texts of an answer, which may be an error's.
+func wantTextWith(parts ...string) func(*testing.T, outcome) {
+	return func(t *testing.T, o outcome) {
+		o.noError(t)
+		var all strings.Builder
+		for _, c := range o.Result.Content {
+			all.WriteString(c.Text)
+		}
+		for _, part := range parts {
+			if !strings.Contains(all.String(), part) {
+				t.Errorf("the answer is %+v, want one with %q", o.Result, part)
+			}
 		}
 	}
 }

@@ -49,7 +49,10 @@ func (u upstream) tools() []string {
 	case everything:
 		return []string{"echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference",
 			"get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource",
-			"toggle-simulated-logging", "toggle-subscriber-updates", "trigger-long-running-operation"}
+			"toggle-simulated-logging", "toggle-subscriber-updates", "trigger-long-running-operation",
+			// It has these for clients that can be asked, and those that they run as tasks for
+			// servers, which nobody does through the gateway, for others.
+			"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request", "simulate-research-query"}
 	case filesystem:
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
 	case typescript:

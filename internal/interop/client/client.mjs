@@ -14,9 +14,9 @@ const peer = await connect(
   url,
   mode,
   { name: 'interop', version: '1.0.0' },
-  { elicitation: {}, sampling: {}, roots: {} },
+  { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
   {
-    elicit: async () => ({ action: 'accept', content: { name: 'Ada' } }),
+    elicit: async ({ params }) => ({ action: 'accept', ...(params.mode !== 'url' && { content: { name: 'Ada' } }) }),
     sample: async () => ({ role: 'assistant', model: 'none', content: { type: 'text', text: 'sampled' } }),
     roots: async () => ({ roots: [{ uri: process.env.ROOT, name: 'files' }] }),
     log: async (note) => void logs.push(note.params),
