@@ -31,8 +31,7 @@ type Config struct {
 	Transport string `yaml:"transport"`
 	// HTTPClient is which client talks to a server at an http URL: own, the gateway's,
 	// or standard, that of Go's net/http, which takes more CPU and more sloppy answers.
-	// One that says standard says so for all upstreams of its host. Servers at https URLs
-	// are always talked to by the latter. Default own.
+	// Servers at https URLs are always talked to by the latter. Default own.
 	HTTPClient string `yaml:"http_client"`
 	// Revision pins the protocol revision, such as a date of the specification; the
 	// server is then not probed. Default "": probe.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -38,6 +39,8 @@ func TestSiegeLogsOfASharedProcess(t *testing.T) {
 				}
 				c.Progress(1)
 				<-c.Done()
+				tick := time.NewTicker(time.Millisecond)
+				defer tick.Stop()
 				for first := true; ; first = false {
 					c.Notify("notifications/message", `{"level":"emergency","data":"the secret of alice"}`)
 					if first {
@@ -46,7 +49,7 @@ func TestSiegeLogsOfASharedProcess(t *testing.T) {
 					select {
 					case <-over:
 						return
-					default:
+					case <-tick.C:
 					}
 				}
 			})
