@@ -324,6 +324,8 @@ func TestFileReferences(t *testing.T) {
 
 func TestH227_InlineSecretIsWarned(t *testing.T) {
 	_, problems, warnings := decodeSample(t, "name: a\nheaders:\n  Authorization: Bearer hunter2\n  X-Team: crm\n", nil)
+	// H/227: a warning, which check prints. A key that makes it an error would stand in the
+	// same file, beside the secret.
 	want := []string{"c.yaml:3: headers.Authorization: a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"}
 	if diff := cmp.Diff(want, warnings); diff != "" || problems != nil {
 		t.Errorf("problems %q, warnings (-want +got):\n%s", problems, diff)

@@ -84,3 +84,55 @@ func TestReloadAuth(t *testing.T) {
 		})
 	}
 }
+
+// TestH234_ReloadOfIssuerAndAudience: tokens are judged by the new rules at once, and nobody
+// goes on with a session of the issuer before, not under the same name either.
+func TestH234_ReloadOfIssuerAndAudience(t *testing.T) {
+	p := newSite(t, true, one("work", saying("x")))
+	before, after := mcptest.NewIssuer(mcptest.IssuerOptions{}), mcptest.NewIssuer(mcptest.IssuerOptions{})
+	defer before.Close()
+	defer after.Close()
+	text := func(issuer *mcptest.Issuer, audience string) string {
+		issuer.Audience = audience
+		return fmt.Sprintf("upstreams: [{name: a, url: %q}]\npublic_url: https://g.example/mcp\nhttp: {allowed_hosts: [\"127.0.0.1\"]}\npolicy: {default: allow}\n"+
+			"auth: {mode: oauth, issuers: [{url: %q, audiences: [%q]}]}\n", p.url, issuer.URL, audience)
+	}
+	c := startConfigured(t, text(before, "one"))
+	waitReady(t, c.Gateway)
+	client := mcptest.NewClient(c.URL(), wire.Lookup(stateful))
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client.HTTP = &http.Client{Transport: transport}
+	old := before.Token(map[string]any{"sub": "ann"})
+	client.Header = http.Header{"Authorization": {"Bearer " + old}}
+	if err := client.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	status := func(token string) int {
+		t.Helper()
+		client.Header.Set("Authorization", "Bearer "+token)
+		x, err := client.Post(t.Context(), `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.Close()
+		return x.Status
+	}
+	if got := status(old); got != http.StatusOK {
+		t.Fatalf("before: %d", got)
+	}
+	c.reload(t, text(before, "two"))
+	if got := status(old); got != http.StatusUnauthorized {
+		t.Errorf("H/234 a token for the audience before: %d", got)
+	}
+	if got := status(before.Token(map[string]any{"sub": "ann"})); got != http.StatusOK {
+		t.Errorf("H/234 the session with a token for the new audience: %d", got)
+	}
+	c.reload(t, text(after, "two"))
+	if got := status(before.Token(map[string]any{"sub": "ann"})); got != http.StatusUnauthorized {
+		t.Errorf("H/234 a token of the issuer before: %d", got)
+	}
+	if got := status(after.Token(map[string]any{"sub": "ann"})); got != http.StatusNotFound {
+		t.Errorf("H/234 the session of the issuer before: %d", got)
+	}
+}

@@ -1,7 +1,10 @@
 package session_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -37,4 +40,25 @@ func TestRedisKnownInitialized(t *testing.T) {
 	link.Cut()
 	r.Initialized = true
 	b.want(t, "known to be initialized", r, nil)
+}
+
+// A thousand clients that begin sessions at once, at a Redis that takes its time, all begin
+// one: much to do is no outage.
+func TestManyBeginAtOnce(t *testing.T) {
+	proxy, err := faultproxy.Start(redistest.Start(t).Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	s := newReplica(t, "redis://"+proxy.Addr(), session.Config{}, session.Deps{})
+	proxy.Delay(4 * time.Millisecond)
+	var all sync.WaitGroup
+	for i := range 1000 {
+		all.Go(func() {
+			if _, err := s.Create(t.Context(), session.Record{User: fmt.Sprint("user-", i), Revision: "r1"}); err != nil {
+				t.Errorf("session %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
 }

@@ -1,9 +1,11 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -147,6 +149,8 @@ func TestReplicas(t *testing.T) {
 		a.Sweep()
 		b.Sweep()
 	}
+	// There is no age at which a session that is used ends: each request needs a token, which
+	// has one.
 	mu.Lock()
 	for _, who := range []string{"a ", "b "} {
 		if ended[who+r.Key()] != 0 || ended[who+unused.Key()] != 1 {
@@ -390,6 +394,23 @@ func TestRedisFull(t *testing.T) {
 	s.want(t, "H/182 read-only, a known one goes on", r, nil)
 	set("min-replicas-to-write", "0")
 	s.create(t)
+}
+
+// H/184: a Redis that may drop sessions is warned of at the start, and no other.
+func TestRedisThatEvicts(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	defer client.Close()
+	for policy, want := range map[string]bool{"allkeys-lru": true, "volatile-ttl": true, "noeviction": false} {
+		if err := client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&log, nil))}).Close()
+		if warned := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "maxmemory-policy="+policy); warned != want {
+			t.Errorf("H/184 %s: %s", policy, log.String())
+		}
+	}
 }
 
 // What stands where a session should be and is none.

@@ -122,10 +122,42 @@ func TestEra(t *testing.T) {
 		{name: "two version headers", header: with(modern("tools/list", ""), wire.HeaderVersion, v2607), body: plain("1", "tools/list"), status: 400, want: []string{`-32020`}},
 		{name: "two version headers of a session", header: with(session, wire.HeaderVersion, v2506, wire.HeaderVersion, v2506), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
 		{name: "initialize without a version", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`, status: 400, want: []string{`-32602`}},
-		{name: "H/41 H/54 initialize with a session's id", header: session,
-			body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`, status: 200},
 	} {
 		t.Run(w.name, func(t *testing.T) { w.run(t, b) })
+	}
+}
+
+// The id of a session is never the client's to choose. HAZARDS 54 owes -32600 to a second
+// initialize in a session: over HTTP that would keep out clients that begin anew and still
+// send the id that they had. They get another session, and the first one is left alone.
+func TestH041_H054_SessionIDsAreNotTheClients(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	first := c.Session
+	ids := map[string]bool{first: true}
+	for _, proposed := range []string{strings.Repeat("A", 26), first, "x", strings.Repeat("x", 1000)} {
+		x, err := c.Do(t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
+			http.Header{wire.HeaderSession: {proposed}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Close()
+		given := x.Header.Get(wire.HeaderSession)
+		if x.Status != http.StatusOK || len(given) != 26 || ids[given] || given == proposed {
+			t.Errorf("%.30q is proposed: status %d, session %q", proposed, x.Status, given)
+		}
+		ids[given] = true
+	}
+	for id, want := range map[string]int{strings.Repeat("A", 26): http.StatusNotFound, first: http.StatusOK} {
+		c.Session = id
+		x, err := c.Post(t.Context(), `{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.Close()
+		if x.Status != want {
+			t.Errorf("session %s: status %d, want %d", id, x.Status, want)
+		}
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 )
 
 // initialize begins a session (2025-11-25 basic/lifecycle). A session that the
-// request names is left alone: ids are never the client's to choose.
+// request names is left alone: ids are never the client's to choose, and clients that begin
+// anew still send the one that they had.
 func (f *Front) initialize(p *posted) *refusal {
 	if closed(f.drain) || !f.begin() {
 		return refuseClosing()

@@ -170,14 +170,15 @@ func TestASessionIsItsUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stream.Close()
-			if stream.Status == 200 { // a new stream then: it must not have what the other one has
-				mustCall(t, own, "ping", "{}")
-				if status, err := own.Delete(deadline(t)); err != nil || status != 204 {
-					t.Fatal(status, err)
-				}
-				if text := stream.Text(); strings.Contains(text, "elicitation") || strings.Contains(text, "progress") {
-					t.Errorf("H/62 resumed in a session of their own: %s", text)
-				}
+			if stream.Status != 200 { // a new stream, which must not have what the other one has
+				t.Fatalf("H/62 resumed in a session of their own: status %d", stream.Status)
+			}
+			mustCall(t, own, "ping", "{}")
+			if status, err := own.Delete(deadline(t)); err != nil || status != 204 {
+				t.Fatal(status, err)
+			}
+			if text := stream.Text(); strings.Contains(text, "elicitation") || strings.Contains(text, "progress") {
+				t.Errorf("H/62 resumed in a session of their own: %s", text)
 			}
 		})
 	}
