@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/sha256"
 	"net/http"
 	"strings"
@@ -60,7 +59,7 @@ func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 	if ok {
 		a.metrics.cached.Inc()
 	} else {
-		if caller, ref = a.verify(r.Context(), token, d); ref != nil {
+		if caller, ref = a.verify(r, token, d); ref != nil {
 			return mcp.Caller{}, ref
 		}
 		a.metrics.verified.Inc()
@@ -70,7 +69,8 @@ func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 }
 
 // verify says who calls with a token that is not remembered.
-func (a *Auth) verify(ctx context.Context, token string, d digest) (mcp.Caller, *refusal) {
+func (a *Auth) verify(r *http.Request, token string, d digest) (mcp.Caller, *refusal) {
+	ctx := r.Context()
 	var iss *issuer
 	var id identity
 	var generation uint64
@@ -91,7 +91,7 @@ func (a *Auth) verify(ctx context.Context, token string, d digest) (mcp.Caller, 
 			return mcp.Caller{}, badToken("the token is not a JWT", nil)
 		}
 		iss = a.opaque.issuer
-		id, ref = a.opaque.verify(ctx, token, d)
+		id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
 		generation = iss.keys.generation.Load() // no key was used: any will do
 	default:
 		return mcp.Caller{}, badToken("the token is not a compact JWT", nil)

@@ -33,6 +33,7 @@ type introspector struct {
 	waiting chan struct{} // holds one for each request that waits for an answer
 	flights singleflight.Group
 	refused *lru.Cache[digest, finding]
+	suspect *suspects
 	failing atomic.Bool
 }
 
@@ -41,8 +42,12 @@ func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
 	if err != nil {
 		return nil, err
 	}
+	suspect, err := newSuspects()
+	if err != nil {
+		return nil, err
+	}
 	return &introspector{issuer: iss, log: log.With("issuer", iss.URL), slots: make(chan struct{}, maxAsking),
-		waiting: make(chan struct{}, maxWaiting), refused: refused}, nil
+		waiting: make(chan struct{}, maxWaiting), refused: refused, suspect: suspect}, nil
 }
 
 // finding is what came of an introspection.
@@ -52,11 +57,18 @@ type finding struct {
 	until   time.Time // while it holds, of a token that is refused
 }
 
-// verify says who calls with a token. One token is asked about once at a time.
-func (in *introspector) verify(ctx context.Context, token string, d digest) (identity, *refusal) {
+// verify says who calls with a token from an address. One token is asked about once at a
+// time.
+func (in *introspector) verify(ctx context.Context, token string, d digest, remote string) (identity, *refusal) {
 	if f, ok := in.refused.Get(d); ok && time.Now().Before(f.until) {
 		return f.identity, f.refused
 	}
+	from := networkOf(remote)
+	done, err := in.suspect.wait(ctx, from)
+	if err != nil {
+		return identity{}, unavailable(err)
+	}
+	defer done()
 	select { // anybody can make up tokens
 	case in.waiting <- struct{}{}:
 		defer func() { <-in.waiting }()
@@ -69,6 +81,9 @@ func (in *introspector) verify(ctx context.Context, token string, d digest) (ide
 		return in.ask(context.WithoutCancel(ctx), token, d), nil
 	})
 	f := found.(finding)
+	if f.refused != nil && f.refused.code == codeInvalidToken {
+		in.suspect.bad(from)
+	}
 	return f.identity, f.refused
 }
 

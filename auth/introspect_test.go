@@ -2,6 +2,7 @@ package auth_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -281,6 +282,58 @@ func TestIntrospectionOutlivesItsClient(t *testing.T) {
 		all.Wait()
 		if n := issuer.Fetches(mcptest.EndpointIntrospect); n != 1 {
 			t.Errorf("asked %d times", n)
+		}
+	})
+}
+
+// Who makes up opaque tokens has the issuer asked about one at a time after the first few,
+// and keeps nobody waiting who comes from elsewhere. In a bubble of synctest.
+func TestMadeUpOpaqueTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
+		g := newBubbleGate(t, asks(issuer), issuer)
+		synctest.Wait()
+		from := func(remote, token string) int {
+			r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
+			r.RemoteAddr = remote
+			r.Header.Set("Authorization", "Bearer "+token)
+			return g.do(r).Code
+		}
+		const here, there = "[2001:db8::1]:1", "192.0.2.7:1"
+		for i := range 20 {
+			if got := from(here, fmt.Sprint("made-up-", i)); got != 401 {
+				t.Errorf("token %d: %d", i, got)
+			}
+		}
+		good := issuer.Opaque(nil)
+		issuer.BreakAll(mcptest.Hang)
+		before := issuer.Fetches(mcptest.EndpointIntrospect)
+		asked := func(what string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := issuer.Fetches(mcptest.EndpointIntrospect) - before; n != want {
+				t.Errorf("%s: the issuer is asked about %d at a time, want %d", what, n, want)
+			}
+		}
+		var all sync.WaitGroup
+		for i := range 200 {
+			all.Go(func() { // from one network
+				if got := from(fmt.Sprintf("[2001:db8::%x]:1", i+1), fmt.Sprint("more-", i)); got != 503 && got != 401 {
+					t.Errorf("a token that is no good: %d", got)
+				}
+			})
+		}
+		asked("200 more", 1)
+		all.Go(func() { from(there, good) })
+		asked("one from elsewhere", 2)
+		issuer.Mend()
+		time.Sleep(2 * time.Minute)
+		all.Wait()
+		if got := from(there, good); got != 200 {
+			t.Errorf("a good token: %d", got)
+		}
+		if got := from(here, issuer.Opaque(nil)); got != 200 {
+			t.Errorf("a good token from there, later: %d", got)
 		}
 	})
 }

@@ -86,6 +86,9 @@ func unavailable(err error) *refusal {
 	if stale, ok := errors.AsType[*staleError](err); ok {
 		retry = stale.retry
 	}
+	if errors.Is(err, errQueued) {
+		return noJudgement("too many tokens from this address were no good: try again", retry, err)
+	}
 	if errors.Is(err, errUnjudged) {
 		return noJudgement("the key of this access token is not known yet: try again", retry, err)
 	}
