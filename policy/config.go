@@ -138,7 +138,7 @@ func (c Config) Validate() error {
 	names := make(map[string]int)
 	for i, r := range c.Rules {
 		path := elementPath("rules", i, r.Name)
-		if err := checkName(r.Name, i, names); err != nil {
+		if err := checkName(r.Name, "rules", i, names); err != nil {
 			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
 		}
 		if err := r.validate(language); err != nil {
@@ -192,7 +192,7 @@ func (all Limits) Validate() error {
 	names := make(map[string]int)
 	for i, l := range all {
 		path := elementPath("", i, l.Name)
-		if err := checkName(l.Name, i, names); err != nil {
+		if err := checkName(l.Name, "limits", i, names); err != nil {
 			errs = append(errs, fmt.Errorf("%s: name: %w", path, err))
 		}
 		if err := l.validate(); err != nil {
@@ -230,7 +230,7 @@ func elementPath(list string, i int, name string) string {
 	return fmt.Sprintf("%s[%d] (%s)", list, i, name)
 }
 
-func checkName(name string, i int, names map[string]int) error {
+func checkName(name, list string, i int, names map[string]int) error {
 	const longest = 100
 	if name == "" {
 		return errors.New("is needed: explanations refer to it")
@@ -239,7 +239,7 @@ func checkName(name string, i int, names map[string]int) error {
 		return fmt.Errorf("%q: want at most %d printable characters", name, longest)
 	}
 	if first, taken := names[name]; taken {
-		return fmt.Errorf("%q is the name of [%d] already", name, first)
+		return fmt.Errorf("%s[%d] is called %q already: explanations and metrics tell them apart by their names", list, first, name)
 	}
 	names[name] = i
 	return nil

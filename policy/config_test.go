@@ -21,7 +21,7 @@ func TestConfigValidate(t *testing.T) {
 				Claims: map[string][]string{"x": {"y"}}}, Allow: ok, Deny: ok, Ask: ok, When: `args.x == 1`, ApproveFor: time.Hour}}}, nil},
 		{"default", Config{Default: "permit"}, []string{`default: "permit": want deny or allow`}},
 		{"no name", rule(Rule{Allow: ok}), []string{"rules[0]: name: is needed"}},
-		{"a name twice", Config{Rules: []Rule{{Name: "r", Allow: ok}, {Name: "r", Deny: ok}}}, []string{`rules[1] (r): name: "r" is the name of [0] already`}},
+		{"a name twice", Config{Rules: []Rule{{Name: "r", Allow: ok}, {Name: "r", Deny: ok}}}, []string{`rules[1] (r): name: rules[0] is called "r" already`}},
 		{"a name with a colon", rule(Rule{Name: "a: b", Deny: []string{}}), []string{"rules[0]: deny: is empty"}},
 		{"a name that is no text", rule(Rule{Name: "a\nb", Deny: ok}), []string{"name: \"a\\nb\": want"}},
 		{"decides nothing", rule(Rule{Name: "r"}), []string{"rules[0] (r): decides nothing"}},
@@ -63,7 +63,7 @@ func TestLimitsValidate(t *testing.T) {
 		{"all", Limits{{Name: "a", Who: Who{Groups: []string{"g"}}, What: []string{"tools:*"}, Per: PerTool, Rate: rate, Burst: 3}}, nil},
 		{"nothing", Limits{{}}, []string{"[0]: name: is needed", "[0]: rate: is needed"}},
 		{"wrong", Limits{{Name: "a", Rate: rate}, {Name: "a", Who: Who{Users: []string{"*"}}, What: []string{"x"}, Per: "session", Rate: rate, Burst: -1}},
-			[]string{`[1] (a): name: "a" is the name of [0]`, "[1] (a): who: users[0]", "[1] (a): what[0]", `[1] (a): per: "session": want user, client or tool`, "[1] (a): burst: -1"}},
+			[]string{`[1] (a): name: limits[0] is called "a" already`, "[1] (a): who: users[0]", "[1] (a): what[0]", `[1] (a): per: "session": want user, client or tool`, "[1] (a): burst: -1"}},
 		{"too many", make(Limits, maxRules+1), []string{"10001 limits are more than"}},
 	}
 	for _, tt := range tests {

@@ -49,6 +49,8 @@ func parsePattern(text string) (pattern, error) {
 		special := text[strings.IndexAny(text, `?[]{}\!`)]
 		return p, fmt.Errorf("%q: %q: only * is special, and nothing else that is in other pattern languages can be in one; "+
 			"write * in its place, or a condition on target.name under when", text, special)
+	case text == "*" || text == "**":
+		return p, fmt.Errorf("%q: %s; *:* is everything", text, form)
 	case !found:
 		return p, fmt.Errorf("%q: %s", text, form)
 	case kind != "*" && !slices.Contains(kinds, kind):

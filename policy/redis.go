@@ -15,7 +15,9 @@ import (
 )
 
 // RedisBuckets are Buckets that replicas share, by the same algorithm as MemoryBuckets and
-// Redis's clock. While Redis cannot be asked, each replica counts for itself.
+// Redis's clock. While Redis cannot be asked, each replica counts for itself, with the
+// whole limit: how many others there are, and how a balancer divides calls among them,
+// it does not know, and a share would refuse what is allowed.
 type RedisBuckets struct {
 	db    *redisdb.DB
 	take  *redisdb.Script

@@ -257,9 +257,10 @@ func TestH_201_RenamingMovesNoPermission(t *testing.T) {
 }
 
 // TestH_208_WhatAPromptNames is not fetched for whoever may only get the prompt, and
-// cannot be had by its name.
+// cannot be had by its name: what a server says is another server's is looked for at the
+// one that says it.
 func TestH_208_WhatAPromptNames(t *testing.T) {
-	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
+	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, hidden *mcptest.Server) {
 		got := mustCall(t, c, "prompts/get", `{"name":"up__open"}`)
 		var messages []struct{ Content struct{ URI string } }
 		if !got.Value("messages", &messages) || len(messages) != 3 {
@@ -270,11 +271,17 @@ func TestH_208_WhatAPromptNames(t *testing.T) {
 			if uri != want {
 				t.Errorf("message %d links to %s, want %s", i+1, uri, want)
 			}
-			if i == 1 {
-				continue // as far as we know up may have such a resource
+			before := len(up.Received("resources/read"))
+			m, _, err := c.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri))
+			read := up.Received("resources/read")[before:]
+			switch {
+			case err != nil, i == 0 && (m.Error == nil || len(read) > 0):
+				t.Errorf("%s: %s, %v, %d reads", uri, m.Text, err, len(read))
+			case i == 1 && (m.Error != nil || len(read) != 1 || !strings.Contains(read[0].Text, `"uri":"hidden+file:///docs/open"`)):
+				t.Errorf("%s: %s, and the server that has the prompt got %d reads", uri, m.Text, len(read))
 			}
-			if m, _, err := c.Call(deadline(t), "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || m.Error == nil {
-				t.Errorf("%s: %s, %v", uri, m.Text, err)
+			if n := len(hidden.Received("resources/read")); n > 0 {
+				t.Errorf("%s: the other server got %d reads", uri, n)
 			}
 		}
 	})
