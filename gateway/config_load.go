@@ -3,6 +3,7 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,6 +97,18 @@ func load(file string, holds *Config) (loaded, error) {
 func ParseConfig(file string, data []byte) (cfg Config, warnings []Problem, err error) {
 	l, err := parseConfig(file, data, nil)
 	return l.cfg, l.warnings, err
+}
+
+// Locate finds where in a file, which LoadConfig has read, stands what was found out about
+// a configuration later: errors with the path of a key in front.
+func Locate(file string, found []error) ([]Problem, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var cfg Config
+	d, _, _ := decodeSource(source{file, data, filepath.Dir(file), os.LookupEnv}, &cfg)
+	return d.report(file, d.place(errors.Join(found...), reflect.TypeFor[Config]())), nil
 }
 
 func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) {

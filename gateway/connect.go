@@ -38,27 +38,28 @@ type Withheld struct {
 
 // Connect connects to all enabled upstreams of a configuration, waits until each has
 // answered or failed, at most until ctx ends, and closes everything again. Nothing
-// is served.
-func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, err error) {
+// is served. idle are the patterns of policy that are about nothing of what was found, each
+// with the path of its key in front (see Locate).
+func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, idle []error, err error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	with, err := newLasting(&common{}, version, nil, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g, err := newGraph(cfg.withDefaults(), with, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g.watch()
 	g.catalog.WaitFirst(ctx) // who has not answered by then is reported as such
 	reports = g.reports()
-	g.warnIdle(ctx, cfg, log)
+	idle = g.idleRules(cfg)
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return reports, errors.Join(g.stop(closing), g.close(closing))
+	return reports, idle, errors.Join(g.stop(closing), g.close(closing))
 }
 
 // CheckSkills reads the directories of skills of a configuration. Nothing is connected to.

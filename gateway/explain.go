@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -202,17 +201,18 @@ func (c Config) policyDoubts() (doubts []error) {
 	return doubts
 }
 
-// warnIdle warns of patterns that fit nothing of what the upstreams list.
-func (g *graph) warnIdle(ctx context.Context, cfg Config, log *slog.Logger) {
+// idleRules are the patterns that fit nothing of what the upstreams list.
+func (g *graph) idleRules(cfg Config) (idle []error) {
 	var unheard []string
 	for _, view := range g.catalog.Status() {
 		if view.State != catalog.StateUp {
 			unheard = append(unheard, view.Name)
 		}
 	}
-	for _, idle := range cfg.Policy.Idle(g.catalog.Targets(), unheard) {
-		log.WarnContext(ctx, "a rule is about nothing", "problem", "policy: "+idle.Error())
+	for _, one := range cfg.Policy.Idle(g.catalog.Targets(), unheard) {
+		idle = append(idle, fmt.Errorf("policy: %w", one))
 	}
+	return idle
 }
 
 func (c Config) upstreamNames() (names []string) {

@@ -386,7 +386,7 @@ func TestConnect(t *testing.T) {
 	}
 	dead.Close()
 	off := false
-	reports, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
+	reports, _, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
 		{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
 		{Name: "off", URL: "https://off.example", Enabled: &off},
 		{Name: "dead", URL: "http://" + dead.Addr().String()},

@@ -53,7 +53,7 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), cfg))
+			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), config, cfg))
 		}),
 	}
 	configFlag(cmd, &config)
@@ -114,11 +114,18 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 // checkUpstreams prints what each upstream answers; it is an error when one of them
 // cannot be used. Warnings, such as the last words of a process that ended, go to
 // stderr.
-func checkUpstreams(ctx context.Context, w, stderr io.Writer, cfg gateway.Config) error {
+func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg gateway.Config) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, err := gateway.Connect(ctx, cfg, buildVersion(), log)
+	reports, idle, err := gateway.Connect(ctx, cfg, buildVersion(), log)
 	if err != nil {
 		return err
+	}
+	warnings, err := gateway.Locate(file, idle)
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		fmt.Fprintf(stderr, "warning: %s\n", warning)
 	}
 	return printReports(w, reports)
 }
