@@ -190,6 +190,9 @@ func (k *keys) succeeded(set *keySet, meta metadata, newMeta bool, wait time.Dur
 		k.metaAt = k.fetched
 	}
 	if changed = k.set == nil || k.set.text != set.text; changed {
+		if k.set != nil {
+			k.withdrawn(k.set, set)
+		}
 		k.set = set
 		k.generation.Add(1)
 	}

@@ -43,6 +43,16 @@ func (k *keys) named(j jws, now time.Time) newKey {
 	return n
 }
 
+// withdrawn notes which keys a fetch has not brought any more: the issuer need not be asked
+// for them. mu is held.
+func (k *keys) withdrawn(before, now *keySet) {
+	for _, old := range before.keys {
+		if !now.known(old.id) {
+			k.unknown.Add(old.id, newKey{since: k.asked - 1})
+		}
+	}
+}
+
 // every is what is left between two fetches for the sake of such a key.
 func (n newKey) every() time.Duration {
 	if len(n.tokens) >= severalTokens {

@@ -102,7 +102,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	// makes up keys could have the issuer asked as often as they like.
 	for i := range 20 {
 		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
-		wantStatus(t, "H/25 a key that does not exist", x, 401)
+		wantStatus(t, "H/25 a key of which the issuer cannot be asked yet", x, 503)
 	}
 	if got := g.issuer.Fetches(mcptest.EndpointJWKS); got > flood+1 {
 		t.Errorf("H/25 %d fetches for keys that were made up", got-flood)
