@@ -38,7 +38,7 @@ func TestListenToTasks(t *testing.T) {
 		bob := as(inForm(mcp.ExtensionTasks, mcp.MethodToolsCall, "crm__may"), "bob", "cli")
 		his := idOf(t, do(t, c, bob))
 		ann := inForm(mcp.ExtensionTasks, "", "").Caller
-		old := c.sealTask(taskID{mcp.CoreTasks, "crm", "may", "1"}, &ann)
+		old := c.sealTask(taskID{mcp.CoreTasks, "crm", "may", "1", time.Now().Add(time.Hour).Unix()}, &ann)
 
 		cl := followTasks(t, c, mcp.ExtensionTasks, "ann:1", fmt.Sprintf(`{"taskIds":[%q,%q,%q,%q,%q,"nobody's"]}`, id, his, other, old, twin))
 		want := []string{ack(fmt.Sprintf(`{"taskIds":[%q,%q,%q]}`, id, other, twin))}

@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -73,16 +75,31 @@ type taskID struct {
 	upstream string
 	tool     string // that made it, by its original name
 	native   string // its id at the upstream
+	expires  int64  // Unix seconds
 }
 
 // Bounds of what is sealed into the id of a task.
 const (
-	taskVersion = 1
+	taskVersion = 2
 	maxSealed   = 8 << 10 // bytes of its text
+	// A task can be asked for as long as its server says that it lives, within these
+	// bounds: later the server may have given its id to somebody else's.
+	leastTaskLife = 24 * time.Hour
+	mostTaskLife  = 30 * 24 * time.Hour
 )
 
+// taskExpiry is when the id of a task that begins now ends, in Unix seconds.
+func taskExpiry(task mcp.Raw) int64 {
+	life := mostTaskLife
+	ttl, _ := task.Member("ttlMs")
+	if ms, err := strconv.ParseInt(string(ttl), 10, 64); err == nil && ms < mostTaskLife.Milliseconds() {
+		life = max(leastTaskLife, time.Duration(ms)*time.Millisecond)
+	}
+	return time.Now().Add(life).Unix()
+}
+
 func (c *Catalog) sealTask(id taskID, caller *mcp.Caller) string {
-	plain := []byte{taskVersion, byte(id.form)}
+	plain := binary.AppendVarint([]byte{taskVersion, byte(id.form)}, id.expires)
 	for _, part := range [...]string{id.upstream, id.tool} {
 		plain = append(binary.AppendUvarint(plain, uint64(len(part))), part...)
 	}
@@ -100,6 +117,11 @@ func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *sou
 		return id, nil, false
 	}
 	id.form, plain = mcp.TaskForm(plain[1]), plain[2:]
+	expires, n := binary.Varint(plain)
+	if n <= 0 || time.Now().Unix() >= expires {
+		return id, nil, false
+	}
+	id.expires, plain = expires, plain[n:]
 	for _, part := range [...]*string{&id.upstream, &id.tool} {
 		size, n := binary.Uvarint(plain)
 		if n <= 0 || size > uint64(len(plain)-n) {
@@ -158,7 +180,7 @@ func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Rep
 		return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
 			"Upstream %s answered with a task that nobody can ask for", s.naming.upstream)
 	}
-	public := c.sealTask(taskID{call.Tasks, s.naming.upstream, tool, native}, &call.Caller)
+	public := c.sealTask(taskID{call.Tasks, s.naming.upstream, tool, native, taskExpiry(reply.Result)}, &call.Caller)
 	if len(public) > maxSealed {
 		return nil, mcp.Errorf(mcp.CodeInternal, "The name of this tool is too long for it to run as a task")
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -341,13 +343,41 @@ func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
 	}
 }
 
+// TestTaskIDsExpire: nobody gets at a task by the id that another one had before at its server.
+func TestTaskIDsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for ttl, life := range map[string]time.Duration{
+			"0": leastTaskLife, "60000": leastTaskLife, "-1": leastTaskLife, "172800000": 48 * time.Hour, "null": mostTaskLife, "99999999999999": mostTaskLife, "1e30": mostTaskLife, "": mostTaskLife,
+		} {
+			task := mcp.Raw(`{}`)
+			if ttl != "" {
+				task = mcp.Object("ttlMs", mcp.Raw(ttl))
+			}
+			if got := time.Until(time.Unix(taskExpiry(task), 0)); got != life {
+				t.Errorf("a task of %s ms can be asked for %s, want %s", ttl, got, life)
+			}
+		}
+		c := start(t, Source{Upstream: running20251125("crm")})
+		ann := as(call(mcp.MethodTasksGet, ""), "ann", "cli").Caller
+		id := c.sealTask(taskID{mcp.CoreTasks, "crm", "may", "1", taskExpiry(mcp.Raw(`{"ttlMs":1}`))}, &ann)
+		time.Sleep(leastTaskLife - time.Second)
+		if _, _, ok := c.openTask(id, &ann); !ok {
+			t.Error("the id has ended early")
+		}
+		time.Sleep(time.Second)
+		if _, _, ok := c.openTask(id, &ann); ok {
+			t.Error("the id has no end")
+		}
+	})
+}
+
 func FuzzTaskID(f *testing.F) {
 	c := newCatalog(f, Config{}, Source{Upstream: newServer("crm")})
 	caller := mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: "s", ClientID: "c"})
 	f.Add("crm", "tool", "native", []byte{1, 1, 3, 'c', 'r', 'm'})
 	f.Add("crm", "", "\x00", []byte{})
 	f.Fuzz(func(t *testing.T, upstream, tool, native string, plain []byte) {
-		want := taskID{mcp.CoreTasks, upstream, tool, native}
+		want := taskID{mcp.CoreTasks, upstream, tool, native, time.Now().Add(time.Hour).Unix()}
 		got, _, ok := c.openTask(c.sealTask(want, &caller), &caller)
 		if ok != (upstream == "crm" && native != "") && len(tool)+len(native) < maxSealed/2 || ok && got != want {
 			t.Errorf("%+v came back as %+v, %v", want, got, ok)
