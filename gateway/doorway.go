@@ -63,6 +63,7 @@ func (d *doorway) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
+			d.relieve()
 			return nil, err
 		}
 		from := addressOf(conn.RemoteAddr())
@@ -115,6 +116,16 @@ func (d *doorway) admit(v *visitor) bool {
 	d.of[v.from]++
 	v.fresh = d.fresh.PushBack(v)
 	return true
+}
+
+// relieve ends a connection that is not used, for there may be no file descriptor left for
+// a new one.
+func (d *doorway) relieve() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if least := d.leastUsed(); least != nil && len(d.open) > 1 {
+		d.evict(least)
+	}
 }
 
 func (d *doorway) isProxy(from netip.Addr) bool {

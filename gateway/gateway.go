@@ -142,6 +142,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
+	g.lasting.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
 	if shared.mail != nil {
 		g.lasting.peers = &peers{shared.mail, g.forward}
 	}
@@ -178,7 +179,6 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	}
 	accepted := cfg.HTTP
 	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
-	accepted.MaxInFlightBytes = cfg.inFlight(debug.SetMemoryLimit(-1))
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
 		Sessions: shared.sessions,
@@ -190,6 +190,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		Direct:       g.direct,
 		RootsChanged: g.rootsChanged,
+		Memory:       g.lasting.memory,
 		Metrics:      metrics.front,
 	})
 	if err == nil {

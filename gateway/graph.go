@@ -63,6 +63,7 @@ type lasting struct {
 	cursors *seal.Key
 	tasks   *seal.Key
 	grants  grants
+	memory  *mcp.Memory // nil for a boundless one, where nobody is served
 }
 
 func newLasting(shared *common, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l lasting, err error) {
@@ -161,6 +162,7 @@ func newMember(c upstream.Config, with lasting, before *member) (*member, error)
 		Before:      former,
 		Shared:      shared,
 		Peers:       with.peers,
+		Memory:      with.memory,
 		Metrics:     with.metrics.upstreams,
 	})
 	if err != nil {

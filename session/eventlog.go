@@ -12,8 +12,9 @@ import (
 const (
 	// streamKept is how long a stream is remembered after its end.
 	streamKept = 5 * time.Minute
-	// maxLogBytes bounds all event logs of a store. An event for which there is no
-	// room is not kept, and whoever reads it later learns of a gap.
+	// maxLogBytes bounds all event logs of a store; those of one user have half of it. An
+	// event for which there is no room is not kept, and whoever reads it later learns of a
+	// gap.
 	maxLogBytes = 256 << 20
 )
 
@@ -82,9 +83,10 @@ func (l memoryLog) add(key, name string, request, data []byte, last bool) (uint6
 	}
 	s.seq++
 	st.touched, st.ended = now, last
-	room := l.m.logBytes.Load()+int64(len(data)) <= maxLogBytes
+	more := int64(len(data))
+	room := l.m.logBytes.Load()+more <= maxLogBytes && e.owner.logBytes.Load()+more <= e.owner.mostLog
 	s.bytes += int64(st.add(Event{Seq: s.seq, Data: bytes.Clone(data)}, room))
-	l.m.logBytes.Add(s.bytes - before)
+	l.m.logged(e, s.bytes-before)
 	st.wake()
 	return s.seq, nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // What all logs hold is counted exactly, whichever way events go: a count that
@@ -108,5 +110,43 @@ func TestLogIsFull(t *testing.T) {
 	add(3)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last-1); err != nil || len(events) != 1 {
 		t.Errorf("with room again: %d events, %v", len(events), err)
+	}
+}
+
+// TestEventLogsOfOneUser: one user's logs leave half of the room to others; without
+// authentication there is one user, who has all of it.
+func TestEventLogsOfOneUser(t *testing.T) {
+	m, err := NewMemory(Config{}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() }) // it never fails
+	kept := func(user string, held int64) bool {
+		t.Helper()
+		r, err := m.Create(t.Context(), Record{User: user, Revision: "2025-11-25"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := memoryLog{m}.session(r.Key())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.logged(e, held) // as if another session of the user held that much
+		last, err := m.Log().Append(t.Context(), r.Key(), "s", []byte("event"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last-1)
+		if err != nil && !errors.Is(err, ErrGap) {
+			t.Fatal(err)
+		}
+		m.logged(e, -held)
+		return len(events) == 1
+	}
+	if !kept("alice", maxLogBytes/2-5) || kept("alice", maxLogBytes/2-4) {
+		t.Error("alice's logs have another share than half")
+	}
+	if anonymous := (mcp.Caller{}).User(); !kept(anonymous, maxLogBytes/2+100) {
+		t.Error("without authentication there is one user, whose logs have a share")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -60,8 +61,15 @@ type Memory struct {
 	done     chan struct{}
 
 	mu    sync.Mutex // guards the fields below; taken alone or inside nothing
-	users map[string]map[*entry]struct{}
+	users map[string]*owner
 	total int
+}
+
+// owner is a user who has sessions.
+type owner struct {
+	sessions map[*entry]struct{} // guarded by Memory.mu
+	logBytes atomic.Int64        // what their event logs hold
+	mostLog  int64               // how much that may be; not changed
 }
 
 type shard struct {
@@ -78,6 +86,7 @@ type entry struct {
 	name    name
 	record  *Record      // never written to: Update puts another one in its place
 	used    atomic.Int64 // when the session was last used, or expired
+	owner   *owner       // not changed once the session has begun
 	streams streams
 }
 
@@ -95,7 +104,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 		seed:  maphash.MakeSeed(),
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
-		users: make(map[string]map[*entry]struct{}),
+		users: make(map[string]*owner),
 	}
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
@@ -224,20 +233,23 @@ func (m *Memory) reserve(e *entry) (old *entry, err error) {
 		return nil, ErrUnavailable
 	}
 	own := m.users[e.name.user]
-	if len(own) >= m.cfg.most(e.name.user) {
-		if old = m.leastUsed(own); old == nil {
+	if own == nil {
+		own = &owner{sessions: make(map[*entry]struct{}), mostLog: maxLogBytes / 2}
+		if e.name.user == (mcp.Caller{}).User() { // without authentication
+			own.mostLog = maxLogBytes
+		}
+	}
+	if len(own.sessions) >= m.cfg.most(e.name.user) {
+		if old = m.leastUsed(own.sessions); old == nil {
 			return nil, ErrTooMany
 		}
-		delete(own, old)
+		delete(own.sessions, old)
 	}
 	if old == nil && m.total >= m.cfg.Max {
 		return nil, ErrTooMany
 	}
-	if own == nil {
-		own = make(map[*entry]struct{})
-		m.users[e.name.user] = own
-	}
-	own[e] = struct{}{}
+	m.users[e.name.user] = own
+	own.sessions[e], e.owner = struct{}{}, own
 	m.total++
 	return old, nil
 }
@@ -278,12 +290,11 @@ func (m *Memory) ended(e *entry, why cause) {
 	why.Inc()
 	m.mu.Lock()
 	m.total--
-	own := m.users[e.name.user]
-	if delete(own, e); len(own) == 0 {
+	if delete(e.owner.sessions, e); len(e.owner.sessions) == 0 && m.users[e.name.user] == e.owner {
 		delete(m.users, e.name.user)
 	}
 	m.mu.Unlock()
-	m.logBytes.Add(-e.streams.close())
+	m.logged(e, -e.streams.close())
 	m.onEnd(e.record.key)
 }
 
@@ -325,9 +336,15 @@ func (m *Memory) takeIdle(s *shard) (idle []*entry) {
 			idle = append(idle, e)
 			continue
 		}
-		m.logBytes.Add(-e.streams.forget(now))
+		m.logged(e, -e.streams.forget(now))
 	}
 	return idle
+}
+
+// logged counts bytes of a session's event logs.
+func (m *Memory) logged(e *entry, n int64) {
+	m.logBytes.Add(n)
+	e.owner.logBytes.Add(n)
 }
 
 func (m *Memory) shard(id string) *shard {

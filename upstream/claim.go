@@ -25,6 +25,8 @@ const (
 	claimTime = 20 * time.Second
 	// maxUnclaimed bounds the questions of a session that wait.
 	maxUnclaimed = 20
+	// largestUnclaimed is the largest of them that does, in bytes.
+	largestUnclaimed = 256 << 10
 )
 
 // unclaimed is a question of which it is not clear yet what call asks it.
@@ -36,7 +38,7 @@ type unclaimed struct {
 // unclear keeps a question that no call claims, if one may later.
 func (s *session) unclear(m wire.Message) bool {
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
-	if !asks || !piped(s.conn) || s.taskOf(m) != nil || s.declared.refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
+	if !asks || len(m.Params) > largestUnclaimed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
 		return false
 	}
 	s.mu.Lock()

@@ -30,6 +30,7 @@ type Credentials interface {
 // identity is on whose behalf a connection is: the gateway's own or that of one user,
 // whose latest proof it knows for what the connection does between the user's calls.
 type identity struct {
+	user   string                     // whose part of the memory it takes, "" for nobody's
 	caller atomic.Pointer[mcp.Caller] // nil for the gateway's own
 }
 

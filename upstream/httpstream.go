@@ -15,6 +15,7 @@ import (
 // httpStream is the response to a POST or a GET.
 type httpStream struct {
 	t      *streamable
+	owner  *identity // nil for an answer that is hardly looked at
 	resp   *http.Response
 	events *wire.EventReader // nil for a JSON answer
 	batch  []wire.Message    // messages that came in one array and are not delivered yet
@@ -31,6 +32,7 @@ type httpStream struct {
 	release func()
 	outline *mcp.Outline // of the response
 	meter   mcp.Meter    // of what is being read
+	own     *mcp.Room    // of what is no answer to a call; nil for none yet
 }
 
 func (s *httpStream) Release() func() { return s.release }
@@ -47,15 +49,29 @@ func (s *httpStream) Read(p []byte) (int, error) {
 	}
 	switch {
 	case n == 0:
+		return 0, err
 	case s.life != nil:
 		s.life.touch()
-		if !s.meter.Read(s.life.room.Load(), n) {
-			return 0, errNoRoom
-		}
 	case s.alive != nil:
 		s.alive()
 	}
+	if !s.meter.Read(s.room(), n) {
+		return 0, errNoRoom
+	}
 	return n, err
+}
+
+// room is what is read is taken from: that of the call, or one that goes with the stream.
+func (s *httpStream) room() *mcp.Room {
+	if s.life != nil {
+		if room := s.life.room.Load(); room != nil {
+			return room
+		}
+	}
+	if s.own == nil && s.owner != nil {
+		s.own = s.t.outside(s.owner)
+	}
+	return s.own
 }
 
 func (s *httpStream) Next() (wire.Message, error) {
@@ -81,17 +97,19 @@ func (s *httpStream) Next() (wire.Message, error) {
 			return wire.Message{}, err
 		}
 		s.over, s.outline = m.Kind == wire.Response, m.Outline
-		s.measured(len(data), s.over)
+		s.measured(s.over)
 		return m, nil
 	}
 }
 
 // measured ends the measuring of a message. A response is kept, for as long as its call
 // has room for it.
-func (s *httpStream) measured(size int, keep bool) {
-	if s.life != nil {
-		s.meter.Next(s.life.room.Load(), size, keep)
+func (s *httpStream) measured(keep bool) {
+	left := 0
+	if s.events != nil {
+		left = s.events.Buffered()
 	}
+	s.meter.Next(s.room(), left, keep)
 }
 
 // document returns the next JSON document: the body, or the next event's data.
@@ -120,7 +138,7 @@ func (s *httpStream) document() ([]byte, error) {
 			s.retry = event.Retry
 		}
 		if len(event.Data) == 0 || event.Name != "" && event.Name != "message" {
-			s.measured(len(event.Data), false)
+			s.measured(false)
 			continue // a priming event, or none of ours
 		}
 		return event.Data, nil
@@ -164,6 +182,7 @@ func (s *httpStream) Close() {
 }
 
 func (s *httpStream) end() {
+	s.own.Free()
 	if s.life != nil {
 		s.life.end()
 	}

@@ -13,9 +13,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxPending bounds the events that wait for a listener; more are the same as a lost
-// stream.
-const maxPending = 1000
+// maxPending and pendingBytes bound the events that wait for a listener; more are the same
+// as a lost stream.
+const (
+	maxPending   = 1000
+	pendingBytes = 1 << 20
+)
 
 // keep is what outlives a session in its slot: the log level, the subscriptions, who
 // listens, and where the user was sent.
@@ -48,6 +51,7 @@ type listening struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []mcp.Event
+	bytes   int // of them
 	err     error
 }
 
@@ -196,10 +200,11 @@ func (l *listening) put(event mcp.Event) {
 			return
 		}
 	}
-	if len(l.pending) >= maxPending {
+	if len(l.pending) >= maxPending || l.bytes+len(event.Params) > pendingBytes {
 		l.err = fmt.Errorf("%w: too many events", errBroken)
 	} else {
 		l.pending = append(l.pending, event)
+		l.bytes += len(event.Params)
 	}
 	l.signal()
 }
@@ -222,7 +227,7 @@ func (l *listening) take() ([]mcp.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	events := l.pending
-	l.pending = nil
+	l.pending, l.bytes = nil, 0
 	return events, l.err
 }
 
@@ -363,6 +368,9 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	if err != nil {
 		return nil, err
 	}
+	room := u.memory.Outside(u.cfg.Name, userOf(c))
+	defer room.Free()
+	life.room.Store(room)
 	id := u.ids.Add(1)
 	declared := capabilities{raw: "{}"}
 	if c.Session == "" {

@@ -16,6 +16,8 @@ const (
 	// maxQueued bounds the notifications that wait for one request's reader; further ones
 	// are dropped, a response never is.
 	maxQueued = 256
+	// queuedBytes bounds how large they are together, but for one.
+	queuedBytes = 1 << 20
 	// garbageLimit is how many lines or events within garbageWindow may be no messages.
 	garbageLimit  = 100
 	garbageWindow = time.Minute
@@ -163,6 +165,7 @@ type muxStream struct {
 
 	mu       sync.Mutex // guards the fields below
 	messages []wire.Message
+	bytes    int64 // of them
 	answered bool
 	err      error
 }
@@ -172,11 +175,13 @@ func (s *muxStream) put(m wire.Message) {
 	s.life.touch()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answered || m.Kind != wire.Response && len(s.messages) >= maxQueued {
+	full := len(s.messages) >= maxQueued || len(s.messages) > 0 && s.bytes+weight(m) > queuedBytes
+	if s.answered || m.Kind != wire.Response && full {
 		return
 	}
 	s.answered = m.Kind == wire.Response
 	s.messages = append(s.messages, owned(m))
+	s.bytes += weight(m)
 	s.signal()
 }
 
@@ -216,6 +221,7 @@ func (s *muxStream) Next() (wire.Message, error) {
 		case len(s.messages) > 0:
 			m := s.messages[0]
 			s.messages = s.messages[1:]
+			s.bytes -= weight(m)
 			s.mu.Unlock()
 			return m, nil
 		case s.err != nil:

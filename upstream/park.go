@@ -55,6 +55,7 @@ func (p *parks) init(u *Upstream) {
 func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
 	x.life.pause()
 	x.mu.Lock()
+	x.life.room.Store(x.outside()) // the request's is freed
 	requests := make([]mcp.InputRequest, len(x.open))
 	for i, q := range x.open {
 		requests[i] = q.request
@@ -235,11 +236,13 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 		answer, refusal := c.Answers[q.request.Key], c.Refused[q.request.Key]
 		switch {
 		case refusal != nil:
+			x.room.Give(int64(len(q.request.Params)))
 			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
 				x.s.slot.keep.learnRoots(answer, q.changes)
 			}
+			x.room.Give(int64(len(q.request.Params)))
 			settled = append(settled, answered{q, x.s.answer(q, answer)})
 		default:
 			open = append(open, q)

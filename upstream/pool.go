@@ -97,6 +97,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
 		if key.session != "" || key.user != "" {
 			sl.user = sharer(caller)
+			sl.owner.user = sl.user
 		}
 		if claim == nil && !p.makeRoom(sl) { // else it may need none
 			p.mu.Unlock()

@@ -18,7 +18,8 @@ const (
 	// before it takes calls: some servers drop what they have to say while nobody
 	// listens, some answer nothing until there is something.
 	standingWait = 250 * time.Millisecond
-	maxQuestions = 20 // open ones of a call
+	maxQuestions = 20      // open ones of a call
+	maxHello     = 1 << 20 // bytes of what a server says of itself, which is kept
 )
 
 // session is one session at a stateful server. Of a stateless one it is only the
@@ -140,6 +141,9 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 		}
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
 			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
+	}
+	if len(m.Result) > maxHello {
+		return fmt.Errorf("%w: initialize", errTooLarge)
 	}
 	version, _ := m.Result.Member("protocolVersion")
 	rev := wire.Lookup(version.Text())

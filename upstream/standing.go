@@ -75,8 +75,14 @@ func (s *session) listen(opened chan struct{}) {
 			return
 		case err == nil:
 			var pause time.Duration
-			lastID, pause = s.drain(stream)
-			pauses.Reset()
+			var why error
+			lastID, pause, why = s.drain(stream)
+			if errors.Is(why, errNoRoom) || errors.Is(why, errTooLarge) {
+				s.u.log.Warn("server sent a large event outside of a call, its stream is closed", "cause", why)
+				pause = 0 // the next one may be no better
+			} else {
+				pauses.Reset()
+			}
 			if pause > 0 {
 				if wait(s.base, max(pause, leastPause)) != nil {
 					return
@@ -94,8 +100,9 @@ func (s *session) listen(opened chan struct{}) {
 	}
 }
 
-// drain reads a standing stream to its end, and returns where and when to go on.
-func (s *session) drain(stream Stream) (lastID string, pause time.Duration) {
+// drain reads a standing stream to its end, and returns where and when to go on, and why it
+// has ended.
+func (s *session) drain(stream Stream) (lastID string, pause time.Duration, why error) {
 	defer stream.Close()
 	s.setStream(true)
 	defer s.setStream(false)
@@ -106,7 +113,7 @@ func (s *session) drain(stream Stream) (lastID string, pause time.Duration) {
 			continue
 		}
 		if err != nil {
-			return stream.LastEventID(), stream.Retry()
+			return stream.LastEventID(), stream.Retry(), err
 		}
 		s.hear(m)
 	}

@@ -95,6 +95,7 @@ type exchange struct {
 
 	mu     sync.Mutex // guards the fields below
 	notify func(mcp.Event)
+	room   *mcp.Room // of questions, and of what comes while nobody waits; nil for none yet
 	minted int
 	open   []question
 	done   bool
@@ -308,6 +309,9 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if why != nil {
 		return why
 	}
+	if !x.outside().Take(int64(len(m.Params))) {
+		return mcp.Errorf(mcp.CodeInternal, "the gateway has no room for the question")
+	}
 	x.minted++
 	// What belongs to the hop, or to revisions that have it only there; the id is ours.
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
@@ -327,6 +331,14 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	x.open = append(x.open, q)
 	x.signal()
 	return nil
+}
+
+// outside is what the call takes beside its request's room, until it is freed. mu is held.
+func (x *exchange) outside() *mcp.Room {
+	if x.room == nil {
+		x.room = x.s.u.memory.Outside(x.s.u.cfg.Name, userOf(x.call))
+	}
+	return x.room
 }
 
 // withdraw forgets a question that the server does not want answered any more, and
@@ -442,6 +454,9 @@ func (x *exchange) free() {
 	if x.first != nil {
 		x.first.Close()
 	}
+	x.mu.Lock()
+	x.room.Free()
+	x.mu.Unlock()
 	x.s.released(x.err)
 	x.s.u.pool.release(x.s)
 }

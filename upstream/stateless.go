@@ -309,6 +309,9 @@ func (u *Upstream) takeDiscover(e *era) mcp.Raw {
 
 // discovered makes the reply to server/discover, the same for both dialects.
 func discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
+	if len(result) > maxHello {
+		return nil, fmt.Errorf("%w: server/discover", errTooLarge)
+	}
 	caps, _ := result.Member("capabilities")
 	caps = validTasks(rev, caps)
 	if !caps.IsObject() {

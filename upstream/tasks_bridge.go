@@ -197,6 +197,7 @@ func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
 		keys: strings.ToLower(rand.Text()[:8]) + "-",
 		call: &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
 	}
+	life.room.Store(x.outside()) // nobody else knows of x yet
 	h := &hold{key: key, user: user, x: x}
 	if p.all == nil {
 		p.all, p.users = make(map[holdKey]*hold), make(map[string]int)

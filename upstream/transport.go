@@ -108,9 +108,20 @@ type transportDeps struct {
 	log     *slog.Logger
 	// credentials are nil for none
 	credentials Credentials
+	memory      *mcp.Memory // nil for a boundless one
 	// health counts restarts and garbage
 	health *health
 	spawn  func(func()) // runs a function on a goroutine that Close waits for
+}
+
+// outside makes the Room of what the server says outside of calls, on a connection of an
+// owner, nil for nobody in particular.
+func (d transportDeps) outside(owner *identity) *mcp.Room {
+	user := ""
+	if owner != nil {
+		user = owner.user
+	}
+	return d.memory.Outside(d.cfg.Name, user)
 }
 
 // transports is the table of all transports, by their names in the configuration.

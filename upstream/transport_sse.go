@@ -88,10 +88,12 @@ func (t *sse) open(life context.Context, owner *identity) (*sseConn, error) {
 		s.Close()
 		return nil, fmt.Errorf("%w: %w", errNoStream, errGarbage)
 	}
-	events := wire.NewEventReader(resp.Body, max(minMaxLine, int(t.limit)))
+	counted := &metered{Reader: resp.Body, room: t.outside(owner)}
+	events := wire.NewEventReader(counted, max(minMaxLine, int(t.limit)))
 	endpoint, err := t.endpoint(events)
 	if err != nil {
 		s.Close()
+		counted.room.Free()
 		return nil, err
 	}
 	posts := *t.streamable
@@ -99,7 +101,7 @@ func (t *sse) open(life context.Context, owner *identity) (*sseConn, error) {
 	posts.template.URL = endpoint
 	return &sseConn{
 		t: t, posts: &httpConn{t: &posts, owner: owner, header: t.template.Header},
-		life: life, body: resp.Body, events: events, mux: newMux(t.limit, errStreamEnded),
+		life: life, body: resp.Body, events: events, counted: counted, mux: newMux(t.limit, errStreamEnded),
 		news: make(chan wire.Message, maxQueued), closing: make(chan struct{}), lost: make(chan struct{}),
 	}, nil
 }
@@ -153,9 +155,11 @@ type sseConn struct {
 	cancel context.CancelCauseFunc
 	body   io.ReadCloser
 	events *wire.EventReader
-	mux    *mux
-	news   chan wire.Message
-	lost   chan struct{} // closed when nothing more can be read
+	// counted is what events reads from; its room has what waits in news, too
+	counted *metered
+	mux     *mux
+	news    chan wire.Message
+	lost    chan struct{} // closed when nothing more can be read
 
 	once    sync.Once
 	closing chan struct{} // closed by Close
@@ -175,9 +179,13 @@ func (c *sseConn) Standing(context.Context, string, func()) (Stream, error) {
 // keep the stream from being read: some servers answer it only when that was.
 func (c *sseConn) Deliver(private bool, deliver func(wire.Message)) {
 	c.mux.setDeliver(private, func(m wire.Message) {
+		if !c.counted.room.Take(weight(m)) {
+			return
+		}
 		select {
 		case c.news <- owned(m):
 		default: // a server that says more than is taken in loses it
+			c.counted.room.Give(weight(m))
 		}
 	})
 	c.t.spawn(func() {
@@ -185,6 +193,7 @@ func (c *sseConn) Deliver(private bool, deliver func(wire.Message)) {
 			select {
 			case m := <-c.news:
 				deliver(m)
+				c.counted.room.Give(weight(m))
 			case <-c.lost:
 				return
 			}
@@ -271,11 +280,16 @@ func (c *sseConn) read() {
 	for {
 		event, err := c.events.Next()
 		if err != nil {
-			if errors.Is(err, wire.ErrTooLarge) {
+			switch {
+			case errors.Is(err, wire.ErrTooLarge):
 				c.t.log.Warn("server sent an event that is too long, its stream is closed", "limit", max(minMaxLine, int(c.t.limit)))
+			case errors.Is(err, errNoRoom):
+				c.mux.lost = fmt.Errorf("%w: %w", errNoRoom, errStreamEnded)
+				c.t.log.Warn("server sent a large event for which there is no room, its stream is closed")
 			}
 			break
 		}
+		c.counted.next(c.events.Buffered())
 		if len(event.Data) == 0 || event.Name != "" && event.Name != "message" || c.mux.take(event.Data) {
 			continue // also a second endpoint: the session stays where it began
 		}
@@ -295,6 +309,7 @@ func (c *sseConn) read() {
 	c.body.Close()
 	close(c.lost) // first: who hears of the end below and calls again gets another stream
 	c.mux.end()
+	c.counted.room.Free()
 	c.cancel(errStreamEnded)
 	if !wanted {
 		c.t.log.Info("event stream ended")

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -32,19 +33,21 @@ type stdio struct {
 	log    *slog.Logger
 	health *health
 	spawn  func(func())
+	// outside makes the Room of a process's lines
+	outside func(owner *identity) *mcp.Room
 }
 
 func newStdio(d transportDeps) (Transport, error) {
-	return &stdio{cfg: d.cfg, log: d.log, health: d.health, spawn: d.spawn}, nil
+	return &stdio{cfg: d.cfg, log: d.log, health: d.health, spawn: d.spawn, outside: d.outside}, nil
 }
 
-func (t *stdio) Dial(context.Context, *identity) (Conn, error) {
+func (t *stdio) Dial(_ context.Context, owner *identity) (Conn, error) {
 	p, err := startProcess(t.cfg, t.log, t.spawn)
 	if err != nil {
 		return nil, err
 	}
 	c := &pipe{
-		t: t, process: p, mux: newMux(t.cfg.Limits.ResultBytes, errProcessEnded),
+		t: t, process: p, room: t.outside(owner), mux: newMux(t.cfg.Limits.ResultBytes, errProcessEnded),
 		queue: make(chan []byte, writeQueue), closing: make(chan struct{}), written: make(chan struct{}), lost: make(chan struct{}),
 	}
 	c.mux.giveUp = func(s *muxStream) {
@@ -60,6 +63,7 @@ func (t *stdio) Dial(context.Context, *identity) (Conn, error) {
 type pipe struct {
 	t       *stdio
 	process *process
+	room    *mcp.Room // of the line that is being read
 	mux     *mux
 	queue   chan []byte
 	written chan struct{} // closed when nothing more is written
@@ -149,17 +153,24 @@ func (c *pipe) write() {
 // read sorts the messages until the output ends.
 func (c *pipe) read() {
 	defer c.process.stdout.Close()
+	defer c.room.Free()
 	maxLine := max(minMaxLine, int(c.t.cfg.Limits.ResultBytes))
-	lines := wire.NewLineReader(c.process.stdout, maxLine)
+	counted := &metered{Reader: c.process.stdout, room: c.room}
+	lines := wire.NewLineReader(counted, maxLine)
 	var garbage tolerance
 	for {
 		line, err := lines.Next()
 		if err != nil {
-			if errors.Is(err, wire.ErrTooLarge) {
+			switch {
+			case errors.Is(err, wire.ErrTooLarge):
 				c.t.log.Warn("process sent a line that is too long, it is ended", "limit", maxLine)
+			case errors.Is(err, errNoRoom):
+				c.mux.lost = fmt.Errorf("%w: %w", errNoRoom, errProcessEnded)
+				c.t.log.Warn("process sent a large line for which there is no room, it is ended")
 			}
 			break
 		}
+		counted.next(lines.Buffered())
 		if len(bytes.TrimSpace(line)) == 0 || c.mux.take(line) {
 			continue
 		}

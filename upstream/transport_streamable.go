@@ -36,6 +36,7 @@ type streamable struct {
 	template *http.Request                       // what all requests have in common
 	limit    int64
 	spawn    func(func())
+	outside  func(owner *identity) *mcp.Room // for what is read outside of calls
 
 	credentials Credentials // nil for none
 }
@@ -67,6 +68,7 @@ func makeStreamable(d transportDeps) (*streamable, error) {
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		},
 		limit:       d.cfg.Limits.ResultBytes,
+		outside:     d.outside,
 		spawn:       d.spawn,
 		credentials: d.credentials,
 	}, nil
@@ -116,7 +118,7 @@ func (c *httpConn) Start(req *Request) (Stream, error) {
 		return nil, err
 	}
 	req.Life.touch()
-	s := &httpStream{t: c.t, resp: resp, life: req.Life, passing: passing(req.Method)}
+	s := &httpStream{t: c.t, owner: c.owner, resp: resp, life: req.Life, passing: passing(req.Method)}
 	if resp.StatusCode != http.StatusOK {
 		return nil, c.refused(s)
 	}
@@ -180,7 +182,7 @@ func (c *httpConn) Standing(ctx context.Context, lastEventID string, alive func(
 	if err != nil {
 		return nil, err
 	}
-	s := &httpStream{t: c.t, resp: resp, after: lastEventID, alive: alive}
+	s := &httpStream{t: c.t, owner: c.owner, resp: resp, after: lastEventID, alive: alive}
 	switch {
 	case resp.StatusCode == http.StatusMethodNotAllowed:
 		s.Close()

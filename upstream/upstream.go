@@ -50,6 +50,9 @@ type Deps struct {
 	// made at each other; nil for one gateway alone.
 	Shared Shared
 	Peers  Peers
+	// Memory is what large messages are taken from while they are read; nil for a boundless
+	// one.
+	Memory *mcp.Memory
 	// Metrics count what happens; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -70,6 +73,7 @@ type Upstream struct {
 	shared Shared
 	peers  Peers
 	told   chan told
+	memory *mcp.Memory     // nil for a boundless one
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
@@ -126,6 +130,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		tell:        deps.Tell,
 		shared:      deps.Shared,
 		peers:       deps.Peers,
+		memory:      deps.Memory,
 		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser, maxWaiting),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
@@ -138,7 +143,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
 	reach := transportDeps{
-		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health,
+		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health, memory: deps.Memory,
 	}
 	var err error
 	if u.transport, err = transports[cfg.Transport](reach); err == nil && guessed {

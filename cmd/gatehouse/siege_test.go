@@ -33,10 +33,11 @@ func besiege(t *testing.T, config string, upstreams ...string) *siege {
 	return besiegeWith(t, siegeConfig{rest: config}, upstreams...)
 }
 
-// siegeConfig is the configuration of a siege. sessions and auth are further keys of
+// siegeConfig is the configuration of a siege. sessions, auth and http are further keys of
 // these sections, in flow style with a leading comma: ", max_per_user: 5".
 type siegeConfig struct {
 	sessions, auth string
+	http           string
 	policy         string // "{default: allow}" when empty
 	rest           string
 }
@@ -48,10 +49,10 @@ func besiegeWith(t *testing.T, c siegeConfig, upstreams ...string) *siege {
 	if c.policy == "" {
 		c.policy = "{default: allow}"
 	}
-	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\npublic_url: %s\nhttp: {allowed_hosts: [\"127.0.0.1\"]}\n"+
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\npublic_url: %s\nhttp: {allowed_hosts: [\"127.0.0.1\"]%s}\n"+
 		"auth: {mode: oauth, issuers: [{url: %q}]%s}\n"+
 		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}%s}\npolicy: %s\n%s",
-		siegeResource, s.issuer.URL, c.auth, s.redis.URL(), c.sessions, c.policy, c.rest)
+		siegeResource, c.http, s.issuer.URL, c.auth, s.redis.URL(), c.sessions, c.policy, c.rest)
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

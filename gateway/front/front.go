@@ -52,6 +52,8 @@ type Deps struct {
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
+	// Memory is what large messages are taken from; nil for one of Config.MaxInFlightBytes.
+	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint; nil for nobody to know.
 	Metrics *Metrics
 }
@@ -133,7 +135,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		hosts:     map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:   make(map[string]bool),
 		noParams:  make(map[string]string),
-		memory:    mcp.NewMemory(cfg.withDefaults().MaxInFlightBytes),
+		memory:    deps.Memory,
 		onRoots:   deps.RootsChanged,
 		prefix:    strings.ToLower(rand.Text()[:8]),
 		bodyTime:  bodyTime,
@@ -160,6 +162,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	if f.metrics == nil {
 		f.metrics = NewMetrics(nil)
+	}
+	if f.memory == nil {
+		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
 	}
 	if f.mail != nil { // so that what we give out says where it is from
 		f.prefix = f.mail.Self()

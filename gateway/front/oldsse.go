@@ -33,7 +33,8 @@ const (
 	messagesPath = "/messages" // after the path of the stream
 	queryConn    = "c"         // of the id of a stream
 
-	// maxSilent is how many streams of a user may be open on which no session has begun.
+	// maxSilent is how many streams of a user may be open on which no session has begun; of
+	// the one user that there is without authentication any number.
 	maxSilent = 20
 	// maxAtOnce is how many requests of a stream are served at a time.
 	maxAtOnce = 100
@@ -128,7 +129,7 @@ func (o *oldStream) countIn(caller mcp.Caller) *refusal {
 		o.f.streams.Done()
 		return refuseStreams(noID)
 	}
-	if !o.f.enlist(o) {
+	if !o.f.enlist(o, caller.Issuer == "" && caller.Subject == "") {
 		o.countOut(caller)
 		return refuseSilent()
 	}
@@ -140,8 +141,9 @@ func (o *oldStream) countOut(caller mcp.Caller) {
 	o.f.streams.Done()
 }
 
-// enlist counts a stream in; false when its user has too many that say nothing.
-func (f *Front) enlist(o *oldStream) bool {
+// enlist counts a stream in; false when its user has too many that say nothing. Without
+// authentication nobody has.
+func (f *Front) enlist(o *oldStream, anyone bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	silent := 0
@@ -150,7 +152,7 @@ func (f *Front) enlist(o *oldStream) bool {
 			silent++
 		}
 	}
-	if silent >= maxSilent {
+	if silent >= maxSilent && !anyone {
 		return false
 	}
 	f.olds[o.id] = o

@@ -127,6 +127,13 @@ func TestOldStreamWithoutASession(t *testing.T) {
 	t.Run("not too many", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, _, _ := bubbleFront(t, time.Hour)
+			for range 2 * maxSilent { // without authentication
+				anybody := openOld(t, f, mcp.Caller{})
+				defer anybody.cancel()
+				if anybody.over() {
+					t.Fatalf("without authentication: %s", anybody)
+				}
+			}
 			ann := mcp.Caller{Subject: "ann"}
 			first := openOld(t, f, ann)
 			defer first.cancel()

@@ -7,19 +7,20 @@ import "sync"
 const CountedBytes = 64 << 10
 
 // Memory bounds the bytes that large messages hold at a time, those of all requests
-// together. One user has at most half of it; without authentication, where there is one
-// user, all of it.
+// together. One user has at most half of it, but for the one user that there is without
+// authentication; and so has what one server says outside of calls.
 type Memory struct {
 	max int64
 
-	mu    sync.Mutex // guards the fields below, and those of every Room
-	held  int64
-	users map[string]int64 // of those who hold any, but for ""
+	mu      sync.Mutex // guards the fields below, and those of every Room
+	held    int64
+	users   map[string]int64 // of those who hold any, but for ""
+	servers map[string]int64 // likewise, outside of calls
 }
 
 // NewMemory makes a Memory of so many bytes.
 func NewMemory(max int64) *Memory {
-	return &Memory{max: max, users: make(map[string]int64)}
+	return &Memory{max: max, users: make(map[string]int64), servers: make(map[string]int64)}
 }
 
 // Held returns how many bytes are held.
@@ -29,13 +30,14 @@ func (m *Memory) Held() int64 {
 	return m.held
 }
 
-// Room is what one request holds of a Memory. Whoever made it frees it. A nil Room holds
-// anything, uncounted. Its methods may be called concurrently; once
-// one was, it is not copied.
+// Room is what one request, or one connection to a server, holds of a Memory. Whoever made
+// it frees it. A nil Room holds anything, uncounted. Its methods may be called concurrently;
+// once one was, it is not copied.
 type Room struct {
 	memory *Memory
-	user   string
-	held   int64 // guarded by memory.mu, as is freed
+	user   string // "" for nobody in particular
+	server string // "" for a request
+	held   int64  // guarded by memory.mu, as is freed
 	freed  bool
 }
 
@@ -45,6 +47,15 @@ func (m *Memory) Room(c Caller) Room {
 		return Room{memory: m}
 	}
 	return Room{memory: m, user: c.User()}
+}
+
+// Outside makes an empty Room for what a server says outside of calls, to a user of whom
+// User is the key, "" for nobody in particular. A nil Memory makes a nil Room.
+func (m *Memory) Outside(server, user string) *Room {
+	if m == nil {
+		return nil
+	}
+	return &Room{memory: m, user: user, server: server}
 }
 
 // Take takes n bytes more, or none and reports false when there is no room for them.
@@ -58,7 +69,7 @@ func (r *Room) Take(n int64) bool {
 	if r.freed { // its request is over, and nobody would give them back
 		return true
 	}
-	if m.held+n > m.max || r.user != "" && m.users[r.user]+n > m.max/2 {
+	if m.held+n > m.max || r.user != "" && m.users[r.user]+n > m.max/2 || r.server != "" && m.servers[r.server]+n > m.max/2 {
 		return false
 	}
 	r.change(n)
@@ -100,14 +111,22 @@ func (r *Room) Free() {
 
 // change is called with the memory's mu held.
 func (r *Room) change(n int64) {
-	m := r.memory
-	r.held += n
-	m.held += n
-	if r.user == "" || n == 0 {
+	if n == 0 {
 		return
 	}
-	if m.users[r.user] += n; m.users[r.user] == 0 {
-		delete(m.users, r.user)
+	r.held += n
+	r.memory.held += n
+	if r.user != "" {
+		count(r.memory.users, r.user, n)
+	}
+	if r.server != "" {
+		count(r.memory.servers, r.server, n)
+	}
+}
+
+func count(of map[string]int64, key string, n int64) {
+	if of[key] += n; of[key] == 0 {
+		delete(of, key)
 	}
 }
 
@@ -138,10 +157,10 @@ func (m *Meter) Read(r *Room, n int) bool {
 	return true
 }
 
-// Next ends a message of so many bytes and begins the next one, of which some may have
-// been read. A message that is kept stays in the Room; what is not kept is given back.
-func (m *Meter) Next(r *Room, size int, keep bool) {
-	m.read = max(0, m.read-int64(size))
+// Next ends a message and begins the next one, of which so many bytes have been read
+// already. A message that is kept stays in the Room; what is not kept is given back.
+func (m *Meter) Next(r *Room, read int, keep bool) {
+	m.read = int64(read)
 	if keep {
 		m.held = 0
 	} else if m.held > 0 && m.read <= CountedBytes {

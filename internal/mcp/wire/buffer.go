@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	firstBuffer = 4 << 10 // streams are mostly idle
-	keptBuffer  = 1 << 20 // what one large event may leave behind
+	firstBuffer = 4 << 10   // streams are mostly idle
+	keptBuffer  = 256 << 10 // what one large event may leave behind
+	fastBuffer  = 1 << 20   // up to which a buffer grows in larger steps
 )
 
 // buffer reads from r and keeps what lies between from and to of data. Whoever
@@ -27,7 +28,7 @@ func (b *buffer) fill() error {
 	case left < firstBuffer && len(b.data) > keptBuffer:
 		b.move(firstBuffer)
 	case b.to == len(b.data) && left > len(b.data)/2:
-		if len(b.data) < keptBuffer {
+		if len(b.data) < fastBuffer {
 			b.move(4 * len(b.data))
 		} else {
 			b.move(2 * len(b.data))
@@ -50,6 +51,9 @@ func (b *buffer) fill() error {
 	}
 	return io.ErrNoProgress
 }
+
+// Buffered is how many bytes were read that Next has not returned yet.
+func (b *buffer) Buffered() int { return b.to - b.from }
 
 // move puts what is there into a new space.
 func (b *buffer) move(size int) {

@@ -1,0 +1,149 @@
+package upstream_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestEventsWithoutAnEndAreCounted: what a server says outside of calls is taken from the
+// memory of its user, and of the server. What is over is ended; calls go on.
+func TestEventsWithoutAnEndAreCounted(t *testing.T) {
+	const (
+		most  = 8 << 20
+		piece = 64 << 10
+		large = 256 << 10
+	)
+	over := make(chan struct{}, 1) // told of each stream that was ended
+	var memory *mcp.Memory
+	var seen atomic.Int64 // the most that was held
+	look := func() {
+		for held := memory.Held(); ; {
+			before := seen.Load()
+			if held <= before || seen.CompareAndSwap(before, held) {
+				return
+			}
+		}
+	}
+	endless := func(write func(string) error) {
+		text := strings.Repeat("x", piece)
+		for err := write(`data: "`); err == nil; err = write(text) {
+			look()
+		}
+		select {
+		case over <- struct{}{}:
+		default:
+		}
+	}
+	standing := func(t *testing.T) *fake {
+		return newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+			switch {
+			case r.Method == http.MethodGet:
+				endless(func(text string) error {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_, err := fmt.Fprint(w, text)
+					_ = http.NewResponseController(w).Flush()
+					return err
+				})
+			case m.Method == mcp.MethodToolsCall && m.Params != nil && strings.Contains(string(m.Params), "large"):
+				result(w, m, `{"content":[{"type":"text","text":"`+strings.Repeat("y", large)+`"}]}`)
+			default:
+				return false
+			}
+			return true
+		})
+	}
+	f := standing(t)
+	memory = mcp.NewMemory(most)
+	cfg := upstream.Config{Name: "fake", URL: f.URL}
+	transport := upstream.NewTransport(nil, cfg)
+	t.Cleanup(transport.CloseIdleConnections)
+	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Memory: memory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { shut(t, u) })
+	for i := range 10 {
+		c := as("alice", fmt.Sprint(i), false)
+		c.Caps = asked("a").Caps // a session that can be asked has a standing stream
+		wantOK(t, u, c)
+	}
+	for range 20 {
+		select {
+		case <-over:
+		case <-time.After(patience):
+			t.Fatal("no stream is ended")
+		}
+	}
+	if got := seen.Load(); got > most/2+2*piece || got < large {
+		t.Errorf("%d bytes are held, of %d of which a server may hold half outside of calls", got, most)
+	}
+	c := tool("large")
+	c.Caller, c.Session = as("bob", "", false).Caller, "bob"
+	room := memory.Room(c.Caller)
+	c.Room = &room
+	if reply := mustDo(t, u, c); len(reply.Result) < large {
+		t.Errorf("bob's result has %d bytes", len(reply.Result))
+	}
+	room.Free()
+	closing, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := u.Close(closing); err != nil {
+		t.Error(err)
+	}
+	if memory.Held() != 0 {
+		t.Errorf("%d bytes are held after the end", memory.Held())
+	}
+}
+
+// TestPipesAreCounted: the same of processes, and of servers on HTTP+SSE, all of whose
+// messages come on one pipe. The call there gets an error that says so.
+func TestPipesAreCounted(t *testing.T) {
+	const most = 4 << 20
+	for name, server := range map[string]func(t *testing.T) upstream.Config{
+		"HTTP+SSE": func(t *testing.T) upstream.Config {
+			f := newSSEFake(t, newFake)
+			f.posted = func(s *sseStream, w http.ResponseWriter, _ *http.Request, m rpc) bool {
+				if m.Method == mcp.MethodToolsCall {
+					w.WriteHeader(http.StatusAccepted)
+					s.answer(m, `{"content":[{"type":"text","text":"`+strings.Repeat("x", most)+`"}]}`)
+				}
+				return m.Method == mcp.MethodToolsCall
+			}
+			return upstream.Config{URL: f.URL + f.path, Transport: "sse"}
+		},
+		"a process": func(t *testing.T) upstream.Config {
+			cfg := command(t, "sound")
+			cfg.Limits.ResultBytes = 32 << 20
+			return cfg
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := server(t)
+			cfg.Name = "fake"
+			memory := mcp.NewMemory(most)
+			transport := upstream.NewTransport(nil, cfg)
+			t.Cleanup(transport.CloseIdleConnections)
+			u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.DiscardHandler), HTTP: transport, Memory: memory})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := tool("long answer")
+			c.Caller = as("alice", "", false).Caller
+			_, err = do(t, u, c)
+			wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedUnknown)
+			shut(t, u)
+			if memory.Held() != 0 {
+				t.Errorf("%d bytes are held after the end", memory.Held())
+			}
+		})
+	}
+}
