@@ -112,7 +112,11 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		return t, nil, fmt.Errorf("%q: no upstream has this name: there are %s", q.Name, strings.Join(c.upstreamNames(), ", "))
 	}
 	if kind == mcp.KindResources {
-		return c.resourceTarget(name)
+		t, notes, err = c.resourceTarget(name)
+		if root, ok := mcp.SkillRoot(t.Name); ok && c.skillDir(t.Upstream) { // a skill, wherever it is
+			return mcp.Target{Kind: mcp.KindSkills, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, err
+		}
+		return t, notes, err
 	}
 	if kind == mcp.KindSkills && strings.Contains(name, "://") {
 		if t, _, err = c.resourceTarget(name); err != nil {
@@ -131,10 +135,15 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 // withFile adds to a skill in a directory the URI of its SKILL.md, by which it is decided
 // on, too. Of servers nobody knows it without asking.
 func (c Config) withFile(t mcp.Target) mcp.Target {
-	if t.Kind == mcp.KindSkills && slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == t.Upstream && u.Skills != "" }) {
+	if t.Kind == mcp.KindSkills && c.skillDir(t.Upstream) {
 		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
 	}
 	return t
+}
+
+// skillDir reports whether an upstream is a directory of skills.
+func (c Config) skillDir(name string) bool {
+	return slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == name && u.Skills != "" })
 }
 
 // closedName is what a name looks like that was too long or had characters that models

@@ -64,7 +64,7 @@ func splitSkill(text []byte) (head, body []byte, err error) {
 		line, rest, _ = bytes.Cut(text, []byte{'\n'})
 		return bytes.TrimSuffix(line, []byte{'\r'}), rest
 	}
-	first, rest := line(text)
+	first, rest := line(bytes.TrimPrefix(text, []byte("\ufeff")))
 	if string(first) != "---" {
 		return nil, nil, errors.New("it does not begin with a line of three dashes")
 	}

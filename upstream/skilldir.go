@@ -14,24 +14,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-const (
-	// skillPoll is how often somebody who listens has a directory looked at. Asking the
-	// system to tell of changes would need a watch for each directory, and network file
-	// systems and container mounts do not tell.
-	skillPoll = 2 * time.Second
-	// skillFresh is how long what it held is called good where nobody listens.
-	skillFresh = 5 * time.Minute
-)
+// skillFresh is how long what a directory held is called good where nobody listens.
+const skillFresh = 5 * time.Minute
 
 // SkillDir is a directory of Agent Skills (SKILL.md bundles) as an upstream: an mcp.Handler
 // for skills/list and skills/get, and for the files of the skills as resources. Its files
-// are read, never run, and what is in them is passed on as it is. It starts no goroutines:
-// it looks at its directory in the calls that listen to it. Its methods may be called
-// concurrently.
+// are read, never run, and what is in them is passed on as it is. It starts no goroutines,
+// but for the one that asks the system what changes in a large directory: it looks at its
+// directory in the calls that listen to it, the last of which ends that one, too. Its
+// methods may be called concurrently.
 type SkillDir struct {
 	name string
 	dir  string
 	log  *slog.Logger
+
+	scan  func(ctx context.Context, dir string, last *skillSet) (*skillSet, error) // scanSkills
+	watch skillWatch
 
 	closing sync.Once
 	closed  chan struct{}
@@ -41,6 +39,7 @@ type SkillDir struct {
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	set     *skillSet  // nil before it was read
 	scanned time.Time
+	cost    time.Duration // how long that took
 	status  Status
 }
 
@@ -54,6 +53,7 @@ func NewSkillDir(cfg Config, deps Deps) (*SkillDir, error) {
 	}
 	return &SkillDir{
 		name: cfg.Name, dir: cfg.Skills, log: deps.Log.With("upstream", cfg.Name), closed: make(chan struct{}),
+		scan: scanSkills, watch: skillWatch{root: cfg.Skills, open: openDirWatch},
 		status: Status{Name: cfg.Name, Transport: transportSkills, State: StateConnecting, Since: time.Now()},
 	}, nil
 }
@@ -120,13 +120,16 @@ func (d *SkillDir) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	}
 	switch c.Method {
 	case mcp.MethodDiscover:
-		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"resources":{"listChanged":true},"skills":{"listChanged":true},"extensions":{"` + mcp.SkillsExtension + `":{}}}}`)}, nil
+		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"resources":{"listChanged":true,"subscribe":true},"skills":{"listChanged":true},"extensions":{"` + mcp.SkillsExtension + `":{}}}}`)}, nil
 	case mcp.MethodListen:
 		return d.listen(ctx, c, set)
 	case mcp.MethodSkillsList:
 		list := &mcp.List{Expires: time.Now().Add(skillFresh)}
 		for _, k := range set.skills {
 			list.Items = append(list.Items, mcp.Item{Name: k.key, Raw: k.record})
+		}
+		for _, key := range set.broken {
+			list.Items = append(list.Items, mcp.Item{Name: key, Raw: mcp.Object("name", mcp.String(key), "uri", mcp.String(schemeSkill+key+"/"+mcp.SkillFile))})
 		}
 		return &mcp.Reply{List: list}, nil
 	case mcp.MethodResourcesList:
@@ -138,7 +141,7 @@ func (d *SkillDir) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	case mcp.MethodSkillsGet:
 		return d.get(ctx, c, set)
 	}
-	return d.read(ctx, c.Name, set)
+	return d.read(ctx, c, set)
 }
 
 // look returns what the directory holds, at most so old.
@@ -164,7 +167,7 @@ func (d *SkillDir) look(ctx context.Context, age time.Duration) (*skillSet, erro
 		return last, nil
 	}
 	began := time.Now()
-	set, err := scanSkills(ctx, d.dir, last)
+	set, err := d.scan(ctx, d.dir, last)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -177,7 +180,7 @@ func (d *SkillDir) look(ctx context.Context, age time.Duration) (*skillSet, erro
 	}
 	d.enter(StateReady, "")
 	d.logSkipped(last, set)
-	d.set, d.scanned = set, began
+	d.set, d.scanned, d.cost = set, began, time.Since(began)
 	return set, nil
 }
 
@@ -249,7 +252,7 @@ func (d *SkillDir) get(_ context.Context, c *mcp.Call, set *skillSet) (*mcp.Repl
 		if len(files) > 1 {
 			files = append(files, ',')
 		}
-		file := mcp.Object("name", mcp.String(f.path[len(k.key)+1:]), "uri", mcp.String(f.uri))
+		file := mcp.Object("name", mcp.String(f.path[len(k.dir)+1:]), "uri", mcp.String(f.uri))
 		if media := mcp.MediaType(f.path); media != "" {
 			file = file.With("mimeType", mcp.String(media))
 		}
@@ -263,15 +266,15 @@ func (d *SkillDir) get(_ context.Context, c *mcp.Call, set *skillSet) (*mcp.Repl
 
 // read answers resources/read: files that belong to a skill as it is listed, and no others,
 // whatever their URI looks like. The bytes are those that the list has a digest of.
-func (d *SkillDir) read(ctx context.Context, uri string, set *skillSet) (*mcp.Reply, error) {
+func (d *SkillDir) read(ctx context.Context, c *mcp.Call, set *skillSet) (*mcp.Reply, error) {
 	for again := false; ; again = true {
-		file, ok := set.files[uri]
-		if !ok {
-			return nil, mcp.ErrUnknown(mcp.MethodResourcesRead, uri)
+		file, ok := set.files[c.Name]
+		if !ok || !decidedOn(c.Target, file) {
+			return nil, mcp.ErrUnknown(mcp.MethodResourcesRead, c.Name)
 		}
 		content, err := d.open(file)
 		if err == nil && digestOf(content) == file.digest {
-			return &mcp.Reply{Result: mcp.Object("contents", contentsOf(uri, content))}, nil
+			return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, content))}, nil
 		}
 		if again {
 			return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, d.name, mcp.ExecutedNo, "The file is being changed: list the skills of upstream %s again and read it then", d.name)
@@ -282,20 +285,27 @@ func (d *SkillDir) read(ctx context.Context, uri string, set *skillSet) (*mcp.Re
 	}
 }
 
+// decidedOn reports whether it was as a part of the skill that it is in that policy let a
+// file through. For a moment, until the list is fetched again, it may have been as a part
+// of the one around it.
+func decidedOn(target mcp.Target, file skillFile) bool {
+	return target.Kind == "" || target.Kind == mcp.KindSkills && target.Name == file.skill
+}
+
 func (d *SkillDir) open(file skillFile) ([]byte, error) {
 	root, err := os.OpenRoot(d.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	info, err := root.Lstat(file.path)
+	info, err := root.Lstat(file.real)
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errChanged
 	}
-	return readInRoot(root, file.path, info, file.size)
+	return readInRoot(root, file.real, info, file.size)
 }
 
 // contentsOf is the contents of a file in a result: as text where it is one, so that the
@@ -319,40 +329,4 @@ func contentsOf(uri string, content []byte) mcp.Raw {
 		value = mcp.String(base64.StdEncoding.EncodeToString(content))
 	}
 	return mcp.Raw("[" + string(out.With(member, value)) + "]")
-}
-
-// listen tells of changes until its context ends. It looks for them itself.
-func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mcp.Reply, error) {
-	want, _ := c.Params.Member("notifications")
-	honoured := mcp.Raw("{}")
-	var notes []string
-	for member, note := range map[string]string{"skillsListChanged": mcp.NoteSkillsListChanged, "resourcesListChanged": mcp.NoteResourcesListChanged} {
-		if wanted, _ := want.Member(member); wanted.IsTrue() {
-			honoured = honoured.With(member, mcp.Raw("true"))
-			notes = append(notes, note)
-		}
-	}
-	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", honoured)})
-	ticker := time.NewTicker(skillPoll)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-d.closed:
-			return &mcp.Reply{Result: mcp.Raw("{}")}, nil
-		case <-ticker.C:
-		}
-		set, err := d.look(ctx, skillPoll/2)
-		if err != nil {
-			return nil, err
-		}
-		if set.sum == last.sum {
-			continue
-		}
-		last = set
-		for _, note := range notes {
-			c.Notify(mcp.Event{Method: note, Params: mcp.Raw("{}")})
-		}
-	}
 }

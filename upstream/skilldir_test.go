@@ -115,8 +115,8 @@ func TestP9_195_FilesAreTheBytesOfTheirDigests(t *testing.T) {
 		"acme/billing/chargebacks/notes.yaml": "a: 1\n",
 	}
 	d := newSkillDir(t, writeSkills(t, files))
-	if got, want := keysOf(t, d), []string{"acme/billing/chargebacks", "refunds"}; !slices.Equal(got, want) {
-		t.Fatalf("skills %q, want %q: a SKILL.md within a skill is one of its files", got, want)
+	if got, want := keysOf(t, d), []string{"acme/billing/chargebacks", "refunds", "refunds/nested"}; !slices.Equal(got, want) {
+		t.Fatalf("skills %q, want %q: a SKILL.md within a skill is one, too", got, want)
 	}
 	reply, err := ask(t, d, mcp.MethodSkillsList, "", "{}")
 	if err != nil {
@@ -181,7 +181,7 @@ func TestP9_198_NoPathLeavesTheDirectory(t *testing.T) {
 	})
 	links := map[string]string{
 		"linked": filepath.Join(outside, "evil"), "good/secret.txt": filepath.Join(outside, "secret.txt"), "good/up": "../..",
-		"good/within.txt": "a.txt", "good/dir": outside, "up": "..",
+		"good/absolute.txt": filepath.Join(dir, "good", "a.txt"), "good/dir": outside, "up": "..", "good/loop": "loop", "good/nothing": "none",
 	}
 	for name, to := range links {
 		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
@@ -200,7 +200,7 @@ func TestP9_198_NoPathLeavesTheDirectory(t *testing.T) {
 		t.Errorf("skills %q, want %q", got, want)
 	}
 	skipped := d.Status().SkippedSkills
-	for _, name := range []string{"linked", "good/secret.txt", "good/up", "good/within.txt", "good/dir", "up", "hard", "good/pipe"} {
+	for _, name := range []string{"linked", "good/secret.txt", "good/up", "good/absolute.txt", "good/dir", "up", "hard", "good/pipe", "good/loop", "good/nothing"} {
 		if skipped[name] == "" {
 			t.Errorf("nobody is told that %s is left out: %q", name, skipped)
 		}
@@ -278,7 +278,7 @@ func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
 		"tabs":           "---\nname: tabs\n\tdescription: d\n---\n",
 		"nothing":        "",
 	}
-	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "lower/skill.md": skillMD("lower", ""), "SKILL.md": skillMD("root", ""), "b d/x/SKILL.md": skillMD("x", "")}
+	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "lower/skill.md": skillMD("lower", ""), "SKILL.md": skillMD("root", ""), "100%/x/SKILL.md": skillMD("x", "")}
 	for name, text := range broken {
 		files[name+"/SKILL.md"] = text
 	}
@@ -292,7 +292,7 @@ func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
 		t.Errorf("skills %q, want good alone", got)
 	}
 	skipped := d.Status().SkippedSkills
-	for _, name := range append(slices.Collect(maps.Keys(broken)), "lower/skill.md", "SKILL.md", "b d") {
+	for _, name := range append(slices.Collect(maps.Keys(broken)), "lower/skill.md", "SKILL.md", "100%") {
 		if skipped[name] == "" {
 			t.Errorf("nobody is told that %s is left out", name)
 		}
@@ -346,8 +346,9 @@ func TestTenThousandSkills(t *testing.T) {
 	if got := len(keysOf(t, d)); got != maxSkills {
 		t.Errorf("%d skills, want %d", got, maxSkills)
 	}
-	if why := d.Status().SkippedSkills["s09999"]; len(d.Status().SkippedSkills) > maxSkills {
-		t.Errorf("%d are named, the last one for %q", len(d.Status().SkippedSkills), why)
+	skipped := d.Status().SkippedSkills
+	if want := "6000 more skills or files are left out"; len(skipped) != maxSkipped+1 || skipped["(more)"] != want {
+		t.Errorf("%d are named, and %q; want %d and %q", len(skipped), skipped["(more)"], maxSkipped, want)
 	}
 }
 

@@ -4,20 +4,14 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
-	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -29,37 +23,40 @@ const (
 	maxSkillFiles  = 512
 	maxSkillBytes  = 16 << 20
 	maxSkillText   = 1 << 20 // of a SKILL.md
-	maxSkillDepth  = 16      // directories
+	maxSkillDepth  = 16      // directories below the first
 	maxSkillWalked = 100_000 // files and directories in all
-	// settled is how old a change of a file has to be for its time to tell the next one.
-	settled = 2 * time.Second
+	maxSkipped     = 2000    // of what is left out, how much is named
 )
 
 // skillSet is what a directory of skills held at one moment. Immutable.
 type skillSet struct {
-	skills  []*skill // by key
-	files   map[string]skillFile
-	skipped map[string]string // by path: why it is left out
-	sum     [sha256.Size]byte // of what clients see of it
+	skills  []*skill             // by key
+	broken  []string             // the keys of those within other skills that are left out
+	files   map[string]skillFile // by URI
+	dirs    []string             // the directories that were looked at, without links
+	entries int                  // how many files and directories were looked at
+	skipped map[string]string    // by path: why it is left out
+	sum     [sha256.Size]byte    // of what clients see of it
 }
 
-// skill is one of its skills. Its key is the path of its directory.
+// skill is one of its skills. Its key is the path of its directory as it stands in URIs.
 type skill struct {
 	key    string
 	uri    string // of its SKILL.md
+	dir    string // the path of its directory
+	real   string // the same without links
 	text   skillText
-	files  []skillFile // by path
+	files  []skillFile // by URI, with those of skills within it
+	bytes  int64
 	record mcp.Raw
+	why    error // why it is left out; nil for one that is not
 }
 
-// skillFile is a file of a skill.
-type skillFile struct {
-	path   string // from the directory of all skills
-	uri    string
-	size   int64
-	digest string // sha256:<hex>, of its bytes
-	change time.Time
-	hashed time.Time
+// fail notes why a skill is left out: the first reason counts.
+func (k *skill) fail(format string, args ...any) {
+	if k.why == nil {
+		k.why = fmt.Errorf(format, args...)
+	}
 }
 
 // find returns the skill of a key, nil for none.
@@ -71,9 +68,8 @@ func (s *skillSet) find(key string) *skill {
 	return s.skills[i]
 }
 
-// scanSkills reads a directory of skills. What did not change since the last time, by size
-// and time, is not read again. Nothing outside of the directory is ever opened: all goes
-// through an os.Root, links are left out, and so is what is no plain file.
+// scanSkills reads a directory of skills. What did not change since the last time is not
+// read again. Nothing outside of the directory is ever opened: all goes through an os.Root.
 func scanSkills(ctx context.Context, dir string, last *skillSet) (*skillSet, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -82,8 +78,11 @@ func scanSkills(ctx context.Context, dir string, last *skillSet) (*skillSet, err
 	defer root.Close()
 	s := skillScan{ctx: ctx, root: root, last: last, left: maxSkillWalked,
 		set: &skillSet{files: make(map[string]skillFile), skipped: make(map[string]string)}}
-	if err := s.directory(".", 0); err != nil {
+	if err := s.directory(place{name: ".", real: "."}); err != nil {
 		return nil, err
+	}
+	if s.unnamed > 0 {
+		s.set.skipped["(more)"] = fmt.Sprintf("%d more skills or files are left out", s.unnamed)
 	}
 	slices.SortFunc(s.set.skills, func(a, b *skill) int { return cmp.Compare(a.key, b.key) })
 	sum := sha256.New()
@@ -91,26 +90,53 @@ func scanSkills(ctx context.Context, dir string, last *skillSet) (*skillSet, err
 		sum.Write(k.record)
 		sum.Write([]byte{0})
 	}
+	for _, key := range s.set.broken {
+		sum.Write([]byte(key + "\x00"))
+	}
 	sum.Sum(s.set.sum[:0])
+	s.set.entries = maxSkillWalked - s.left
 	return s.set, nil
 }
 
 type skillScan struct {
-	ctx  context.Context
-	root *os.Root
-	last *skillSet
-	left int
-	set  *skillSet
+	ctx     context.Context
+	root    *os.Root
+	last    *skillSet
+	left    int // entries that may still be looked at
+	unnamed int // left out beyond those that are named
+	set     *skillSet
+}
+
+// place is a directory on the walk.
+type place struct {
+	name  string   // its path
+	real  string   // the same without links
+	depth int      // how many directories it is below the first
+	alias bool     // a link led to it, and it has a path of its own
+	above []string // the directories that it is in, without links
+	in    []*skill // the skills that it is in, the innermost last
 }
 
 func (s *skillScan) skip(name, why string, args ...any) {
-	if len(s.set.skipped) < maxSkills {
-		s.set.skipped[name] = fmt.Sprintf(why, args...)
+	if len(s.set.skipped) == maxSkipped {
+		s.unnamed++
+		return
+	}
+	s.set.skipped[shownPath(name)] = fmt.Sprintf(why, args...)
+}
+
+// failed notes that something cannot be had: a skill that has to have it is left out whole.
+func (s *skillScan) failed(p place, name, why string, args ...any) {
+	for _, k := range p.in {
+		k.fail("%s: %s", shownPath(name), fmt.Sprintf(why, args...))
+	}
+	if len(p.in) == 0 {
+		s.skip(name, why, args...)
 	}
 }
 
-// entries lists a directory by name, without what is hidden.
-func (s *skillScan) entries(dir string) ([]fs.DirEntry, error) {
+// list lists a directory by name, without what is hidden.
+func (s *skillScan) list(dir string) ([]fs.DirEntry, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -131,101 +157,165 @@ func (s *skillScan) entries(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// pathSegment is what directories above skills are named: they stand in URIs, the first
-// one in the place of a host.
-var pathSegment = regexp.MustCompile(`^[A-Za-z0-9_~][A-Za-z0-9._~-]*$`)
-
-// directory looks for skills in a directory and below. One that cannot be read is left out,
-// but for the first, and skills within skills are files of those.
-func (s *skillScan) directory(dir string, depth int) error {
-	entries, err := s.entries(dir)
+// directory looks for skills in a directory and below, and for the files of the skills
+// that it is in. One that cannot be read is left out, but for the first.
+func (s *skillScan) directory(p place) error {
+	entries, err := s.list(p.real)
 	switch {
 	case s.ctx.Err() != nil:
 		return s.ctx.Err()
-	case err != nil && dir == ".":
+	case err != nil && p.name == ".":
 		return err
 	case err != nil:
-		s.skip(dir, "it cannot be read: %s", readFailure(err))
+		s.failed(p, p.name, "%s", readFailure(err))
 		return nil
 	}
-	for _, e := range entries {
-		switch {
-		case e.Name() == mcp.SkillFile && dir == ".":
-			s.skip(mcp.SkillFile, "a skill is a directory in this one, named like the skill")
-		case e.Name() == mcp.SkillFile:
-			s.skill(dir, e)
-			return nil
-		case strings.EqualFold(e.Name(), mcp.SkillFile):
-			s.skip(path.Join(dir, e.Name()), "its name has to be %s", mcp.SkillFile)
+	s.set.dirs = append(s.set.dirs, p.real)
+	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == mcp.SkillFile })
+	switch {
+	case i < 0:
+		for _, e := range entries {
+			if strings.EqualFold(e.Name(), mcp.SkillFile) {
+				s.skip(path.Join(p.name, e.Name()), "its name has to be %s for a skill", mcp.SkillFile)
+			}
 		}
+		return s.contents(p, entries)
+	case p.name == ".":
+		s.skip(mcp.SkillFile, "a skill is a directory in this one, named like the skill")
+		return s.contents(p, slices.Delete(entries, i, i+1))
+	case p.alias:
+		s.skip(p.name, "a link leads to it, and it is a skill under its own path")
+		return nil
 	}
+	k := s.begin(p, entries[i])
+	within := p
+	within.in = append(slices.Clip(p.in), k)
+	if err := s.contents(within, entries); err != nil {
+		return err
+	}
+	s.finish(k, len(p.in) > 0)
+	return nil
+}
+
+// contents looks at what is in a directory.
+func (s *skillScan) contents(p place, entries []fs.DirEntry) error {
 	for _, e := range entries {
-		name := path.Join(dir, e.Name())
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		name := path.Join(p.name, e.Name())
+		at, err := s.find(p, e)
 		switch {
-		case e.Type()&fs.ModeSymlink != 0:
-			s.skip(name, "it is a link, and links are not followed")
-		case !e.IsDir():
-		case !pathSegment.MatchString(e.Name()):
-			s.skip(shownPath(name), "its name has other characters than letters, digits and ._~-")
-		case depth == maxSkillDepth:
-			s.skip(name, "it is more than %d directories deep", maxSkillDepth)
-		default:
-			if err := s.directory(name, depth+1); err != nil {
+		case errors.As(err, new(leftOut)):
+			s.skip(name, "%s", err)
+		case err != nil:
+			s.failed(p, name, "%s", readFailure(err))
+		case !fileNameOK(e.Name()):
+			if len(p.in) > 0 || at.info.IsDir() {
+				s.skip(name, "%s", `its name has control characters, % or \, or is not UTF-8`)
+			}
+		case at.info.IsDir() && p.depth == maxSkillDepth:
+			s.failed(p, name, "it is more than %d directories deep", maxSkillDepth)
+		case at.info.IsDir():
+			below := place{name: name, real: at.real, depth: p.depth + 1, alias: p.alias || at.alias, in: p.in, above: append(slices.Clip(p.above), p.real)}
+			if err := s.directory(below); err != nil {
 				return err
 			}
+		case len(p.in) == 0: // no part of a skill
+		case !at.info.Mode().IsRegular():
+			s.skip(name, "it is no plain file")
+		default:
+			s.file(p, name, at)
 		}
 	}
 	return nil
 }
 
-// skill reads a skill; when something is wrong with it, it is left out and the others stay.
-func (s *skillScan) skill(dir string, e fs.DirEntry) {
-	if len(s.set.skills) == maxSkills {
-		s.skip(dir, "there are more than %d skills", maxSkills)
+// begin reads the SKILL.md of a skill.
+func (s *skillScan) begin(p place, e fs.DirEntry) *skill {
+	key := uriPath(p.name)
+	k := &skill{key: key, uri: schemeSkill + key + "/" + mcp.SkillFile, dir: p.name, real: p.real}
+	if len(s.set.skills)+len(p.in) >= maxSkills {
+		k.fail("there are more than %d skills", maxSkills)
+		return k
+	}
+	p.in = append(slices.Clip(p.in), k)
+	at, err := s.find(p, e)
+	switch {
+	case err != nil:
+		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
+		return k
+	case !at.info.Mode().IsRegular():
+		k.fail("%s is no plain file", mcp.SkillFile)
+		return k
+	}
+	if _, same := s.unchanged(k.uri, at); same {
+		if before := s.last.find(key); before != nil {
+			k.text = before.text
+			return k
+		}
+	}
+	text, err := readInRoot(s.root, at.real, at.info, maxSkillText)
+	if err != nil {
+		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
+		return k
+	}
+	if k.text, err = readSkill(text); err != nil {
+		k.fail("%s: %w", mcp.SkillFile, err)
+		return k
+	}
+	if want := path.Base(p.name); k.text.name != want {
+		k.fail("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.name, want)
+	}
+	return k
+}
+
+// file adds a file to the skills that it is in.
+func (s *skillScan) file(p place, name string, at found) {
+	wanted := false
+	for _, k := range p.in {
+		switch k.bytes += at.info.Size(); {
+		case len(k.files) == maxSkillFiles:
+			k.fail("it has more than %d files", maxSkillFiles)
+		case k.bytes > maxSkillBytes:
+			k.fail("its files have more than %d bytes together", maxSkillBytes)
+		}
+		wanted = wanted || k.why == nil
+	}
+	if !wanted {
 		return
 	}
-	k := &skill{key: dir, uri: "skill://" + dir + "/" + mcp.SkillFile}
-	if err := s.read(k, e); err != nil {
-		s.skip(dir, "%s", err)
-		return
+	uri := fileURI(name)
+	file, same := s.unchanged(uri, at)
+	if !same {
+		content, err := readInRoot(s.root, at.real, at.info, maxSkillBytes)
+		if err != nil {
+			s.failed(p, name, "%s", readFailure(err))
+			return
+		}
+		file = newSkillFile(name, uri, content, at)
 	}
-	s.set.skills = append(s.set.skills, k)
-	for _, f := range k.files {
-		s.set.files[f.uri] = f
+	file.skill = p.in[len(p.in)-1].key
+	for _, k := range p.in {
+		if k.why == nil {
+			k.files = append(k.files, file)
+		}
+	}
+	if at.link {
+		s.set.dirs = append(s.set.dirs, path.Dir(at.real))
 	}
 }
 
-func (s *skillScan) read(k *skill, e fs.DirEntry) error {
-	info, err := e.Info()
-	if err != nil {
-		return errors.New(mcp.SkillFile + ": " + readFailure(err))
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New(mcp.SkillFile + " is no plain file")
-	}
-	file, old := s.unchanged(k.uri, info)
-	var before *skill // nil where it was a file of another skill
-	if old {
-		before = s.last.find(k.key)
-	}
-	if before != nil {
-		k.text = before.text
-	} else {
-		text, err := readInRoot(s.root, path.Join(k.key, mcp.SkillFile), info, maxSkillText)
-		if err != nil {
-			return errors.New(mcp.SkillFile + ": " + readFailure(err))
+// finish makes the record of a skill. One with which something is wrong is left out, and
+// the others stay: where it is within another one, its files are files of that, and its
+// key is still what policy decides on for them.
+func (s *skillScan) finish(k *skill, within bool) {
+	if k.why != nil {
+		s.skip(k.dir, "%s", k.why)
+		if within && len(s.set.broken) < maxSkills {
+			s.set.broken = append(s.set.broken, k.key)
 		}
-		if k.text, err = readSkill(text); err != nil {
-			return errors.New(mcp.SkillFile + ": " + err.Error())
-		}
-		file = newSkillFile(path.Join(k.key, mcp.SkillFile), k.uri, text, info)
-	}
-	if want := path.Base(k.key); k.text.name != want {
-		return fmt.Errorf("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.name, want)
-	}
-	k.files = append(k.files, file)
-	if err := s.addFiles(k, k.key, 1); err != nil {
-		return err
+		return
 	}
 	slices.SortFunc(k.files, func(a, b skillFile) int { return strings.Compare(a.uri, b.uri) })
 	files := mcp.Raw{'['}
@@ -234,145 +324,8 @@ func (s *skillScan) read(k *skill, e fs.DirEntry) error {
 			files = append(files, ',')
 		}
 		files = append(files, mcp.Object("uri", mcp.String(f.uri), "digest", mcp.String(f.digest), "size", mcp.Int(f.size))...)
+		s.set.files[f.uri] = f
 	}
 	k.record = k.text.record(k.key, k.uri).With("resources", append(files, ']'))
-	return nil
-}
-
-// addFiles adds the files in a directory of a skill and below.
-func (s *skillScan) addFiles(k *skill, dir string, depth int) error {
-	entries, err := s.entries(dir)
-	if err != nil {
-		return fmt.Errorf("%s: %s", dir, readFailure(err))
-	}
-	for _, e := range entries {
-		name := path.Join(dir, e.Name())
-		if name == path.Join(k.key, mcp.SkillFile) {
-			continue
-		}
-		info, err := e.Info()
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %s", shownPath(name), readFailure(err))
-		case !fileNameOK(e.Name()):
-			s.skip(shownPath(name), "%s", `its name has control characters, % or \, or is not UTF-8`)
-		case info.Mode()&fs.ModeSymlink != 0:
-			s.skip(name, "it is a link, and links are not followed")
-		case info.IsDir() && depth == maxSkillDepth:
-			return fmt.Errorf("%s: it is more than %d directories deep", name, maxSkillDepth)
-		case info.IsDir():
-			if err := s.addFiles(k, name, depth+1); err != nil {
-				return err
-			}
-		case !info.Mode().IsRegular():
-			s.skip(name, "it is no plain file")
-		default:
-			if err := s.addFile(k, name, info); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (s *skillScan) addFile(k *skill, name string, info fs.FileInfo) error {
-	if err := s.ctx.Err(); err != nil {
-		return err
-	}
-	total := info.Size()
-	for _, f := range k.files {
-		total += f.size
-	}
-	switch {
-	case len(k.files) == maxSkillFiles:
-		return fmt.Errorf("it has more than %d files", maxSkillFiles)
-	case total > maxSkillBytes:
-		return fmt.Errorf("its files have more than %d bytes together", maxSkillBytes)
-	}
-	uri := fileURI(name)
-	file, old := s.unchanged(uri, info)
-	if !old {
-		content, err := readInRoot(s.root, name, info, maxSkillBytes)
-		if err != nil {
-			return fmt.Errorf("%s: %s", name, readFailure(err))
-		}
-		file = newSkillFile(name, uri, content, info)
-	}
-	k.files = append(k.files, file)
-	return nil
-}
-
-// unchanged returns what is known of a file that is as it was.
-func (s *skillScan) unchanged(uri string, info fs.FileInfo) (skillFile, bool) {
-	if s.last == nil {
-		return skillFile{}, false
-	}
-	f, known := s.last.files[uri]
-	same := known && f.size == info.Size() && f.change.Equal(info.ModTime()) && f.hashed.Sub(f.change) > settled
-	return f, same
-}
-
-func newSkillFile(name, uri string, content []byte, info fs.FileInfo) skillFile {
-	return skillFile{path: name, uri: uri, size: int64(len(content)), digest: digestOf(content), change: info.ModTime(), hashed: time.Now()}
-}
-
-func digestOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// fileURI is the URI of a file of a skill.
-func fileURI(name string) string {
-	segments := strings.Split(name, "/")
-	for i, s := range segments {
-		segments[i] = url.PathEscape(s)
-	}
-	return "skill://" + strings.Join(segments, "/")
-}
-
-// fileNameOK refuses names of which a URI could be read in two ways.
-func fileNameOK(name string) bool {
-	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })
-}
-
-// shownPath makes a path fit for a message.
-func shownPath(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
-
-var errChanged = errors.New("it is being changed")
-
-// readInRoot reads a plain file that was seen as info, without waiting for what is a pipe by
-// now.
-func readInRoot(root *os.Root, name string, info fs.FileInfo, most int64) ([]byte, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	opened, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !opened.Mode().IsRegular() || info != nil && !os.SameFile(info, opened) {
-		return nil, errChanged
-	}
-	content, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(content)) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return content, err
-}
-
-// readFailure says in words, without the path that the error may hold, why something
-// cannot be read.
-func readFailure(err error) string {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "it does not exist"
-	case errors.Is(err, fs.ErrPermission):
-		return "it may not be read"
-	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = failed.Err
-	}
-	return err.Error()
+	s.set.skills = append(s.set.skills, k)
 }

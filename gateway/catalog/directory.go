@@ -37,6 +37,9 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, unavailable(s, skills)
 	}
 	at := slices.IndexFunc(shelf.entries, func(e entry) bool { return e.native == to.skill.of })
+	if at < 0 && s.naming.skillDir { // one that is left out is a directory of the skill around it
+		at = slices.IndexFunc(shelf.entries, func(e entry) bool { return strings.HasPrefix(to.skill.of, e.native+"/") })
+	}
 	if at < 0 {
 		return nil, unknown
 	}

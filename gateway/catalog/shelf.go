@@ -68,6 +68,9 @@ func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
 	}
 	room := maxSkillList
 	for _, item := range list.items {
+		if k == skills && n.skillDir && nameless(item) {
+			continue
+		}
 		e, err := newEntry(p, n, k, item)
 		if err == nil && k == skills {
 			if room -= len(item.Raw); room < 0 {

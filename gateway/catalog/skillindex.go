@@ -28,6 +28,13 @@ func newSkillIndex(items []mcp.Item) skillIndex {
 	return x
 }
 
+// nameless reports whether a directory of skills only says where a skill is that it leaves
+// out: it has told why, and policy decides on the files in it as on those of that skill.
+func nameless(item mcp.Item) bool {
+	_, has := item.Raw.Member("frontmatter")
+	return !has
+}
+
 // find returns the key of the innermost skill that a URI is in or the root of, "" for none.
 // ok is false for a URI that is no part of a skill as it is written, and could be read as
 // one.

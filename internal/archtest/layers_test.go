@@ -39,7 +39,7 @@ var layers = []layer{
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound"},
-		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "gopkg.in/yaml.v3"}}, // yaml for the frontmatter of skills
+		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/fsnotify/fsnotify", "gopkg.in/yaml.v3"}}, // the last two for directories of skills
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},

@@ -201,12 +201,12 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 			}
 			for group, want := range map[string]struct{ names, files, children, linked []string }{
 				"all": {
-					[]string{"pb__acme/ops/restart", "pb__other", "pb__refunds", "up__With_Arguments", "up__refunds"},
+					[]string{"pb__acme/ops/restart", "pb__other", "pb__refunds", "pb__refunds/inner", "up__With_Arguments", "up__refunds"},
 					[]string{"refunds/SKILL.md", "refunds/assets/stamp.png", "refunds/inner/SKILL.md", "refunds/references/rules.md"},
 					[]string{"refunds/assets/stamp.png"}, []string{"up+file:///rules"},
 				},
 				"some": {
-					[]string{"pb__acme/ops/restart", "pb__refunds", "up__With_Arguments", "up__refunds"},
+					[]string{"pb__acme/ops/restart", "pb__refunds", "pb__refunds/inner", "up__With_Arguments", "up__refunds"},
 					[]string{"refunds/SKILL.md", "refunds/inner/SKILL.md", "refunds/references/rules.md"},
 					nil, nil,
 				},
