@@ -139,7 +139,7 @@ func (w *frontmatterWriter) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Ra
 		seen := make(map[string]bool)
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key := n.Content[i]
-			if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
+			if key.Kind != yaml.ScalarNode || !isText(key) || isPlain(key) && key.Value == "<<" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0 {
 				return fail("has a key that is no plain text")
 			}
 			if seen[key.Value] {
@@ -172,32 +172,6 @@ func (w *frontmatterWriter) append(dst mcp.Raw, n *yaml.Node, depth int) (mcp.Ra
 		return appendScalar(dst, n)
 	}
 	return fail("has something that JSON has not")
-}
-
-// appendScalar writes a scalar as what YAML takes it for. A date stays text.
-func appendScalar(dst mcp.Raw, n *yaml.Node) (mcp.Raw, error) {
-	switch n.ShortTag() {
-	case "!!str", "!!timestamp":
-		return mcp.AppendString(dst, n.Value), nil
-	case "!!null":
-		return append(dst, "null"...), nil
-	case "!!bool":
-		var b bool
-		if err := n.Decode(&b); err == nil {
-			return strconv.AppendBool(dst, b), nil
-		}
-	case "!!int":
-		var i int64
-		if err := n.Decode(&i); err == nil {
-			return strconv.AppendInt(dst, i, 10), nil
-		}
-	case "!!float":
-		var f float64
-		if err := n.Decode(&f); err == nil && f-f == 0 { // not infinite, and a number
-			return strconv.AppendFloat(dst, f, 'g', -1, 64), nil
-		}
-	}
-	return nil, fmt.Errorf("its frontmatter has a value that JSON has not (line %d of the file)", n.Line+1)
 }
 
 // check checks the fields that the format knows.
