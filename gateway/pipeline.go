@@ -33,9 +33,9 @@ func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet m
 	}
 	quiet = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
-		limiter.Middleware,
 		skills.Middleware(guard),
-		described.Middleware,
+		described.Middleware, // what it refuses has not been called, and is not counted
+		limiter.Middleware,
 		guard.Middleware,
 	)
 	return observe.Middleware(with.log, with.metrics.calls)(quiet), quiet, nil

@@ -140,7 +140,8 @@ func TestDisclosureByTool(t *testing.T) {
 	})
 }
 
-// TestP9_208_AnotherSessionOfTheUser is refused still, as is one that begins anew.
+// TestP9_208_AnotherSessionOfTheUser is refused still, as is one that begins anew; the
+// refusal brings the description along, and the next call of that session passes.
 func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -152,8 +153,11 @@ func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	if got := call(first); !strings.Contains(got, "done") {
 		t.Errorf("the session that fetched: %s", got)
 	}
-	if got := call(second); !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") || strings.Contains(got, "inputSchema") {
+	if got := call(second); !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") || !strings.Contains(got, "inputSchema") {
 		t.Errorf("the other session: %s", got)
+	}
+	if got := call(second); !strings.Contains(got, "done") {
+		t.Errorf("the other session, once more: %s", got)
 	}
 	if _, err := first.Delete(deadline(t)); err != nil {
 		t.Fatal(err)
@@ -164,7 +168,7 @@ func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	if got := call(first); !strings.Contains(got, "TOOL_DESCRIPTION_REQUIRED") {
 		t.Errorf("the session that came after: %s", got)
 	}
-	if n := len(s.Received("tools/call")); n != 1 {
+	if n := len(s.Received("tools/call")); n != 2 {
 		t.Errorf("the server was called %d times", n)
 	}
 }

@@ -58,11 +58,10 @@ func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, nil
 	}
 	s.metrics.refused.Inc()
-	body := required(c.Name)
-	if c.Ephemeral { // it has no session to remember the way in: the description comes at once, and the next call passes
-		body = body.With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))
-		s.grantTo(ctx, c, map[string]string{c.Name: s.digest(*tool)})
-	}
+	// The description comes at once, and the next call passes: a way round by the resource
+	// would tell the model nothing more.
+	body := required(c.Name).With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))
+	s.grantTo(ctx, c, map[string]string{c.Name: s.digest(*tool)})
 	return &mcp.Reply{Result: textResult(body, true)}, nil
 }
 
@@ -78,7 +77,7 @@ func (s stage) callOwn(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Task != nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
 	}
-	answer, err := s.describe(ctx, c, named(c.Params))
+	answer, err := s.describe(ctx, c, named(c.Params), missingNames())
 	if err != nil {
 		return nil, err
 	}

@@ -25,10 +25,11 @@ type described struct {
 
 // describe answers with the full descriptions of tools, and remembers that the caller
 // has seen them. A tool that the caller may not use answers as one that does not exist.
-func (s stage) describe(ctx context.Context, c *mcp.Call, names []string) (described, error) {
+// Without names it answers with missing.
+func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missing mcp.Raw) (described, error) {
 	switch {
 	case len(names) == 0:
-		return described{missing(), true}, nil
+		return described{missing, true}, nil
 	case len(names) > maxSelected:
 		return described{tooMany(), true}, nil
 	}
@@ -87,9 +88,11 @@ func (s stage) write(names []string, wanted map[string]*mcp.Item, available []st
 	return append(body, '}'), shown
 }
 
-// full is all that there is to know of a tool, under its public name (2.1 §4.4). What
-// the operator says of it is put in place of what the upstream says, but never in place
-// of a schema.
+// full is what a host would give a model of a tool that is listed in full, under its
+// public name, and examples and guidance where somebody has written them (2.1 §4.4). What
+// tools/list says of every tool is not said again, and neither is what is true of all tools.
+// What the operator says of a tool is put in place of what the upstream says, but never in
+// place of a schema.
 func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 	file := d.files[item.Name]
 	out := mcp.Object("name", mcp.String(item.Name))
@@ -105,16 +108,13 @@ func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 		schema = mcp.Raw(`{"type":"object"}`)
 	}
 	out = out.With("description", description).With("inputSchema", schema)
-	if output, ok := item.Raw.Member("outputSchema"); ok {
-		out = out.With("outputSchema", output)
-	}
 	for _, m := range []struct {
 		name       string
 		file, ours mcp.Raw
 	}{
 		{"examples", mcp.Raw(file.Examples), examplesOf(schema)},
-		{"usage_guidance", mcp.Raw(file.UsageGuidance), usageOf(item)},
-		{"error_guidance", mcp.Raw(file.ErrorGuidance), mcp.Object("on_error", mcp.String(errorGuidance))},
+		{"usage_guidance", mcp.Raw(file.UsageGuidance), nil},
+		{"error_guidance", mcp.Raw(file.ErrorGuidance), nil},
 	} {
 		value := m.file
 		if value == nil {
@@ -154,24 +154,6 @@ func examplesOf(schema mcp.Raw) mcp.Raw {
 		return nil
 	}
 	return append(out, ']')
-}
-
-// usageOf is what the upstream says of a tool beside its description, nil for nothing.
-func usageOf(item mcp.Item) mcp.Raw {
-	out := mcp.Raw("{}")
-	if title, ok := item.Raw.Member("title"); ok {
-		out = out.With("title", title)
-	}
-	if item.Target.Upstream != "" {
-		out = out.With("server", mcp.String(item.Target.Upstream))
-	}
-	if annotations, ok := item.Raw.Member("annotations"); ok {
-		out = out.With("annotations", annotations)
-	}
-	if len(out) == len("{}") {
-		return nil
-	}
-	return out
 }
 
 // digest tells definitions apart: it changes with all that the upstream or the operator
@@ -218,6 +200,12 @@ func notFound(name string, available []string) mcp.Raw {
 func missing() mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingText),
 		"examples", mcp.Raw(`["`+URI+`?tools=tool_name","`+URI+`?tools=tool1,tool2"]`)))
+}
+
+// missingNames is the same for a call of our tool, whose parameter has another name.
+func missingNames() mcp.Raw {
+	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingNamesText),
+		"examples", mcp.Raw(`[{"names":["tool_name"]},{"names":["tool1","tool2"]}]`)))
 }
 
 func tooMany() mcp.Raw {

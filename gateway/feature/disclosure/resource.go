@@ -21,7 +21,7 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		return s.next.Handle(ctx, c)
 	}
-	answer, err := s.describe(ctx, c, names)
+	answer, err := s.describe(ctx, c, names, missing())
 	if err != nil {
 		return nil, err
 	}

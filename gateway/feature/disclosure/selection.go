@@ -65,10 +65,13 @@ func digit(c byte) int {
 }
 
 // named reads the names that a call of our tool selects: an array of them, or, as models
-// write it too, one text with commas.
+// write it too, one text with commas; under the name that the resource has for it, too.
 func named(params mcp.Raw) (names []string) {
 	arguments, _ := params.Member("arguments")
-	value, _ := arguments.Member("names")
+	value, ok := arguments.Member("names")
+	if !ok {
+		value, _ = arguments.Member("tools")
+	}
 	if text, ok := value.StringValue(); ok {
 		return tidy(strings.Split(text, ","))
 	}

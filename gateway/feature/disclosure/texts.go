@@ -32,8 +32,8 @@ const (
 	toolText = "Returns the full descriptions of tools: their parameters, examples and guidance. The tool list only has short descriptions, for choosing. " +
 		"Call this with the names of the tools that you are about to use, before you call them for the first time; until then they are refused with TOOL_DESCRIPTION_REQUIRED. " +
 		"It does the same as reading " + URI + "?tools=TOOL_1,TOOL_2."
-	errorGuidance = "A result with isError true says in its text what went wrong. Correct the arguments by the schema and call again; if it is about permissions or the server, tell the user."
-	missingText   = "You must specify one or more tool names in the 'tools' parameter."
+	missingText      = "You must specify one or more tool names in the 'tools' parameter."
+	missingNamesText = "You must specify one or more tool names in the 'names' argument of describe_tools."
 )
 
 // minimalSchema stands in place of every schema of a tool that is shown in short.
