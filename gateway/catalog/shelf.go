@@ -43,7 +43,7 @@ type entry struct {
 
 // Withheld is an item that clients are not shown, and why.
 type Withheld struct {
-	List   string // "tools", "prompts", "resources", "resource templates"
+	List   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
 	Name   string // as the upstream has it
 	Reason string
 }
@@ -64,7 +64,7 @@ func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
 		s.skills = newSkillIndex(list.items)
 	}
 	if list.cut != "" {
-		s.withhold(k, "", list.cut)
+		s.withhold(k.String(), "", list.cut)
 	}
 	room := maxSkillList
 	for _, item := range list.items {
@@ -77,11 +77,11 @@ func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
 				err = fmt.Errorf("the skills before it have more than %d bytes together", maxSkillList)
 			}
 			for _, unknown := range e.skill.unknown {
-				s.withhold(k, item.Name, unknown)
+				s.withhold(listOfNeeds, item.Name, unknown)
 			}
 		}
 		if err != nil {
-			s.withhold(k, item.Name, err.Error())
+			s.withhold(k.String(), item.Name, err.Error())
 			continue
 		}
 		s.entries = append(s.entries, e)
@@ -104,7 +104,7 @@ func (s *shelf) settleTwins(k kind) {
 			kept = append(kept, s.entries[i])
 		} else {
 			for _, e := range s.entries[i:end] {
-				s.withhold(k, e.native, fmt.Sprintf("%d different items would be named %q", end-i, e.item.Name))
+				s.withhold(k.String(), e.native, fmt.Sprintf("%d different items would be named %q", end-i, e.item.Name))
 			}
 		}
 		i = end
@@ -112,9 +112,9 @@ func (s *shelf) settleTwins(k kind) {
 	s.entries = kept
 }
 
-func (s *shelf) withhold(k kind, name, reason string) {
+func (s *shelf) withhold(list, name, reason string) {
 	const longest = 200 // enough to find it by; the text is the upstream's
-	s.withheld = append(s.withheld, Withheld{List: k.String(), Name: name[:min(len(name), longest)], Reason: reason})
+	s.withheld = append(s.withheld, Withheld{List: list, Name: name[:min(len(name), longest)], Reason: reason})
 }
 
 // newEntry makes the public form of an item; the error says why it has none.

@@ -205,6 +205,10 @@ func filterMap(array mcp.Raw, fn func(mcp.Raw) mcp.Raw) mcp.Raw {
 	return append(out, ']')
 }
 
+// listOfNeeds is what Withheld.List says of the dependencies of a skill: the skill itself is
+// shown.
+const listOfNeeds = "dependencies of skills"
+
 // checkDependencies notes dependencies of a skill on what no upstream lists.
 func (s *snapshot) checkDependencies(source int, e entry) {
 	for _, d := range []struct {
@@ -213,10 +217,10 @@ func (s *snapshot) checkDependencies(source int, e entry) {
 		all  []string
 	}{{tools, "tool", e.skill.needs.tools}, {prompts, "prompt", e.skill.needs.prompts}} {
 		for _, name := range d.all {
-			if s.mayBe(d.k, name) {
+			if s.mayBe(d.k, name) || s.perUser(name) {
 				continue
 			}
-			s.withheld[source] = append(s.withheld[source], Withheld{skills.String(), e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
+			s.withheld[source] = append(s.withheld[source], Withheld{listOfNeeds, e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
 		}
 	}
 }
@@ -259,6 +263,18 @@ func (s *snapshot) mayBe(k kind, public string) bool {
 	}
 	_, may := s.missing(k, public)
 	return may
+}
+
+// perUser reports whether a public name is one of an upstream that lists to each user what
+// is theirs: who has it is told of it.
+func (s *snapshot) perUser(public string) bool {
+	owner := -1
+	for i, n := range s.plan.namings {
+		if strings.HasPrefix(public, n.prefix) && (owner < 0 || len(n.prefix) > len(s.plan.namings[owner].prefix)) {
+			owner = i
+		}
+	}
+	return owner >= 0 && s.states[owner].state == StatePerUser
 }
 
 // clipName bounds what is repeated of an upstream's text.

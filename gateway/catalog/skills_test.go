@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -243,6 +244,23 @@ func TestP9_197_DependenciesOfDirectories(t *testing.T) {
 			t.Errorf("%s is not named to the operator: %s", want, reasons)
 		}
 	}
+}
+
+// TestDependenciesOnToolsOfEachUser: what upstreams list to each user alone is missing in the
+// list of nobody in particular, and not for the user; so there is nothing to warn of.
+func TestDependenciesOnToolsOfEachUser(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		record := strings.Replace(skillRecord("a"), `"resources"`, `"dependencies":{"tools":["crm/of-ann","nobody/x"]},"resources"`, 1)
+		c := start(t, perUser(toolsOf(newServer("crm"))), Source{Upstream: skilled("pb", record), SkillDir: true})
+		ann := do(t, c, by("ann", call(mcp.MethodSkillsList, ""))).List.Items[0]
+		if got, _ := ann.Raw.Member("dependencies"); string(got) != `{"tools":["crm__of-ann"]}` {
+			t.Errorf("who has the tool is told %s", got)
+		}
+		withheld := c.Status()[1].Withheld
+		if len(withheld) != 1 || withheld[0].List != "dependencies of skills" || !strings.Contains(withheld[0].Reason, "nobody/x") {
+			t.Errorf("the operator is told %v, want of nobody/x alone, and not that the skill is withheld", withheld)
+		}
+	})
 }
 
 func FuzzLooseURI(f *testing.F) {

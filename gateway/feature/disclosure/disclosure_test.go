@@ -140,10 +140,13 @@ func TestP9_205_MissingSelection(t *testing.T) {
 			t.Errorf("%q: %+v", query, body)
 		}
 	}
-	for _, arguments := range []string{`{}`, `{"names":[]}`, `{"names":[""]}`, `{"names":7}`, `null`} {
-		if text := r.tool(t, alice, ToolName, arguments); !strings.Contains(text, "MISSING_TOOL_SELECTION") {
-			t.Errorf("%s: %s", arguments, text)
+	for _, arguments := range []string{`{}`, `{"names":[]}`, `{"names":[""]}`, `{"names":7}`, `null`, `{"tools":[]}`, `{"tool":"crm__export"}`} {
+		if text := r.tool(t, alice, ToolName, arguments); !strings.Contains(text, "MISSING_TOOL_SELECTION") || !strings.Contains(text, missingNamesText) || strings.Contains(text, "'tools'") {
+			t.Errorf("%s: %s", arguments, text) // who obeys it must not be told the same again
 		}
+	}
+	if text := r.tool(t, alice, ToolName, `{"tools":["weather__now"]}`); strings.Contains(text, "MISSING") || !strings.Contains(text, "weather__now") {
+		t.Errorf("under the name that the resource has for it: %s", text)
 	}
 	if text := r.tool(t, alice, ToolName, `{"names":"crm__export,weather__now"}`); strings.Contains(text, "MISSING") || !strings.Contains(text, "weather__now") {
 		t.Errorf("names in one text: %s", text)
