@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -25,13 +26,15 @@ type UpstreamReport struct {
 	Tools, Prompts, Resources, Templates, Skills int
 	// Withheld are those that are not offered, and why.
 	Withheld []Withheld
+	// Hint says what is probably not meant, "" for nothing.
+	Hint string
 	// Error is why the upstream cannot be used, "" when it can.
 	Error string
 }
 
 // Withheld is a thing that an upstream has and clients are not shown.
 type Withheld struct {
-	Kind   string // "tools", "prompts", "resources", "resource templates", "skills"
+	Kind   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
 	Name   string // as the upstream has it
 	Reason string
 }
@@ -75,12 +78,17 @@ func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err
 		r := UpstreamReport{Name: u.Name, State: string(catalog.StateUp)}
 		if r.Skills, err = d.Check(ctx); err != nil {
 			r.State, r.Error = string(catalog.StateDown), d.Status().Last.Error
+		} else if r.Skills == 0 {
+			r.Hint = noSkills
 		}
 		r.withholdSkills(d.Status())
 		reports = append(reports, r)
 	}
 	return reports, nil
 }
+
+// noSkills is the hint for a directory of skills without any.
+const noSkills = "no directory in it, or below, is a skill: one is named like the skill and has a " + mcp.SkillFile
 
 // withholdSkills adds what a directory of skills leaves out.
 func (r *UpstreamReport) withholdSkills(status upstream.Status) {
@@ -109,6 +117,9 @@ func (g *graph) reports() []UpstreamReport {
 		}
 		if view.State == catalog.StateConnecting {
 			r.Error = "no answer in time"
+		}
+		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
+			r.Hint = noSkills
 		}
 		for _, w := range view.Withheld {
 			r.Withheld = append(r.Withheld, Withheld{Kind: w.List, Name: w.Name, Reason: w.Reason})

@@ -129,12 +129,14 @@ type Limits struct {
 	QuestionsPerMinute int `yaml:"questions_per_minute"`
 }
 
+// TransportSkills is what Status.Transport says of a directory of skills.
+const TransportSkills = "skills"
+
 const (
 	transportAuto       = "auto"
 	transportStreamable = "streamable"
 	transportSSE        = "sse"
 	transportStdio      = "stdio"
-	transportSkills     = "skills" // a directory: in a Status only
 
 	defaultConnect     = 10 * time.Second
 	defaultStart       = 60 * time.Second // package runners fetch before they start

@@ -47,3 +47,22 @@ func TestVersionOfASkillIsAsWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestArgumentsOfASkill: hosts ask for what the frontmatter names (SEP-2076 §5).
+func TestArgumentsOfASkill(t *testing.T) {
+	for written, want := range map[string]string{
+		"arguments:\n  - {name: region, title: Region, description: Whose., required: true, secret: 1}\n  - month\n  - {title: no name}\n  - month\n": `[{"name":"region","title":"Region","description":"Whose.","required":true},{"name":"month"}]`,
+		"arguments: issue branch\n":                            `[{"name":"issue"},{"name":"branch"}]`,
+		"metadata:\n  gatehouse.arguments: region, month\n":    `[{"name":"region"},{"name":"month"}]`,
+		"arguments: [{name: a, required: yes, title: 7}, 5]\n": `[{"name":"a"}]`,
+		"arguments: 5\n": "", "arguments: []\n": "", "arguments: {a: b}\n": "", "license: MIT\n": "",
+	} {
+		s, err := readSkill([]byte(skillMD("a", written)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if arguments, _ := s.record("a", "skill://a/SKILL.md").Member("arguments"); string(arguments) != want {
+			t.Errorf("%q: arguments %s, want %s", written, arguments, want)
+		}
+	}
+}

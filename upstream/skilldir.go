@@ -54,7 +54,7 @@ func NewSkillDir(cfg Config, deps Deps) (*SkillDir, error) {
 	return &SkillDir{
 		name: cfg.Name, dir: cfg.Skills, log: deps.Log.With("upstream", cfg.Name), closed: make(chan struct{}),
 		scan: scanSkills, watch: skillWatch{root: cfg.Skills, open: openDirWatch},
-		status: Status{Name: cfg.Name, Transport: transportSkills, State: StateConnecting, Since: time.Now()},
+		status: Status{Name: cfg.Name, Transport: TransportSkills, State: StateConnecting, Since: time.Now()},
 	}, nil
 }
 

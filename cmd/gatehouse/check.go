@@ -146,6 +146,9 @@ func printReports(w io.Writer, reports []gateway.UpstreamReport) error {
 			fmt.Fprintf(w, "  server %s, revision %s\n", r.Server, r.Revision)
 			fmt.Fprintf(w, "  %d tools, %d prompts, %d resources, %d resource templates\n", r.Tools, r.Prompts, r.Resources, r.Templates)
 		}
+		if r.Hint != "" {
+			fmt.Fprintf(w, "  note: %s\n", r.Hint)
+		}
 		for _, withheld := range r.Withheld {
 			fmt.Fprintf(w, "  withheld from %s: %q: %s\n", withheld.Kind, withheld.Name, withheld.Reason)
 		}
