@@ -20,6 +20,7 @@ type demoFlags struct {
 	listen  string
 	noAuth  bool
 	offline bool
+	short   bool
 }
 
 func newDemo() *cobra.Command {
@@ -35,6 +36,7 @@ func newDemo() *cobra.Command {
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8080", "`ADDRESS` of the endpoint, on this machine")
 	cmd.Flags().BoolVar(&flags.noAuth, "no-auth", false, "without issuer, users and policy: everyone may use everything")
 	cmd.Flags().BoolVar(&flags.offline, "offline", false, "clients register; their metadata documents on the web are not read")
+	cmd.Flags().BoolVar(&flags.short, "progressive", false, "tools are listed in short, and described in full when a model asks")
 	return cmd
 }
 
@@ -60,7 +62,9 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		Listen:     listener.Addr().String(),
 		SignIn:     !flags.noAuth,
 		Offline:    flags.offline,
-		Log:        slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+
+		Progressive: flags.short,
+		Log:         slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 	})
 	if err != nil {
 		return err

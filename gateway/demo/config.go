@@ -24,7 +24,8 @@ func (d *Demo) newConfig() ([]byte, error) {
 		Listen, Notes, Ops, Skills string
 		Handbook                   []string
 		SignIn                     *signIn
-	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn})
+		Progressive                bool
+	}{d.opts.Listen, d.urls["notes"], d.urls["ops"], skills, append([]string{d.opts.Executable}, d.opts.Args...), d.signIn, d.opts.Progressive})
 	return text.Bytes(), err
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	// Offline keeps the issuer from fetching metadata documents of clients, which then
 	// register instead.
 	Offline bool
+	// Progressive has tools listed in short, and described in full when a model asks.
+	Progressive bool
 	// Log hears of failures of the demo servers; nil for none.
 	Log *slog.Logger
 }

@@ -18,7 +18,7 @@ var textFiles embed.FS
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold
-	p.Offers, p.SignIn, p.Command, p.File = d.offers, d.signIn, d.opts.Command, d.file
+	p.Offers, p.SignIn, p.Command, p.File, p.Progressive = d.offers, d.signIn, d.opts.Command, d.file, d.opts.Progressive
 	if d.signIn != nil {
 		p.Hours = int(tokenLifetime.Hours())
 		for _, u := range d.signIn.Users {
@@ -53,6 +53,7 @@ type page struct {
 	Offers              []offer
 	Stateless, Stateful string // revisions
 	Command             string // how this program is called
+	Progressive         bool   // tools are listed in short
 	bold                bool
 
 	SignIn *signIn
