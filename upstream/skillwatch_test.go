@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -166,48 +165,41 @@ func TestChangesInLargeDirectoriesAreTold(t *testing.T) {
 	})
 }
 
-// TestTheSystemTellsOfChanges: the same with the system's own word, of which nothing else
-// would tell for minutes.
+// TestTheSystemTellsOfChanges: the same with the system's own word, before the next look
+// would come by itself.
 func TestTheSystemTellsOfChanges(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("elsewhere nobody is asked") // TestIdleDirectoriesAreLeftAlone is what holds there
+	t.Parallel() // it takes some looks' time
+	if w, err := openDirWatch(); err == nil {
+		_ = w.close()
+	} else {
+		t.Skip(err) // then TestIdleDirectoriesAreLeftAlone is what holds
+	}
+	const cost, wait = 240 * time.Millisecond, 50 * time.Second
+	if pauseAfter(cost) <= wait {
+		t.Fatal("looks would tell, too")
 	}
 	dir := writeSkills(t, map[string]string{"..one/a/SKILL.md": skillMD("a", ""), "..two/a/SKILL.md": skillMD("a", "license: MIT\n"), "b/SKILL.md": skillMD("b", "")})
 	link(t, dir, map[string]string{"..data": "..one", "a": "..data/a"})
-	d := newSkillDir(t, dir)
-	d.scan = func(ctx context.Context, dir string, last *skillSet) (*skillSet, error) {
-		set, err := scanSkills(ctx, dir, last)
-		if last == nil && ctx.Err() == nil {
-			<-time.After(50 * time.Millisecond) // a look that is worth asking the system for
-		}
-		return set, err
-	}
-	heard := listenTo(t, d, `{"skillsListChanged":true,"resourceSubscriptions":["skill://b/SKILL.md"]}`)
+	d, _ := slowDir(t, dir, cost)
+	heard := listenTo(t, d, `{"skillsListChanged":true}`)
 	for _, change := range []struct {
 		name string
 		make func()
-		want []string
 	}{
-		{"a new file", func() { writeFile(t, dir, "b/new/c.md", "c") }, []string{mcp.NoteSkillsListChanged}},
-		{"in a new directory", func() { writeFile(t, dir, "b/new/c.md", "d") }, []string{mcp.NoteSkillsListChanged}},
-		{"a file", func() { writeFile(t, dir, "b/SKILL.md", skillMD("b", "license: MIT\n")) }, []string{mcp.NoteResourceUpdated, mcp.NoteSkillsListChanged}},
+		{"a file in a new directory", func() { writeFile(t, dir, "b/new/c.md", "c") }},
+		{"another content of it", func() { writeFile(t, dir, "b/new/c.md", "d") }},
 		{"a swap", func() {
 			link(t, dir, map[string]string{"..tmp": "..two"})
 			if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{mcp.NoteSkillsListChanged}},
+		}},
 	} {
 		change.make()
-		for _, want := range change.want {
-			select {
-			case e := <-heard:
-				if e.Method != want {
-					t.Errorf("%s: heard %s, want %s", change.name, e.Method, want)
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("%s: nobody tells of it", change.name)
-			}
+		select {
+		case <-heard:
+		case <-time.After(wait):
+			t.Fatalf("%s: nobody tells of it", change.name)
 		}
 	}
 }

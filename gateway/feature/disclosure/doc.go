@@ -1,7 +1,7 @@
 // Package disclosure shows models short descriptions of tools first, and full ones when
 // they ask: the extension "progressive disclosure for tool descriptions", 2.1.
 //
-// It is one stage of the pipeline, above policy: it owns what tools/list says of a tool
+// It is one stage of the pipeline, above limits and policy: it owns what tools/list says of a tool
 // in mode progressive, the resource of tool descriptions and the tool describe_tools, and
 // the refusal of calls whose description was not fetched. It leaves what a caller may
 // use to policy below, and whom a description was shown to to Grants. All that it tells
