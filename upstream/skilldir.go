@@ -19,10 +19,10 @@ const skillFresh = 5 * time.Minute
 
 // SkillDir is a directory of Agent Skills (SKILL.md bundles) as an upstream: an mcp.Handler
 // for skills/list and skills/get, and for the files of the skills as resources. Its files
-// are read, never run, and what is in them is passed on as it is. It starts no goroutines,
-// but for the one that asks the system what changes in a large directory: it looks at its
-// directory in the calls that listen to it, the last of which ends that one, too. Its
-// methods may be called concurrently.
+// are read, never run, and what is in them is passed on as it is. It looks
+// at its directory in the calls that listen to it. Of a large directory one goroutine hears
+// what the system tells; the last of these calls ends it. Its methods may be called
+// concurrently.
 type SkillDir struct {
 	name string
 	dir  string

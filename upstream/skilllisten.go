@@ -43,18 +43,11 @@ func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mc
 	ticker := time.NewTicker(skillPoll)
 	defer ticker.Stop()
 	for {
-		events, failures := d.watch.channels()
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-d.closed:
 			return &mcp.Reply{Result: mcp.Raw("{}")}, nil
-		case event := <-events:
-			d.watch.note(event)
-			continue
-		case <-failures:
-			d.watch.lose()
-			continue
 		case <-ticker.C:
 		}
 		set, err := d.latest(ctx)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -35,21 +36,24 @@ func pauseAfter(cost time.Duration) time.Duration {
 // file systems. It belongs to those who listen: the last one that leaves closes it.
 type skillWatch struct {
 	root string
-	open func() (dirWatch, error)
+	open func() (*dirWatch, error)
 
 	mu        sync.Mutex // guards the fields below
 	listeners int
-	told      dirWatch // its channels are nil while nobody tells
-	refused   bool     // the system does not tell
-	watched   map[string]bool
-	self      os.FileInfo // the directory itself
-	dirty     bool        // something has changed, or may have
-	looking   bool        // somebody does
+	told      *dirWatch     // nil while nobody tells
+	heard     chan struct{} // closed when nobody hears told any more
+	refused   bool          // the system does not tell
+	self      os.FileInfo   // the directory itself
+	looking   bool          // somebody does
+
+	dirty atomic.Bool // something has changed, or may have
 }
 
-// dirWatch tells of changes in directories, as fsnotify.Watcher does.
+// dirWatch tells of changes in directories, as fsnotify.Watcher does: close closes events
+// and errors.
 type dirWatch struct {
 	add, remove func(dir string) error
+	list        func() []string
 	close       func() error
 	events      <-chan fsnotify.Event
 	errors      <-chan error
@@ -57,15 +61,15 @@ type dirWatch struct {
 
 // openDirWatch asks the system, where it tells of directories without a file open for each
 // of their files.
-func openDirWatch() (dirWatch, error) {
+func openDirWatch() (*dirWatch, error) {
 	if runtime.GOOS != "linux" {
-		return dirWatch{}, errors.ErrUnsupported
+		return nil, errors.ErrUnsupported
 	}
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		return dirWatch{}, err
+		return nil, err
 	}
-	return dirWatch{w.Add, w.Remove, w.Close, w.Events, w.Errors}, nil
+	return &dirWatch{w.Add, w.Remove, w.WatchList, w.Close, w.Events, w.Errors}, nil
 }
 
 func (w *skillWatch) join() {
@@ -85,35 +89,34 @@ func (w *skillWatch) leave() {
 
 // stop is called with mu held.
 func (w *skillWatch) stop() {
-	if w.told.close != nil {
+	if w.told != nil {
 		_ = w.told.close() // there is nothing that could be lost
+		<-w.heard
+		w.told = nil
 	}
-	w.told, w.watched = dirWatch{}, nil
 }
 
-// channels are what listeners wait for beside the time: nil ones where nobody tells.
-func (w *skillWatch) channels() (<-chan fsnotify.Event, <-chan error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.told.events, w.told.errors
-}
-
-// note takes an event. Hidden files have no part in skills, but for what Kubernetes swaps.
-func (w *skillWatch) note(e fsnotify.Event) {
-	name := filepath.Base(e.Name)
-	if strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "..") {
-		return
+// hear takes what is told until that is closed. It never waits for mu, whose holder may
+// wait for what is told to be taken. Hidden files have no part in skills, but for what
+// Kubernetes swaps; and after an error events are missing.
+func (w *skillWatch) hear(told *dirWatch, heard chan<- struct{}) {
+	defer close(heard)
+	for {
+		select {
+		case event, ok := <-told.events:
+			if !ok {
+				return
+			}
+			if name := filepath.Base(event.Name); !strings.HasPrefix(name, ".") || strings.HasPrefix(name, "..") {
+				w.dirty.Store(true)
+			}
+		case _, ok := <-told.errors:
+			if !ok {
+				return
+			}
+			w.dirty.Store(true)
+		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dirty = true
-}
-
-// lose notes that events were lost.
-func (w *skillWatch) lose() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dirty = true
 }
 
 // due reports whether it is time to look, so long after the last look, which took cost.
@@ -121,14 +124,15 @@ func (w *skillWatch) lose() {
 func (w *skillWatch) due(since, cost time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told.events != nil && !w.dirty {
+	if w.told != nil && !w.dirty.Load() {
 		info, err := os.Stat(w.root) // another one may have taken its place
-		w.dirty = err != nil || w.self == nil || !os.SameFile(info, w.self)
+		w.dirty.Store(err != nil || w.self == nil || !os.SameFile(info, w.self))
 	}
-	if w.looking || since < pauseAfter(cost) && !(w.dirty && since >= max(skillPoll/2, 10*cost)) {
+	if w.looking || since < pauseAfter(cost) && !(w.dirty.Load() && since >= max(skillPoll/2, 10*cost)) {
 		return false
 	}
-	w.dirty, w.looking = false, true
+	w.dirty.Store(false)
+	w.looking = true
 	return true
 }
 
@@ -145,37 +149,45 @@ func (w *skillWatch) follow(dirs []string, cost time.Duration) {
 	if w.listeners == 0 || w.refused {
 		return
 	}
-	if w.told.events == nil {
+	self, _ := os.Stat(w.root)
+	if w.self != nil && !os.SameFile(self, w.self) { // what is told is about the one before
+		w.stop()
+	}
+	w.self = self
+	if w.told == nil {
 		if pauseAfter(cost) <= 2*skillPoll {
 			return
 		}
-		var err error
-		if w.told, err = w.open(); err != nil {
+		told, err := w.open()
+		if err != nil {
 			w.refused = true
 			return
 		}
+		w.told, w.heard = told, make(chan struct{})
+		go w.hear(told, w.heard) // stop waits for it
 	}
-	w.self, _ = os.Stat(w.root)
-	now := make(map[string]bool, len(dirs))
+	watched, wanted := make(map[string]bool), make(map[string]bool)
+	for _, dir := range w.told.list() {
+		watched[dir] = true
+	}
 	for _, dir := range dirs {
-		if now[dir] {
+		dir = filepath.Join(w.root, filepath.FromSlash(dir))
+		if wanted[dir] {
 			continue
 		}
-		now[dir] = true
-		if w.watched[dir] {
+		if wanted[dir] = true; watched[dir] {
 			continue
 		}
-		w.dirty = true // what happened before is told by nobody
-		if err := w.told.add(filepath.Join(w.root, filepath.FromSlash(dir))); err != nil && !errors.Is(err, fs.ErrNotExist) || len(now) > maxWatched {
+		w.dirty.Store(true) // what happened before is told by nobody
+		if err := w.told.add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || len(wanted) > maxWatched {
 			w.stop()
 			w.refused = true
 			return
 		}
 	}
-	for dir := range w.watched {
-		if !now[dir] {
-			_ = w.told.remove(filepath.Join(w.root, filepath.FromSlash(dir))) // it may be gone, and its watch with it
+	for dir := range watched {
+		if !wanted[dir] {
+			_ = w.told.remove(dir) // it may be gone, and its watch with it
 		}
 	}
-	w.watched = now
 }

@@ -68,7 +68,7 @@ func TestIdleDirectoriesAreLeftAlone(t *testing.T) {
 		t.Run(tt.cost.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, looks := slowDir(t, writeSkills(t, map[string]string{"a/SKILL.md": skillMD("a", "")}), tt.cost)
-				d.watch.open = func() (dirWatch, error) { return dirWatch{}, errors.ErrUnsupported }
+				d.watch.open = func() (*dirWatch, error) { return nil, errors.ErrUnsupported }
 				for range 3 {
 					listenTo(t, d, `{"skillsListChanged":true}`)
 				}
@@ -88,17 +88,19 @@ func TestChangesInLargeDirectoriesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := writeSkills(t, map[string]string{"a/SKILL.md": skillMD("a", ""), "group/b/SKILL.md": skillMD("b", "")})
 		d, looks := slowDir(t, dir, 100*time.Millisecond)
-		events, failures := make(chan fsnotify.Event), make(chan error)
+		var events chan fsnotify.Event
 		var watched []string
-		closed := false
-		d.watch.open = func() (dirWatch, error) {
-			return dirWatch{
-				add: func(dir string) error { watched = append(watched, dir); return nil },
+		failures, closed := make(chan error), 0
+		d.watch.open = func() (*dirWatch, error) {
+			events, watched = make(chan fsnotify.Event), nil
+			return &dirWatch{
+				list: func() []string { return watched },
+				add:  func(dir string) error { watched = append(watched, dir); return nil },
 				remove: func(gone string) error {
 					watched = slices.DeleteFunc(watched, func(w string) bool { return w == gone })
 					return nil
 				},
-				close:  func() error { closed = true; return nil },
+				close:  func() error { closed++; close(events); return nil },
 				events: events, errors: failures,
 			}, nil
 		}
@@ -159,8 +161,8 @@ func TestChangesInLargeDirectoriesAreTold(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if !closed {
-			t.Error("nobody listens, and the system is still asked")
+		if closed != 2 {
+			t.Errorf("the system was let go %d times, want once for the directory before and once when nobody listens", closed)
 		}
 	})
 }
