@@ -28,9 +28,9 @@ run: build ## build and run the demo: a gateway with three servers behind it
 
 # No test may depend on where it runs: this is where clocks are 12:45 or 13:45 ahead.
 test: export TZ = Pacific/Chatham
-test: redis ## run all tests with the race detector, and the one for leaks without
+test: redis ## run all tests with the race detector, and those that count what is held without
 	go test -race -timeout 9m ./...
-	GOEXPERIMENT=goroutineleakprofile go test -timeout 9m -run '^TestNothingIsLeft$$' ./internal/e2e
+	GOEXPERIMENT=goroutineleakprofile go test -timeout 9m -run '^(TestNothingIsLeft|TestIdleStreams)$$' ./internal/e2e
 	go test -tags purego ./internal/mcp/wire # as it is without assembly
 
 redis: ## install redis-server for the tests where it is missing (apt, as root)

@@ -190,8 +190,10 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		Direct:       g.direct,
 		RootsChanged: g.rootsChanged,
-		Memory:       g.lasting.memory,
-		Metrics:      metrics.front,
+		// Each holds a connection.
+		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
+		Memory:          g.lasting.memory,
+		Metrics:         metrics.front,
 	})
 	if err == nil {
 		err = metrics.look(g)

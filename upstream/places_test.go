@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -201,4 +202,36 @@ func TestOneUserOpensNotAllSessions(t *testing.T) {
 func isOverloaded(err error) bool {
 	e, ok := err.(*mcp.Error)
 	return ok && e.Code == mcp.CodeOverloaded
+}
+
+// TestH169_Processes: H/169 each client has a process of its own, of which there are as many
+// as may be, and one that nobody uses is stopped.
+func TestH169_Processes(t *testing.T) {
+	t.Parallel()
+	cfg := command(t, "stateful")
+	cfg.Limits.Sessions = 3
+	cfg.Timeout.Idle = 2 * time.Second
+	u := start(t, cfg)
+	echo := func(user string) *mcp.Call {
+		c := as(user, "", true)
+		c.Name = "echo"
+		return c
+	}
+	for i, user := range []string{"alice", "bob", "carol"} {
+		mustDo(t, u, echo(user))
+		if n := u.Status().Sessions; n != i+1 {
+			t.Errorf("H/169 %d processes for %d clients", n, i+1)
+		}
+	}
+	mustDo(t, u, echo("dave")) // one that is idle makes room
+	if n := u.Status().Sessions; n != 3 {
+		t.Errorf("H/169 %d processes, of which there may be 3", n)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); u.Status().Sessions > 0; <-tick.C {
+		if time.Since(begun) > patience {
+			t.Fatal("H/169 a process that nobody uses is not stopped")
+		}
+	}
 }

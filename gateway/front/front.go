@@ -52,6 +52,8 @@ type Deps struct {
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
+	// RequestsPerUser is how many requests of one user may be under way; 0 for no bound.
+	RequestsPerUser int
 	// Memory is what large messages are taken from; nil for one of Config.MaxInFlightBytes.
 	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint; nil for nobody to know.
@@ -78,8 +80,9 @@ type Front struct {
 	metaInfo mcp.Raw // the _meta object that holds just it
 	hosts    map[string]bool
 	origins  map[string]bool
-	noParams map[string]string    // empty, for all calls without Mcp-Param-* headers
-	memory   *mcp.Memory          // for large messages
+	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
+	memory   *mcp.Memory       // for large messages
+	rush     rush
 	onRoots  func(session string) // nil for nobody
 	mail     session.Mailbox      // nil for one gateway alone
 	callers  Callers
@@ -163,6 +166,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if f.metrics == nil {
 		f.metrics = NewMetrics(nil)
 	}
+	f.rush.init(deps.RequestsPerUser)
 	if f.memory == nil {
 		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
 	}

@@ -13,7 +13,7 @@ import (
 // stream. A status says only that it could not be accepted.
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	p := posted{w: w, rc: http.NewResponseController(w), r: r, old: true}
-	defer func() { p.room.Free() }()
+	defer func() { p.release(f) }()
 	var id mcp.Raw
 	stream := streamOf(r)
 	defer func() {

@@ -24,6 +24,16 @@ type posted struct {
 	on  *oldStream // which one
 	// room is what a large body is taken from, nil for a small one.
 	room *mcp.Room
+	// counted says that it is one of the requests of its user.
+	counted bool
+}
+
+// release gives back what was taken for it.
+func (p *posted) release(f *Front) {
+	p.room.Free()
+	if p.counted {
+		f.rush.end(&p.caller)
+	}
 }
 
 // params are the members of a message's params that the front reads itself; nil
@@ -141,7 +151,7 @@ func (p params) skill() (raw mcp.Raw, name string, err error) {
 // post answers a POST.
 func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 	p := posted{w: w, rc: http.NewResponseController(w), r: r}
-	defer func() { p.room.Free() }()
+	defer func() { p.release(f) }()
 	var id mcp.Raw
 	ref := p.read(f, &id)
 	if ref != nil {
@@ -209,6 +219,9 @@ func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
 	if p.caller, ok = mcp.CallerFrom(p.r.Context()); !ok {
 		f.log.Error("a request came past authentication")
 		return nil, nil, refuseInternal("")
+	}
+	if p.counted = f.rush.begin(&p.caller); !p.counted {
+		return nil, nil, refuseBusy()
 	}
 	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
 		return nil, f.peek(p.rc, p.r), ref

@@ -72,11 +72,14 @@ func TestPaths(t *testing.T) {
 func TestConnections(t *testing.T) {
 	t.Run("H/115 headers that do not end", func(t *testing.T) {
 		t.Parallel() // it takes as long as the gateway's patience lasts
-		conn := dial(t)
+		conn, begun := dial(t), time.Now()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
 		got, err := io.ReadAll(conn)
 		if err != nil || strings.Contains(string(got), " 200 ") {
 			t.Errorf("%v: %s", err, got)
+		}
+		if took := time.Since(begun); took < 4900*time.Millisecond || took > 15*time.Second {
+			t.Errorf("H/115 closed after %s, want 5s", took)
 		}
 	})
 	// HTTP/2 comes with TLS; without it there is no way in to what it is flooded by.
