@@ -34,6 +34,7 @@ func TestValidate(t *testing.T) {
 			limits: {result_bytes: 1, concurrent: 1, sessions: 1, asks_per_user: 1, questions_per_minute: 100000}}`, nil},
 		{"nothing", `{}`, []string{"name:", "url, command or skills"}},
 		{"both", `{name: a, url: "https://x", command: [x]}`, []string{"only one"}},
+		{"the gateway's own name", `{name: Gatehouse, url: "https://x"}`, []string{"name:", "the gateway's own"}},
 		{"names", `{name: a__b, url: "https://x"}`, []string{"name:"}},
 		{"name with double dash", `{name: a--b, url: "https://x"}`, []string{"name:"}},
 		{"name with a digit first", `{name: 1a, url: "https://x"}`, []string{"name:"}},
