@@ -116,7 +116,7 @@ func (g *graph) reports() []UpstreamReport {
 			Error:     view.LastError,
 		}
 		if view.State == catalog.StateConnecting {
-			r.Error = "no answer in time"
+			r.Error = late(g.upstreamConfig(view.Name))
 		}
 		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
 			r.Hint = noSkills

@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -19,6 +22,10 @@ type Summary struct {
 	Accepted  []auth.Accepted
 	Hosts     []string
 	Origins   []string
+	Sessions  string // where they are kept
+	Policy    string // what it denies or allows, and by how many rules
+	Limits    []string
+	Operators string // the address for them
 	Upstreams []UpstreamSummary
 	// Disclosure says to whom tools are described in short, and Prompt is what the system
 	// prompt of their agents should tell; "" where all is described in full.
@@ -32,6 +39,7 @@ type UpstreamSummary struct {
 	Enabled   bool
 	Transport string // as configured or concluded
 	Target    string // URL without its query, or the program
+	Auth      string // how the gateway authenticates there
 	Prefix    string // of names of tools and prompts
 }
 
@@ -45,6 +53,13 @@ func (c Config) Summary() Summary {
 		Accepted: c.Auth.Accepted(c.PublicURL),
 		Hosts:    slices.Concat(alwaysHosts, c.hosts()),
 		Origins:  append([]string{"the endpoint's own"}, c.HTTP.AllowedOrigins...),
+
+		Sessions:  cmp.Or(c.Sessions.Store, "memory"),
+		Policy:    c.policySummary(),
+		Operators: cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
+	}
+	for _, l := range c.Limits {
+		s.Limits = append(s.Limits, l.Name)
 	}
 	if c.progressive() {
 		s.Disclosure, s.Prompt = c.disclosureSummary(), disclosure.Prompt
@@ -55,10 +70,25 @@ func (c Config) Summary() Summary {
 			Enabled:   enabled(u),
 			Transport: transportOf(u),
 			Target:    target(u),
+			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    c.prefix(u),
 		})
 	}
 	return s
+}
+
+// policySummary says what holds where no rule does, and how many rules there are.
+func (c Config) policySummary() string {
+	rules := c.rules()
+	n := "no rules"
+	switch len(rules.Rules) {
+	case 0:
+	case 1:
+		n = "1 rule"
+	default:
+		n = fmt.Sprintf("%d rules", len(rules.Rules))
+	}
+	return fmt.Sprintf("default %s, %s", cmp.Or(rules.Default, policy.DefaultDeny), n)
 }
 
 func transportOf(u upstream.Config) string {
@@ -73,13 +103,47 @@ func transportOf(u upstream.Config) string {
 	return "stdio"
 }
 
+// runners are programs whose first argument, options apart, names the package that they
+// fetch and run.
+var runners = []string{"npx", "uvx", "bunx"}
+
+// runs is the package that a runner runs, "" for other commands.
+func runs(u upstream.Config) string {
+	if len(u.Command) == 0 || !slices.Contains(runners, filepath.Base(u.Command[0])) {
+		return ""
+	}
+	for _, argument := range u.Command[1:] {
+		if !strings.HasPrefix(argument, "-") {
+			return argument
+		}
+	}
+	return ""
+}
+
+// upstreamConfig is the configuration of an upstream, the zero one for none of that name.
+func (g *graph) upstreamConfig(name string) upstream.Config {
+	i := slices.IndexFunc(g.cfg.Upstreams, func(u upstream.Config) bool { return u.Name == name })
+	if i < 0 {
+		return upstream.Config{}
+	}
+	return g.cfg.Upstreams[i]
+}
+
+// late says why an upstream may not have answered in time.
+func late(u upstream.Config) string {
+	if runs(u) == "" {
+		return "no answer in time"
+	}
+	return "no answer in time: " + filepath.Base(u.Command[0]) + " may still be fetching the package; run the command once by hand, or raise --timeout and timeout.connect"
+}
+
 // target leaves out what may be secret: a query, and the arguments of a program.
 func target(u upstream.Config) string {
 	if u.Skills != "" {
 		return u.Skills
 	}
 	if u.URL == "" {
-		return strings.Join(u.Command[:1], "")
+		return strings.TrimSpace(strings.Join(u.Command[:1], "") + " " + runs(u))
 	}
 	parsed, err := url.Parse(u.URL)
 	if err != nil {

@@ -87,7 +87,7 @@ func (g *graph) tokens(ctx context.Context, described *disclosure.Disclosure) ([
 		case view.State == catalog.StatePerUser:
 			reports[i].Problem = "has tools for each user, and is asked for none"
 		case view.State == catalog.StateConnecting:
-			reports[i].Problem = "no answer in time"
+			reports[i].Problem = late(g.upstreamConfig(view.Name))
 		case view.State != catalog.StateUp:
 			reports[i].Problem = view.LastError
 		}

@@ -73,12 +73,22 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	}
 	row("hosts", strings.Join(s.Hosts, ", "))
 	row("origins", strings.Join(s.Origins, ", "))
+	row("sessions", s.Sessions)
+	row("policy", s.Policy)
+	if len(s.Limits) > 0 {
+		row("limits", strings.Join(s.Limits, ", "))
+	}
+	row("operators", s.Operators)
 	for _, u := range s.Upstreams {
 		prefix := fmt.Sprintf("prefix %q", u.Prefix)
 		if !u.Enabled {
 			prefix = "not enabled"
 		}
-		row("upstream "+u.Name, fmt.Sprintf("%s %s, %s", u.Transport, u.Target, prefix))
+		text := fmt.Sprintf("%s %s, %s", u.Transport, u.Target, prefix)
+		if u.Auth != "none" {
+			text += ", auth " + u.Auth
+		}
+		row("upstream "+u.Name, text)
 	}
 	if s.Prompt == "" {
 		table.Flush()

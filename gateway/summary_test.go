@@ -1,0 +1,31 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestPackageRunners: of programs that fetch what they run, the package is told, and that
+// fetching it takes time; other arguments of programs may be secret.
+func TestPackageRunners(t *testing.T) {
+	for _, tt := range []struct {
+		command []string
+		target  string
+		hint    bool
+	}{
+		{[]string{"npx", "-y", "@example/server", "--token", "hunter2"}, "npx @example/server", true},
+		{[]string{"/usr/bin/uvx", "server-git"}, "/usr/bin/uvx server-git", true},
+		{[]string{"npx", "-y"}, "npx", false},
+		{[]string{"server", "hunter2"}, "server", false},
+	} {
+		u := upstream.Config{Name: "a", Command: tt.command}
+		if got := target(u); got != tt.target {
+			t.Errorf("%q is shown as %q, want %q", tt.command, got, tt.target)
+		}
+		if got := late(u); strings.Contains(got, "fetching") != tt.hint {
+			t.Errorf("%q is late: %q", tt.command, got)
+		}
+	}
+}
