@@ -23,10 +23,13 @@ const (
 	leakWarmUp  = 1000 // calls before the numbers are taken that have to be met again
 	leakWorkers = 32
 
-	// What may be more at the end: connections that wait to be used again come and go,
-	// and with each a few goroutines and buffers. Of 10,000 calls each way to leave one
-	// is gone 600 times: what each time leaves a goroutine, or 4 kB, is too much.
-	leakGoroutines = 3 * leakWorkers
+	// leakSettled is how long no goroutine ends before they are counted: longer than a
+	// connection to a server waits to be used again.
+	leakSettled = 4 * time.Second
+
+	// What may be more at the end. Of 10,000 calls each way to leave one is gone 600
+	// times: what each time leaves 4 kB is too much.
+	leakGoroutines = 5
 	leakHeap       = 2 << 20
 )
 
@@ -193,6 +196,13 @@ func (l *leakGround) rest(t *testing.T) leakCount {
 		// Of its own the gateway has a session at the first server and a subscription at each.
 		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 && running == 2 && sessions == 1 {
 			l.clients.CloseIdleConnections()
+			fewest, since := runtime.NumGoroutine(), time.Now()
+			for time.Since(since) < leakSettled && ctx.Err() == nil {
+				<-tick.C
+				if n := runtime.NumGoroutine(); n < fewest {
+					fewest, since = n, time.Now()
+				}
+			}
 			c := leakCount{load: fmt.Sprintf("%d exchanges, %d sessions at the servers", running, sessions)}
 			runtime.GC()
 			runtime.GC()
