@@ -81,7 +81,10 @@ func (in *introspector) verify(ctx context.Context, token string, d digest, remo
 		return in.ask(context.WithoutCancel(ctx), token, d), nil
 	})
 	f := found.(finding)
-	if f.refused != nil && f.refused.code == codeInvalidToken {
+	switch {
+	case f.refused == nil:
+		in.suspect.good(from)
+	case f.refused.code == codeInvalidToken:
 		in.suspect.bad(from)
 	}
 	return f.identity, f.refused

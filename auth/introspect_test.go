@@ -337,3 +337,40 @@ func TestMadeUpOpaqueTokens(t *testing.T) {
 		}
 	})
 }
+
+// Behind a proxy all come from one address: who makes up opaque tokens there does not keep
+// waiting those whose tokens are good. In a bubble of synctest.
+func TestMadeUpOpaqueTokensThroughAProxy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newIssuer(t, mcptest.IssuerOptions{URL: "https://login.example"})
+		g := newBubbleGate(t, asks(issuer), issuer)
+		synctest.Wait()
+		call := func(token string) int {
+			r := httptest.NewRequest(http.MethodPost, publicURL, untouchable{})
+			r.RemoteAddr = "192.0.2.7:1"
+			r.Header.Set("Authorization", "Bearer "+token)
+			return g.do(r).Code
+		}
+		if got := call(issuer.Opaque(nil)); got != 200 {
+			t.Fatalf("a good token: %d", got)
+		}
+		time.Sleep(2 * time.Minute) // it counts longer than tokens that are no good
+		for i := range 100 {
+			if got := call(fmt.Sprint("made-up-", i)); got != 401 {
+				t.Errorf("token %d: %d", i, got)
+			}
+		}
+		issuer.BreakAll(mcptest.Hang)
+		before := issuer.Fetches(mcptest.EndpointIntrospect)
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() { call(fmt.Sprint("more-", i)) })
+		}
+		synctest.Wait()
+		if n := issuer.Fetches(mcptest.EndpointIntrospect) - before; n != 10 {
+			t.Errorf("the issuer is asked about %d at a time, want 10", n)
+		}
+		issuer.Mend()
+		all.Wait()
+	})
+}

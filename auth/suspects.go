@@ -11,8 +11,10 @@ import (
 
 const (
 	// suspectAfter is how many opaque tokens of one address may be no good within
-	// suspectFor. Then all such addresses together have one introspection at a time: who
-	// makes tokens up costs the issuer little, and keeps nobody waiting at another address.
+	// suspectFor, if none was good. Then all such addresses together have one introspection
+	// at a time: who makes tokens up costs the issuer little, and keeps nobody waiting at
+	// another address. An address that good tokens come from may be a proxy's, with all
+	// users behind it.
 	suspectAfter = 20
 	suspectFor   = time.Minute
 	maxSuspects  = 10_000 // addresses that are counted
@@ -29,10 +31,11 @@ type suspects struct {
 	turn   chan struct{}
 }
 
-// count is how many tokens were no good since a time.
+// count is how many tokens were no good since a time, and whether one ever was good.
 type count struct {
 	since time.Time
 	bad   int
+	good  bool
 }
 
 func newSuspects() (*suspects, error) {
@@ -58,7 +61,7 @@ func networkOf(remote string) netip.Prefix {
 // wait returns when an address may have a token introspected; done ends that.
 func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), err error) {
 	c, ok := s.counts.Get(from)
-	if !ok || c.bad < suspectAfter || time.Since(c.since) >= suspectFor {
+	if !ok || c.good || c.bad < suspectAfter || time.Since(c.since) >= suspectFor {
 		return func() {}, nil
 	}
 	select {
@@ -81,8 +84,15 @@ func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), er
 func (s *suspects) bad(from netip.Prefix) {
 	c, ok := s.counts.Get(from)
 	if !ok || time.Since(c.since) >= suspectFor {
-		c = count{since: time.Now()}
+		c = count{since: time.Now(), good: c.good}
 	}
 	c.bad++
 	s.counts.Add(from, c)
+}
+
+// good notes a token that was good.
+func (s *suspects) good(from netip.Prefix) {
+	if c, _ := s.counts.Get(from); !c.good {
+		s.counts.Add(from, count{since: time.Now(), good: true})
+	}
 }
