@@ -68,10 +68,11 @@ func TestLenientFilesOfSkills(t *testing.T) {
 // TestLenientAllow: an allow gains nothing by a spelling, and loses nothing where there
 // is but one way to read a URI.
 func TestLenientAllow(t *testing.T) {
-	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/file:///skills/pdf/f*", "resources:u/file:///Docs/*.txt", "resources:u/note://é*", "resources:u/file://server/share/*", "resources:u/x://caf*"}}}})
+	p := newForTest(t, Config{Rules: []Rule{{Name: "a", Allow: []string{"resources:u/file:///skills/pdf/f*", "resources:u/file:///Docs/*.txt", "resources:u/note://é*", "resources:u/file://server/share/*", "resources:u/x://caf*", "resources:u/note://a/b/", "resources:u/note://t*/", "resources:u/https://e.example/"}}}})
 	caller := user("alice")
 	for uri, want := range map[string]Effect{
 		"file:///skills/pdf/form.md": Allow, "file:///skills/pdf/form.md/": Allow, "file:///Docs/A;b c.txt": Allow, "note://é": Allow, "note://éa": Allow, "file://server/share/x": Allow, "file:///Docs/ﬁ ä.txt": Allow, "x://café": Allow,
+		"note://a/b/": Allow, "note://a/b": Deny, "note://a/b//": Deny, "note://A/b/": Deny, "note://t/x/": Allow, "note://t/x": Deny, "https://e.example/": Allow,
 		"file:///skills/pdf/f/．．/．．/secret": Deny, "file:///skills/pdf/f‥/x": Allow, "file:///skills/pdf/f/‥/‥/secret": Deny, "file:///skills/pdf/f%EF%BC%8F%E2%80%A5/x": Deny,
 		"file:///docs/a.txt": Deny, "file:///Docs/secret.key？.txt": Deny, "file:///Docs/secret.key＃.txt": Deny, "file:///skills/pdf／form.md": Deny, "file://127.0.0.1/skills/pdf/form.md": Deny, "note://É": Deny, "file:///share/x": Deny,
 	} {

@@ -73,7 +73,9 @@ func (r *reading) fits(patterns []pattern, effect Effect) bool {
 	}
 	folded := func(name string) bool { return about(func(p *pattern) bool { return p.folded.match(name) }) }
 	if effect == Allow {
-		return every(r.names, named) && every(r.lenient.same, folded)
+		return every(r.names, named) && every(r.lenient.same, func(name string) bool {
+			return folded(name) || folded(strings.TrimRight(name, "/")) // as in foldPattern
+		})
 	}
 	return slices.ContainsFunc(r.names, named) || slices.ContainsFunc(r.lenient.same, folded) || slices.ContainsFunc(r.lenient.wide, folded)
 }
