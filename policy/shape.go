@@ -22,6 +22,7 @@ import (
 const (
 	maxSchema = 8192 // values
 	maxSteps  = 100_000
+	perStep   = 10           // members that are looked up, or values of an enum, for one step
 	maxNested = 2 * maxDepth // of values and schemas within each other
 )
 
@@ -33,11 +34,21 @@ var promptSchema = mcp.Raw(`{"type":"object","additionalProperties":{"type":"str
 type misfit struct{ path, why string }
 
 func (m *misfit) Error() string {
-	const longest = 100
 	if m.path == "" {
 		return "the object of arguments " + m.why
 	}
-	return fmt.Sprintf("argument %q %s", m.path[:min(len(m.path), longest)], m.why)
+	return fmt.Sprintf("argument %q %s", m.path[:min(len(m.path), longestPath)], m.why)
+}
+
+// longestPath is how much of a path is shown, in bytes: names are as long as clients like.
+const longestPath = 100
+
+// below is the path of a part, as far as it is shown.
+func below(path, part string) string {
+	if len(path) >= longestPath {
+		return path
+	}
+	return strings.TrimPrefix(path+part[:min(len(part), longestPath)], ".")
 }
 
 // schema is a decoded input schema.
@@ -116,7 +127,7 @@ func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 			return m
 		}
 	}
-	if m := itself(s, value, path); m != nil {
+	if m := w.itself(s, value, path); m != nil {
 		return m
 	}
 	if m := w.parts(s, value, path, depth); m != nil {
@@ -126,7 +137,7 @@ func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 }
 
 // itself compares a value with type, enum and const.
-func itself(s map[string]any, value any, path string) *misfit {
+func (w *walk) itself(s map[string]any, value any, path string) *misfit {
 	is := typeOf(value)
 	wanted := texts(s["type"])
 	if s["nullable"] == true && wanted != nil { // as OpenAPI writes it
@@ -146,12 +157,22 @@ func itself(s map[string]any, value any, path string) *misfit {
 	if values == nil {
 		return nil
 	}
+	w.steps += len(values) / perStep
 	for _, one := range values {
-		if typeOf(one) == is && (is == "object" || is == "array" || fmt.Sprint(one) == fmt.Sprint(value)) {
+		if typeOf(one) == is && (is == "object" || is == "array" || sameText(one, value)) {
 			return nil
 		}
 	}
 	return &misfit{path, "is none of the values that the tool takes"}
+}
+
+// sameText reports whether two values of the same type, which are not composed, are written
+// alike.
+func sameText(a, b any) bool {
+	if text, ok := a.(string); ok {
+		return text == b
+	}
+	return fmt.Sprint(a) == fmt.Sprint(b)
 }
 
 // parts compares the members of an object, or the elements of an array.
@@ -163,6 +184,10 @@ func (w *walk) parts(s map[string]any, value any, path string, depth int) *misfi
 		if s["patternProperties"] != nil {
 			bounded = false
 		}
+		if properties == nil && !bounded {
+			return nil
+		}
+		w.steps += len(value) / perStep
 		for _, name := range slices.Sorted(maps.Keys(value)) {
 			schema, known := properties[name]
 			if !known {
@@ -171,7 +196,7 @@ func (w *walk) parts(s map[string]any, value any, path string, depth int) *misfi
 			if !known && !bounded {
 				continue
 			}
-			if m := w.fits(schema, value[name], strings.TrimPrefix(path+"."+name, "."), depth+1); m != nil {
+			if m := w.fits(schema, value[name], below(path, "."+name), depth+1); m != nil {
 				return m
 			}
 		}
@@ -189,7 +214,7 @@ func (w *walk) parts(s map[string]any, value any, path string, depth int) *misfi
 			} else if !bounded {
 				break
 			}
-			if m := w.fits(schema, element, fmt.Sprintf("%s[%d]", path, i), depth+1); m != nil {
+			if m := w.fits(schema, element, below(path, "["+strconv.Itoa(i)+"]"), depth+1); m != nil {
 				return m
 			}
 		}

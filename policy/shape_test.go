@@ -178,13 +178,21 @@ func TestHostileSchemas(t *testing.T) {
 	}
 	doubling.WriteString(`"60":{}}}`)
 	many := `{"a":[` + strings.Repeat("1,", 90_000) + `1]}`
+	var members strings.Builder
+	for i := range 50_000 {
+		fmt.Fprintf(&members, `,"%d":1`, i)
+	}
+	members.WriteString("}")
 	for name, tt := range map[string]struct{ schema, args string }{
-		"references that double":       {doubling.String(), `{}`},
-		"two in a circle":              {`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `{}`},
-		"many alternatives":            {`{"properties":{"a":{"items":{"anyOf":[` + strings.Repeat(`{"type":"string"},`, 2000) + `{}]}}}}`, many},
-		"many values":                  {`{"properties":{"a":{"enum":[` + strings.Repeat("1,", 10_000) + `1]}}}`, `{"a":1}`},
-		"nested deeper than is read":   {strings.Repeat(`{"properties":{"a":`, 300) + `{}` + strings.Repeat(`}}`, 300), `{}`},
-		"a pointer through everything": {`{"properties":{"a":{"$ref":"#/` + strings.Repeat("x/", 5000) + `"}}}`, `{"a":1}`},
+		"references that double":        {doubling.String(), `{}`},
+		"two in a circle":               {`{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}`, `{}`},
+		"many alternatives":             {`{"properties":{"a":{"items":{"anyOf":[` + strings.Repeat(`{"type":"string"},`, 2000) + `{}]}}}}`, many},
+		"many values":                   {`{"properties":{"a":{"enum":[` + strings.Repeat("1,", 10_000) + `1]}}}`, `{"a":1}`},
+		"a choice for each of many":     {`{"properties":{"a":{"items":{"enum":[` + strings.Repeat("2,", 8000) + `1]}}}}`, many},
+		"many members, again and again": {`{"allOf":[` + strings.Repeat(`{"properties":{"x":{}}},`, 2000) + `{}]}`, "{" + members.String()[1:]},
+		"a long name before many":       {`{"additionalProperties":{"items":{"type":"boolean"},"prefixItems":[` + strings.Repeat(`{},`, 4000) + `{}]}}`, `{"` + strings.Repeat("n", 4<<20) + `":[` + strings.Repeat("1,", 50_000) + `1]}`},
+		"nested deeper than is read":    {strings.Repeat(`{"properties":{"a":`, 300) + `{}` + strings.Repeat(`}}`, 300), `{}`},
+		"a pointer through everything":  {`{"properties":{"a":{"$ref":"#/` + strings.Repeat("x/", 5000) + `"}}}`, `{"a":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args, _, err := readObject(mcp.Raw(tt.args))
