@@ -44,7 +44,7 @@ func (n naming) result(method string, result mcp.Raw) mcp.Raw {
 			return n.messages(value)
 		case mcp.Named(name, "contents") && method == mcp.MethodResourcesRead, mcp.Named(name, "resources") && method == mcp.MethodDirectoryRead:
 			return value.Map(func(_ []byte, content mcp.Raw) mcp.Raw { return n.member(content, "uri") })
-		case string(name) == "_meta":
+		case mcp.Named(name, "_meta"):
 			return n.meta(value)
 		}
 		return value

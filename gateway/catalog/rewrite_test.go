@@ -56,6 +56,10 @@ func TestP9_178_URIsInResults(t *testing.T) {
 			`{"contents":[{"\u0075ri":"mod+file:///a","text":""}]}`, `{"contents":[{"\u0075ri":"crm+mod+file:///a","text":""}]}`},
 		{"an escaped page", mcp.MethodToolsCall,
 			`{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://mod/page"}}}`, `{"content":[],"_meta":{"u\u0069":{"resource\u0055ri":"ui://crm/mod/page"}}}`},
+		{"an escaped _meta", mcp.MethodToolsCall,
+			`{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://mod/page"}}}`, `{"content":[],"\u005fmeta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
+		{"_meta twice", mcp.MethodToolsCall,
+			`{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`, `{"content":[],"_meta":{},"_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`},
 		{"escaped messages", mcp.MethodPromptsGet,
 			`{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"mod+x://y"}}]}`, `{"m\u0065ssages":[{"role":"user","c\u006fntent":{"type":"resource_link","ur\u0069":"crm+mod+x://y"}}]}`},
 		{"escapes in text", mcp.MethodToolsCall, `{"content":[{"type":"text","text":"\u0075ri \u00e9","caf\u00e9":1}]}`, ""},
@@ -188,6 +192,11 @@ func TestMetaOfTools(t *testing.T) {
 	want := `{"name":"crm__t","icons":[{"src":"https://a"}], "_meta" : {"ui":{"resourceUri":"ui://crm/page","visibility":["app"]},"ui/resourceUri":"ui://crm/page"}}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	s = newServer("crm").has(mcp.MethodToolsList, `{"name":"t","_Meta":{"ui":{"resourceUri":"ui://mod/page"}}}`)
+	got = string(do(t, start(t, Source{Upstream: s}), call(mcp.MethodToolsList, "")).List.Items[0].Raw)
+	if want = `{"name":"crm__t","_Meta":{"ui":{"resourceUri":"ui://crm/mod/page"}}}`; got != want {
+		t.Errorf("in another case: got  %s\nwant %s", got, want)
 	}
 }
 

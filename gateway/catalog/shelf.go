@@ -145,9 +145,12 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 		return e, nil
 	}
 	if !n.plain() && mentions(item.Raw) {
-		if meta, ok := e.item.Raw.Member("_meta"); ok {
-			e.item.Raw = e.item.Raw.With("_meta", n.meta(meta))
-		}
+		e.item.Raw = e.item.Raw.Map(func(name []byte, value mcp.Raw) mcp.Raw {
+			if mcp.Named(name, "_meta") {
+				return n.meta(value)
+			}
+			return value
+		})
 	}
 	e.params, err = mirrored(item.Raw)
 	return e, err
