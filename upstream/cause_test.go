@@ -49,3 +49,17 @@ func TestCause(t *testing.T) {
 		}
 	}
 }
+
+// TestAnErrorOfManyCallersIsNotChanged: those who wait for the same session get the same
+// error, at the same time.
+func TestAnErrorOfManyCallersIsNotChanged(t *testing.T) {
+	u := &Upstream{cfg: Config{Name: "crm", URL: "https://crm.example"}}
+	shared := mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, "crm", mcp.ExecutedNo, "Upstream crm refused to initialize")
+	e, ok := errors.AsType[*mcp.Error](u.failure(t.Context(), fmt.Errorf("%w: %w", errNotStarted, shared)))
+	if !ok || e.Cause == "" || e.Message != shared.Message {
+		t.Errorf("told %+v", e)
+	}
+	if shared.Cause != "" {
+		t.Errorf("what others read meanwhile has the cause %q now", shared.Cause)
+	}
+}

@@ -44,8 +44,10 @@ var (
 // returns the context's error when the caller has left.
 func (u *Upstream) failure(ctx context.Context, err error) error {
 	told := u.forClient(ctx, err)
-	if e, ok := told.(*mcp.Error); ok && e.Cause == "" && u.ours(e) { // made just now
-		e.Cause = u.cause(err)
+	if e, ok := told.(*mcp.Error); ok && e.Cause == "" && u.ours(e) {
+		own := *e // several callers may have been waiting for what failed
+		own.Cause = u.cause(err)
+		return &own
 	}
 	return told
 }

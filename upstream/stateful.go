@@ -351,6 +351,7 @@ func (x *exchange) withdraw(id mcp.Raw) {
 			continue
 		}
 		x.open = append(x.open[:i:i], x.open[i+1:]...)
+		x.room.Give(int64(len(q.request.Params)))
 		x.tellWithdrawn(q)
 		if q.record != nil {
 			x.s.u.spawn(func() { q.record.answer() })

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"strings"
 	"unicode"
 
@@ -36,25 +35,15 @@ func (u *Upstream) put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 // checkElicitation refuses what could be read otherwise than it was judged here, and URLs
 // that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
 func (u *Upstream) checkElicitation(params mcp.Raw) *mcp.Error {
-	var mode, url mcp.Raw
-	names, unclear := map[string]bool{}, false
-	params.Members(func(name []byte, value mcp.Raw) bool {
-		unclear = unclear || bytes.IndexByte(name, '\\') >= 0 || names[string(name)]
-		names[string(name)] = true
-		switch string(name) {
-		case "mode":
-			mode = value
-		case "url":
-			url = value
-		}
-		return !unclear
-	})
+	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
+		return mcp.Errorf(mcp.CodeInvalidParams, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message)
+	}
+	mode, _ := params.Member("mode")
+	url, hasURL := params.Member("url")
 	switch {
-	case unclear:
-		return mcp.Errorf(mcp.CodeInvalidParams, "params of an elicitation has a member twice, or writes the name of one with escapes")
 	case !mode.IsNull() && mode.Text() != "form" && mode.Text() != "url":
 		return mcp.Errorf(mcp.CodeInvalidParams, "the mode of an elicitation is form or url")
-	case url == nil && !wire.IsURLMode(params):
+	case !hasURL && !wire.IsURLMode(params):
 		return nil
 	}
 	if err := safelink.Check(url.Text(), u.cfg.LoopbackLinks); err != nil {
