@@ -18,7 +18,7 @@
 //	stateful.go              the older ones: initialize, a session; session.go keeps it
 //	park.go                  calls that wait for an answer of the user
 //	pool.go                  one session for each client session
-//	replicas.go              and for all replicas of the gateway; join.go, tend.go, relay.go
+//	keeper.go                what outlives this process of it
 //	health.go                what is to be seen of it all
 //	skills.go                skills of a server, in whichever form it has them
 //	skilldir.go              a directory of skills as an upstream; skillscan.go, frontmatter.go

@@ -33,11 +33,6 @@ type keep struct {
 	listens map[*listening]struct{}
 	leaving map[string]chan struct{} // resources that are being unsubscribed; closed when they are
 	asking  map[string]*asking       // of uris: the last request that subscribes to it; nil for one that has
-	// elsewhere are resources that somebody listens to at other replicas, in the same
-	// session, and at which; handed are those of which it was left to them to unsubscribe,
-	// with the first replica, by its name, that has left it to others since.
-	elsewhere map[string]map[string]bool
-	handed    map[string]string
 }
 
 // listening is one subscriptions/listen at a stateful server.
@@ -59,7 +54,7 @@ func newKeep(shared bool) *keep {
 	return &keep{
 		shared: shared,
 		uris:   make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking),
-		elsewhere: make(map[string]map[string]bool), handed: make(map[string]string)}
+	}
 }
 
 func (k *keep) setLevel(level string) {
@@ -123,11 +118,6 @@ func (k *keep) event(m wire.Message) {
 func (k *keep) subscribed(uri string) bool {
 	for own := range k.uris {
 		if partOf(uri, own) {
-			return true
-		}
-	}
-	for other := range k.elsewhere {
-		if partOf(uri, other) {
 			return true
 		}
 	}
@@ -276,6 +266,9 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 		case <-s.base.Done():
 			if u.base.Err() != nil {
 				return nil, errClosed
+			}
+			if _, err := l.take(); err != nil { // the client's session has ended, not only this one
+				return nil, err
 			}
 			if s, err = u.another(ctx, e, c, s); err != nil {
 				return nil, err

@@ -8,9 +8,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Subscriptions get lost: with the session that they were made in, or when another replica
-// lets go what is wanted here. They are made again, until the server has taken them or
-// nobody wants them any more: who listens has been promised to hear of changes.
+// Subscriptions get lost with the session that they were made in. They are made again,
+// until the server has taken them or nobody wants them any more: who listens has been
+// promised to hear of changes.
 
 // askAgain subscribes again to a resource. Where the server refuses it, that is the end of it.
 func (s *session) askAgain(ctx context.Context, uri string) error {
@@ -30,9 +30,6 @@ func (s *session) resubscribe(uris []string) (failed []string) {
 		}
 		ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
 		err := s.askAgain(ctx, uri)
-		if err == nil {
-			s.tellOf(ctx, aboutSubscribed, uri) // who let it go thinks that nobody wants it
-		}
 		cancel()
 		switch {
 		case errors.Is(err, errSessionGone): // the next one has them all

@@ -202,21 +202,13 @@ type answered struct {
 func (x *exchange) pass(settled []answered) error {
 	var err error
 	for _, a := range settled {
-		ours := a.record.answer()
-		switch {
-		case err != nil: // nobody needs the others any more
-		case !ours:
-			err = errInherited
-		default:
-			err = x.s.conn.Post(x.life.ctx, a.body)
+		if err = x.s.conn.Post(x.life.ctx, a.body); err != nil {
+			break
 		}
 	}
 	switch name := x.s.u.cfg.Name; {
 	case err == nil:
 		return nil
-	case errors.Is(err, errInherited):
-		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
-			"Another replica of the gateway has ended this call at upstream %s, since this one was away; see whether it has run before you make it again", name)
 	case errors.Is(err, errSessionGone):
 		x.s.u.pool.lose(x.s)
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
@@ -280,18 +272,10 @@ func (x *exchange) giveUp() {
 	x.open = nil
 	over := x.done
 	x.mu.Unlock()
-	var owed []question
-	for _, q := range open {
-		if q.record.answer() {
-			owed = append(owed, q)
-		} else {
-			over = true // another replica has seen to the call, too
-		}
-	}
 	if !over && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
 		x.s.post(cancelled(x.id, "nobody answered in time"))
-		if len(owed) > 0 && x.ends() {
-			owed = nil
+		if len(open) > 0 && x.ends() {
+			open = nil
 		}
 	}
 	if !over {
@@ -303,7 +287,7 @@ func (x *exchange) giveUp() {
 	s.u.pool.hold(s)
 	defer s.u.pool.release(s)
 	x.free()
-	for _, q := range owed {
+	for _, q := range open {
 		switch q.request.Method {
 		case mcp.MethodElicit:
 			s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))

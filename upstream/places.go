@@ -16,7 +16,7 @@ func (p *pool) makeRoom(sl *slot) bool {
 	}
 	taken, of := 0, make(map[string]int)
 	for _, other := range p.slots {
-		if other != sl && !other.isAway() {
+		if other != sl {
 			taken++
 			of[other.user]++
 		}
@@ -27,7 +27,7 @@ func (p *pool) makeRoom(sl *slot) bool {
 		if victim == nil {
 			return false
 		}
-		p.drop(victim, (*session).expire)
+		p.drop(victim, true, nil)
 		taken--
 	}
 	if taken+len(p.ending) >= most && len(p.ending) > 0 { // at the server they are still there
@@ -44,11 +44,11 @@ func (p *pool) makeRoom(sl *slot) bool {
 func (p *pool) idlest(sl *slot, of map[string]int, full bool) (victim *slot) {
 	for _, other := range p.slots {
 		switch {
-		case other == sl || other.busy > 0 || other.isAway():
+		case other == sl || other.busy > 0:
 		case other.user == sl.user && !other.sweeps:
 		case other.user != sl.user && (!full || of[other.user] <= of[sl.user]): // they have no more than this one
 		case !other.sweeps && of[other.user] == of[sl.user]+1: // nor after that
-		case !other.sweeps && (other.user == "" || other.at != nil): // the gateway's own, or the place stays taken
+		case !other.sweeps && other.user == "": // the gateway's own
 		case victim == nil || other.goesBefore(victim, of):
 			victim = other
 		}

@@ -34,11 +34,8 @@ type pool struct {
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
-	places  map[bindingKey]*slot // of those that replicas have in common, or only one of them
-	owned   map[string]*slot     // of those whose place is ours, by its tag
-	ending  []chan struct{}      // one for each session that ends and whose place nobody has taken yet; closed at its end
-	sweeper *time.Timer          // runs as long as there are sessions that end by idle time
-	tender  *time.Timer          // runs as long as there are sessions that replicas have in common
+	ending  []chan struct{} // one for each session that ends and whose place nobody has taken yet; closed at its end
+	sweeper *time.Timer     // runs as long as there are sessions that end by idle time
 	closed  bool
 }
 
@@ -48,10 +45,8 @@ type slot struct {
 	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
 	owner    *identity
 	declared capabilities
-	sweeps   bool   // it ends by idle time
-	keep     *keep  // what is restored in a new session
-	at       *Place // where it is kept for all replicas; nil for one that others cannot take up
-	claim    *claim // what says whose it is among replicas; nil for one of this replica's own, and with at
+	sweeps   bool  // it ends by idle time
+	keep     *keep // what is restored in a new session
 
 	current  *session
 	opening  *opening
@@ -61,7 +56,8 @@ type slot struct {
 	used     time.Time
 	until    time.Time // it is not idle before that
 	ended    bool
-	stale    string // the tag of the last session that was lost
+	forget   bool   // with ended: what is kept of its session is to be forgotten
+	kept     string // the id at the server of the session that is kept for it; "" for none
 	restarts restarts
 }
 
@@ -75,8 +71,7 @@ type opening struct {
 func (p *pool) init(u *Upstream) {
 	p.u = u
 	p.opens = newGate(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions)
-	p.slots, p.places = make(map[poolKey]*slot), make(map[bindingKey]*slot)
-	p.owned = make(map[string]*slot)
+	p.slots = make(map[poolKey]*slot)
 }
 
 // acquire returns the session of the key for this caller, and opens it if need be. It
@@ -93,42 +88,24 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	sl := p.slots[key]
 	if sl == nil {
-		claim := p.u.claimOf(key, sweeps, e)
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
+		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == "")}
 		if key.session != "" || key.user != "" {
 			sl.user = sharer(caller)
 			sl.owner.user = sl.user
 		}
-		if claim == nil && !p.makeRoom(sl) { // else it may need none
+		if !p.makeRoom(sl) {
 			p.mu.Unlock()
 			return nil, errOverloaded
 		}
 		p.slots[key] = sl
-		if sl.at != nil {
-			p.places[sl.at.key()] = sl
-		}
-		if claim != nil {
-			p.places[claim.at.key()] = sl
-		}
 	}
 	if key.user != "" {
 		sl.owner.meet(caller)
 	}
 	sl.busy++
 	if s := sl.current; s != nil && !s.over() {
-		quiet := p.quiet(s)
 		p.mu.Unlock()
-		if quiet && !p.wakes(s) {
-			p.leave(sl)
-			return p.acquire(ctx, key, caller, declared, e, sweeps)
-		}
 		return s, nil
-	}
-	if sl.isAway() {
-		elsewhere := sl.claim.away
-		p.mu.Unlock()
-		p.leave(sl)
-		return nil, elsewhere
 	}
 	open, first := sl.opening, false
 	if open == nil {
@@ -188,39 +165,28 @@ func (p *pool) leave(sl *slot) {
 // open opens the session of a slot, apart from the callers, who may leave.
 func (p *pool) open(sl *slot, open *opening, e *era) {
 	u := p.u
-	if open.err = u.own(sl); open.err == nil {
-		open.err = p.turn(sl)
-	}
-	if open.err == nil {
+	if open.err = p.turn(sl); open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		u.count.connect(open.err)
 		p.opens.leave(sl.user)
 	}
-	_, elsewhere := errors.AsType[*away](open.err)
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
 		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
 	}
 	p.mu.Lock()
 	sl.opening = nil
-	closed := p.closed
-	unwanted := open.err == nil && (closed || sl.ended)
+	unwanted := open.err == nil && (p.closed || sl.ended)
 	switch {
 	case unwanted:
 		open.err = errDraining
 	case open.err == nil:
 		sl.current = open.session
-	case elsewhere: // the next call finds that out at once
-	case errors.Is(open.err, errEnded), errors.Is(open.err, errOverloaded):
-		p.drop(sl, (*session).close)
-	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
-		p.drop(sl, (*session).close) // the slot of a process, or of what is down, remembers why
+	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown), errors.Is(open.err, errOverloaded):
+		p.drop(sl, true, nil) // the slot of a process, or of what is down, remembers why
 	}
 	p.mu.Unlock()
-	switch {
-	case unwanted && closed:
-		open.session.close()
-	case unwanted:
-		open.session.closeAfter(open.session.base.Done())
+	if unwanted {
+		p.bury(sl, open.session)
 	}
 	close(open.done)
 }
@@ -269,7 +235,11 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
 	defer cancel()
-	s, err := u.joinSession(ctx, sl, e)
+	s := u.resume(ctx, sl, e)
+	if s != nil {
+		return s, nil
+	}
+	s, err := u.openSession(ctx, sl, e)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), err)
 	}
@@ -297,48 +267,66 @@ func (p *pool) lose(s *session) {
 	p.mu.Lock()
 	if s.slot.current == s {
 		s.slot.current = nil
-		if s.bound != nil {
-			s.slot.stale = s.bound.kept.Tag
-		}
 		p.u.count.lost.Inc()
 	}
 	p.mu.Unlock()
-	s.end()
+	s.cancel()
+	if piped(s.conn) {
+		s.u.spawn(func() { closeConn(s.conn) })
+	}
 }
 
-// drop ends a slot for good, and how its session ends, if it has one. p.mu is held.
-func (p *pool) drop(sl *slot, how func(*session)) {
-	s, tag := p.remove(sl), sl.tag()
-	if s == nil && tag == "" {
+// drop ends a slot for good, and its session when idle is closed, nil for at once. At the
+// server a session that is kept ends only if it is to be forgotten. p.mu is held.
+func (p *pool) drop(sl *slot, forget bool, idle <-chan struct{}) {
+	if p.slots[sl.key] == sl {
+		delete(p.slots, sl.key)
+	}
+	s := sl.current
+	sl.ended, sl.forget, sl.current = true, forget, nil
+	if s == nil && (sl.kept == "" || !forget) {
 		return
 	}
 	gone := p.leaves(s)
 	p.u.spawn(func() {
-		if s != nil {
-			how(s)
-			gone()
+		defer gone()
+		if s != nil && idle != nil {
+			s.windUp(idle)
 		}
-		if tag != "" {
-			p.u.disown(sl.claim.at, tag, false)
-		}
+		p.bury(sl, s)
 	})
 }
 
-// remove takes a slot out for good, and returns its session, nil for none. p.mu is held.
-func (p *pool) remove(sl *slot) *session {
-	if p.slots[sl.key] == sl {
-		delete(p.slots, sl.key)
-		if sl.at != nil {
-			delete(p.places, sl.at.key())
-		}
-		if sl.claim != nil {
-			delete(p.places, sl.claim.at.key())
+// windUp cancels the calls of a session, and waits some time for it to be idle.
+func (s *session) windUp(idle <-chan struct{}) {
+	s.cancel()
+	for _, x := range s.all() {
+		if x.life.waitedFor() { // parks and holds see to the others
+			x.life.cancel(errClosed)
 		}
 	}
-	delete(p.owned, sl.tag())
-	s := sl.current
-	sl.ended, sl.current = true, nil
-	return s
+	timer := time.NewTimer(goodbye)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// bury ends the session, nil for none, of a slot that has ended.
+func (p *pool) bury(sl *slot, s *session) {
+	p.mu.Lock()
+	kept, forget := sl.kept, sl.forget
+	p.mu.Unlock()
+	if kept != "" && forget {
+		p.u.forget(sl)
+	}
+	if s != nil {
+		s.cancel()
+		if forget || kept == "" || kept != s.id() {
+			closeConn(s.conn)
+		}
+	}
 }
 
 // sweep closes what was idle for too long.
@@ -351,7 +339,7 @@ func (p *pool) sweep() {
 		switch {
 		case !sl.sweeps || p.closed:
 		case sl.busy == 0 && time.Since(sl.used) >= idle && time.Now().After(sl.until):
-			p.drop(sl, (*session).expire)
+			p.drop(sl, true, nil)
 		default:
 			left = true
 		}
@@ -361,9 +349,9 @@ func (p *pool) sweep() {
 	}
 }
 
-// endSession ends what belongs to a client session whose calls were cancelled. Their
+// endSession ends what belongs to a client session. Its calls are cancelled, and their
 // server hears of that first: for many servers the end of a session ends no call.
-func (p *pool) endSession(session string) {
+func (p *pool) endSession(session string, forget bool) {
 	if session == "" {
 		return
 	}
@@ -374,24 +362,13 @@ func (p *pool) endSession(session string) {
 			continue
 		}
 		sl.keep.end(errEnded)
-		s := p.remove(sl)
-		if tag := sl.tag(); tag != "" {
-			p.u.spawn(func() { p.u.disown(sl.claim.at, tag, true) })
-		}
-		if s == nil {
-			continue
-		}
 		idle := make(chan struct{})
 		if sl.busy > 0 {
 			sl.idle = idle
 		} else {
 			close(idle)
 		}
-		gone := p.leaves(s)
-		p.u.spawn(func() {
-			s.closeAfter(idle)
-			gone()
-		})
+		p.drop(sl, forget, idle)
 	}
 }
 
@@ -400,7 +377,7 @@ func (p *pool) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		p.drop(sl, (*session).close)
+		p.drop(sl, true, nil)
 	}
 }
 
@@ -420,11 +397,8 @@ func (p *pool) close() {
 	if p.sweeper != nil {
 		p.sweeper.Stop()
 	}
-	if p.tender != nil {
-		p.tender.Stop()
-	}
 	for _, sl := range p.slots {
-		p.drop(sl, (*session).close)
+		p.drop(sl, false, nil)
 	}
 	if spare := p.u.takeSpare(); spare != nil {
 		p.u.spawn(func() { closeConn(spare) })

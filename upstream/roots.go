@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -66,7 +65,6 @@ func (s *session) strayRoots(id mcp.Raw) {
 	s.mu.Lock()
 	held := len(s.held) < maxHeld
 	if held {
-		q.record = s.record(q.id, nil)
 		s.held = append(s.held, q)
 		s.holdFor(rootsWait)
 	}
@@ -84,19 +82,16 @@ func (s *session) holdFor(d time.Duration) {
 	s.holding = time.AfterFunc(d, func() { s.u.spawn(s.giveUpRoots) })
 }
 
-// takeHeld returns the questions that wait, but for those that another replica answers.
+// takeHeld returns the questions that wait.
 func (s *session) takeHeld() []question {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	held := s.held
 	s.held = nil
 	if s.holding != nil {
 		s.holding.Stop()
 	}
-	s.mu.Unlock()
-	return slices.DeleteFunc(held, func(q question) bool {
-		ours := q.record.answer()
-		return !s.mine(q.id) || !ours
-	})
+	return held
 }
 
 func (s *session) giveUpRoots() {

@@ -29,18 +29,15 @@ type session struct {
 	slot     *slot
 	conn     Conn
 	rev      *wire.Revision
-	result   mcp.Raw // of initialize, or what replicas keep of that
+	result   mcp.Raw // of initialize, or what is kept of it
 	server   serverCaps
 	declared capabilities
 	began    time.Time
-	bound    *binding // nil where no other replica can know of it
-	adopted  bool     // it was not opened here, and may be one that its server has forgotten
 
 	base   context.Context // of what the session does on its own
 	cancel context.CancelFunc
 
 	setting chan struct{} // holds one while logging/setLevel is under way
-	freed   chan struct{} // holds one when another replica has given the standing stream up
 	level   atomic.Pointer[string]
 
 	mu       sync.Mutex // guards the fields below
@@ -77,12 +74,6 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 			u.learnEra(e, older)
 			u.log.Info("upstream speaks HTTP+SSE")
 		}
-		if err == nil && sl.at != nil {
-			if err = u.reclaim(sl, older); err != nil {
-				s.close()
-				return nil, err
-			}
-		}
 	}
 	return s, err
 }
@@ -97,12 +88,7 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 			closeConn(conn)
 			return nil, err
 		}
-		if sl.at != nil {
-			var err error
-			if s, err = u.share(ctx, s, e); err != nil {
-				return nil, err
-			}
-		}
+		u.save(ctx, s, e)
 		s.restore(ctx)
 	} else {
 		u.health.meet(e.rev.Name, false, nil)
@@ -116,7 +102,7 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 func (u *Upstream) newSession(sl *slot, conn Conn, rev *wire.Revision) *session {
 	s := &session{
 		u: u, slot: sl, conn: conn, rev: rev, declared: sl.declared, began: time.Now(),
-		setting: make(chan struct{}, 1), freed: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
+		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
 	}
 	s.base, s.cancel = context.WithCancel(u.base)
 	return s
@@ -250,7 +236,6 @@ func (s *session) setLevel(ctx context.Context, level string) {
 		return
 	}
 	s.level.Store(&level)
-	s.tellOthers(ctx, aboutLevel, []byte(level))
 }
 
 // wantedLevel is the least severe level that a call under way wants: the session has

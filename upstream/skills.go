@@ -399,8 +399,7 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return u.call(ctx, c)
 	}
-	// In the session that skills are listed in: the client's may be at another replica, where
-	// nobody knows what the URI stands for.
+	// In the session that skills are listed in: another one may know others.
 	own := c.Clone()
 	own.Session, own.Ephemeral = "", false
 	record, err := u.madeRecord(ctx, own, key)

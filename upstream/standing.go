@@ -3,6 +3,8 @@ package upstream
 import (
 	"errors"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // leastPause is how soon a standing stream is opened again, however short a time its
@@ -34,35 +36,19 @@ func (s *session) stand() {
 }
 
 // listen reads the standing stream until the session ends, and opens it again when it
-// breaks. opened is closed when the first attempt is over. As long as another replica has
-// the stream, that is heard there.
+// breaks. opened is closed when the first attempt is over.
 func (s *session) listen(opened chan struct{}) {
 	pauses := newBackOff()
 	lastID := ""
-	turn := &turn{s: s}
-	defer turn.over()
 	// Until it is known that there is no such stream, questions may come on it.
 	s.setStanding(true)
-	defer s.unstand()
 	for first := true; s.base.Err() == nil; first = false {
-		if !turn.comes() {
-			if first {
-				close(opened)
-			}
-			if turn.wait() != nil {
-				return
-			}
-			continue
-		}
 		stream, err := s.conn.Standing(s.base, lastID, nil)
 		if first && errors.Is(err, errNoStanding) {
 			s.setStanding(false)
 		}
 		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
 			s.slot.keep.missed()
-			if !first || s.adopted {
-				s.tellOthers(s.base, aboutMissed, nil)
-			}
 		}
 		if first { // after that: who waited has missed nothing
 			close(opened)
@@ -104,8 +90,6 @@ func (s *session) listen(opened chan struct{}) {
 // has ended.
 func (s *session) drain(stream Stream) (lastID string, pause time.Duration, why error) {
 	defer stream.Close()
-	s.setStream(true)
-	defer s.setStream(false)
 	for {
 		m, err := stream.Next()
 		if errors.Is(err, errGarbage) {
@@ -115,7 +99,9 @@ func (s *session) drain(stream Stream) (lastID string, pause time.Duration, why 
 		if err != nil {
 			return stream.LastEventID(), stream.Retry(), err
 		}
-		s.hear(m)
+		if m.Kind != wire.Response {
+			s.deliver(m)
+		}
 	}
 }
 

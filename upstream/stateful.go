@@ -54,7 +54,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 			return reply, err
 		}
 		u.pool.lose(s)
-		if lost > 1 && !s.adopted || lost == maxLost {
+		if lost > 1 {
 			return nil, err
 		}
 	}
@@ -110,7 +110,6 @@ type question struct {
 	changes int // how often the roots had changed
 	// guessed is its params as they came, where it may be another call's; nil where not.
 	guessed mcp.Raw
-	record  *record
 }
 
 // call makes a call and releases the session, unless the call is parked.
@@ -132,18 +131,17 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.wake = s, s.u.ids.Add(1), x.call.Notify, make(chan struct{}, 1)
 	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.any()
-	s.add(x)
-	if x.call.LogLevel != "" && !s.shared() {
-		s.setLevel(ctx, s.wantedLevel())
-	}
 	life, err := s.u.life(ctx, false)
 	if err != nil {
-		s.remove(x)
 		x.abandon()
 		s.u.pool.release(s)
 		return nil, err
 	}
 	x.life = life
+	s.add(x)
+	if x.call.LogLevel != "" && !s.shared() {
+		s.setLevel(ctx, s.wantedLevel())
+	}
 	life.room.Store(x.call.Room)
 	if x.task != "" {
 		life.patiently()
@@ -327,7 +325,6 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if guess {
 		q.guessed = bytes.Clone(m.Params)
 	}
-	q.record = x.s.record(q.id, x)
 	x.open = append(x.open, q)
 	x.signal()
 	return nil
@@ -353,9 +350,6 @@ func (x *exchange) withdraw(id mcp.Raw) {
 		x.open = append(x.open[:i:i], x.open[i+1:]...)
 		x.room.Give(int64(len(q.request.Params)))
 		x.tellWithdrawn(q)
-		if q.record != nil {
-			x.s.u.spawn(func() { q.record.answer() })
-		}
 		return
 	}
 }
@@ -406,7 +400,6 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		x.s.u.spawn(func() {
 			for _, q := range open {
 				switch {
-				case !q.record.answer():
 				case q.request.Method == mcp.MethodRootsList:
 					x.s.strayRoots(q.id)
 				case q.guessed != nil:

@@ -22,7 +22,6 @@ func (k *keep) subscribe(uri string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.uris[uri]++
-	delete(k.handed, uri)
 }
 
 // ask returns the request that subscribes to a resource; ours says that it is to be made
@@ -171,9 +170,6 @@ func (s *session) askFor(ctx context.Context, uri string) error {
 	if err == nil && m.Error != nil {
 		err = s.declared.notOurs(wire.ReadError(m.Error))
 	}
-	if err == nil {
-		s.tellOf(ctx, aboutSubscribed, uri)
-	}
 	return err
 }
 
@@ -192,20 +188,10 @@ func (s *session) unsubscribe(l *listening) {
 			defer done()
 			ctx, cancel := context.WithTimeout(s.base, goodbye)
 			defer cancel()
-			if s.leaves(ctx, uri) {
-				s.tellOf(ctx, aboutLeft, uri)
-				return
+			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
+			if err != nil && !errors.Is(err, context.Canceled) {
+				s.u.log.Debug("not unsubscribed", "error", err)
 			}
-			s.askNoMore(ctx, uri)
 		})
 	}
-}
-
-// askNoMore has the server send no more updates of a resource.
-func (s *session) askNoMore(ctx context.Context, uri string) {
-	_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
-	if err != nil && !errors.Is(err, context.Canceled) {
-		s.u.log.Debug("not unsubscribed", "error", err)
-	}
-	s.tellOthers(ctx, aboutGone, []byte(uri))
 }

@@ -190,6 +190,7 @@ func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
+	life.pause() // no caller waits
 	u.pool.hold(s)
 	// Keys are unique in the life of a task, of which this may not be the only hold.
 	x := &exchange{
@@ -235,9 +236,7 @@ func (h *hold) run() {
 func (h *hold) answer(c *mcp.Call) {
 	settled, _ := h.x.settle(c)
 	for _, a := range settled {
-		if a.record.answer() {
-			h.x.s.post(a.body)
-		}
+		h.x.s.post(a.body)
 	}
 }
 
@@ -248,9 +247,7 @@ func (x *exchange) settleNothing() {
 	x.open = nil
 	x.mu.Unlock()
 	for _, q := range open {
-		if q.record.answer() {
-			x.s.post(unrelated(q.id))
-		}
+		x.s.post(unrelated(q.id))
 	}
 }
 

@@ -46,10 +46,9 @@ type Deps struct {
 	// Before is the Upstream whose place this one takes, nil for none. Calls that it has
 	// put aside, for their users to answer, go on there.
 	Before *Upstream
-	// Shared is what replicas of the gateway know in common, and Peers how they have calls
-	// made at each other; nil for one gateway alone.
-	Shared Shared
-	Peers  Peers
+	// Keeper keeps what outlives this process of clients' sessions at the server; nil for
+	// nothing.
+	Keeper Keeper
 	// Memory is what large messages are taken from while they are read; nil for a boundless
 	// one.
 	Memory *mcp.Memory
@@ -68,32 +67,27 @@ type Upstream struct {
 	// credentials are nil for none
 	credentials Credentials
 	// tell is nil for nobody
-	tell func(session string, e mcp.Event)
-	// shared, peers and told are nil for one gateway alone
-	shared Shared
-	peers  Peers
-	told   chan told
+	tell   func(session string, e mcp.Event)
+	keeper Keeper          // nil for none
 	memory *mcp.Memory     // nil for a boundless one
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
-	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
-	gate    *gate
-	pauses  pauses
-	pace    pace
-	probe   probe
-	pool    pool
-	parks   parks
-	waits   waits
-	holds   holds
-	records records
-	vigils  vigils
-	tools   tools
-	skills  skillTable
-	health  health
-	former  former
-	count   numbers
-	said    chatter
+	ids    atomic.Int64 // of all requests: a process is probed and then used on one pipe
+	gate   *gate
+	pauses pauses
+	pace   pace
+	probe  probe
+	pool   pool
+	parks  parks
+	waits  waits
+	holds  holds
+	tools  tools
+	skills skillTable
+	health health
+	former former
+	count  numbers
+	said   chatter
 
 	disclosed disclosed
 
@@ -128,8 +122,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 			"version", mcp.String(or(deps.Client.Version, "dev"))),
 		credentials: deps.Credentials,
 		tell:        deps.Tell,
-		shared:      deps.Shared,
-		peers:       deps.Peers,
+		keeper:      deps.Keeper,
 		memory:      deps.Memory,
 		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser, maxWaiting),
 		running:     make(map[*deadline]bool),
@@ -155,29 +148,33 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.pool.init(u)
 	u.parks.init(u)
 	u.former.init(deps.Before)
-	// Ids begin somewhere else in each Upstream: they are nothing that others could guess, and
-	// replicas make requests in one session, where they must differ. They stay below 2^31, as
-	// some servers have no larger ones.
+	// Ids begin somewhere else in each Upstream: nobody can guess them, and they differ from
+	// those that another process used in a session that is resumed here. They stay below
+	// 2^31, as some servers have no larger ones.
 	var first [4]byte
 	_, _ = rand.Read(first[:]) // never fails
 	u.ids.Store(int64(binary.NativeEndian.Uint32(first[:]) >> 2))
-	if u.shared != nil && cfg.Transport == transportStreamable {
-		u.told = make(chan told, maxTold)
-		u.spawn(u.heed)
-	}
 	return u, nil
 }
 
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// handle makes a call here. The error is an *away where its session is elsewhere.
-func (u *Upstream) handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
+// has left.
+//
+// A retry whose context has ended already lets the parked call go that it would have
+// taken up: the server is told, and all that it holds is freed.
+//
+// A list method returns one page. subscriptions/listen reports events, the
+// acknowledgement first, until its context ends, the server ends it (an empty
+// result), or it is lost (an error: listen again).
+func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	handle := u.call
 	switch c.Method {
 	case mcp.MethodListen:
 		reply, err := u.listen(ctx, c)
-		if _, elsewhere := errors.AsType[*away](err); err != nil && !elsewhere {
+		if err != nil {
 			err = u.inOurWords(c, u.failure(ctx, err))
 		}
 		return reply, err
@@ -245,9 +242,6 @@ func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.C
 		}
 	}()
 	reply, cause := handle(ctx, c)
-	if a, elsewhere := errors.AsType[*away](cause); cause != nil && elsewhere {
-		return nil, a // which shows nothing of the server either
-	}
 	err := cause
 	if cause != nil {
 		u.slowDown(c, cause)
@@ -368,16 +362,23 @@ func (u *Upstream) spawn(f func()) {
 	}()
 }
 
-// EndSession closes what is kept for a client session: its upstream session and its
-// parked calls.
-func (u *Upstream) EndSession(session string) {
+// EndSession ends what there is of a client session that has ended: its parked calls, and
+// its session at the server, which is told.
+func (u *Upstream) EndSession(session string) { u.endSession(session, true) }
+
+// DropSession lets a client session go that another process goes on with: its calls are
+// cancelled, its processes end, and its sessions at the server that are kept go on there.
+func (u *Upstream) DropSession(session string) { u.endSession(session, false) }
+
+func (u *Upstream) endSession(session string, forget bool) {
 	u.parks.endSession(session)
 	u.holds.endSession(session)
-	u.pool.endSession(session)
+	u.pool.endSession(session, forget)
 }
 
 // Close refuses new calls, waits for the running ones until ctx ends, ends them then,
-// and closes all sessions and processes. It may be called more than once.
+// and closes all processes and all sessions that are not kept. It may be called more than
+// once.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.mu.Lock()
 	if !u.closed {

@@ -159,13 +159,6 @@ func (u *Upstream) isStateful() bool {
 	return u.probe.known != nil && u.probe.known.rev.Stateful
 }
 
-// isStateless reports whether the server is known to be one without.
-func (u *Upstream) isStateless() bool {
-	u.probe.mu.Lock()
-	defer u.probe.mu.Unlock()
-	return u.probe.known != nil && !u.probe.known.rev.Stateful
-}
-
 // again prepares a call that is made anew; nil means that it is not one. The reply or
 // the error is the answer where the user did not want to.
 func (u *Upstream) again(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
