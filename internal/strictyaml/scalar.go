@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"encoding"
@@ -14,7 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-func (d *decoder) scalar(n *yaml.Node, address string, v reflect.Value) {
+func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 	if n.Kind != yaml.ScalarNode {
 		d.say(n, address, "want %s, not %s", wanted(v.Type()), kindName(n))
 		return

@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type references struct {
 	// values are what references stood for, with the reference itself, so that no
 	// message of a later check shows one.
 	values map[string]string
-	files  []seen // that references name
+	files  []Seen // that references name
 }
 
 // expand returns text with its references replaced. warnings are things to tell
@@ -96,7 +96,7 @@ func (r *references) readFile(path string) (value, warning string, err error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.dir, path)
 	}
-	data, mode, this, err := see(path, maxReferenceBytes)
+	data, mode, this, err := SeeFile(path, maxReferenceBytes)
 	r.files = append(r.files, this)
 	if err != nil {
 		return "", "", err

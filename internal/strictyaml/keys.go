@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// fieldsOf returns the fields of a struct by the names of their yaml tags. Structs
-// marked inline count as if their fields stood in their place; fields without a tag
+// Keys are the fields of a struct, as reflect.Value.FieldByIndex takes them, by the names
+// of their yaml tags. Structs marked inline count as if their fields stood in their place; fields without a tag
 // are no keys.
-func fieldsOf(t reflect.Type) map[string][]int {
+func Keys(t reflect.Type) map[string][]int {
 	fields := map[string][]int{}
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -18,7 +18,7 @@ func fieldsOf(t reflect.Type) map[string][]int {
 		name, options, _ := strings.Cut(tag, ",")
 		switch {
 		case strings.Contains(options, "inline"):
-			for inner, index := range fieldsOf(field.Type) {
+			for inner, index := range Keys(field.Type) {
 				fields[inner] = append([]int{i}, index...)
 			}
 		case tagged && name != "" && name != "-" && field.IsExported():

@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sample has a field of every kind that the decoder knows.
+// sample has a field of every kind that can be decoded.
 type sample struct {
 	Name    string            `yaml:"name"`
 	Wait    time.Duration     `yaml:"wait"`
@@ -79,14 +79,18 @@ func (s sample) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (sample) doubts() error { return nil }
-
 func decodeSample(t *testing.T, text string, env map[string]string) (sample, []string, []string) {
 	t.Helper()
 	var s sample
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-	problems, warnings := decodeConfig(source{"c.yaml", []byte(text), t.TempDir(), lookup}, &s)
-	return s, texts(problems), texts(warnings)
+	d := decodeChecked(text, t.TempDir(), lookup, &s)
+	return s, texts(d.Problems()), texts(d.Warnings())
+}
+
+func decodeChecked(text, dir string, env func(string) (string, bool), s *sample) *Document {
+	d := Decode(Source{File: "c.yaml", Data: []byte(text), Dir: dir, Env: env, Least: "a name", Example: "name: a"}, s)
+	d.Check(s.Validate())
+	return d
 }
 
 func texts(problems []Problem) []string {
@@ -165,11 +169,11 @@ func TestDecodeProblems(t *testing.T) {
 			[]string{`c.yaml:2: a second document begins here: a configuration is exactly one`}},
 		{"H/221 rubbish behind the document", "name: a\n---\n[\n",
 			[]string{`c.yaml:3: not valid YAML: did not find expected node content`}},
-		{"H/222 empty", "", []string{`c.yaml:1: the file is empty: it needs at least upstreams`}},
-		{"H/222 only comments", "# nothing\n", []string{`c.yaml:1: the file is empty: it needs at least upstreams`}},
-		{"H/222 only a document mark", "---\n", []string{`c.yaml:1: the file is empty: it needs at least upstreams`}},
-		{"H/222 scalar root", "hello\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as listen: 127.0.0.1:8080`}},
-		{"H/222 list root", "- a\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as listen: 127.0.0.1:8080`}},
+		{"H/222 empty", "", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"H/222 only comments", "# nothing\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"H/222 only a document mark", "---\n", []string{`c.yaml:1: the file is empty: it needs at least a name`}},
+		{"H/222 scalar root", "hello\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
+		{"H/222 list root", "- a\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as name: a`}},
 		{"H/222 null value", "name: a\ntags:\n", []string{`c.yaml:2: tags: has no value: give it one or take the key out`}},
 		{"H/222 what is missing is named", "on: true\n", []string{`c.yaml:1: name: is needed`}},
 		{"H/223 alias", "name: &n a\nsecret: *n\n", []string{
@@ -308,14 +312,14 @@ func TestFileReferences(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var s sample
 			text := "secret: ${file:" + tt.reference + "}\nname: a\n"
-			problems, warnings := decodeConfig(source{"c.yaml", []byte(text), dir, nil}, &s)
+			d := decodeChecked(text, dir, nil, &s)
 			if string(s.Secret) != tt.want {
 				t.Errorf("secret is %q, want %q", string(s.Secret), tt.want)
 			}
-			if got := strings.Join(texts(problems), "\n"); got != tt.problem {
+			if got := strings.Join(texts(d.Problems()), "\n"); got != tt.problem {
 				t.Errorf("problem %q, want %q", got, tt.problem)
 			}
-			if got := strings.Join(texts(warnings), "\n"); got != tt.warning {
+			if got := strings.Join(texts(d.Warnings()), "\n"); got != tt.warning {
 				t.Errorf("warning %q, want %q", got, tt.warning)
 			}
 		})
@@ -332,10 +336,9 @@ func TestH227_InlineSecretIsWarned(t *testing.T) {
 	}
 }
 
-func FuzzLoadConfig(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"name: a\nparts: [{name: crm, timeout: {call: 2s}}]\n",
-		"listen: 127.0.0.1:0\nupstreams: [{name: crm, url: https://a.example/mcp, prefix: ''}, {name: b, command: [x], env: {A: b}}]\nhttp: {allowed_hosts: [a]}\n",
 		"name: &a x\nsecret: *a\n<<: {on: true}\n",
 		"a: {b: [c, *d]}\n---\n{",
 		"name: ${env:SET}${file:x}$${\nheaders: {bad: x}\n",
@@ -348,11 +351,8 @@ func FuzzLoadConfig(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var s sample
 		lookup := func(name string) (string, bool) { return "value of it", name == "SET" }
-		src := source{"c.yaml", []byte(text), dir, lookup}
-		problems, warnings := decodeConfig(src, &s)
-		var cfg Config
-		real, doubts := decodeConfig(src, &cfg)
-		for _, p := range slices.Concat(problems, warnings, real, doubts) {
+		d := decodeChecked(text, dir, lookup, &s)
+		for _, p := range slices.Concat(d.Problems(), d.Warnings()) {
 			if p.Line < 1 || p.Column < 1 || p.Message == "" {
 				t.Errorf("%+v has no line, column or message", p)
 			}

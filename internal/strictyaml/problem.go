@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"cmp"
@@ -37,18 +37,28 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// ConfigError is everything that is wrong with a configuration, sorted by place.
-type ConfigError struct {
+// Error is everything that is wrong with a configuration, sorted by place.
+type Error struct {
 	Problems []Problem
 }
 
 // Error returns one line for each problem.
-func (e *ConfigError) Error() string {
+func (e *Error) Error() string {
 	lines := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
 		lines[i] = p.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Unplaced is the error of a configuration that comes from no file: each of the errors
+// joined in found is a problem.
+func Unplaced(found error) *Error {
+	e := &Error{}
+	for _, text := range leaves(found) {
+		e.Problems = append(e.Problems, Problem{Message: text})
+	}
+	return e
 }
 
 // sortProblems puts problems in the order in which somebody fixes them: from the

@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"encoding"
@@ -10,33 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// decoder fills Go values from a parsed document, by the yaml tags of their
-// fields. It is its own, not yaml.v3's, so that every problem is found in one run,
-// has its line and path, and quotes no secret; and so that packages own their
-// Config without importing a YAML library.
-type decoder struct {
-	refs references
-
-	problems []placed
-	warnings []placed
-	places   map[string]position // by address, for what Validate finds
-	names    map[string]string   // of list elements, by address
-	broken   map[string]bool     // addresses with a problem
-}
-
-// position is a place in the file.
-type position struct{ line, column int }
-
-func newDecoder(env func(string) (string, bool), dir string) *decoder {
-	return &decoder{
-		refs:   references{env: env, dir: dir, values: map[string]string{}},
-		places: map[string]position{},
-		names:  map[string]string{},
-		broken: map[string]bool{},
-	}
-}
-
-func (d *decoder) say(n *yaml.Node, address, format string, args ...any) {
+func (d *Document) say(n *yaml.Node, address, format string, args ...any) {
 	d.problems = append(d.problems, placed{n.Line, n.Column, address, fmt.Sprintf(format, args...)})
 	d.broken[address] = true
 }
@@ -47,8 +21,9 @@ var (
 )
 
 // decode stores n in v, which has to be settable. What cannot be read stays zero
-// and is a problem.
-func (d *decoder) decode(n *yaml.Node, address string, v reflect.Value) {
+// and is a problem. It is not yaml.v3's, which stops at the first problem, does not say
+// where it is, and may quote a secret.
+func (d *Document) decode(n *yaml.Node, address string, v reflect.Value) {
 	if _, ok := d.places[address]; !ok {
 		d.places[address] = position{n.Line, n.Column}
 	}
@@ -79,12 +54,12 @@ func (d *decoder) decode(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-func (d *decoder) structure(n *yaml.Node, address string, v reflect.Value) {
+func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.say(n, address, "want keys and their values, not %s", kindName(n))
 		return
 	}
-	fields := fieldsOf(v.Type())
+	fields := Keys(v.Type())
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !isKey(key) {
@@ -107,7 +82,7 @@ func (d *decoder) structure(n *yaml.Node, address string, v reflect.Value) {
 // checkZero refuses a number or a duration of 0 where that would be taken for a key that was
 // left out. Where 0 is a value like others the field is a pointer, or its tag zero says what
 // it means.
-func (d *decoder) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
+func (d *Document) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
 	_, means := field.Tag.Lookup("zero")
 	if means || !v.CanInt() || !v.IsZero() || d.broken[address] || v.Addr().Type().Implements(textType) {
 		return
@@ -115,7 +90,7 @@ func (d *decoder) checkZero(n *yaml.Node, address string, field reflect.StructFi
 	d.say(n, address, "0 is no value here: write more than that, or take the key out for the default")
 }
 
-func (d *decoder) mapping(n *yaml.Node, address string, v reflect.Value) {
+func (d *Document) mapping(n *yaml.Node, address string, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		d.say(n, address, "want names and their values, not %s", kindName(n))
 		return
@@ -133,7 +108,7 @@ func (d *decoder) mapping(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-func (d *decoder) list(n *yaml.Node, address string, v reflect.Value) {
+func (d *Document) list(n *yaml.Node, address string, v reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
 		d.say(n, address, "want a list, such as [a, b], not %s", kindName(n))
 		return

@@ -1,11 +1,10 @@
-package gateway
+package strictyaml
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"sort"
 	"strconv"
@@ -15,65 +14,21 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxConfigBytes bounds the configuration file.
-const maxConfigBytes = 1 << 20
-
-// placed is a problem at a place of the document. Its address is the path without
-// the names of list elements, such as "upstreams[2].timeout.call".
-type placed struct {
-	line, column int
-	address      string
-	message      string
+func (d *Document) empty() placed {
+	return placed{1, 1, "", "the file is empty: it needs at least " + d.src.Least}
 }
 
-// readBounded reads a whole regular file of at most limit bytes. Symbolic links
-// are followed; pipes and devices are refused, since reading them may never end.
-func readBounded(path string, limit int64) ([]byte, os.FileMode, error) {
-	// Asked before it is opened: opening a pipe without a writer would hang.
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, 0, pathless(err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, errors.New("not a regular file")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, pathless(err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, 0, pathless(err)
-	}
-	if int64(len(data)) > limit {
-		return nil, 0, fmt.Errorf("larger than %d bytes", limit)
-	}
-	return data, info.Mode(), nil
-}
-
-// pathless takes the path out of an error of package os: the caller names it.
-func pathless(err error) error {
-	if e, ok := errors.AsType[*os.PathError](err); ok {
-		return e.Err
-	}
-	return err
-}
-
-func emptyFile() placed {
-	return placed{1, 1, "", "the file is empty: it needs at least upstreams"}
-}
-
-// parseDocument parses data as exactly one YAML document whose root is a mapping.
+// parse parses the text as exactly one YAML document whose root is a mapping.
 // root is nil when it cannot be used at all; faults then says why.
-func parseDocument(data []byte) (root *yaml.Node, faults []placed) {
+func (d *Document) parse() (root *yaml.Node, faults []placed) {
+	data := d.src.Data
 	if f, bad := badText(data); bad {
 		return nil, []placed{f}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return nil, []placed{emptyFile()}
+		return nil, []placed{d.empty()}
 	} else if err != nil {
 		return nil, []placed{syntaxFault(err, data)}
 	}
@@ -85,16 +40,16 @@ func parseDocument(data []byte) (root *yaml.Node, faults []placed) {
 		faults = append(faults, syntaxFault(err, data))
 	}
 	if len(document.Content) != 1 {
-		return nil, append(faults, emptyFile())
+		return nil, append(faults, d.empty())
 	}
 	root = document.Content[0]
 	faults = append(faults, checkNode(root, "")...)
 	if isNull(root) {
-		return nil, append(faults, emptyFile())
+		return nil, append(faults, d.empty())
 	}
 	if root.Kind != yaml.MappingNode {
 		return nil, append(faults, placed{root.Line, root.Column, "",
-			"the file has to consist of keys and their values, such as listen: 127.0.0.1:8080"})
+			"the file has to consist of keys and their values, such as " + d.src.Example})
 	}
 	return root, faults
 }

@@ -1,4 +1,4 @@
-package gateway
+package strictyaml
 
 import (
 	"errors"
@@ -13,12 +13,9 @@ import (
 // (timeout.call) and wrapping with another "key: " goes one level up; so the text
 // itself says where to look. A key that is not in the file has the place of the
 // nearest parent that is.
-//
-// What belongs to something that could not even be read is left out: it would only
-// say again, and less clearly, what was said.
-func (d *decoder) place(err error, root reflect.Type) (found []placed) {
+func (d *Document) place(err error) (found []placed) {
 	for _, text := range leaves(err) {
-		address, message := splitAddress(root, text)
+		address, message := splitAddress(d.target, text)
 		if d.isBroken(address) {
 			continue
 		}
@@ -102,8 +99,8 @@ func follow(t reflect.Type, address, keys string) (reflect.Type, string, bool) {
 		switch {
 		case t.Kind() == reflect.Map:
 			t = t.Elem()
-		case t.Kind() == reflect.Struct && fieldsOf(t)[key] != nil:
-			t = t.FieldByIndex(fieldsOf(t)[key]).Type
+		case t.Kind() == reflect.Struct && Keys(t)[key] != nil:
+			t = t.FieldByIndex(Keys(t)[key]).Type
 		default:
 			return nil, "", false
 		}
@@ -114,7 +111,7 @@ func follow(t reflect.Type, address, keys string) (reflect.Type, string, bool) {
 
 // isBroken reports whether address, something in it or something around it could
 // not be read.
-func (d *decoder) isBroken(address string) bool {
+func (d *Document) isBroken(address string) bool {
 	if address == "" {
 		return false
 	}
@@ -133,7 +130,7 @@ func isWithin(address, parent string) bool {
 }
 
 // placeOf returns the place of address or of its nearest parent in the file.
-func (d *decoder) placeOf(address string) position {
+func (d *Document) placeOf(address string) position {
 	for {
 		if place, ok := d.places[address]; ok || address == "" {
 			return place
@@ -144,7 +141,7 @@ func (d *decoder) placeOf(address string) position {
 
 // display returns address as people read it, with the names of list elements:
 // "upstreams[2] (crm): timeout.call".
-func (d *decoder) display(address string) string {
+func (d *Document) display(address string) string {
 	var b strings.Builder
 	for i := 0; i < len(address); i++ {
 		b.WriteByte(address[i])
