@@ -8,6 +8,7 @@
 // names and list caches to gateway/catalog, who may call what to policy, and how
 // messages are written to mcp/wire.
 //
+//	pipeline.go              the way of every call; admit says which may go now
 //	transport.go             what a transport is, and the table of them
 //	transport_streamable.go  one POST a request, a session's connection; httpstream.go reads the answers
 //	transport_sse.go         HTTP+SSE: one event stream a session, and a POST a message

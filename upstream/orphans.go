@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 const (
@@ -151,7 +152,7 @@ var errClientGone = mcp.Errorf(mcp.CodeInternal, "the client has gone")
 
 // postSurely is post for what nobody says again.
 func (s *session) postSurely(body []byte) {
-	pauses := newBackOff()
+	pauses := admit.NewBackoff()
 	for range orphanTries {
 		ctx, cancel := context.WithTimeout(s.base, goodbye)
 		err := s.conn.Post(ctx, body)

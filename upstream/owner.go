@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // A process, or a session on an event stream, is its replica's: no other one can take it
@@ -117,9 +119,9 @@ func (p *pool) owns(sl *slot, tag string, alone bool) error {
 	defer p.mu.Unlock()
 	switch c := sl.claim; {
 	case sl.ended:
-		return errDraining
+		return admit.ErrDraining
 	case !p.makeRoom(sl):
-		return errOverloaded
+		return admit.ErrOverloaded
 	default:
 		c.tag, c.alone, c.said, c.away = tag, alone, time.Now(), nil
 	}

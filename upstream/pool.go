@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
@@ -30,7 +31,7 @@ type poolKey struct {
 // pool keeps one session for each key.
 type pool struct {
 	u     *Upstream
-	opens *gate // of the sessions that are being opened
+	opens *admit.Queue // of the sessions that are being opened
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
@@ -74,7 +75,7 @@ type opening struct {
 
 func (p *pool) init(u *Upstream) {
 	p.u = u
-	p.opens = newGate(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions)
+	p.opens = admit.NewQueue(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions, 0, u.base.Done())
 	p.slots, p.places = make(map[poolKey]*slot), make(map[bindingKey]*slot)
 	p.owned = make(map[string]*slot)
 }
@@ -85,7 +86,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	}
 	if ctx.Err() != nil { // its session may have ended, and what is opened now would stay
 		p.mu.Unlock()
@@ -96,12 +97,12 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 		claim := p.u.claimOf(key, sweeps, e)
 		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
 		if key.session != "" || key.user != "" {
-			sl.user = sharer(caller)
+			sl.user = admit.User(caller)
 			sl.owner.user = sl.user
 		}
 		if claim == nil && !p.makeRoom(sl) { // else it may need none
 			p.mu.Unlock()
-			return nil, errOverloaded
+			return nil, admit.ErrOverloaded
 		}
 		p.slots[key] = sl
 		if sl.at != nil {
@@ -194,7 +195,7 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	if open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		u.count.connect(open.err)
-		p.opens.leave(sl.user)
+		p.opens.Leave(sl.user)
 	}
 	_, elsewhere := errors.AsType[*away](open.err)
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
@@ -206,11 +207,11 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	unwanted := open.err == nil && (closed || sl.ended)
 	switch {
 	case unwanted:
-		open.err = errDraining
+		open.err = admit.ErrDraining
 	case open.err == nil:
 		sl.current = open.session
 	case elsewhere: // the next call finds that out at once
-	case errors.Is(open.err, errEnded), errors.Is(open.err, errOverloaded):
+	case errors.Is(open.err, errEnded), errors.Is(open.err, admit.ErrOverloaded):
 		p.drop(sl, (*session).close)
 	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
 		p.drop(sl, (*session).close) // the slot of a process, or of what is down, remembers why
@@ -231,22 +232,13 @@ func (p *pool) turn(sl *slot) error {
 	if err := p.vacant(sl); err != nil {
 		return err
 	}
-	w, ok := p.opens.enter(sl.user)
-	switch {
-	case !ok:
-		return errOverloaded
-	case w == nil:
-		return nil
-	}
-	select {
-	case <-w.turn:
-	case <-p.u.base.Done():
-		p.opens.giveUp(w)
-		return errDraining
+	waited, err := p.opens.Enter(context.Background(), sl.user) // which ends with the Upstream
+	if err != nil || !waited {
+		return err
 	}
 	if wait(p.u.base, rand.N(opensApart)) != nil {
-		p.opens.leave(sl.user)
-		return errDraining
+		p.opens.Leave(sl.user)
+		return admit.ErrDraining
 	}
 	return nil
 }
@@ -254,7 +246,7 @@ func (p *pool) turn(sl *slot) error {
 func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	u := p.u
 	if u.base.Err() != nil {
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	}
 	p.mu.Lock()
 	pause, down := sl.restarts.pause(time.Now())

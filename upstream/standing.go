@@ -3,6 +3,8 @@ package upstream
 import (
 	"errors"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // leastPause is how soon a standing stream is opened again, however short a time its
@@ -37,7 +39,7 @@ func (s *session) stand() {
 // breaks. opened is closed when the first attempt is over. As long as another replica has
 // the stream, that is heard there.
 func (s *session) listen(opened chan struct{}) {
-	pauses := newBackOff()
+	pauses := admit.NewBackoff()
 	lastID := ""
 	turn := &turn{s: s}
 	defer turn.over()

@@ -38,8 +38,10 @@ var layers = []layer{
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}}, // seal for what stands in Redis
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
+	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
+		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound", "upstream/admit"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/fsnotify/fsnotify", "gopkg.in/yaml.v3"}}, // the last two for directories of skills
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},

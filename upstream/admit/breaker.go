@@ -1,4 +1,4 @@
-package upstream
+package admit
 
 import (
 	"sync"
@@ -26,35 +26,36 @@ type breaker struct {
 
 	mu       sync.Mutex // guards the fields below
 	failures int        // in a row
+	reason   string     // of the last one, for the client
 	pauses   *backoff.ExponentialBackOff
 	until    time.Time
 	tried    time.Time // when a call was let through to see that is still under way; zero for none
 }
 
-// admit reports whether a call may be made, and if not, how long that stays so at least.
-// trial says that it is the one that is let through to see: done must be called for it.
-func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, ok bool) {
+// admit returns why a call may not be made, and how long that stays so at least; "" for one
+// that may. trial says that it is the one that is let through to see.
+func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, why string) {
 	if !b.open.Load() {
-		return false, 0, true
+		return false, 0, ""
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.failures < openAfter:
-		return false, 0, true
+		return false, 0, ""
 	case now.Before(b.tried.Add(trialTime)):
-		return false, firstPause, false
+		return false, FirstPause, b.reason
 	case now.Before(b.until):
-		return false, b.until.Sub(now), false
+		return false, b.until.Sub(now), b.reason
 	}
 	b.tried = now
-	return true, 0, true
+	return true, 0, ""
 }
 
-// done takes what a call has shown: that the server is there, that it is not, or neither.
-// It reports whether the breaker opens by that.
-func (b *breaker) done(now time.Time, trial, there, gone bool) (opens bool) {
-	if !trial && !gone && !(there && b.counting.Load()) {
+// done takes what a call has shown. It reports whether the breaker opens by that.
+func (b *breaker) done(now time.Time, trial bool, shown Outcome) (opens bool) {
+	gone := shown.Gone != ""
+	if !trial && !gone && !(shown.There && b.counting.Load()) {
 		return false
 	}
 	b.mu.Lock()
@@ -62,14 +63,17 @@ func (b *breaker) done(now time.Time, trial, there, gone bool) (opens bool) {
 	if trial {
 		b.tried = time.Time{}
 	}
+	if gone {
+		b.reason = shown.Gone
+	}
 	switch {
-	case there:
+	case shown.There:
 		b.failures, b.pauses = 0, nil
 	case !gone:
 	case b.failures < openAfter:
 		b.failures++
 		if opens = b.failures == openAfter; opens {
-			b.pauses = newBackOff()
+			b.pauses = NewBackoff()
 			b.until = now.Add(b.pauses.NextBackOff())
 		}
 	case trial: // calls that began before it opened say nothing new

@@ -1,4 +1,4 @@
-package upstream
+package admit
 
 import (
 	"fmt"
@@ -11,12 +11,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
+// length is how many calls wait in these tests.
+const length = 4000
+
 // TestH243_OneUserTakesNotAllPlaces: H/243 and the share of a user.
 func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
-	g := newGate(4, 2, 10)
+	q := NewQueue(4, 2, 10, 0, nil)
 	enter := func(user string) *waiter {
 		t.Helper()
-		w, ok := g.enter(user)
+		w, ok := q.enter(user)
 		if !ok {
 			t.Fatalf("%s is refused", user)
 		}
@@ -41,7 +44,7 @@ func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
 	var order []string
 	came := func(user string) {
 		t.Helper()
-		g.leave(user)
+		q.Leave(user)
 		for name, w := range map[string]*waiter{"a3": third, "a4": fourth, "b": b, "d": d} {
 			select {
 			case <-w.turn:
@@ -60,61 +63,61 @@ func TestH243_OneUserTakesNotAllPlaces(t *testing.T) {
 		t.Errorf("their turns came as %q, want %q", order, want)
 	}
 	for _, user := range []string{"a", "a", "b", "d"} {
-		g.leave(user)
+		q.Leave(user)
 	}
-	if running, waiting := g.size(); running != 0 || waiting != 0 || len(g.users) != 0 {
-		t.Errorf("%d run, %d wait, %d users are known, and all have left", running, waiting, len(g.users))
+	if running, waiting := q.Size(); running != 0 || waiting != 0 || len(q.users) != 0 {
+		t.Errorf("%d run, %d wait, %d users are known, and all have left", running, waiting, len(q.users))
 	}
 }
 
 func TestOneUserFillsNotTheQueue(t *testing.T) {
-	g := newGate(2, 1, maxWaiting)
-	for i := range 1 + maxWaiting/2 {
-		if _, ok := g.enter("a"); !ok {
+	q := NewQueue(2, 1, length, 0, nil)
+	for i := range 1 + length/2 {
+		if _, ok := q.enter("a"); !ok {
 			t.Fatalf("the call %d of the user is refused", i)
 		}
 	}
-	if _, ok := g.enter("a"); ok {
+	if _, ok := q.enter("a"); ok {
 		t.Error("one user has more than half of the queue")
 	}
-	if w, ok := g.enter("b"); w != nil || !ok {
+	if w, ok := q.enter("b"); w != nil || !ok {
 		t.Error("another one does not get the place that is free")
 	}
-	if w, ok := g.enter("c"); w == nil || !ok {
+	if w, ok := q.enter("c"); w == nil || !ok {
 		t.Error("there is room in the queue")
 	}
-	for i := range maxWaiting - maxWaiting/2 - 1 {
-		if _, ok := g.enter(fmt.Sprint("d", i)); !ok {
+	for i := range length - length/2 - 1 {
+		if _, ok := q.enter(fmt.Sprint("d", i)); !ok {
 			t.Fatal("there is room in the queue")
 		}
 	}
-	if _, ok := g.enter("e"); ok {
-		t.Errorf("more than %d wait", maxWaiting)
+	if _, ok := q.enter("e"); ok {
+		t.Errorf("more than %d wait", length)
 	}
 }
 
 // TestWithoutAuthenticationThereIsOneUser, who may have all of it.
 func TestWithoutAuthenticationThereIsOneUser(t *testing.T) {
-	if userOf(&mcp.Call{}) != "" || userOf(&mcp.Call{Caller: mcp.Caller{Issuer: "https://i", Subject: "a"}}) == "" {
+	if User(&mcp.Caller{}) != "" || User(&mcp.Caller{Issuer: "https://i", Subject: "a"}) == "" {
 		t.Error("users are taken for each other")
 	}
-	g := newGate(4, 1, maxWaiting)
-	for i := range 4 + maxWaiting {
-		if w, ok := g.enter(""); !ok || (w == nil) != (i < 4) {
+	q := NewQueue(4, 1, length, 0, nil)
+	for i := range 4 + length {
+		if w, ok := q.enter(""); !ok || (w == nil) != (i < 4) {
 			t.Fatalf("call %d: waits %t, taken %t", i, w != nil, ok)
 		}
 	}
-	if _, ok := g.enter(""); ok {
-		t.Errorf("more than %d wait", maxWaiting)
+	if _, ok := q.enter(""); ok {
+		t.Errorf("more than %d wait", length)
 	}
 }
 
-// TestGateKeepsItsBounds whatever happens in whatever order, and nobody waits for a place
+// TestQueueKeepsItsBounds whatever happens in whatever order, and nobody waits for a place
 // that is free.
-func TestGateKeepsItsBounds(t *testing.T) {
+func TestQueueKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		places, share := rapid.IntRange(1, 4).Draw(t, "places"), rapid.IntRange(1, 4).Draw(t, "share")
-		g := newGate(places, share, 100)
+		q := NewQueue(places, share, 100, 0, nil)
 		users := []string{"", "a", "b", "c"}
 		running := map[string]int{}
 		var waiting []*waiter
@@ -122,7 +125,7 @@ func TestGateKeepsItsBounds(t *testing.T) {
 			user := rapid.SampledFrom(users).Draw(t, "user")
 			switch rapid.IntRange(0, 2).Draw(t, "what") {
 			case 0:
-				if w, ok := g.enter(user); ok && w == nil {
+				if w, ok := q.enter(user); ok && w == nil {
 					running[user]++
 				} else if ok {
 					waiting = append(waiting, w)
@@ -130,12 +133,12 @@ func TestGateKeepsItsBounds(t *testing.T) {
 			case 1:
 				if running[user] > 0 {
 					running[user]--
-					g.leave(user)
+					q.Leave(user)
 				}
 			case 2:
 				if len(waiting) > 0 {
 					i := rapid.IntRange(0, len(waiting)-1).Draw(t, "which")
-					g.giveUp(waiting[i])
+					q.giveUp(waiting[i])
 					waiting = slices.Delete(waiting, i, i+1)
 				}
 			}
@@ -169,13 +172,13 @@ func TestGateKeepsItsBounds(t *testing.T) {
 // TestATurnThatCameTooLate goes to the next one.
 func TestATurnThatCameTooLate(t *testing.T) {
 	for range 200 {
-		g := newGate(1, 1, 10)
-		g.enter("a")
-		first, _ := g.enter("b")
-		second, _ := g.enter("c")
+		q := NewQueue(1, 1, 10, 0, nil)
+		q.enter("a")
+		first, _ := q.enter("b")
+		second, _ := q.enter("c")
 		var both sync.WaitGroup
-		both.Go(func() { g.leave("a") })
-		both.Go(func() { g.giveUp(first) })
+		both.Go(func() { q.Leave("a") })
+		both.Go(func() { q.giveUp(first) })
 		both.Wait()
 		select {
 		case <-second.turn:
@@ -185,11 +188,11 @@ func TestATurnThatCameTooLate(t *testing.T) {
 	}
 }
 
-func BenchmarkGate(b *testing.B) {
-	g := newGate(100, 50, maxWaiting)
+func BenchmarkQueue(b *testing.B) {
+	q := NewQueue(100, 50, length, 0, nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		g.enter("0123456789abcdef0123456789abcdef")
-		g.leave("0123456789abcdef0123456789abcdef")
+		q.enter("0123456789abcdef0123456789abcdef")
+		q.Leave("0123456789abcdef0123456789abcdef")
 	}
 }
