@@ -22,7 +22,6 @@
 //	replicas.go              and for all replicas of the gateway; join.go, tend.go, relay.go
 //	health.go                what is to be seen of it all
 //	skills.go                skills of a server, in whichever form it has them
-//	skilldir.go              a directory of skills as an upstream; skillscan.go, frontmatter.go
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
 // stream, for each parked call, for opening a session, five for each process, and two for

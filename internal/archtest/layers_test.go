@@ -28,6 +28,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/safehttp"},
 	{level: 1, dir: "internal/safelink", ours: []string{"internal/safehttp"}}, // for addresses that are refused
 	{level: 1, dir: "internal/http1"},
+	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
@@ -41,10 +42,11 @@ var layers = []layer{
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "auth/outbound", "upstream/admit"},
-		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/fsnotify/fsnotify", "gopkg.in/yaml.v3"}}, // the last two for directories of skills
-	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "internal/skillmd", "auth/outbound", "upstream/admit"},
+		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
+	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
+	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp"}},
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},

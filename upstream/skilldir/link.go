@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func (l leftOut) Error() string { return string(l) }
 // keeps from them under the other: its end is in the same skill, in none, or a part of a
 // mount of Kubernetes, where the path of the link is that of its end but for directories
 // whose names begin with two dots.
-func (s *skillScan) find(p place, e fs.DirEntry) (found, error) {
+func (s *scan) find(p place, e fs.DirEntry) (found, error) {
 	at := found{real: path.Join(p.real, e.Name()), link: e.Type()&fs.ModeSymlink != 0}
 	var err error
 	if !at.link {
@@ -63,7 +63,7 @@ func (s *skillScan) find(p place, e fs.DirEntry) (found, error) {
 }
 
 // follow returns the end of a link.
-func (s *skillScan) follow(link string) (end string, info fs.FileInfo, err error) {
+func (s *scan) follow(link string) (end string, info fs.FileInfo, err error) {
 	end = "."
 	rest := strings.Split(link, "/")
 	for links := 0; len(rest) > 0; {
@@ -114,7 +114,7 @@ func mounted(real string) string {
 }
 
 // skillDirOf returns the directory of the innermost skill that a path is in, "" for none.
-func (s *skillScan) skillDirOf(name string, isDir bool) string {
+func (s *scan) skillDirOf(name string, isDir bool) string {
 	if !isDir {
 		name = path.Dir(name)
 	}

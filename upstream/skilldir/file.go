@@ -1,8 +1,6 @@
-package upstream
+package skilldir
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,13 +10,16 @@ import (
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
 // settled is how old a change of a file has to be for its time to tell the next one.
 const settled = 2 * time.Second
 
-// skillFile is a file of a skill.
-type skillFile struct {
+// file is a file of a skill.
+type file struct {
 	path   string // from the directory of all skills
 	real   string // the same without links
 	uri    string
@@ -30,9 +31,9 @@ type skillFile struct {
 }
 
 // unchanged returns what is known of a file that is as it was.
-func (s *skillScan) unchanged(uri string, at found) (skillFile, bool) {
+func (s *scan) unchanged(uri string, at found) (file, bool) {
 	if s.last == nil {
-		return skillFile{}, false
+		return file{}, false
 	}
 	f, known := s.last.files[uri]
 	same := known && f.real == at.real && f.size == at.info.Size() && f.info.ModTime().Equal(at.info.ModTime()) &&
@@ -40,20 +41,14 @@ func (s *skillScan) unchanged(uri string, at found) (skillFile, bool) {
 	return f, same
 }
 
-func newSkillFile(name, uri string, content []byte, at found) skillFile {
-	return skillFile{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: digestOf(content), info: at.info, hashed: time.Now()}
-}
-
-func digestOf(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "sha256:" + hex.EncodeToString(sum[:])
+func newFile(name, uri string, content []byte, at found) file {
+	return file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
 }
 
 // uriPath is a path of files as it stands in a URI (RFC 3986 §3.3), behind skill://. What
 // may stand there as it is does, but for what patterns of policy cannot have, * and !, and
 // for what divides a host: the first directory is in its place.
 func uriPath(name string) string {
-	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, len(name))
 	first := true
 	for i := range len(name) {
@@ -61,15 +56,18 @@ func uriPath(name string) string {
 		first = first && c != '/'
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~$&'()+,;=/", c) >= 0 || !first && (c == ':' || c == '@') {
 			out = append(out, c)
-			continue
+		} else {
+			out = fmt.Appendf(out, "%%%02X", c)
 		}
-		out = append(out, '%', hex[c>>4], hex[c&15])
 	}
 	return string(out)
 }
 
+// textURI is the URI of the SKILL.md of a skill.
+func textURI(key string) string { return mcp.SkillScheme + key + "/" + mcp.SkillFile }
+
 // fileURI is the URI of a file of a skill.
-func fileURI(name string) string { return schemeSkill + uriPath(name) }
+func fileURI(name string) string { return mcp.SkillScheme + uriPath(name) }
 
 // fileNameOK refuses names of which a URI could be read in two ways.
 func fileNameOK(name string) bool {

@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"errors"
@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// skillPoll is how often a listener asks whether it is time to look again.
-	skillPoll = 2 * time.Second
+	// pollEvery is how often a listener asks whether it is time to look again.
+	pollEvery = 2 * time.Second
 	// lookShare is what part of the time may go into looking for changes: 0.4 %.
 	lookShare = 250
 	// maxWatched bounds the directories of which the system is asked to tell.
 	maxWatched = 10_000
 )
 
-// pauseAfter is how long a directory is left alone after a look that took so long. Small
+// restAfter is how long a directory is left alone after a look that took so long. Small
 // directories are looked at so often that nobody needs to tell of their changes, whatever
 // their file system.
-func pauseAfter(cost time.Duration) time.Duration {
-	return min(max(skillPoll, lookShare*cost), skillFresh)
+func restAfter(cost time.Duration) time.Duration {
+	return min(max(pollEvery, lookShare*cost), fresh)
 }
 
-// skillWatch says when a directory of skills is to be looked at again. In large ones,
+// watch says when a directory of skills is to be looked at again. In large ones,
 // where looks are rare, the system is asked to tell of changes: what it tells only makes
 // the next look come sooner, so that nothing is lost where it tells nothing, as of network
 // file systems. It belongs to those who listen: the last one that leaves closes it.
-type skillWatch struct {
+type watch struct {
 	root string
 	open func() (*dirWatch, error)
 
@@ -72,13 +72,13 @@ func openDirWatch() (*dirWatch, error) {
 	return &dirWatch{w.Add, w.Remove, w.WatchList, w.Close, w.Events, w.Errors}, nil
 }
 
-func (w *skillWatch) join() {
+func (w *watch) join() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.listeners++
 }
 
-func (w *skillWatch) leave() {
+func (w *watch) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listeners--; w.listeners == 0 {
@@ -88,7 +88,7 @@ func (w *skillWatch) leave() {
 }
 
 // stop is called with mu held.
-func (w *skillWatch) stop() {
+func (w *watch) stop() {
 	if w.told != nil {
 		_ = w.told.close() // there is nothing that could be lost
 		<-w.heard
@@ -99,7 +99,7 @@ func (w *skillWatch) stop() {
 // hear takes what is told until that is closed. It never waits for mu, whose holder may
 // wait for what is told to be taken. Hidden files have no part in skills, but for what
 // Kubernetes swaps; and after an error events are missing.
-func (w *skillWatch) hear(told *dirWatch, heard chan<- struct{}) {
+func (w *watch) hear(told *dirWatch, heard chan<- struct{}) {
 	defer close(heard)
 	for {
 		select {
@@ -121,14 +121,14 @@ func (w *skillWatch) hear(told *dirWatch, heard chan<- struct{}) {
 
 // due reports whether it is time to look, so long after the last look, which took cost.
 // It is said to one of several that ask, who has to say when they have looked.
-func (w *skillWatch) due(since, cost time.Duration) bool {
+func (w *watch) due(since, cost time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.told != nil && !w.dirty.Load() {
 		info, err := os.Stat(w.root) // another one may have taken its place
 		w.dirty.Store(err != nil || w.self == nil || !os.SameFile(info, w.self))
 	}
-	if w.looking || since < pauseAfter(cost) && !(w.dirty.Load() && since >= max(skillPoll/2, 10*cost)) {
+	if w.looking || since < restAfter(cost) && !(w.dirty.Load() && since >= max(pollEvery/2, 10*cost)) {
 		return false
 	}
 	w.dirty.Store(false)
@@ -136,14 +136,15 @@ func (w *skillWatch) due(since, cost time.Duration) bool {
 	return true
 }
 
-func (w *skillWatch) looked() {
+func (w *watch) looked() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looking = false
 }
 
-// follow has the system tell of these directories, if looks that cost so much are rare.
-func (w *skillWatch) follow(dirs []string, cost time.Duration) {
+// follow has the system tell of the directories that a look has found, if looks that cost
+// so much are rare.
+func (w *watch) follow(held *snapshot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.listeners == 0 || w.refused {
@@ -155,7 +156,7 @@ func (w *skillWatch) follow(dirs []string, cost time.Duration) {
 	}
 	w.self = self
 	if w.told == nil {
-		if pauseAfter(cost) <= 2*skillPoll {
+		if restAfter(held.cost) <= 2*pollEvery {
 			return
 		}
 		told, err := w.open()
@@ -170,7 +171,7 @@ func (w *skillWatch) follow(dirs []string, cost time.Duration) {
 	for _, dir := range w.told.list() {
 		watched[dir] = true
 	}
-	for _, dir := range dirs {
+	for _, dir := range held.dirs {
 		dir = filepath.Join(w.root, filepath.FromSlash(dir))
 		if wanted[dir] {
 			continue

@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // listenTo has somebody listen to a directory until the test ends, and returns what they
 // hear after the acknowledgement.
-func listenTo(t *testing.T, d *SkillDir, filter string) <-chan mcp.Event {
+func listenTo(t *testing.T, d *Dir, filter string) <-chan mcp.Event {
 	t.Helper()
 	heard := make(chan mcp.Event, 100)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,13 +40,13 @@ func listenTo(t *testing.T, d *SkillDir, filter string) <-chan mcp.Event {
 }
 
 // slowDir is a directory at which each look takes so long and is counted.
-func slowDir(t *testing.T, dir string, cost time.Duration) (d *SkillDir, looks *atomic.Int64) {
+func slowDir(t *testing.T, dir string, cost time.Duration) (d *Dir, looks *atomic.Int64) {
 	t.Helper()
 	d, looks = newSkillDir(t, dir), new(atomic.Int64)
-	d.scan = func(ctx context.Context, dir string, last *skillSet) (*skillSet, error) {
+	d.scan = func(ctx context.Context, dir string, last *snapshot) (*snapshot, error) {
 		looks.Add(1)
 		<-time.After(cost)
-		return scanSkills(ctx, dir, last)
+		return readDir(ctx, dir, last)
 	}
 	return d, looks
 }
@@ -63,7 +63,7 @@ func TestIdleDirectoriesAreLeftAlone(t *testing.T) {
 		{10 * time.Millisecond, 850, 1440},
 		{100 * time.Millisecond, 100, 145},
 		{time.Second, 12, 15},
-		{30 * time.Second, 9, 13}, // what is known gets no older than skillFresh
+		{30 * time.Second, 9, 13}, // what is known gets no older than fresh
 	} {
 		t.Run(tt.cost.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTheSystemTellsOfChanges(t *testing.T) {
 		t.Skip(err) // then TestIdleDirectoriesAreLeftAlone is what holds
 	}
 	const cost, wait = 240 * time.Millisecond, 50 * time.Second
-	if pauseAfter(cost) <= wait {
+	if restAfter(cost) <= wait {
 		t.Fatal("looks would tell, too")
 	}
 	dir := writeSkills(t, map[string]string{"..one/a/SKILL.md": skillMD("a", ""), "..two/a/SKILL.md": skillMD("a", "license: MIT\n"), "b/SKILL.md": skillMD("b", "")})
@@ -222,7 +222,7 @@ func TestSubscriptionsToFilesOfDirectories(t *testing.T) {
 		}()
 		hear := func(want ...string) {
 			t.Helper()
-			time.Sleep(2 * skillPoll)
+			time.Sleep(2 * pollEvery)
 			synctest.Wait()
 			var got []string
 			for len(heard) > 0 {

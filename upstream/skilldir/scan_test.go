@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func link(t testing.TB, dir string, links map[string]string) {
 }
 
 // filesOf are the paths of the files of a skill, as its record has them.
-func filesOf(t testing.TB, d *SkillDir, key string) (paths []string) {
+func filesOf(t testing.TB, d *Dir, key string) (paths []string) {
 	t.Helper()
 	reply, err := ask(t, d, mcp.MethodSkillsList, "", "{}")
 	if err != nil {
@@ -272,17 +272,17 @@ func TestLinkSwappedWhileReading(t *testing.T) {
 // BenchmarkLookAt2000Skills is a look at a directory in which nothing has changed.
 func BenchmarkLookAt2000Skills(b *testing.B) {
 	dir := manySkills(b)
-	last, err := scanSkills(b.Context(), dir, nil)
+	last, err := readDir(b.Context(), dir, nil)
 	if err != nil || len(last.skills) != maxSkills {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if last, err = scanSkills(b.Context(), dir, last); err != nil {
+		if last, err = readDir(b.Context(), dir, last); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64(last.entries), "entries/op")
-	b.ReportMetric(100*float64(b.Elapsed())/float64(b.N)/float64(pauseAfter(b.Elapsed()/time.Duration(b.N))), "%/core")
+	b.ReportMetric(100*float64(b.Elapsed())/float64(b.N)/float64(restAfter(b.Elapsed()/time.Duration(b.N))), "%/core")
 }
 
 // manySkills is a directory of as many skills as there may be.

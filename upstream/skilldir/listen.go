@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 // listen tells of changes until its context ends: of the lists, and of the files that are
 // subscribed to. It looks for them itself.
-func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mcp.Reply, error) {
+func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Reply, error) {
 	want, _ := c.Params.Member("notifications")
 	honoured := mcp.Raw("{}")
 	var notes []string
@@ -30,17 +30,14 @@ func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mc
 		return true
 	})
 	if uris != nil {
-		honoured = honoured.With("resourceSubscriptions", stringArray(uris))
+		honoured = honoured.With("resourceSubscriptions", mcp.Strings(uris))
 	}
 	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", honoured)})
 
 	d.watch.join()
 	defer d.watch.leave()
-	d.mu.Lock()
-	cost := d.cost
-	d.mu.Unlock()
-	d.watch.follow(last.dirs, cost)
-	ticker := time.NewTicker(skillPoll)
+	d.watch.follow(last)
+	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
 		select {
@@ -50,19 +47,19 @@ func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mc
 			return &mcp.Reply{Result: mcp.Raw("{}")}, nil
 		case <-ticker.C:
 		}
-		set, err := d.latest(ctx)
+		held, err := d.latest(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if set.sum == last.sum {
+		if held.sum == last.sum {
 			continue
 		}
 		for _, uri := range uris {
-			if set.files[uri].digest != last.files[uri].digest {
+			if held.files[uri].digest != last.files[uri].digest {
 				c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
 			}
 		}
-		last = set
+		last = held
 		for _, note := range notes {
 			c.Notify(mcp.Event{Method: note, Params: mcp.Raw("{}")})
 		}
@@ -70,21 +67,15 @@ func (d *SkillDir) listen(ctx context.Context, c *mcp.Call, last *skillSet) (*mc
 }
 
 // latest returns what the directory holds, after a look at it if it is time for one.
-func (d *SkillDir) latest(ctx context.Context) (*skillSet, error) {
-	d.mu.Lock()
-	set, scanned, cost := d.set, d.scanned, d.cost
-	d.mu.Unlock()
-	if !d.watch.due(time.Since(scanned), cost) {
-		return set, nil
+func (d *Dir) latest(ctx context.Context) (*snapshot, error) {
+	held := d.last()
+	if !d.watch.due(time.Since(held.began), held.cost) {
+		return held, nil
 	}
 	defer d.watch.looked()
-	set, err := d.look(ctx, 0)
-	if err != nil {
-		return nil, err
+	held, err := d.look(ctx, 0)
+	if err == nil {
+		d.watch.follow(held)
 	}
-	d.mu.Lock()
-	cost = d.cost
-	d.mu.Unlock()
-	d.watch.follow(set.dirs, cost)
-	return set, nil
+	return held, err
 }

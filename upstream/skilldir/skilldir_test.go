@@ -1,4 +1,4 @@
-package upstream
+package skilldir
 
 import (
 	"bytes"
@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // writeSkills writes files below a new directory; names that end in / are directories.
@@ -52,22 +54,22 @@ func skillMD(name, more string) string {
 	return "---\nname: " + name + "\ndescription: What " + name + " is for.\n" + more + "---\n# " + name + "\n\nDo it.\n"
 }
 
-func newSkillDir(t testing.TB, dir string) *SkillDir {
+func newSkillDir(t testing.TB, dir string) *Dir {
 	t.Helper()
-	d, err := NewSkillDir(Config{Name: "pb", Skills: dir}, Deps{Log: slog.New(slog.DiscardHandler)})
+	d, err := New(upstream.Config{Name: "pb", Skills: dir}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func ask(t testing.TB, d *SkillDir, method, name, params string) (*mcp.Reply, error) {
+func ask(t testing.TB, d *Dir, method, name, params string) (*mcp.Reply, error) {
 	t.Helper()
 	return d.Handle(t.Context(), &mcp.Call{Method: method, Name: name, Params: mcp.Raw(params), Notify: func(mcp.Event) {}})
 }
 
 // keysOf are the keys of the skills that are listed.
-func keysOf(t testing.TB, d *SkillDir) (keys []string) {
+func keysOf(t testing.TB, d *Dir) (keys []string) {
 	t.Helper()
 	reply, err := ask(t, d, mcp.MethodSkillsList, "", "{}")
 	if err != nil {
@@ -272,8 +274,8 @@ func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
 		"metadata":       "---\nname: metadata\ndescription: d\nmetadata: {a: {b: c}}\n---\n",
 		"compat":         "---\nname: compat\ndescription: d\ncompatibility: " + strings.Repeat("x", 501) + "\n---\n",
 		"wide":           "---\nname: wide\ndescription: d\nx: [" + strings.Repeat("1,", 3000) + "1]\n---\n",
-		"huge-head":      "---\nname: huge-head\ndescription: d\nx: " + strings.Repeat("x", maxFrontmatter) + "\n---\n",
-		"huge":           skillMD("huge", "") + strings.Repeat("x", maxSkillText),
+		"huge-head":      "---\nname: huge-head\ndescription: d\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
+		"huge":           skillMD("huge", "") + strings.Repeat("x", skillmd.MaxText),
 		"binary":         "\x00\x01\x02",
 		"tabs":           "---\nname: tabs\n\tdescription: d\n---\n",
 		"nothing":        "",
@@ -284,7 +286,7 @@ func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
 	}
 	dir := writeSkills(t, files)
 	var log bytes.Buffer
-	d, err := NewSkillDir(Config{Name: "pb", Skills: dir}, Deps{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	d, err := New(upstream.Config{Name: "pb", Skills: dir}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,13 +309,13 @@ func TestP9_198_BrokenSkillsHideNoOthers(t *testing.T) {
 
 func TestBoundsOfASkill(t *testing.T) {
 	files := map[string]string{"good/SKILL.md": skillMD("good", ""), "many/SKILL.md": skillMD("many", ""), "large/SKILL.md": skillMD("large", ""), "down/SKILL.md": skillMD("down", ""), "odd/SKILL.md": skillMD("odd", "")}
-	for i := range maxSkillFiles {
+	for i := range skillmd.MaxFiles {
 		files[fmt.Sprintf("many/f%d", i)] = ""
 	}
 	for i := range 3 {
 		files[fmt.Sprintf("large/f%d", i)] = strings.Repeat("x", 6<<20)
 	}
-	files["down/"+strings.Repeat("d/", maxSkillDepth+1)+"x"] = "x"
+	files["down/"+strings.Repeat("d/", maxDepth+1)+"x"] = "x"
 	files["odd/100%.txt"], files["odd/bad\xff.txt"], files["odd/new\nline"] = "", "", ""
 	d := newSkillDir(t, writeSkills(t, files))
 	if got := keysOf(t, d); !slices.Equal(got, []string{"good", "odd"}) {
@@ -424,7 +426,7 @@ func TestP9_201_EditsAreNoticed(t *testing.T) {
 		}()
 		defer func() { cancel(); <-done }()
 		wait := func() (got []string) {
-			time.Sleep(2 * skillPoll)
+			time.Sleep(2 * pollEvery)
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
@@ -469,7 +471,7 @@ func TestP9_201_EditsAreNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, got := content(t, reply); string(got) != "three" || !strings.Contains(digest(), digestOf(got)) {
+		if _, got := content(t, reply); string(got) != "three" || !strings.Contains(digest(), skillmd.Digest(got)) {
 			t.Errorf("read %q, which the entry does not know", got)
 		}
 	})
@@ -486,28 +488,7 @@ func TestSkillDirIsGone(t *testing.T) {
 	if e, ok := err.(*mcp.Error); !ok || e.Code != mcp.CodeUpstreamUnreachable || strings.Contains(e.Message, dir) {
 		t.Errorf("got %v", err)
 	}
-	if got := d.Status(); got.State != StateDown || got.Last.Error == "" {
+	if got := d.Status(); got.State != upstream.StateDown || got.Last.Error == "" {
 		t.Errorf("status %+v", got)
 	}
-}
-
-func FuzzReadSkill(f *testing.F) {
-	for _, text := range []string{skillMD("a", ""), "---\nname: a\ndescription: |\n  x\n  y\nmetadata: {a: 1.5, b: 0x10}\n---\n", "---\n---\n", "---\na: [\n---\n", "---\n? a\n: b\n---\n"} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := readSkill(text)
-		if err != nil {
-			return
-		}
-		if name, _ := s.frontmatter.Member("name"); name.Text() != s.name || !skillName.MatchString(s.name) {
-			t.Errorf("name %q of %s", s.name, s.frontmatter)
-		}
-		if !bytes.HasSuffix(text, []byte(s.body)) {
-			t.Errorf("the body is not the end of the file")
-		}
-		if _, err := readFrontmatter(s.frontmatter); err != nil { // JSON is YAML
-			t.Errorf("%s: %v", s.frontmatter, err)
-		}
-	})
 }
