@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gopkg.in/yaml.v3"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 const exampleFile = "../config.example.yaml"
@@ -38,6 +41,8 @@ func TestConfigProblems(t *testing.T) {
 	}{
 		{"smallest", crm, nil},
 		{"H/222 no upstreams", "listen: 127.0.0.1:0\n", []string{`c.yaml:1: upstreams: at least one is needed`}},
+		{"H/222 empty", "", []string{`c.yaml:1: the file is empty: it needs at least upstreams`}},
+		{"H/222 scalar root", "hello\n", []string{`c.yaml:1: the file has to consist of keys and their values, such as listen: 127.0.0.1:8080`}},
 		{"H/222 upstreams without a value", "upstreams:\n", []string{`c.yaml:1: upstreams: has no value: give it one or take the key out`}},
 		{"H/222 empty list", "listen: 127.0.0.1:0\nupstreams: []\n", []string{`c.yaml:2: upstreams: at least one is needed`}},
 		{"H/219 misspelt section says nothing twice", "upstream: [{name: crm}]\n", []string{`c.yaml:1: unknown key "upstream" (did you mean "upstreams"?)`}},
@@ -148,7 +153,7 @@ func TestConfigDoubts(t *testing.T) {
 		"https://mcp.example.com/": "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
 	} {
 		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, url))
-		if got := strings.Join(texts(warnings), "\n"); err != nil || got != want {
+		if got := (&ConfigError{Problems: warnings}).Error(); err != nil || got != want {
 			t.Errorf("%s: got %q, %v; want %q", url, got, err, want)
 		}
 	}
@@ -245,7 +250,7 @@ func TestExampleExplainsEveryKey(t *testing.T) {
 			case n.Kind == yaml.MappingNode && i%2 == 0:
 				// The first key of a list element may follow its dash.
 				above := strings.TrimLeft(lines[child.Line-2], " -")
-				key := join(path, child.Value)
+				key := joinKeys(path, child.Value)
 				explained[key] = explained[key] || strings.HasPrefix(above, "#")
 				walk(n.Content[i+1], key)
 			}
@@ -259,6 +264,9 @@ func TestExampleExplainsEveryKey(t *testing.T) {
 	}
 }
 
+// joinKeys is the path of a key of the section at path.
+func joinKeys(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
+
 // configKeys lists the paths of all keys of a configuration struct by the field that
 // they fill: a section that stands in several places is explained in one of them.
 func configKeys(typ reflect.Type, path string) map[string][]string {
@@ -269,12 +277,32 @@ func configKeys(typ reflect.Type, path string) map[string][]string {
 	if typ.Kind() != reflect.Struct {
 		return keys
 	}
-	for name, index := range fieldsOf(typ) {
-		key, field := join(path, name), typ.String()+"."+name
+	for name, index := range strictyaml.Keys(typ) {
+		key, field := joinKeys(path, name), typ.String()+"."+name
 		keys[field] = append(keys[field], key)
 		for inner, paths := range configKeys(typ.FieldByIndex(index).Type, key) {
 			keys[inner] = append(keys[inner], paths...)
 		}
 	}
 	return keys
+}
+
+func FuzzLoadConfig(f *testing.F) {
+	for _, seed := range []string{
+		"listen: 127.0.0.1:0\nupstreams: [{name: crm, url: https://a.example/mcp, prefix: ''}, {name: b, command: [x], env: {A: b}}]\nhttp: {allowed_hosts: [a]}\n",
+		"upstream: [{name: a}]\n---\n{",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, warnings, err := ParseConfig("c.yaml", []byte(text))
+		if bad, ok := errors.AsType[*ConfigError](err); ok {
+			warnings = append(warnings, bad.Problems...)
+		}
+		for _, p := range warnings {
+			if p.Line < 1 || p.Column < 1 || p.Message == "" {
+				t.Errorf("%+v has no line, column or message", p)
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding"
 	"fmt"
 	"maps"
 	"reflect"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // zeroKeys are all keys that hold numbers or durations, with the file that one of them stands
@@ -58,8 +61,8 @@ var zeroKeys = map[string]struct{ text, zero string }{
 
 // numberKeys adds the keys below a type that hold numbers (false) or durations (true).
 func numberKeys(t reflect.Type, at string, found map[string]bool) {
-	if t == durationType || t.Kind() == reflect.Int || t.Kind() == reflect.Int64 {
-		if !reflect.PointerTo(t).Implements(textType) {
+	if t.Kind() == reflect.Int || t.Kind() == reflect.Int64 {
+		if !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
 			found[at] = t == reflect.TypeFor[time.Duration]()
 		}
 		return
@@ -70,8 +73,8 @@ func numberKeys(t reflect.Type, at string, found map[string]bool) {
 	case reflect.Slice, reflect.Map:
 		numberKeys(t.Elem(), at+"[]", found)
 	case reflect.Struct:
-		for name, index := range fieldsOf(t) {
-			numberKeys(t.FieldByIndex(index).Type, join(at, name), found)
+		for name, index := range strictyaml.Keys(t) {
+			numberKeys(t.FieldByIndex(index).Type, joinKeys(at, name), found)
 		}
 	}
 }

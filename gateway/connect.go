@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 )
 
 // UpstreamReport is what was found when connecting to one upstream.
@@ -71,7 +72,7 @@ func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err
 		if !enabled(u) || u.Skills == "" {
 			continue
 		}
-		d, err := upstream.NewSkillDir(u, upstream.Deps{Log: slog.New(slog.DiscardHandler)})
+		d, err := skilldir.New(u, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,7 @@
 //
 //	routes.go -> auth.Require -> front -> handover -> pipeline.go -> catalog -> upstream
 //
-// It owns the configuration file (the loader in config_*.go is strict: every
+// It owns the configuration (internal/strictyaml reads its file: every
 // problem is found at once, with its line), the order of start and stop
 // (lifecycle.go), what the configuration shapes (graph.go) and how it is replaced
 // (reload.go), the order of the pipeline (pipeline.go) and the routes (routes.go). It

@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -108,11 +109,7 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 		return l.cfg.withDefaults(), l.warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
-		var problems []Problem
-		for _, text := range leaves(err) {
-			problems = append(problems, Problem{Message: text})
-		}
-		return Config{}, nil, &ConfigError{problems}
+		return Config{}, nil, strictyaml.Unplaced(err)
 	}
 	return opts.Config.withDefaults(), nil, nil
 }

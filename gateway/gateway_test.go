@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -329,7 +328,7 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var log lockedBuffer
+	var log mcptest.Log
 	g, err := New(Options{
 		Config:   Config{Upstreams: []upstream.Config{{Name: "a", URL: startPeer(t, true, says("x")).url}}, ShutdownDelay: 50 * time.Millisecond},
 		Log:      slog.New(slog.NewTextHandler(&log, nil)),
@@ -401,22 +400,4 @@ func TestConnect(t *testing.T) {
 	if r := reports[1]; r.Name != "dead" || r.State != "down" || r.Error == "" {
 		t.Errorf("dead: %+v, want it down with an error", r)
 	}
-}
-
-// lockedBuffer is a bytes.Buffer for a log.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 )
 
 // graph is what the configuration shapes: who callers are, the upstreams, the catalog
@@ -133,7 +134,7 @@ func newMember(c upstream.Config, with lasting, before *member) (*member, error)
 		return &same, nil
 	}
 	if c.Skills != "" {
-		d, err := upstream.NewSkillDir(c, upstream.Deps{Log: with.log})
+		d, err := skilldir.New(c, with.log)
 		if err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func TestReloadAuth(t *testing.T) {
 			issuer.Audience = "http://" + listener.Addr().String() + "/mcp"
 			text := fmt.Sprintf("upstreams: [{name: a, url: %q}]\npublic_url: %q\npolicy: {default: allow}\nauth: {mode: oauth, issuers: [{url: %q}]%%s}\n",
 				p.url, issuer.Audience, issuer.URL)
-			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: lookSoon}
+			c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 			c.write(t, fmt.Sprintf(text, ""))
 			if c.Gateway, err = New(Options{ConfigFile: c.file, Listener: listener, Log: slog.New(slog.NewTextHandler(c.log, nil))}); err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -93,7 +94,7 @@ func one(name string, tool sdk.ToolHandler) map[string]sdk.ToolHandler {
 type configured struct {
 	*Gateway
 	file string
-	log  *lockedBuffer
+	log  *mcptest.Log
 	look time.Duration // how often it looks at its file
 }
 
@@ -102,7 +103,7 @@ const lookSoon = 10 * time.Millisecond
 
 func startConfigured(t *testing.T, text string) *configured {
 	t.Helper()
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: lookSoon}
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 	c.write(t, text)
 	c.run(t)
 	return c
@@ -111,7 +112,7 @@ func startConfigured(t *testing.T, text string) *configured {
 // startUnwatched is startConfigured for tests that count what they reload themselves.
 func startUnwatched(t *testing.T, text string) *configured {
 	t.Helper()
-	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &lockedBuffer{}, look: time.Hour}
+	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
 	c.write(t, text)
 	c.run(t)
 	return c
@@ -392,7 +393,7 @@ func TestReloadWatches(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &lockedBuffer{}, look: lookSoon}
+	c := &configured{file: filepath.Join(root, "gatehouse.yaml"), log: &mcptest.Log{}, look: lookSoon}
 	c.run(t)
 	session := connect(t, c.Gateway, stateless)
 	call := func() string {

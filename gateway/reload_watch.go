@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
 // lookAtFile is how often the configuration file is read. It is the content that is
@@ -19,9 +21,9 @@ const lookAtFile = 2 * time.Second
 type configFile struct {
 	path string
 
-	mu    sync.Mutex // guards the fields below
-	files []seen     // as they were when the configuration was loaded last
-	last  []seen     // as they were at the last look
+	mu    sync.Mutex        // guards the fields below
+	files []strictyaml.Seen // as they were when the configuration was loaded last
+	last  []strictyaml.Seen // as they were at the last look
 }
 
 // load reads the file.
@@ -38,9 +40,9 @@ func (f *configFile) load(holds *Config) (loaded, error) {
 func (f *configFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := make([]seen, len(f.files))
+	now := make([]strictyaml.Seen, len(f.files))
 	for i, was := range f.files {
-		now[i] = was.again()
+		now[i] = was.Again()
 	}
 	settled := slices.Equal(now, f.last)
 	f.last = now

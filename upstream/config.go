@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // Config is one MCP server. A reload that changes any of it replaces the Upstream;
@@ -150,6 +151,7 @@ const (
 	defaultProcesses   = 200
 	defaultAsksPerUser = 20
 	defaultQuestions   = 600
+	maxQueuedCalls     = 4000 // that wait for Limits.Concurrent others; half of them of one user
 
 	mostQuestions = 100_000
 
@@ -394,7 +396,7 @@ func (c Config) withDefaults() Config {
 
 // asks is how many calls of a caller may wait for answers at a time.
 func (l Limits) asks(c *mcp.Caller) int {
-	if sharer(c) == "" {
+	if admit.User(c) == "" {
 		return or(l.AsksPerUser, l.Concurrent)
 	}
 	return or(l.AsksPerUser, defaultAsksPerUser)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -95,28 +96,11 @@ func of(name string, c *mcp.Call) *mcp.Call {
 	return c
 }
 
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // startAuthorized is start with the credentials that cfg.Auth says, and the log.
-func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *safeBuffer) {
+func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *mcptest.Log) {
 	t.Helper()
 	cfg.Name = "fake"
-	out := &safeBuffer{}
+	out := &mcptest.Log{}
 	log := slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	credentials, err := outbound.New(cfg.Auth, outbound.Deps{Log: log, Upstream: cfg.Name, URL: cfg.URL})
 	if err != nil {

@@ -24,7 +24,7 @@ func TestPromisedDefaults(t *testing.T) {
 	}{
 		{"`upstreams[].limits.concurrent` 1000, to a process 100; 4000 more wait", url.Limits.Concurrent, 1000},
 		{"to a process 100; 4000 more wait", command.Limits.Concurrent, 100},
-		{"4000 more wait, for `timeout.call` at most", maxWaiting, 4000},
+		{"4000 more wait, for `timeout.call` at most", maxQueuedCalls, 4000},
 		{"`limits.concurrent_per_user`, half of `concurrent`", url.Limits.ConcurrentPerUser, 500},
 		{"`limits.asks_per_user` 20 (without authentication: as `concurrent`)", url.Limits.asks(alice), 20},
 		{"(without authentication: as `concurrent`)", url.Limits.asks(anybody), 1000},

@@ -8,6 +8,7 @@
 // names and list caches to gateway/catalog, who may call what to policy, and how
 // messages are written to mcp/wire.
 //
+//	pipeline.go              the way of every call; admit says which may go now
 //	transport.go             what a transport is, and the table of them
 //	transport_streamable.go  one POST a request, a session's connection; httpstream.go reads the answers
 //	transport_sse.go         HTTP+SSE: one event stream a session, and a POST a message
@@ -21,7 +22,6 @@
 //	keeper.go                what outlives this process of it
 //	health.go                what is to be seen of it all
 //	skills.go                skills of a server, in whichever form it has them
-//	skilldir.go              a directory of skills as an upstream; skillscan.go, frontmatter.go
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
 // stream, for each parked call, for opening a session, five for each process, and two for

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // What the dialects find out, beside what the transports do.
@@ -24,21 +25,22 @@ var (
 	errWrongEra = errors.New("the server does not speak the dialect it spoke before")
 	// errNotStarted: what a call needs, such as a session, could not be had.
 	errNotStarted = errors.New("not started")
-	// errOverloaded: a limit of ours is reached.
-	errOverloaded = errors.New("overloaded")
 	// errHandshake: no TLS connection to the server came about.
 	errHandshake = errors.New("TLS handshake")
 	// errNoRoom: the answer is large, and large messages of others fill the memory that
 	// there is for them.
 	errNoRoom = errors.New("no room for the answer")
-	// errDraining: the upstream was closed before the call, by a reload or the end of
-	// the gateway; errClosed: during it.
-	errDraining = errors.New("upstream is being closed")
-	errClosed   = errors.New("upstream closed")
+	// errClosed: the upstream was closed during the call; admit.ErrDraining: before it.
+	errClosed = errors.New("upstream closed")
 	// errDown: the process, or the event stream, ends again and again and is left alone
 	// for the moment.
 	errDown = errors.New("it ends again and again")
 )
+
+// failed makes of the error of a call what its client may read.
+func (u *Upstream) failed(ctx context.Context, c *mcp.Call, err error) error {
+	return u.inOurWords(c, u.failure(ctx, err))
+}
 
 // failure makes of an error what the client may read, with the cause for the operator. It
 // returns the context's error when the caller has left.
@@ -72,7 +74,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		return u.statusFailure(status, executed)
 	}
 	switch {
-	case errors.Is(err, errDraining):
+	case errors.Is(err, admit.ErrDraining):
 		return mcp.UpstreamError(mcp.CodeDraining, name, mcp.ExecutedNo,
 			"Upstream %s is being closed; try again", name)
 	case errors.Is(err, errNotSent), errors.Is(err, errDown):
@@ -87,7 +89,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, errClosed):
 		return mcp.UpstreamError(mcp.CodeDraining, name, executed,
 			"Upstream %s was closed during the call; it may have done what was asked", name)
-	case errors.Is(err, errOverloaded):
+	case errors.Is(err, admit.ErrOverloaded):
 		return mcp.UpstreamError(mcp.CodeOverloaded, name, mcp.ExecutedNo,
 			"Upstream %s has too much to do; try again later", name)
 	case errors.Is(err, errNoRoom):
@@ -114,20 +116,6 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
 }
 
-// refusal is the error of a call that is not made, for the server was not to be reached
-// by those before.
-func (u *Upstream) refusal(wait time.Duration) error {
-	u.health.mu.Lock()
-	state, last := u.health.status.State, u.health.status.Last.Error
-	u.health.mu.Unlock()
-	if state != StateDown {
-		last = "Upstream " + u.cfg.Name + " cannot be reached; try again later"
-	}
-	e := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, u.cfg.Name, mcp.ExecutedNo, "%s", last)
-	e.Data = e.Data.With("retryAfterMs", mcp.Int(wait.Milliseconds()+1))
-	return e
-}
-
 // statusFailure is the error for an HTTP status. Challenges of the server are about
 // our credentials and stay here.
 func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Error {
@@ -140,7 +128,7 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
 			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
 	case e.Status == http.StatusTooManyRequests:
-		return u.limited(e.RetryAfter)
+		return u.admit.Limited(e.RetryAfter)
 	case e.hasError():
 		return notOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:

@@ -2,7 +2,6 @@ package upstream_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -111,9 +111,9 @@ func playGossip() {
 
 // startGossip returns an Upstream whose calls all reach one gossip on one pipe, and what
 // its log has.
-func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(user string) string, log *logged) {
+func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(user string) string, log *mcptest.Log) {
 	t.Helper()
-	log = &logged{}
+	log = &mcptest.Log{}
 	session = func(user string) string { return user + ":session" }
 	var cfg upstream.Config
 	switch how {
@@ -153,50 +153,6 @@ func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(u
 	}
 	t.Cleanup(func() { shut(t, u) })
 	return u, session, log
-}
-
-// logged is a log that is written and read at once.
-type logged struct {
-	mu   sync.Mutex // guards the fields below
-	buf  bytes.Buffer
-	news chan struct{} // closed with the next line
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.news != nil {
-		close(l.news)
-		l.news = nil
-	}
-	return l.buf.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-// await waits until the log has a text n times.
-func (l *logged) await(t *testing.T, text string, n int) {
-	t.Helper()
-	for timeout := time.After(patience); ; {
-		l.mu.Lock()
-		if l.news == nil {
-			l.news = make(chan struct{})
-		}
-		news, has := l.news, strings.Count(l.buf.String(), text)
-		l.mu.Unlock()
-		if has >= n {
-			return
-		}
-		select {
-		case <-news:
-		case <-timeout:
-			t.Fatalf("the log has %d of %d %q in\n%s", has, n, text, l)
-		}
-	}
 }
 
 // hearing makes a call that wants to hear all there is; events gets what it is told.
@@ -252,7 +208,11 @@ func TestLogsOfASharedProcessAreForNoCall(t *testing.T) {
 			if len(alice) > 0 {
 				t.Errorf("alice is told %q after her calls", <-alice)
 			}
-			log.await(t, `msg="log message"`, 2)
+			waiting, stop := context.WithTimeout(t.Context(), patience)
+			defer stop()
+			if err := log.Await(waiting, `msg="log message"`, 2); err != nil {
+				t.Fatalf("%v: %s", err, log)
+			}
 		})
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -278,7 +279,7 @@ func TestP9_171_GarbageAndNoise(t *testing.T) {
 // up by that, and little of it is logged.
 func TestH167_NoisyStderr(t *testing.T) {
 	t.Parallel()
-	cfg, log := command(t, "noisy stderr"), &logged{}
+	cfg, log := command(t, "noisy stderr"), &mcptest.Log{}
 	began := time.Now()
 	u, err := upstream.New(cfg, upstream.Deps{Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
 	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // State is how an upstream is.
@@ -99,7 +101,6 @@ type health struct {
 	failing  atomic.Int64 // calls in a row that failed on their way
 	restarts atomic.Int64
 	garbage  atomic.Int64
-	breaker  breaker
 
 	mu     sync.Mutex // guards the fields below
 	status Status
@@ -168,8 +169,11 @@ func clip(s string) string {
 // note takes the outcome of a call: the error that it ends with, and why that is. Any
 // answer, be it an error of the server's own, shows that the server is there; one call
 // that fails on its way does not say much.
-func (u *Upstream) note(c *mcp.Call, err error, cause error) {
+func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	h := &u.health
+	if status, ok := errors.AsType[*statusError](cause); ok && status.Status == http.StatusTooManyRequests {
+		shown.RetryAfter = status.RetryAfter
+	}
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil, ok && !u.ours(e):
@@ -182,9 +186,10 @@ func (u *Upstream) note(c *mcp.Call, err error, cause error) {
 		if u.perUser() {
 			h.takes(c.Caller.User())
 		}
-		return
+		shown.There = true
+		return shown
 	case !ok: // its caller has left
-		return
+		return shown
 	}
 	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message, Cause: e.Cause}
 	switch e.Code {
@@ -204,6 +209,10 @@ func (u *Upstream) note(c *mcp.Call, err error, cause error) {
 			u.become(StateDegraded, last)
 		}
 	}
+	if e.Code == mcp.CodeUpstreamUnreachable {
+		shown.Gone = e.Message
+	}
+	return shown
 }
 
 func (u *Upstream) become(state State, last Failure) {
@@ -261,14 +270,14 @@ func (u *Upstream) Status() Status {
 	s := u.health.status
 	s.UsersNeedLogin = len(u.health.users)
 	u.health.mu.Unlock()
-	s.Refused = u.health.breaker.opens()
+	s.Refused = u.admit.RefusedUntil()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
 	if u.speaksSSE() {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
 	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.size()
-	_, s.Queued = u.gate.size()
+	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s
 }

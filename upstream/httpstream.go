@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -249,4 +250,28 @@ func scanBatch(data []byte) ([]wire.Message, error) {
 		}
 	}
 	return messages, nil
+}
+
+// maxRetryAfter bounds for how long a server can have a user wait.
+const maxRetryAfter = 300 * time.Second
+
+// readRetryAfter reads how long a server wants to be left alone: seconds, or a date by its
+// own clock. 0 is for what is neither, and for what is over.
+func readRetryAfter(h http.Header, now time.Time) time.Duration {
+	value := h.Get("Retry-After")
+	seconds, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case err == nil:
+		return time.Duration(min(seconds, uint64(maxRetryAfter/time.Second))) * time.Second
+	case errors.Is(err, strconv.ErrRange):
+		return maxRetryAfter
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = theirs
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
 }

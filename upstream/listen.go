@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // maxPending and pendingBytes bound the events that wait for a listener; more are the same
@@ -361,7 +362,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	if err != nil {
 		return nil, err
 	}
-	room := u.memory.Outside(u.cfg.Name, userOf(c))
+	room := u.memory.Outside(u.cfg.Name, admit.User(&c.Caller))
 	defer room.Free()
 	life.room.Store(room)
 	id := u.ids.Add(1)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // Subscriptions get lost with the session that they were made in. They are made again,
@@ -46,7 +47,7 @@ func (s *session) resubscribe(uris []string) (failed []string) {
 
 // mend subscribes to what could not be subscribed to again, some time later.
 func (s *session) mend(uris []string) {
-	for pauses := newBackOff(); len(uris) > 0 && wait(s.base, pauses.NextBackOff()) == nil; {
+	for pauses := admit.NewBackoff(); len(uris) > 0 && wait(s.base, pauses.NextBackOff()) == nil; {
 		uris = s.resubscribe(s.slot.keep.wanted(uris))
 	}
 }

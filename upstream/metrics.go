@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // stages are all at which something fails.
@@ -15,11 +17,11 @@ var stages = []string{StageResolve, StageConnect, StageTLS, StageLogin, StageHan
 // Metrics are the numbers of all upstreams. Labels are the names of upstreams, and words
 // of this package. What a Status tells is not here.
 type Metrics struct {
-	failures, connects    *prometheus.CounterVec // by upstream, and by stage or result
-	lost, opened, refused *prometheus.CounterVec // by upstream
-	unasked               *prometheus.CounterVec // likewise
-	connections           prometheus.Gauge
-	dialled, undialled    prometheus.Counter
+	failures, connects *prometheus.CounterVec // by upstream, and by stage or result
+	lost               *prometheus.CounterVec // by upstream
+	admit              *admit.Metrics
+	connections        prometheus.Gauge
+	dialled, undialled prometheus.Counter
 }
 
 // NewMetrics makes them, and registers them unless reg is nil.
@@ -37,12 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Sessions with an upstream (of a local program: processes) that were opened, by whether they came to something.", "upstream", "result"),
 		lost: counter("gatehouse_upstream_sessions_lost_total",
 			"Sessions that an upstream did not know any more. The next call opens another one.", "upstream"),
-		opened: counter("gatehouse_upstream_breaker_opened_total",
-			"How often the breaker of an upstream opened, for calls in a row could not reach it.", "upstream"),
-		refused: counter("gatehouse_upstream_breaker_refusals_total",
-			"Calls that were refused at once, for the breaker of their upstream was open.", "upstream"),
-		unasked: counter("gatehouse_upstream_questions_refused_total",
-			"Questions of an upstream, or of a stateless one rounds of them, that were not put to a client, for it was asked too much.", "upstream"),
+		admit: admit.NewMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_upstream_connections_open",
 			Help: "Connections to upstreams on HTTP, idle ones included.",
@@ -53,25 +50,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Forget drops the series of an upstream that is no more.
 func (m *Metrics) Forget(upstream string) {
-	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost, m.opened, m.refused, m.unasked} {
+	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost} {
 		vec.DeletePartialMatch(prometheus.Labels{"upstream": upstream})
 	}
+	m.admit.Forget(upstream)
 }
 
 // numbers are those of one upstream.
 type numbers struct {
-	failures              map[string]prometheus.Counter // by stage
-	connected, failed     prometheus.Counter
-	lost, opened, refused prometheus.Counter
-	unasked               prometheus.Counter
+	failures          map[string]prometheus.Counter // by stage
+	connected, failed prometheus.Counter
+	lost              prometheus.Counter
 }
 
 func (m *Metrics) of(upstream string) numbers {
 	n := numbers{
 		failures:  make(map[string]prometheus.Counter, len(stages)),
 		connected: m.connects.WithLabelValues(upstream, "ok"), failed: m.connects.WithLabelValues(upstream, "failed"),
-		lost: m.lost.WithLabelValues(upstream), opened: m.opened.WithLabelValues(upstream), refused: m.refused.WithLabelValues(upstream),
-		unasked: m.unasked.WithLabelValues(upstream),
+		lost: m.lost.WithLabelValues(upstream),
 	}
 	for _, stage := range stages {
 		n.failures[stage] = m.failures.WithLabelValues(upstream, stage)

@@ -1,6 +1,10 @@
 package upstream
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+)
 
 // A server has so many places for sessions (Limits.Sessions), and users share them: each
 // may have as many as they leave free, so the first half of them, the next a quarter, and
@@ -96,6 +100,6 @@ func (p *pool) vacant(sl *slot) error {
 	case <-after:
 		return nil
 	case <-p.u.base.Done():
-		return errDraining
+		return admit.ErrDraining
 	}
 }

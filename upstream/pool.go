@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
@@ -30,7 +31,7 @@ type poolKey struct {
 // pool keeps one session for each key.
 type pool struct {
 	u     *Upstream
-	opens *gate // of the sessions that are being opened
+	opens *admit.Queue // of the sessions that are being opened
 
 	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
 	slots   map[poolKey]*slot
@@ -70,7 +71,7 @@ type opening struct {
 
 func (p *pool) init(u *Upstream) {
 	p.u = u
-	p.opens = newGate(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions)
+	p.opens = admit.NewQueue(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions, 0, u.base.Done())
 	p.slots = make(map[poolKey]*slot)
 }
 
@@ -80,7 +81,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	}
 	if ctx.Err() != nil { // its session may have ended, and what is opened now would stay
 		p.mu.Unlock()
@@ -90,12 +91,12 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	if sl == nil {
 		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == "")}
 		if key.session != "" || key.user != "" {
-			sl.user = sharer(caller)
+			sl.user = admit.User(caller)
 			sl.owner.user = sl.user
 		}
 		if !p.makeRoom(sl) {
 			p.mu.Unlock()
-			return nil, errOverloaded
+			return nil, admit.ErrOverloaded
 		}
 		p.slots[key] = sl
 	}
@@ -168,7 +169,7 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	if open.err = p.turn(sl); open.err == nil {
 		open.session, open.err = p.dial(sl, e)
 		u.count.connect(open.err)
-		p.opens.leave(sl.user)
+		p.opens.Leave(sl.user)
 	}
 	if open.err != nil && !errors.Is(open.err, errWrongEra) {
 		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
@@ -178,10 +179,10 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	unwanted := open.err == nil && (p.closed || sl.ended)
 	switch {
 	case unwanted:
-		open.err = errDraining
+		open.err = admit.ErrDraining
 	case open.err == nil:
 		sl.current = open.session
-	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown), errors.Is(open.err, errOverloaded):
+	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown), errors.Is(open.err, admit.ErrOverloaded):
 		p.drop(sl, true, nil) // the slot of a process, or of what is down, remembers why
 	}
 	p.mu.Unlock()
@@ -197,22 +198,13 @@ func (p *pool) turn(sl *slot) error {
 	if err := p.vacant(sl); err != nil {
 		return err
 	}
-	w, ok := p.opens.enter(sl.user)
-	switch {
-	case !ok:
-		return errOverloaded
-	case w == nil:
-		return nil
-	}
-	select {
-	case <-w.turn:
-	case <-p.u.base.Done():
-		p.opens.giveUp(w)
-		return errDraining
+	waited, err := p.opens.Enter(context.Background(), sl.user) // which ends with the Upstream
+	if err != nil || !waited {
+		return err
 	}
 	if wait(p.u.base, rand.N(opensApart)) != nil {
-		p.opens.leave(sl.user)
-		return errDraining
+		p.opens.Leave(sl.user)
+		return admit.ErrDraining
 	}
 	return nil
 }
@@ -220,7 +212,7 @@ func (p *pool) turn(sl *slot) error {
 func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	u := p.u
 	if u.base.Err() != nil {
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	}
 	p.mu.Lock()
 	pause, down := sl.restarts.pause(time.Now())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // probeSilence is how long a stdio server may keep silent to server/discover before
@@ -226,7 +227,7 @@ func (u *Upstream) takeSpare() Conn {
 // ask sends server/discover and judges the answer.
 func (u *Upstream) ask(ctx context.Context, owner *identity) (*era, Conn, error) {
 	if u.base.Err() != nil {
-		return nil, nil, errDraining
+		return nil, nil, admit.ErrDraining
 	}
 	conn, err := u.transport.Dial(ctx, owner)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
 // Servers that have no skills/list may have skills all the same: resources that are a
@@ -91,7 +92,7 @@ func (u *Upstream) findPlainSkills(ctx context.Context, c *mcp.Call) (found plai
 			return found, fmt.Errorf("%w: an answer to resources/list without a list", errGarbage)
 		}
 		for _, r := range reply.List.Items {
-			if !strings.HasPrefix(r.Name, schemeSkill) || seen[r.Name] || len(seen) == maxPlainURIs {
+			if !strings.HasPrefix(r.Name, mcp.SkillScheme) || seen[r.Name] || len(seen) == maxPlainURIs {
 				continue
 			}
 			seen[r.Name] = true
@@ -129,7 +130,7 @@ func (u *Upstream) readIndex(ctx context.Context, c *mcp.Call) (uris []string, e
 		if !ok {
 			uri, _ = skill.Member("uri")
 		}
-		if _, isSkill := mcp.SkillRoot(uri.Text()); isSkill && strings.HasPrefix(uri.Text(), schemeSkill) && !slices.Contains(uris, uri.Text()) {
+		if _, isSkill := mcp.SkillRoot(uri.Text()); isSkill && strings.HasPrefix(uri.Text(), mcp.SkillScheme) && !slices.Contains(uris, uri.Text()) {
 			uris = append(uris, uri.Text())
 		}
 		return len(uris) <= maxPlainSkills
@@ -145,7 +146,7 @@ func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string, mani
 	if err != nil {
 		return mcp.Item{}, err
 	}
-	s, err := readSkill(text)
+	s, err := skillmd.Read(text)
 	if err != nil {
 		return mcp.Item{}, &badSkill{mcp.SkillFile, err}
 	}
@@ -156,12 +157,12 @@ func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string, mani
 		if ctx.Err() != nil {
 			return mcp.Item{}, context.Cause(ctx)
 		}
-		if all := manifestFiles(listed, root, digestOf(text)); err == nil && all != nil {
+		if all := manifestFiles(listed, root, skillmd.Digest(text)); err == nil && all != nil {
 			files = all
 		}
 	}
 	u.skills.add(key, knownSkill{root: root, made: true, manifest: manifest})
-	return mcp.Item{Name: key, Raw: s.record(key, uri).With("resources", files)}, nil
+	return mcp.Item{Name: key, Raw: s.Record(key, uri).With("resources", files)}, nil
 }
 
 // plainPath is a path in a manifest that is the same in a URI.
@@ -185,13 +186,13 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 		size, err := strconv.ParseInt(string(number), 10, 64)
 		name := path.Text()
 		total += size
-		ok = err == nil && size >= 0 && total <= maxSkillBytes && plainPath.MatchString(name) && !seen[name] && len(seen) < maxSkillFiles &&
-			isDigest(hash.Text()) && (name != mcp.SkillFile || hash.Text() == digest)
+		ok = err == nil && size >= 0 && total <= skillmd.MaxBytes && plainPath.MatchString(name) && !seen[name] && len(seen) < skillmd.MaxFiles &&
+			skillmd.IsDigest(hash.Text()) && (name != mcp.SkillFile || hash.Text() == digest)
 		seen[name] = true
 		if len(files) > 1 {
 			files = append(files, ',')
 		}
-		files = append(files, mcp.Object("uri", mcp.String(root+"/"+name), "digest", hash, "size", mcp.Int(size))...)
+		files = append(files, skillmd.File(root+"/"+name, hash.Text(), size)...)
 		return ok
 	})
 	if !ok || !seen[mcp.SkillFile] {
@@ -199,10 +200,6 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 	}
 	return append(files, ']')
 }
-
-var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-func isDigest(text string) bool { return digestPattern.MatchString(text) }
 
 // badSkill is a file that breaks the rules of its format.
 type badSkill struct {

@@ -2,16 +2,14 @@ package upstream
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"maps"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
 // This file makes records of the inner language (mcp/skill.go) of what servers say about
@@ -22,7 +20,8 @@ import (
 // through.
 const maxSkillPages = 50
 
-const schemeSkill = "skill://"
+// maxKnownSkills bounds of how many skills of a server it is remembered what they are.
+const maxKnownSkills = 2000
 
 // skillTable is what is known of a server's skills, to find its own names for them again.
 type skillTable struct {
@@ -65,7 +64,7 @@ func (t *skillTable) meet(discovered mcp.Raw) mcp.Raw {
 func (t *skillTable) add(key string, k knownSkill) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.known == nil || len(t.known) >= maxSkills {
+	if t.known == nil || len(t.known) >= maxKnownSkills {
 		t.known = make(map[string]knownSkill)
 	}
 	t.known[key] = k
@@ -132,56 +131,21 @@ func (u *Upstream) skillItem(entry mcp.Raw, core bool) mcp.Item {
 		known.name = name.Text()
 	}
 	u.skills.add(key, known)
-	return mcp.Item{Name: key, Raw: withFields(entry.With("name", mcp.String(key)))}
-}
-
-// withFields adds to an entry of SEP-2640 the members of SEP-2076 that its frontmatter has
-// something for.
-func withFields(record mcp.Raw) mcp.Raw {
-	frontmatter, _ := record.Member("frontmatter")
-	s := skillText{frontmatter: frontmatter}
-	description, _ := frontmatter.Member("description")
-	s.description = description.Text()
-	fields := s.record("", "")
-	for _, member := range []string{"title", "description", "version", "tags"} {
-		if _, has := record.Member(member); has {
-			continue
-		}
-		if value, ok := fields.Member(member); ok && len(value) > len(`""`) {
-			record = record.With(member, value)
-		}
-	}
-	return record
-}
-
-// notInName is what the names of the agentskills format cannot have.
-var notInName = regexp.MustCompile(`[^a-z0-9]+`)
-
-// slugOf makes a name of the agentskills format of any name; a name that is none gets a
-// hash, so that different ones stay different.
-func slugOf(name string) string {
-	if skillName.MatchString(name) && len(name) <= maxSkillName {
-		return name
-	}
-	const digits = 8
-	slug := strings.Trim(notInName.ReplaceAllString(strings.ToLower(name), "-"), "-")
-	slug = strings.Trim(slug[:min(len(slug), maxSkillName-1-digits)], "-")
-	sum := sha256.Sum256([]byte(name))
-	return strings.TrimPrefix(slug+"-"+hex.EncodeToString(sum[:])[:digits], "-")
+	return mcp.Item{Name: key, Raw: skillmd.WithFields(entry.With("name", mcp.String(key)))}
 }
 
 // madeItem makes the record of an entry that has no URI. What it says may depend on
 // arguments, so that there are no digests.
 func (u *Upstream) madeItem(entry mcp.Raw, name string) mcp.Item {
-	slug := slugOf(name)
+	slug := skillmd.Slug(name)
 	about := ""
 	for _, member := range []string{"description", "title", "name"} {
 		if value, _ := entry.Member(member); about == "" {
 			about = strings.TrimSpace(value.Text())
 		}
 	}
-	if runes := []rune(about); len(runes) > maxDescription {
-		about = string(runes[:maxDescription])
+	if runes := []rune(about); len(runes) > skillmd.MaxDescription {
+		about = string(runes[:skillmd.MaxDescription])
 	}
 	frontmatter := mcp.Object("name", mcp.String(slug), "description", mcp.String(about))
 	metadata := mcp.Raw("{}")
@@ -189,13 +153,13 @@ func (u *Upstream) madeItem(entry mcp.Raw, name string) mcp.Item {
 		metadata = metadata.With("version", mcp.String(version.Text()))
 	}
 	if tags, _ := entry.Member("tags"); tags.IsArray() {
-		metadata = metadata.With("tags", mcp.String(strings.Join(words(tags), ", ")))
+		metadata = metadata.With("tags", mcp.String(strings.Join(skillmd.Words(tags), ", ")))
 	}
 	if len(metadata) > len("{}") {
 		frontmatter = frontmatter.With("metadata", metadata)
 	}
 	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
-	known := knownSkill{root: schemeSkill + slug, name: name, made: true}
+	known := knownSkill{root: mcp.SkillScheme + slug, name: name, made: true}
 	if !u.perUser() {
 		known.record = record
 	}
@@ -306,9 +270,9 @@ func (u *Upstream) skillInstructions(ctx context.Context, c *mcp.Call, known kno
 	}
 	result := mcp.Raw("{}")
 	body := text
-	if head, rest, err := splitSkill(text); err == nil {
+	if head, rest, err := skillmd.Split(text); err == nil {
 		body = rest
-		if frontmatter, err := readFrontmatter(head); err == nil {
+		if frontmatter, err := skillmd.ReadFrontmatter(head); err == nil {
 			if description, ok := frontmatter.Member("description"); ok && description.Text() != "" {
 				result = result.With("description", description)
 			}
@@ -384,7 +348,7 @@ func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byt
 		}
 		return false
 	})
-	if err == nil && len(text) > maxSkillText {
+	if err == nil && len(text) > skillmd.MaxText {
 		err = errTooLarge
 	}
 	return text, err
@@ -419,7 +383,7 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 		text = instructions.Text()
 	}
 	frontmatter, _ := record.Member("frontmatter")
-	return &mcp.Reply{Result: mcp.Object("contents", contentsOf(c.Name, writeSkill(frontmatter, text)))}, nil
+	return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, skillmd.Write(frontmatter, text)))}, nil
 }
 
 // wantedArguments stands in for the instructions of a skill that has none without
@@ -446,20 +410,4 @@ func wantedArguments(record mcp.Raw) (text string, needed bool) {
 }
 
 // madeURI is the URI that is made up for the SKILL.md of a skill that has none.
-func madeURI(name string) string { return schemeSkill + slugOf(name) + "/" + mcp.SkillFile }
-
-// asYAML makes JSON one line of YAML: what YAML takes for the end of a line, and what it
-// does not take at all, is escaped.
-var asYAML = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`, "\u0085", `\u0085`, "\x7f", `\u007f`, "\ufeff", `\ufeff`)
-
-// writeSkill writes a SKILL.md with this frontmatter, an object.
-func writeSkill(frontmatter mcp.Raw, instructions string) []byte {
-	var b strings.Builder
-	b.WriteString("---\n")
-	frontmatter.Each(func(name string, value mcp.Raw) bool {
-		b.WriteString(name + ": " + asYAML.Replace(string(value)) + "\n")
-		return true
-	})
-	b.WriteString("---\n" + instructions)
-	return []byte(b.String())
-}
+func madeURI(name string) string { return mcp.SkillScheme + skillmd.Slug(name) + "/" + mcp.SkillFile }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // leastPause is how soon a standing stream is opened again, however short a time its
@@ -38,7 +39,7 @@ func (s *session) stand() {
 // listen reads the standing stream until the session ends, and opens it again when it
 // breaks. opened is closed when the first attempt is over.
 func (s *session) listen(opened chan struct{}) {
-	pauses := newBackOff()
+	pauses := admit.NewBackoff()
 	lastID := ""
 	// Until it is known that there is no such stream, questions may come on it.
 	s.setStanding(true)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // This file is the dialect of the revisions with sessions: a call may be asked in
@@ -225,7 +226,7 @@ func (x *exchange) next() (wire.Message, error) {
 		}
 		pause := x.stream.Retry()
 		if pause == 0 {
-			pause = firstPause << resumes
+			pause = admit.FirstPause << resumes
 		}
 		if err := wait(x.life.ctx, pause); err != nil {
 			return m, err
@@ -300,8 +301,8 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if x.done || len(x.open) >= maxQuestions {
 		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
 	}
-	if !x.s.u.mayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
-		return errAskedTooMuch
+	if !x.s.u.admit.MayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
+		return admit.ErrAskedTooMuch
 	}
 	params, why := x.s.u.put(m.Method, m.Params)
 	if why != nil {
@@ -333,7 +334,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 // outside is what the call takes beside its request's room, until it is freed. mu is held.
 func (x *exchange) outside() *mcp.Room {
 	if x.room == nil {
-		x.room = x.s.u.memory.Outside(x.s.u.cfg.Name, userOf(x.call))
+		x.room = x.s.u.memory.Outside(x.s.u.cfg.Name, admit.User(&x.call.Caller))
 	}
 	return x.room
 }

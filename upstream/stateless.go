@@ -201,8 +201,8 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 	case !ok, kind.Text() == resultComplete:
 	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
 		reply, err := u.askReply(declared, result)
-		if err == nil && !u.mayAsk(c, reply.Ask.Requests...) {
-			return nil, u.askedTooMuch()
+		if err == nil && !u.admit.MayAsk(c, reply.Ask.Requests...) {
+			return nil, u.admit.AskedTooMuch()
 		}
 		return reply, err
 	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):

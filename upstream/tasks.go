@@ -1,14 +1,13 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // Tasks, on the side of the servers. A task that a caller asked for, or has declared to
@@ -49,49 +48,10 @@ func pollPause(task mcp.Raw) time.Duration {
 	return min(max(pause, leastPoll), mostPoll)
 }
 
-// waits are the calls that wait for the ends of tasks on their callers' behalf, which may
-// take long: they take no turn of other calls, but each user has only so many.
-type waits struct {
-	mu    sync.Mutex // guards users
-	users map[string]int
-}
-
-func (w *waits) begin(user string, most int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.users[user] >= most {
-		return false
-	}
-	if w.users == nil {
-		w.users = make(map[string]int)
-	}
-	w.users[user]++
-	return true
-}
-
-func (w *waits) end(user string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.users[user]--; w.users[user] == 0 {
-		delete(w.users, user)
-	}
-}
-
-// taskResult makes a tasks/result call.
-func (u *Upstream) taskResult(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	user := c.Caller.User()
-	if !u.waits.begin(user, u.cfg.Limits.asks(&c.Caller)) {
-		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
-			"Too many calls of this user wait for tasks of upstream %s; ask for their states by tasks/get", u.cfg.Name)
-	}
-	defer u.waits.end(user)
-	return u.tried(ctx, c, u.call)
-}
-
 // begun makes of the error of a call whose task has begun to run one after which it is not
 // made again.
 func begun(err error) error {
-	if errors.Is(err, errDraining) {
+	if errors.Is(err, admit.ErrDraining) {
 		return errClosed
 	}
 	if errors.Is(err, errWrongEra) || errors.Is(err, errSessionGone) || errors.Is(err, errNotStarted) || errors.Is(err, errNotSent) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // This file lets clients of the extension have the tasks of a 2025-11-25 server. What
@@ -181,7 +182,7 @@ func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
 	user := c.Caller.User()
 	switch {
 	case p.closed:
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	case p.users[user] >= u.cfg.Limits.asks(&c.Caller):
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
 			"Too many tasks of upstream %s wait for an answer of this user", u.cfg.Name)

@@ -253,9 +253,9 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	if len(ask.Requests) == 0 {
 		return nil, nil
 	}
-	if !w.u.mayAsk(w.call, ask.Requests...) {
+	if !w.u.admit.MayAsk(w.call, ask.Requests...) {
 		w.cancel()
-		return nil, w.u.askedTooMuch()
+		return nil, w.u.admit.AskedTooMuch()
 	}
 	ask.State, ask.Kept = w.state(), true
 	return reply, nil

@@ -304,7 +304,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		u := f.start(t, upstream.Config{Limits: upstream.Limits{Concurrent: 1, AsksPerUser: 3}})
 		wait := func(user string) *mcp.Call {
 			return &mcp.Call{Method: mcp.MethodTasksResult, Name: "t", Session: user + ":session", Tasks: mcp.CoreTasks, Notify: func(mcp.Event) {},
-				Caller: mcp.NewCaller(mcp.Caller{Subject: user})}
+				Caller: mcp.NewCaller(mcp.Caller{Issuer: "https://issuer", Subject: user})}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 4)

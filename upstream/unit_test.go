@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,28 +188,4 @@ func FuzzJudge(f *testing.F) {
 			t.Errorf("era %v, error %v", e, err)
 		}
 	})
-}
-
-// TestH158_PausesAreBounded: what is known of users stays bounded, and makes room by itself.
-func TestH158_PausesAreBounded(t *testing.T) {
-	var p pauses
-	now := time.Now()
-	for i := range maxPauses + 10 {
-		p.begin(strconv.Itoa(i), now, time.Duration(1+i%2)*time.Minute)
-	}
-	if n := len(p.until); n != maxPauses {
-		t.Fatalf("H/158 %d users are known", n)
-	}
-	p.begin("1", now, time.Second) // says less than what is known
-	if left := p.left("1", now); left != 2*time.Minute {
-		t.Errorf("H/158 a user is refused for %s", left)
-	}
-	later := now.Add(90 * time.Second)
-	p.begin("more", later, time.Minute)
-	if n := len(p.until); n != maxPauses/2+1 || p.left("more", later) != time.Minute || p.left("0", later) != 0 {
-		t.Errorf("H/158 %d users are known when half of them may call again", n)
-	}
-	if end := later.Add(time.Hour); p.left("more", end) != 0 || len(p.until) != 0 || p.some.Load() {
-		t.Errorf("H/158 %d users are known in the end", len(p.until))
-	}
 }

@@ -4,16 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // goodbye bounds what is said at the end: cancellations, the end of a session.
@@ -73,21 +72,19 @@ type Upstream struct {
 	base   context.Context // of what runs between calls; ends with Close
 	stop   context.CancelCauseFunc
 
-	ids    atomic.Int64 // of all requests: a process is probed and then used on one pipe
-	gate   *gate
-	pauses pauses
-	pace   pace
-	probe  probe
-	pool   pool
-	parks  parks
-	waits  waits
-	holds  holds
-	tools  tools
-	skills skillTable
-	health health
-	former former
-	count  numbers
-	said   chatter
+	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
+	handler mcp.Handler  // pipeline
+	admit   *admit.Admit
+	probe   probe
+	pool    pool
+	parks   parks
+	holds   holds
+	tools   tools
+	skills  skillTable
+	health  health
+	former  former
+	count   numbers
+	said    chatter
 
 	disclosed disclosed
 
@@ -124,7 +121,6 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		tell:        deps.Tell,
 		keeper:      deps.Keeper,
 		memory:      deps.Memory,
-		gate:        newGate(cfg.Limits.Concurrent, cfg.Limits.ConcurrentPerUser, maxWaiting),
 		running:     make(map[*deadline]bool),
 		idle:        make(chan struct{}),
 	}
@@ -145,6 +141,11 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
 	}
+	u.admit = admit.New(admit.Config{
+		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser, Queued: maxQueuedCalls,
+		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
+	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
+	u.handler = u.pipeline()
 	u.pool.init(u)
 	u.parks.init(u)
 	u.former.init(deps.Before)
@@ -160,150 +161,13 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
-// has left.
-//
-// A retry whose context has ended already lets the parked call go that it would have
-// taken up: the server is told, and all that it holds is freed.
-//
-// A list method returns one page. subscriptions/listen reports events, the
-// acknowledgement first, until its context ends, the server ends it (an empty
-// result), or it is lost (an error: listen again).
-func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	handle := u.call
-	switch c.Method {
-	case mcp.MethodListen:
-		reply, err := u.listen(ctx, c)
-		if err != nil {
-			err = u.inOurWords(c, u.failure(ctx, err))
-		}
-		return reply, err
-	case mcp.MethodDiscover:
-		handle = u.discover
-	case mcp.MethodToolsList, mcp.MethodToolsCall, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
-		handle = u.disclosing
-	case mcp.MethodSkillsList:
-		handle = u.listSkills
-	case mcp.MethodSkillsGet:
-		handle = u.getSkill
-	case mcp.MethodResourcesRead:
-		handle = u.readResource
-	case mcp.MethodPromptsList, mcp.MethodPromptsGet, mcp.MethodComplete, mcp.MethodDirectoryRead,
-		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
-	default:
-		return nil, mcp.ErrMethod(c.Method)
-	}
-	if c.State != "" {
-		if older := u.former.of(c.State); older != nil {
-			return older.Handle(ctx, c)
-		}
-	}
-	if ctx.Err() != nil && c.State != "" {
-		u.letGo(c) // needs no turn: it must not wait for calls that may wait for it
-		return nil, context.Cause(ctx)
-	}
-	if strings.HasPrefix(c.State, anew) && u.isStateful() {
-		fresh, reply, err := u.again(ctx, c)
-		if fresh == nil {
-			return reply, err
-		}
-		c = fresh
-	}
-	if err := u.paused(c); err != nil {
-		return nil, err
-	}
-	if c.Method == mcp.MethodTasksResult {
-		return u.taskResult(ctx, c)
-	}
-	user := userOf(c)
-	if err := u.enter(ctx, user); err != nil {
-		return nil, u.failure(ctx, err)
-	}
-	defer u.gate.leave(user)
-	return u.tried(ctx, c, handle)
-}
-
-// tried makes a call, unless it is known that the server cannot be reached. To find out
-// what a server can is always tried: whoever asks for that does not ask too often.
-func (u *Upstream) tried(ctx context.Context, c *mcp.Call, handle func(context.Context, *mcp.Call) (*mcp.Reply, error)) (*mcp.Reply, error) {
-	breaker, trial := &u.health.breaker, false
-	if c.Method != mcp.MethodDiscover && c.State == "" {
-		var wait time.Duration
-		var ok bool
-		if trial, wait, ok = breaker.admit(time.Now()); !ok {
-			u.count.refused.Inc()
-			return nil, u.refusal(wait)
-		}
-	}
-	over := false
-	defer func() {
-		if !over { // or a panic, which shows nothing of the server; the next call may try
-			breaker.done(time.Now(), trial, false, false)
-		}
-	}()
-	reply, cause := handle(ctx, c)
-	err := cause
-	if cause != nil {
-		u.slowDown(c, cause)
-		err = u.inOurWords(c, u.failure(ctx, cause))
-	}
-	u.note(c, err, cause)
-	e, ours := errors.AsType[*mcp.Error](err)
-	there := err == nil || ours && !u.ours(e)
-	if breaker.done(time.Now(), trial, there, ours && !there && e.Code == mcp.CodeUpstreamUnreachable) {
-		u.count.opened.Inc()
-	}
-	over = true
-	return reply, err
-}
-
-// call makes a call in the dialect that the server speaks.
-func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, c, func(e *era) error {
-		if e.rev.Stateful {
-			reply, err = u.callStateful(ctx, e, c)
-		} else {
-			reply, err = u.callStateless(ctx, e, c)
-		}
-		return err
-	})
-	return reply, err
-}
-
-func (u *Upstream) discover(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, c, func(e *era) error {
-		if e.rev.Stateful {
-			reply, err = u.discoverStateful(ctx, e, c)
-		} else {
-			reply, err = u.discoverStateless(ctx, e, c)
-		}
-		return err
-	})
-	if err == nil {
-		reply = &mcp.Reply{Result: u.skills.meet(reply.Result)}
-	}
-	return reply, err
-}
-
-func (u *Upstream) listen(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, c, func(e *era) error {
-		if e.rev.Stateful {
-			reply, err = u.listenStateful(ctx, e, c)
-		} else {
-			reply, err = u.listenStateless(ctx, e, c)
-		}
-		return err
-	})
-	return reply, err
-}
-
 // life begins an exchange that Close ends, too: at once when it is a standing one,
 // without an end of its own, else when it is time.
 func (u *Upstream) life(ctx context.Context, standing bool) (*deadline, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
-		return nil, errDraining
+		return nil, admit.ErrDraining
 	}
 	idle, total := u.cfg.Timeout.Call, u.cfg.Timeout.Total
 	if standing {

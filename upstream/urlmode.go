@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
 // Questions that send the user to a URL. Their ids, which only 2025-11-25 has, are
@@ -140,8 +141,8 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 			"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, refused.Message)
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
 		return nil, u.hopError(e)
-	case asks && !u.mayAsk(c, ask.Requests...):
-		return nil, u.askedTooMuch()
+	case asks && !u.admit.MayAsk(c, ask.Requests...):
+		return nil, u.admit.AskedTooMuch()
 	case asks:
 		return &mcp.Reply{Ask: ask}, nil
 	case c.Ephemeral:
@@ -159,16 +160,12 @@ func (u *Upstream) isStateful() bool {
 	return u.probe.known != nil && u.probe.known.rev.Stateful
 }
 
-// again prepares a call that is made anew; nil means that it is not one. The reply or
-// the error is the answer where the user did not want to.
-func (u *Upstream) again(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
-	list, ok := strings.CutPrefix(c.State, anew)
-	if !ok {
-		return nil, nil, nil
-	}
+// anew prepares a call that is made anew. Without one the reply or the error is the
+// answer: the user did not want to.
+func (u *Upstream) anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
 	timer := time.NewTimer(pageWait)
 	defer timer.Stop()
-	for id := range strings.SplitSeq(list, ",") {
+	for id := range strings.SplitSeq(strings.TrimPrefix(c.State, anew), ",") {
 		action, _ := c.Answers[id].Member("action")
 		if c.Refused[id] != nil || c.Answers[id] != nil && action.Text() != "accept" {
 			reply, err = u.unasked(c, "The user did not open the page that upstream %s needs for this call", u.cfg.Name)
@@ -185,7 +182,7 @@ func (u *Upstream) again(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, rep
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		case <-u.base.Done():
-			return nil, nil, errDraining
+			return nil, nil, admit.ErrDraining
 		}
 	}
 	fresh = c.Clone()

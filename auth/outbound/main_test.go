@@ -1,7 +1,6 @@
 package outbound
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/json"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -107,27 +107,9 @@ func refuse(w http.ResponseWriter, status int, code, description string) {
 	}
 }
 
-// lockedBuffer is a log that several goroutines write.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func newCredentials(t *testing.T, cfg Config, roots *x509.CertPool) (*Credentials, *lockedBuffer) {
+func newCredentials(t *testing.T, cfg Config, roots *x509.CertPool) (*Credentials, *mcptest.Log) {
 	t.Helper()
-	log := &lockedBuffer{}
+	log := &mcptest.Log{}
 	c, err := New(cfg, Deps{
 		Log:      slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Upstream: "crm", URL: upstreamURL, RootCAs: roots,

@@ -111,7 +111,7 @@ func (d directory) list() mcp.Raw {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		r := mcp.Object("uri", mcp.String(d.inside+name), "name", mcp.String(unescaped(name)))
+		r := mcp.Object("uri", mcp.String(d.inside+name), "name", mcp.String(mcp.Unescape(name)))
 		if c := d.children[name]; c.media != "" {
 			r = r.With("mimeType", mcp.String(c.media))
 		}

@@ -47,7 +47,7 @@ func (w *watch) findPlainSkills() bool {
 	}
 	w.state.plainSkills = slices.ContainsFunc(from.entries, func(e entry) bool {
 		_, ok := mcp.SkillRoot(e.native)
-		return e.native == mcp.SkillIndex || ok && strings.HasPrefix(e.native, schemeSkill)
+		return e.native == mcp.SkillIndex || ok && strings.HasPrefix(e.native, mcp.SkillScheme)
 	})
 	if w.state.plainSkills {
 		offers.kinds |= setOf(skills)

@@ -165,7 +165,7 @@ func acknowledgement(want filter, parts []*part) mcp.Event {
 			}
 		}
 		if len(all) > 0 {
-			honoured = honoured.With(m.name, stringArray(all))
+			honoured = honoured.With(m.name, mcp.Strings(all))
 		}
 	}
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", honoured), Failed: failed}

@@ -113,10 +113,10 @@ func awaitParts(ctx context.Context, parts []*part) {
 func (g grant) filter() mcp.Raw {
 	out := mcp.Raw(`{}`)
 	if len(g.uris) > 0 {
-		out = out.With("resourceSubscriptions", stringArray(g.uris))
+		out = out.With("resourceSubscriptions", mcp.Strings(g.uris))
 	}
 	if len(g.tasks) > 0 {
-		out = out.With("taskIds", stringArray(g.tasks))
+		out = out.With("taskIds", mcp.Strings(g.tasks))
 	}
 	return out
 }
@@ -286,15 +286,4 @@ func (p *part) honoured(uris, tasks map[string]bool, failed map[string]error) {
 			tasks[form] = true
 		}
 	}
-}
-
-func stringArray(values []string) mcp.Raw {
-	out := mcp.Raw{'['}
-	for i, v := range values {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = mcp.AppendString(out, v)
-	}
-	return append(out, ']')
 }

@@ -3,33 +3,18 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
 // A client may check the whole list of skills, and refuse all of it for one entry. So what
 // either document says of an entry is checked here, whoever made it, and each error says
 // why one entry is withheld.
-
-// Limits of the Agent Skills specification, in characters, and those that every host has
-// to accept in one skill (skills extension, Limits).
-const (
-	maxSkillName     = 64
-	maxDescription   = 1024
-	maxCompatibility = 500
-	maxSkillFiles    = 512
-	maxSkillBytes    = 16 << 20
-)
-
-var (
-	skillName     = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-)
 
 // field is what one member of an object has to be where it is there.
 type field struct {
@@ -114,7 +99,7 @@ func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
 			return ok && strings.TrimSpace(t) != "" && utf8.RuneCountInString(t) <= most
 		}, fmt.Sprintf("no text of 1 to %d characters", most)}
 	}
-	err := checkFields(frontmatter, "description", within("description", maxDescription), within("compatibility", maxCompatibility), text("license"), text("allowed-tools"),
+	err := checkFields(frontmatter, "description", within("description", skillmd.MaxDescription), within("compatibility", skillmd.MaxCompatibility), text("license"), text("allowed-tools"),
 		field{"metadata", mcp.Raw.IsObject, "no mapping"},
 		field{"__proto__", func(mcp.Raw) bool { return false }, "not a name that every client can keep"})
 	if err != nil {
@@ -124,8 +109,8 @@ func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
 	switch {
 	case name.Text() != directory:
 		return errors.New("the last directory of its URI is not the name in its frontmatter")
-	case len(directory) > maxSkillName || !skillName.MatchString(directory):
-		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", maxSkillName)
+	case !skillmd.IsName(directory):
+		return fmt.Errorf("frontmatter: the name is not 1 to %d lower-case letters, digits and single '-' between them", skillmd.MaxName)
 	}
 	metadata, _ := frontmatter.Member("metadata")
 	if err := wire.CheckObject(metadata); err != nil {
@@ -169,12 +154,12 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 			err = errors.New("it is not in the skill's directory")
 		case seen[key]:
 			err = errors.New("it is listed twice")
-		case !digestPattern.MatchString(digest.Text()):
+		case !skillmd.IsDigest(digest.Text()):
 			err = errors.New("its digest is not sha256: and 64 hex digits")
 		case noSize != nil:
 			err = errors.New("its size is not a number of bytes")
-		case len(seen) == maxSkillFiles || total > maxSkillBytes:
-			err = fmt.Errorf("the skill has more than %d files or %d bytes", maxSkillFiles, maxSkillBytes)
+		case len(seen) == skillmd.MaxFiles || total > skillmd.MaxBytes:
+			err = fmt.Errorf("the skill has more than %d files or %d bytes", skillmd.MaxFiles, skillmd.MaxBytes)
 		}
 		seen[key] = true
 		if err != nil {

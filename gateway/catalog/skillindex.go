@@ -68,7 +68,7 @@ func parentOf(uri string) string {
 // case.
 func looseURI(uri string) string {
 	for range 3 { // as deep as policy looks
-		decoded := unescaped(uri)
+		decoded := mcp.Unescape(uri)
 		if decoded == uri {
 			break
 		}
@@ -91,36 +91,6 @@ func looseURI(uri string) string {
 	return strings.ToLower(out.String())
 }
 
-// unescaped undoes percent-encoding, as far as it is one.
-func unescaped(uri string) string {
-	if !strings.Contains(uri, "%") {
-		return uri
-	}
-	var out strings.Builder
-	for i := 0; i < len(uri); i++ {
-		if uri[i] == '%' && i+2 < len(uri) {
-			high, low := hexValue(uri[i+1]), hexValue(uri[i+2])
-			if high >= 0 && low >= 0 {
-				out.WriteByte(byte(high<<4 | low))
-				i += 2
-				continue
-			}
-		}
-		out.WriteByte(uri[i])
-	}
-	return out.String()
-}
-
-func hexValue(c byte) int {
-	if c >= '0' && c <= '9' {
-		return int(c - '0')
-	}
-	if c |= 0x20; c >= 'a' && c <= 'f' {
-		return int(c-'a') + 10
-	}
-	return -1
-}
-
 // skillOf returns the key of the skill that an original URI is a part of, "" for none.
 // certain is false where that cannot be told, and nobody may have it: because the skills
 // are not known, or because of its spelling.
@@ -131,7 +101,7 @@ func (k *known) skillOf(native string) (key string, certain bool) {
 	case k.heard && !k.offers.kinds.has(skills) && !open:
 		return "", true
 	case from == nil || !k.offers.kinds.has(skills):
-		return "", !strings.HasPrefix(strings.ToLower(native), schemeSkill)
+		return "", !strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme)
 	}
 	return from.skills.find(native)
 }

@@ -145,7 +145,7 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 		return n.uri(native), nil
 	}
 	refs := func(all mcp.Raw, kind, member string, make func(naming, string) (string, error), needs *[]string) mcp.Raw {
-		return filterMap(all, func(ref mcp.Raw) mcp.Raw {
+		return all.Filter(func(ref mcp.Raw) mcp.Raw {
 			if !isRef(ref, "ref/"+kind) {
 				skill.unknown = append(skill.unknown, fmt.Sprintf("depends on something that is no reference to a %s", kind))
 				return nil
@@ -166,7 +166,7 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 	return dependencies.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		switch string(name) {
 		case "tools":
-			return filterMap(value, func(tool mcp.Raw) mcp.Raw {
+			return value.Filter(func(tool mcp.Raw) mcp.Raw {
 				to, ok := public("tool", tool.Text(), naming.tool)
 				if !ok {
 					return nil
@@ -187,22 +187,6 @@ func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) m
 func isRef(ref mcp.Raw, kind string) bool {
 	named, _ := ref.Member("type")
 	return named.Text() == kind && checkFields(ref, "type", text("title")) == nil
-}
-
-// filterMap is the array with what fn makes of its elements, without those that it makes
-// nothing of. Any other value is an empty array.
-func filterMap(array mcp.Raw, fn func(mcp.Raw) mcp.Raw) mcp.Raw {
-	out := mcp.Raw{'['}
-	array.Elements(func(element mcp.Raw) bool {
-		if changed := fn(element); changed != nil {
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = append(out, changed...)
-		}
-		return true
-	})
-	return append(out, ']')
 }
 
 // listOfNeeds is what Withheld.List says of the dependencies of a skill: the skill itself is
@@ -238,14 +222,14 @@ func (s *snapshot) withoutUnlisted(e entry) mcp.Raw {
 	return e.item.Raw.With("dependencies", dependencies.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		switch string(name) {
 		case "tools":
-			return filterMap(value, func(tool mcp.Raw) mcp.Raw {
+			return value.Filter(func(tool mcp.Raw) mcp.Raw {
 				if !s.mayBe(tools, tool.Text()) {
 					return nil
 				}
 				return tool
 			})
 		case "prompts":
-			return filterMap(value, func(ref mcp.Raw) mcp.Raw {
+			return value.Filter(func(ref mcp.Raw) mcp.Raw {
 				if public, _ := ref.Member("name"); !s.mayBe(prompts, public.Text()) {
 					return nil
 				}

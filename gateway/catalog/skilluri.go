@@ -3,11 +3,14 @@ package catalog
 import (
 	"errors"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 var (
@@ -31,11 +34,11 @@ func uriKey(uri string) (key string, err error) {
 	if scheme = strings.ToLower(scheme); !hostAllowed(scheme, host) {
 		return "", errSkillURI
 	}
-	if key = scheme + "://" + host; scheme+"://" != schemeSkill {
+	if key = scheme + "://" + host; scheme+"://" != mcp.SkillScheme {
 		key = strings.ToLower(key)
 	}
 	for segment := range strings.SplitSeq(path, "/") {
-		plain := unescaped(segment)
+		plain := mcp.Unescape(segment)
 		switch {
 		case !segmentAllowed(segment), !utf8.ValidString(plain):
 			return "", errURIChars
@@ -87,10 +90,6 @@ func segmentAllowed(segment string) bool {
 
 // escapesAllowed reports whether each % begins an escape.
 func escapesAllowed(text string) bool {
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && (i+2 >= len(text) || hexValue(text[i+1]) < 0 || hexValue(text[i+2]) < 0) {
-			return false
-		}
-	}
-	return true
+	_, err := url.PathUnescape(text)
+	return err == nil
 }

@@ -3,14 +3,13 @@ package catalog
 import (
 	"errors"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Schemes that clients look for: the upstream's name goes into the first place behind
-// them, not in front.
-const (
-	schemeUI    = "ui://"    // MCP Apps
-	schemeSkill = "skill://" // skills extension
-)
+// schemeUI is that of MCP Apps. Clients look for it, as for mcp.SkillScheme: the upstream's
+// name goes into the first place behind such a scheme, not in front.
+const schemeUI = "ui://"
 
 var (
 	errNoURI      = errors.New("the URI is empty or has control characters")
@@ -38,7 +37,7 @@ func (n naming) template(native string) (string, error) {
 		return native, nil
 	}
 	literal, _, expression := strings.Cut(native, "{")
-	if expression && keptScheme(literal) == "" && (strings.HasPrefix(schemeUI, literal) || strings.HasPrefix(schemeSkill, literal)) {
+	if expression && keptScheme(literal) == "" && (strings.HasPrefix(schemeUI, literal) || strings.HasPrefix(mcp.SkillScheme, literal)) {
 		return "", errOpenScheme
 	}
 	return n.uri(native), nil
@@ -60,7 +59,7 @@ func splitURI(public string) (tag, native string, ok bool) {
 }
 
 func keptScheme(uri string) string {
-	for _, scheme := range [...]string{schemeUI, schemeSkill} {
+	for _, scheme := range [...]string{schemeUI, mcp.SkillScheme} {
 		if strings.HasPrefix(uri, scheme) {
 			return scheme
 		}

@@ -353,26 +353,8 @@ type bench struct {
 	script *script
 	store  *session.Memory
 	url    string
-	log    *logged
+	log    *mcptest.Log
 	onEnd  func(key string) // called when a session ends; nil for nobody
-}
-
-// logged is a log that a test can look into.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // newBench makes a bench. An answer becomes a stream when something needs one, or when
@@ -383,7 +365,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 		cfg.StreamAfter = tooLong
 	}
 	cfg.SSEPath = ssePath
-	b := &bench{t: t, script: newScript(), log: &logged{}}
+	b := &bench{t: t, script: newScript(), log: &mcptest.Log{}}
 	var err error
 	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) {
 		b.front.EndSession(key)

@@ -3,7 +3,6 @@ package front
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -149,5 +148,3 @@ func match(got, pattern string, known map[string]string) error {
 	}
 	return nil
 }
-
-var _ io.Writer = (*logged)(nil)

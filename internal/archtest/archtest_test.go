@@ -13,6 +13,12 @@ var rules = []struct {
 }{
 	{"every Go file can be parsed", func(m *module) []string { return m.broken }},
 	{"imports follow the layers", checkLayers},
+	{"the cluster is for the front", checkReserved},
+	{packageSize.name, packageSize.check},
+	{circleSize.name, circleSize.check},
+	{typeSpread.name, typeSpread.check},
+	{interfaceSize.name, interfaceSize.check},
+	{methodNames.name, methodNames.check},
 	{"third-party imports stay in their places", checkThirdParty},
 	{"client_golang only in metrics.go", checkMetricsFiles},
 	{"one comment a package", checkPackageComments},

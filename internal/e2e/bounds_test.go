@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -106,7 +104,7 @@ func serveWithFewFiles(server string) error {
 func TestH241_NoMoreFiles(t *testing.T) {
 	s := doing(t)
 	cmd := exec.Command(os.Args[0], fewFilesCommand, s.URL)
-	var log lines
+	var log mcptest.Log
 	cmd.Stderr = &log
 	input, err := cmd.StdinPipe()
 	if err != nil {
@@ -158,13 +156,15 @@ func TestH241_NoMoreFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log.await(t, "too many open files")
+	if err := log.Await(deadline(t), "too many open files", 1); err != nil {
+		t.Fatalf("%v:\n%s", err, log.String())
+	}
 	for range 20 {
 		for _, c := range known {
 			mustCall(t, c, "tools/call", `{"name":"up__do"}`)
 		}
 	}
-	if n, took := log.count("Accept error"), time.Since(begun); n > 100+10*int(took.Seconds()) {
+	if n, took := log.Count("Accept error"), time.Since(begun); n > 100+10*int(took.Seconds()) {
 		t.Errorf("H/241 %d tries to take a connection in %s", n, took)
 	}
 	if text := scraped(t, operator, metrics); strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
@@ -203,52 +203,4 @@ func opened(t *testing.T, url, revision string) *mcptest.Client {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// lines is what a process writes.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	more chan struct{} // closed with the next write; nil when nobody waits
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.more != nil {
-		close(l.more)
-		l.more = nil
-	}
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *lines) count(what string) int { return strings.Count(l.String(), what) }
-
-// await waits until something was written.
-func (l *lines) await(t *testing.T, what string) {
-	t.Helper()
-	ctx := deadline(t)
-	for {
-		l.mu.Lock()
-		there := strings.Contains(l.text.String(), what)
-		if l.more == nil {
-			l.more = make(chan struct{})
-		}
-		more := l.more
-		l.mu.Unlock()
-		if there {
-			return
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			t.Fatalf("no line %q came:\n%s", what, l.String())
-		}
-	}
 }

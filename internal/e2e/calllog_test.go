@@ -4,25 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
-
-// callLog is a gateway's log.
-type callLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *callLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
 
 // TestACancelledCallIsNoFailure has calls ended by their clients in each way that
 // there is: the log says so, and warns of nothing.
@@ -37,7 +24,7 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 				started <- struct{}{}
 				c.Hang()
 			})
-			log := &callLog{}
+			log := &mcptest.Log{}
 			g, err := gateway.New(gateway.Options{
 				Config:  gateway.Config{Listen: "127.0.0.1:0", Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}},
 				Log:     slog.New(slog.NewTextHandler(log, nil)),
@@ -73,20 +60,14 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
-			if n := strings.Count(log.text.String(), "method=tools/call name=up__do upstream=up outcome=cancelled"); n != 3 {
+			if n := log.Count("method=tools/call name=up__do upstream=up outcome=cancelled"); n != 3 {
 				t.Errorf("%d of 3 calls are logged as cancelled", n)
 			}
-			for line := range strings.Lines(log.text.String()) {
+			for line := range strings.Lines(log.String()) {
 				if !strings.Contains(line, "level=INFO") {
 					t.Error(line)
 				}
 			}
 		})
 	}
-}
-
-func (l *callLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -6,9 +6,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // patience bounds every wait of a test; it is only reached when something is broken,
@@ -28,13 +29,12 @@ func deadline(t testing.TB) context.Context {
 type events struct {
 	server *httptest.Server
 
-	mu   sync.Mutex // guards the fields below
+	mu   mcptest.Cond // guards seen, wakes when it grows
 	seen map[string]int
-	more chan struct{} // closed and replaced when seen grows
 }
 
 func newEvents() *events {
-	e := &events{seen: map[string]int{}, more: make(chan struct{})}
+	e := &events{seen: map[string]int{}}
 	e.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		e.happened(r.URL.Query().Get("event"))
 	}))
@@ -45,8 +45,7 @@ func (e *events) happened(event string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seen[event]++
-	close(e.more)
-	e.more = make(chan struct{})
+	e.mu.Wake()
 }
 
 // count is how often something has happened.
@@ -59,19 +58,8 @@ func (e *events) count(event string) int {
 // await returns when the event has happened.
 func (e *events) await(t testing.TB, event string) {
 	t.Helper()
-	ctx := deadline(t)
-	for {
-		e.mu.Lock()
-		n, more := e.seen[event], e.more
-		e.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			t.Fatalf("%q never happened; what did: %s", event, e)
-		}
+	if e.mu.Await(deadline(t), func() bool { return e.seen[event] > 0 }) != nil {
+		t.Fatalf("%q never happened; what did: %s", event, e)
 	}
 }
 

@@ -30,7 +30,7 @@ type guarded struct {
 	served *gateway.Gateway
 	url    string // the endpoint, which is its public URL
 	issuer *mcptest.Issuer
-	log    *callLog // at level debug
+	log    *mcptest.Log // at level debug
 }
 
 // guard starts a gateway in mode oauth with an issuer of its own. What cfg says of
@@ -65,7 +65,7 @@ func guardWith(t *testing.T, issuer *mcptest.Issuer, cfg gateway.Config) *guarde
 	if cfg.Policy.IsZero() {
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow}
 	}
-	log := &callLog{}
+	log := &mcptest.Log{}
 	g, err := gateway.New(gateway.Options{
 		Config: cfg, Version: "test", Listener: listener,
 		Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),

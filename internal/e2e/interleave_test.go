@@ -63,7 +63,7 @@ func TestInterleavings(t *testing.T) {
 		}
 		runs++
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &interleaving{t: rt, ctx: ctx, run: runs, stages: stages, changed: make(chan struct{})}
+		w := &interleaving{t: rt, ctx: ctx, run: runs, stages: stages}
 		ok := false
 		defer func() {
 			failed = failed || !ok
@@ -127,8 +127,7 @@ type interleaving struct {
 	calls   []*call
 	readers sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below, and the line and the answers of each call
-	changed  chan struct{}
+	mu       mcptest.Cond // guards problems, and the line and the answers of each call
 	problems []string
 }
 
@@ -172,8 +171,7 @@ func (w *interleaving) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	do()
-	close(w.changed)
-	w.changed = make(chan struct{})
+	w.mu.Wake()
 }
 
 func (w *interleaving) wrong(format string, args ...any) {
@@ -197,23 +195,12 @@ func (w *interleaving) mustBeRight() {
 // until waits for something that w.mu guards.
 func (w *interleaving) until(what string, is func() bool) {
 	w.t.Helper()
-	limit := time.NewTimer(inPatience)
-	defer limit.Stop()
-	for {
-		w.mu.Lock()
-		ok, more, problems := is(), w.changed, len(w.problems)
-		w.mu.Unlock()
-		if problems > 0 {
-			w.mustBeRight()
-		}
-		if ok {
-			return
-		}
-		select {
-		case <-more:
-		case <-limit.C:
-			w.fail("%s never came", what)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), inPatience)
+	defer cancel()
+	err := w.mu.Await(ctx, func() bool { return is() || len(w.problems) > 0 })
+	w.mustBeRight()
+	if err != nil {
+		w.fail("%s never came", what)
 	}
 }
 

@@ -33,10 +33,8 @@ func TestTheLogTellsWhyACallWasRefused(t *testing.T) {
 			if _, _, err := c.Call(deadline(t), "tools/call", `{"name":"files__`+tool+`","arguments":{}}`); err != nil {
 				t.Fatal(err)
 			}
-			g.log.mu.Lock()
-			text := g.log.text.String()
-			g.log.text.Reset()
-			g.log.mu.Unlock()
+			text := g.log.String()
+			g.log.Reset()
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the log lacks %q:\n%s", revision, want, text)
 			}

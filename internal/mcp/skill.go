@@ -22,8 +22,11 @@ const SkillsExtension = "io.modelcontextprotocol/skills"
 // SkillFile is the name of the file that makes a directory a skill.
 const SkillFile = "SKILL.md"
 
+// SkillScheme is the scheme of the URIs of skills.
+const SkillScheme = "skill://"
+
 // SkillIndex is where servers from before the extension list their skills.
-const SkillIndex = "skill://index.json"
+const SkillIndex = SkillScheme + "index.json"
 
 // SkillRoot returns the URI of the directory that a SKILL.md makes a skill; ok is false
 // for the URI of anything else.

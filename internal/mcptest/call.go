@@ -137,7 +137,7 @@ func (c *Call) join(begin func()) {
 	defer c.server.mu.Unlock()
 	begin()
 	c.server.standing[c] = true
-	c.server.grown()
+	c.server.mu.Wake()
 }
 
 func (c *Call) stay() {

@@ -54,16 +54,15 @@ type Issuer struct {
 	done chan struct{}    // closed by Close: ends what hangs
 	once sync.Once
 
-	mu           sync.Mutex // guards the fields below
-	keys         []*Key     // published, the newest last
-	made         int        // keys and opaque tokens, for their names
+	mu           Cond   // guards the fields below; wakes when count grows
+	keys         []*Key // published, the newest last
+	made         int    // keys and opaque tokens, for their names
 	metadata     map[string]any
 	jwks         []byte // instead of keys
 	cacheControl string
 	faults       map[Endpoint]http.HandlerFunc
 	extra        map[string]http.HandlerFunc
 	count        map[Endpoint]int
-	more         chan struct{} // closed and replaced when count grows
 	opaque       map[string]map[string]any
 	introspected []string
 }
@@ -80,7 +79,6 @@ func NewIssuer(opts IssuerOptions) *Issuer {
 		faults:       map[Endpoint]http.HandlerFunc{},
 		extra:        map[string]http.HandlerFunc{},
 		count:        map[Endpoint]int{},
-		more:         make(chan struct{}),
 		opaque:       map[string]map[string]any{},
 	}
 	if opts.Audience != "" {
@@ -177,19 +175,11 @@ func (i *Issuer) Fetches(e Endpoint) int {
 
 // WaitFetches returns when an endpoint was asked n times, or with ctx's error.
 func (i *Issuer) WaitFetches(ctx context.Context, e Endpoint, n int) error {
-	for {
-		i.mu.Lock()
-		got, more := i.count[e], i.more
-		i.mu.Unlock()
-		if got >= n {
-			return nil
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return fmt.Errorf("%s was asked %d times, not %d: %w", e, got, n, ctx.Err())
-		}
+	got := 0
+	if err := i.mu.Await(ctx, func() bool { got = i.count[e]; return got >= n }); err != nil {
+		return fmt.Errorf("%s was asked %d times, not %d: %w", e, got, n, err)
 	}
+	return nil
 }
 
 // ServeHTTP answers one request.
@@ -201,8 +191,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	fault, extra := i.faults[e], i.extra[string(e)]
 	i.count[e]++
-	close(i.more)
-	i.more = make(chan struct{})
+	i.mu.Wake()
 	cache := i.cacheControl
 	i.mu.Unlock()
 	if cache != "" {

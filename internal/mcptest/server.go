@@ -29,11 +29,10 @@ type Server struct {
 	stop     context.CancelFunc
 	lines    sync.WaitGroup // of ListenLines
 
-	mu       sync.Mutex // guards the fields below
+	mu       Cond // guards the fields below; wakes when received or standing grows
 	script   map[string]func(*Call)
 	caps     string // a capabilities object
 	received []Received
-	more     chan struct{}           // closed and replaced when received or standing grows
 	waiting  map[string]chan Message // asks by their id
 	standing map[*Call]bool
 	running  map[string]*Call // by session and request id
@@ -63,7 +62,6 @@ func NewServer(revision *wire.Revision) *Server {
 		stop:     stop,
 		script:   map[string]func(*Call){},
 		caps:     scriptedCaps,
-		more:     make(chan struct{}),
 		waiting:  map[string]chan Message{},
 		standing: map[*Call]bool{},
 		running:  map[string]*Call{},
@@ -186,19 +184,11 @@ func (s *Server) Load() (running, sessions, asked int) {
 
 // AwaitStanding waits until there are at least n standing streams.
 func (s *Server) AwaitStanding(ctx context.Context, n int) error {
-	for {
-		s.mu.Lock()
-		now, more := len(s.standing), s.more
-		s.mu.Unlock()
-		if now >= n {
-			return nil
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return fmt.Errorf("%d standing streams, waiting for %d: %w", now, n, ctx.Err())
-		}
+	now := 0
+	if err := s.mu.Await(ctx, func() bool { now = len(s.standing); return now >= n }); err != nil {
+		return fmt.Errorf("%d standing streams, waiting for %d: %w", now, n, err)
 	}
+	return nil
 }
 
 // Push sends a notification on every standing stream and returns how many they are.
@@ -257,25 +247,18 @@ func (s *Server) Received(method string) []Received {
 }
 
 // Await returns the first message that fits, as soon as there is one.
-func (s *Server) Await(ctx context.Context, what string, fits func(Received) bool) (Received, error) {
-	for {
-		s.mu.Lock()
+func (s *Server) Await(ctx context.Context, what string, fits func(Received) bool) (found Received, err error) {
+	err = s.mu.Await(ctx, func() bool {
 		at := slices.IndexFunc(s.received, fits)
-		var found Received
 		if at >= 0 {
 			found = s.received[at]
 		}
-		more := s.more
-		s.mu.Unlock()
-		if at >= 0 {
-			return found, nil
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return Received{}, fmt.Errorf("waiting for %s: %w", what, ctx.Err())
-		}
+		return at >= 0
+	})
+	if err != nil {
+		return found, fmt.Errorf("waiting for %s: %w", what, err)
 	}
+	return found, nil
 }
 
 // ServeHTTP takes one HTTP request.
@@ -331,7 +314,7 @@ func (s *Server) record(got Received) (do func(*Call), down bool) {
 	defer s.mu.Unlock()
 	if !s.discards {
 		s.received = append(s.received, got)
-		s.grown()
+		s.mu.Wake()
 	}
 	s.subscribe(got)
 	if do = s.script[got.Method]; do == nil {
@@ -411,12 +394,6 @@ func (s *Server) answered(m Message) {
 	if answer != nil {
 		answer <- m
 	}
-}
-
-// grown wakes who waits. It is called with mu held.
-func (s *Server) grown() {
-	close(s.more)
-	s.more = make(chan struct{})
 }
 
 func (s *Server) mint() string {

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -157,19 +156,19 @@ type standing struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	mu    sync.Mutex     // guards the fields below
+	mu    mcptest.Cond   // guards the fields below, wakes when they change
 	heard map[string]int // updates, by URI
-	more  chan struct{}  // closed and replaced when heard grows
+	over  bool           // nothing is heard any more
 }
 
 func (c *client) stand() *standing {
 	ctx, cancel := context.WithCancel(context.Background()) // until close
-	s := &standing{cancel: cancel, done: make(chan struct{}), heard: map[string]int{}, more: make(chan struct{})}
+	s := &standing{cancel: cancel, done: make(chan struct{}), heard: map[string]int{}}
 	own := mcptest.NewClient(c.URL, c.Revision)
 	own.HTTP, own.Header, own.Session = c.HTTP, c.Header, c.Session
 	mine := c.uriSuffix()
 	go func() {
-		defer close(s.done)
+		defer s.end()
 		last := ""
 		for ctx.Err() == nil {
 			from := time.Now()
@@ -230,8 +229,7 @@ func (s *standing) take(m mcptest.Message, mine string) string {
 		}
 		s.mu.Lock()
 		s.heard[uri]++
-		close(s.more)
-		s.more = make(chan struct{})
+		s.mu.Wake()
 		s.mu.Unlock()
 		return ""
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/message":
@@ -242,21 +240,17 @@ func (s *standing) take(m mcptest.Message, mine string) string {
 
 // await waits until an update was heard more often than before.
 func (s *standing) await(ctx context.Context, uri string, before int) bool {
-	for {
-		s.mu.Lock()
-		now, more := s.heard[uri], s.more
-		s.mu.Unlock()
-		if now > before {
-			return true
-		}
-		select {
-		case <-more:
-		case <-s.done:
-			return false
-		case <-ctx.Done():
-			return false
-		}
-	}
+	heard := false
+	err := s.mu.Await(ctx, func() bool { heard = s.heard[uri] > before; return heard || s.over })
+	return err == nil && heard
+}
+
+func (s *standing) end() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Wake()
+	s.mu.Unlock()
+	close(s.done)
 }
 
 func (s *standing) count(uri string) int {

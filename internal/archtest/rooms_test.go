@@ -1,0 +1,336 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/types"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// bound is a rule about sizes: what is measured, and how much of it there may be. Tests
+// and what only they are made of are not measured.
+type bound struct {
+	name    string // also in exceptions
+	most    int
+	measure func(*module, *pkg) map[string]int // by what follows the package's directory, "" for the package
+	advice  string
+}
+
+var (
+	packageSize = bound{"files of a package", 30, filesOf,
+		"a package that large has rooms: find the one that takes few names of the rest, and make it a package"}
+	circleSize = bound{"files of a circle", 12, largestCircle,
+		"these files refer to each other, so none can be read alone: let references go one way, or cut the package"}
+	typeSpread = bound{"files with methods of a type", 6, methodFiles,
+		"whoever reads such a type has to read them all: give a part of its state a type of its own"}
+	interfaceSize = bound{"methods of an interface", 6, interfaceMethods,
+		"ask for less, or let the caller pass in a struct"}
+	methodNames = bound{"types with a method of a name", 4, typesByMethod,
+		"a word for so many things says nothing about any of them: say what each does"}
+)
+
+// exception is what a bound lets stand, with a reason. It may shrink, not grow, and goes
+// when the bound holds.
+type exception struct {
+	bound, where string
+	n            int
+	why          string
+}
+
+// exceptions are all of them. Code that is being cut into packages takes its rows along.
+var exceptions = []exception{
+	{"files of a package", "gateway/catalog", 37, "not cut yet"},
+	{"files of a package", "gateway/front", 49, "is being cut into rooms"},
+	{"files of a package", "policy", 36, "not cut yet"},
+	{"files of a package", "upstream", 77, "is being cut into rooms"},
+	{"files of a circle", "gateway", 21, "not cut yet"},
+	{"files of a circle", "gateway/catalog", 32, "not cut yet"},
+	{"files of a circle", "gateway/demo/issuer", 15, "not cut yet"},
+	{"files of a circle", "gateway/front", 43, "is being cut into rooms"},
+	{"files of a circle", "internal/soak", 14, "not cut yet"},
+	{"files of a circle", "policy", 20, "not cut yet"},
+	{"files of a circle", "upstream", 65, "is being cut into rooms"},
+	{"files with methods of a type", "gateway Config", 8, "not cut yet"},
+	{"files with methods of a type", "gateway Gateway", 11, "not cut yet"},
+	{"files with methods of a type", "gateway graph", 7, "not cut yet"},
+	{"files with methods of a type", "gateway/catalog Catalog", 13, "not cut yet"},
+	{"files with methods of a type", "gateway/demo/issuer Issuer", 11, "not cut yet"},
+	{"files with methods of a type", "gateway/front Front", 28, "is being cut into rooms"},
+	{"files with methods of a type", "gateway/front exchange", 11, "is being cut into rooms"},
+	{"files with methods of a type", "gateway/front live", 11, "is being cut into rooms"},
+	{"files with methods of a type", "policy Guard", 7, "not cut yet"},
+	{"files with methods of a type", "session Redis", 7, "goes with the messages between replicas"},
+	{"files with methods of a type", "upstream Upstream", 34, "is being cut into rooms"},
+	{"files with methods of a type", "upstream pool", 7, "is being cut into rooms"},
+	{"files with methods of a type", "upstream session", 18, "is being cut into rooms"},
+	{"methods of an interface", "gateway server", 7, "what the gateway needs of an upstream, in one place"},
+	{"methods of an interface", "session/sessiontest Bindings", 8, "goes with the messages between replicas"},
+	{"methods of an interface", "upstream Conn", 9, "is being cut into rooms"},
+	{"methods of an interface", "upstream Shared", 12, "is being cut into rooms"},
+	{"methods of an interface", "upstream Stream", 7, "is being cut into rooms"},
+	{"types with a method of a name", "gateway/front has", 5, "is being cut into rooms"},
+	{"types with a method of a name", "gateway/front read", 5, "is being cut into rooms"},
+	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
+	{"types with a method of a name", "gateway/front send", 5, "is being cut into rooms"},
+	{"types with a method of a name", "internal/soak close", 5, "not cut yet"},
+	{"types with a method of a name", "session End", 5, "goes with the messages between replicas"},
+	{"types with a method of a name", "upstream add", 7, "is being cut into rooms"},
+	{"types with a method of a name", "upstream ask", 5, "is being cut into rooms"},
+	{"types with a method of a name", "upstream end", 9, "is being cut into rooms"},
+	{"types with a method of a name", "upstream remove", 7, "is being cut into rooms"},
+	{"types with a method of a name", "upstream wait", 5, "is being cut into rooms"},
+}
+
+// spoken are names of methods that mean one thing everywhere.
+var spoken = []string{"Close", "Error", "String", "Unwrap", "LogValue", "Validate"}
+
+func (b bound) check(m *module) []string { return b.against(m, exceptions) }
+
+// against compares what is measured with the bound and its exceptions.
+func (b bound) against(m *module, exceptions []exception) (problems []string) {
+	allowed := make(map[string]exception)
+	for _, e := range exceptions {
+		if e.bound == b.name {
+			allowed[e.where] = e
+		}
+	}
+	for _, p := range m.packages {
+		measured := b.measure(m, p)
+		for _, what := range slices.Sorted(maps.Keys(measured)) {
+			where, n := strings.TrimSpace(p.dir+" "+what), measured[what]
+			if n <= b.most {
+				continue
+			}
+			e, excepted := allowed[where]
+			delete(allowed, where)
+			switch {
+			case !excepted:
+				problems = append(problems, m.problem(where, "%s: %d, want at most %d: %s (exceptions, with their reasons: internal/archtest/rooms_test.go)", b.name, n, b.most, b.advice))
+			case n > e.n:
+				problems = append(problems, m.problem(where, "%s: %d, and the exception is for %d: %s", b.name, n, e.n, b.advice))
+			}
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(allowed)) {
+		problems = append(problems, m.problem(where, "%s: the bound holds here: take the exception out of internal/archtest/rooms_test.go", b.name))
+	}
+	return problems
+}
+
+// code are the files of a package without its tests.
+func (p *pkg) code() (files []*ast.File) {
+	for _, f := range p.files {
+		if !f.test {
+			files = append(files, f.ast)
+		}
+	}
+	return files
+}
+
+func filesOf(_ *module, p *pkg) map[string]int { return map[string]int{"": len(p.code())} }
+
+// largestCircle is how many files of a package refer to each other, directly or not. A
+// file refers to another by any identifier that is declared there: a type, a function, a
+// method, a field.
+func largestCircle(m *module, p *pkg) map[string]int {
+	files := p.code()
+	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	// What is imported stays unknown, which loses next to nothing of what is declared here.
+	cfg := types.Config{Importer: emptyImporter{}, Error: func(error) {}, FakeImportC: true}
+	checked, _ := cfg.Check(path.Join(modulePath, p.dir), m.fset, files, info)
+	refers := make(map[string]map[string]bool)
+	for id, obj := range info.Uses {
+		from, to := m.fset.Position(id.Pos()).Filename, m.fset.Position(obj.Pos()).Filename
+		if obj.Pkg() == checked && to != "" && from != to {
+			if refers[from] == nil {
+				refers[from] = make(map[string]bool)
+			}
+			refers[from][to] = true
+		}
+	}
+	return map[string]int{"": largestComponent(refers)}
+}
+
+// largestComponent is the size of the largest strongly connected component of a graph, by
+// Tarjan's algorithm.
+func largestComponent(refers map[string]map[string]bool) (largest int) {
+	index, lowest := make(map[string]int), make(map[string]int)
+	var stack []string
+	var visit func(string)
+	visit = func(file string) {
+		index[file] = len(index) + 1
+		lowest[file] = index[file]
+		stack = append(stack, file)
+		for to := range refers[file] {
+			if index[to] == 0 {
+				visit(to)
+				lowest[file] = min(lowest[file], lowest[to])
+			} else if slices.Contains(stack, to) {
+				lowest[file] = min(lowest[file], index[to])
+			}
+		}
+		if lowest[file] == index[file] {
+			first := slices.Index(stack, file)
+			largest = max(largest, len(stack)-first)
+			stack = stack[:first]
+		}
+	}
+	for file := range refers {
+		if index[file] == 0 {
+			visit(file)
+		}
+	}
+	return largest
+}
+
+// methods calls fn for each method of a package, with the name of its type.
+func (p *pkg) methods(fn func(f *ast.File, typ, method string)) {
+	for _, f := range p.code() {
+		for _, d := range f.Decls {
+			if decl, ok := d.(*ast.FuncDecl); ok && decl.Recv != nil {
+				typ := strings.TrimPrefix(types.ExprString(decl.Recv.List[0].Type), "*")
+				typ, _, _ = strings.Cut(typ, "[")
+				fn(f, typ, decl.Name.Name)
+			}
+		}
+	}
+}
+
+func methodFiles(_ *module, p *pkg) map[string]int {
+	files := make(map[string]map[*ast.File]bool)
+	p.methods(func(f *ast.File, typ, _ string) { insert(files, typ, f) })
+	return sizes(files)
+}
+
+func typesByMethod(_ *module, p *pkg) map[string]int {
+	typs := make(map[string]map[string]bool)
+	p.methods(func(_ *ast.File, typ, method string) {
+		if !slices.Contains(spoken, method) {
+			insert(typs, method, typ)
+		}
+	})
+	return sizes(typs)
+}
+
+func interfaceMethods(_ *module, p *pkg) map[string]int {
+	count := make(map[string]int)
+	for _, f := range p.code() {
+		ast.Inspect(f, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if typ, ok := spec.Type.(*ast.InterfaceType); ok {
+					count[spec.Name.Name] = typ.Methods.NumFields()
+				}
+			}
+			return true
+		})
+	}
+	return count
+}
+
+func insert[K, V comparable](sets map[K]map[V]bool, key K, value V) {
+	if sets[key] == nil {
+		sets[key] = make(map[V]bool)
+	}
+	sets[key][value] = true
+}
+
+func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
+	n := make(map[string]int)
+	for key, set := range sets {
+		n[key] = len(set)
+	}
+	return n
+}
+
+// reserved are packages that few may know, whatever the table of layers allows: whose a
+// session is asks the front alone, and the gateway makes the one that it asks.
+var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front"}}
+
+func checkReserved(m *module) (problems []string) {
+	m.each(func(p *pkg, f *file) {
+		if l, ok := layerOf(p.dir); f.test || ok && l.level == testLevel {
+			return
+		}
+		m.imports(f, func(at, _, ours string) {
+			if allowed, ok := reserved[ours]; ok && p.dir != ours && !slices.Contains(allowed, p.dir) {
+				problems = append(problems, m.problem(at, "%s is for %s alone: let them pass in what is needed", ours, strings.Join(allowed, " and ")))
+			}
+		})
+	})
+	return problems
+}
+
+func TestBounds(t *testing.T) {
+	// of is a package of one file for each of texts.
+	of := func(texts ...string) map[string]string {
+		files := make(map[string]string)
+		for i, text := range texts {
+			files["auth/"+string(rune('a'+i))+".go"] = "package auth\n" + text
+		}
+		return files
+	}
+	ring := []string{"func f() { g() }", "func g() { var x T; x.h() }", "type T struct{}\nfunc (T) h() { U{}.i() }", "type U struct{}\nfunc (U) i() { f() }", "func j() { f() }"}
+	for _, tt := range []struct {
+		bound
+		files map[string]string
+		want  map[string]int
+	}{
+		{packageSize, map[string]string{"auth/a.go": "package auth\n", "auth/a_test.go": "package auth\n"}, map[string]int{"": 1}},
+		{circleSize, of(ring...), map[string]int{"": 4}},
+		{circleSize, of(ring[1:]...), map[string]int{"": 1}},
+		{typeSpread, of("type T struct{}\nfunc (T) a() {}\nfunc (T) b() {}", "func (t *T) c() {}", "func (l *list[K]) d() {}"), map[string]int{"T": 2, "list": 1}},
+		{interfaceSize, of("type I interface{ a(); b(); error }"), map[string]int{"I": 3}},
+		{methodNames, of("func (T) end() {}\nfunc (U) end() {}\nfunc (*U) Close() {}", "func (U) open() {}"), map[string]int{"end": 2, "open": 1}},
+	} {
+		runRule(t, func(m *module) (problems []string) {
+			if got := tt.measure(m, m.packages[0]); !maps.Equal(got, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+			largest := slices.Max(slices.Collect(maps.Values(tt.want)))
+			for _, check := range []struct {
+				most    int
+				excepts []exception
+				want    string
+			}{
+				{largest, nil, ""},
+				{largest - 1, nil, "want at most"},
+				{largest - 1, everywhere(tt.name, tt.want, largest), ""},
+				{largest - 1, everywhere(tt.name, tt.want, largest-1), "the exception is for"},
+				{largest, everywhere(tt.name, tt.want, largest), "the bound holds here"},
+			} {
+				b := tt.bound
+				b.most = check.most
+				got := strings.Join(b.against(m, check.excepts), "\n")
+				if check.want == "" && got != "" || !strings.Contains(got, check.want) {
+					t.Errorf("%s, at most %d: %q, want %q", b.name, b.most, got, check.want)
+				}
+			}
+			return []string{"it was measured"}
+		}, []ruleTest{{tt.name, tt.files, []string{"measured"}}})
+	}
+}
+
+// everywhere excepts what was measured as the largest.
+func everywhere(name string, measured map[string]int, n int) (list []exception) {
+	largest := slices.Max(slices.Collect(maps.Values(measured)))
+	for what, count := range measured {
+		if count == largest {
+			list = append(list, exception{name, strings.TrimSpace("auth " + what), n, "a test"})
+		}
+	}
+	return list
+}
+
+func TestCheckReserved(t *testing.T) {
+	src := func(pkg string) string {
+		return "package " + pkg + "\nimport \"" + modulePath + "/internal/cluster\"\n"
+	}
+	runRule(t, checkReserved, []ruleTest{
+		{"allowed", map[string]string{"gateway/front/a.go": src("front"), "gateway/a.go": src("gateway"), "upstream/a_test.go": src("upstream"), "internal/e2e/a.go": src("e2e")}, nil},
+		{"elsewhere", map[string]string{"upstream/pool/a.go": src("pool"), "gateway/front/live/a.go": src("live")},
+			[]string{"gateway/front/live/a.go:2: internal/cluster is for gateway and gateway/front alone", "upstream/pool/a.go:2"}},
+	})
+}

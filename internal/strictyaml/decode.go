@@ -1,0 +1,146 @@
+package strictyaml
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+func (d *Document) say(n *yaml.Node, address, format string, args ...any) {
+	d.problems = append(d.problems, placed{n.Line, n.Column, address, fmt.Sprintf(format, args...)})
+	d.broken[address] = true
+}
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+// decode stores n in v, which has to be settable. What cannot be read stays zero
+// and is a problem. It is not yaml.v3's, which stops at the first problem, does not say
+// where it is, and may quote a secret.
+func (d *Document) decode(n *yaml.Node, address string, v reflect.Value) {
+	if _, ok := d.places[address]; !ok {
+		d.places[address] = position{n.Line, n.Column}
+	}
+	if n.Kind == yaml.AliasNode { // checkNode says it
+		d.broken[address] = true
+		return
+	}
+	if isNull(n) && address != "" {
+		d.say(n, address, "has no value: give it one or take the key out")
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		d.decode(n, address, v.Elem())
+		return
+	}
+	switch {
+	case v.Type() == durationType || v.Addr().Type().Implements(textType):
+		d.scalar(n, address, v)
+	case v.Kind() == reflect.Struct:
+		d.structure(n, address, v)
+	case v.Kind() == reflect.Map:
+		d.mapping(n, address, v)
+	case v.Kind() == reflect.Slice:
+		d.list(n, address, v)
+	default:
+		d.scalar(n, address, v)
+	}
+}
+
+func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.say(n, address, "want keys and their values, not %s", kindName(n))
+		return
+	}
+	fields := Keys(v.Type())
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !isKey(key) {
+			continue
+		}
+		index, known := fields[key.Value]
+		if !known {
+			message, meant := unknownKey(key.Value, fields)
+			d.problems = append(d.problems, placed{key.Line, key.Column, address, message})
+			d.broken[join(address, key.Value)] = true
+			d.broken[join(address, meant)] = true
+			continue
+		}
+		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.decode(value, join(address, key.Value), v.FieldByIndex(index))
+		d.checkZero(value, join(address, key.Value), v.Type().FieldByIndex(index), v.FieldByIndex(index))
+	}
+}
+
+// checkZero refuses a number or a duration of 0 where that would be taken for a key that was
+// left out. Where 0 is a value like others the field is a pointer, or its tag zero says what
+// it means.
+func (d *Document) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
+	_, means := field.Tag.Lookup("zero")
+	if means || !v.CanInt() || !v.IsZero() || d.broken[address] || v.Addr().Type().Implements(textType) {
+		return
+	}
+	d.say(n, address, "0 is no value here: write more than that, or take the key out for the default")
+}
+
+func (d *Document) mapping(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.say(n, address, "want names and their values, not %s", kindName(n))
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !isKey(key) {
+			continue
+		}
+		member := reflect.New(v.Type().Elem()).Elem()
+		d.places[join(address, key.Value)] = position{key.Line, key.Column}
+		d.decode(value, join(address, key.Value), member)
+		v.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), member)
+	}
+}
+
+func (d *Document) list(n *yaml.Node, address string, v reflect.Value) {
+	if n.Kind != yaml.SequenceNode {
+		d.say(n, address, "want a list, such as [a, b], not %s", kindName(n))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, child := range n.Content {
+		at := element(address, i)
+		d.names[at] = nameOf(child)
+		d.decode(child, at, v.Index(i))
+	}
+}
+
+// nameOf is the plain text under the key name of a mapping, "" when there is none.
+func nameOf(n *yaml.Node) string {
+	if n.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := n.Content[i+1]
+		if n.Content[i].Value == "name" && value.Kind == yaml.ScalarNode && !strings.Contains(value.Value, "${") {
+			return value.Value
+		}
+	}
+	return ""
+}
+
+func kindName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "keys and values"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return "a single value"
+}

@@ -1,0 +1,108 @@
+package strictyaml
+
+import "reflect"
+
+// Source is the text of a configuration, and what references in it may reach.
+type Source struct {
+	// File is what problems call it.
+	File string
+	// Data is the text.
+	Data []byte
+	// Dir is where relative paths of ${file:...} begin.
+	Dir string
+	// Env looks up ${env:NAME}.
+	Env func(string) (string, bool)
+	// Least is the key that every configuration has, and Example one with a value: an empty
+	// file, and one that is no configuration, are told of them.
+	Least, Example string
+}
+
+// Document is a configuration that has been read: what is wrong with it, and where
+// everything stands in its file.
+type Document struct {
+	src    Source
+	target reflect.Type
+	usable bool // its root has been decoded
+	refs   references
+
+	problems []placed
+	warnings []placed
+	places   map[string]position // by address, for what checks find
+	names    map[string]string   // of list elements, by address
+	broken   map[string]bool     // addresses with a problem
+}
+
+// placed is a problem at a place of the document. Its address is the path without
+// the names of list elements, such as "upstreams[2].timeout.call".
+type placed struct {
+	line, column int
+	address      string
+	message      string
+}
+
+// position is a place in the file.
+type position struct{ line, column int }
+
+// Decode fills target, a pointer to a struct, by the yaml tags of its fields. What cannot
+// be read stays zero, and is a problem of the document.
+func Decode(src Source, target any) *Document {
+	value := reflect.ValueOf(target).Elem()
+	d := &Document{
+		src:    src,
+		target: value.Type(),
+		refs:   references{env: src.Env, dir: src.Dir, values: map[string]string{}},
+		places: map[string]position{},
+		names:  map[string]string{},
+		broken: map[string]bool{},
+	}
+	root, faults := d.parse()
+	d.problems = faults
+	if root != nil {
+		d.usable = true
+		d.decode(root, "", value)
+	}
+	return d
+}
+
+// Check adds what a check of the target found to the problems: joined errors, each with
+// the path of its key in front. Of a document that could not be read at all, and of keys
+// that could not, nothing is added: it would only say again, and less clearly, what was said.
+func (d *Document) Check(found error) {
+	if d.usable {
+		d.problems = append(d.problems, d.place(found)...)
+	}
+}
+
+// Doubt is Check for the warnings.
+func (d *Document) Doubt(found error) {
+	if d.usable {
+		d.warnings = append(d.warnings, d.place(found)...)
+	}
+}
+
+// Problems are what is wrong, sorted by place.
+func (d *Document) Problems() []Problem { return d.report(d.problems) }
+
+// Warnings are what is allowed and probably not meant, sorted by place.
+func (d *Document) Warnings() []Problem { return d.report(d.warnings) }
+
+// Locate finds the places of what was found out otherwise, and adds it to nothing.
+func (d *Document) Locate(found error) []Problem { return d.report(d.place(found)) }
+
+// Files are those that references name, as they were read.
+func (d *Document) Files() []Seen { return d.refs.files }
+
+// report turns what was found into what is shown.
+func (d *Document) report(found []placed) []Problem {
+	problems := make([]Problem, len(found))
+	for i, f := range found {
+		problems[i] = Problem{
+			File:    d.src.File,
+			Line:    f.line,
+			Column:  f.column,
+			Path:    d.refs.hide(d.display(f.address)),
+			Message: d.refs.hide(f.message),
+		}
+	}
+	return sortProblems(problems)
+}

@@ -1,0 +1,146 @@
+// Package admit decides whether a call may go to an upstream now.
+//
+// It owns the queue of calls, what a server says by 429 and Retry-After, the breaker, how
+// many results of tasks a user may wait for, and how many questions a client may be asked
+// in a minute. It leaves to its caller what an error means, and starts no goroutine.
+package admit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Config says what one upstream takes.
+type Config struct {
+	Upstream string // its name, for errors
+	// Concurrent calls run at a time, ConcurrentPerUser of them for one user. Queued more
+	// wait, for Patience at most.
+	Concurrent, ConcurrentPerUser, Queued int
+	Patience                              time.Duration
+	// TaskResults is how many results of tasks a caller may wait for.
+	TaskResults func(*mcp.Caller) int
+	// QuestionsPerMinute is how many elicitations a client may be asked.
+	QuestionsPerMinute int
+}
+
+// Deps is what an Admit is made with. All fields are required.
+type Deps struct {
+	Log     *slog.Logger
+	Metrics *Metrics
+	// Closed ends the waiting in the queue.
+	Closed <-chan struct{}
+	// Failure makes of an error what the client may read.
+	Failure func(context.Context, *mcp.Call, error) error
+	// Note takes how a call ended, as the client is told and by its cause, and returns what
+	// that shows of the server.
+	Note func(c *mcp.Call, told, cause error) Outcome
+}
+
+// Outcome is what a call has shown of a server. The zero Outcome is for nothing.
+type Outcome struct {
+	There      bool          // it has answered
+	Gone       string        // why it cannot be reached, for the client; "" for nothing shown
+	RetryAfter time.Duration // how long it wants no more calls of this user
+}
+
+// Admit decides for the calls of one upstream. Its methods may be called concurrently.
+type Admit struct {
+	cfg       Config
+	deps      Deps
+	count     numbers
+	queue     *Queue
+	results   results
+	retries   *retryAfter
+	breaker   breaker
+	questions *questionRate
+}
+
+// New returns an Admit.
+func New(cfg Config, deps Deps) *Admit {
+	return &Admit{
+		cfg: cfg, deps: deps, count: deps.Metrics.of(cfg.Upstream),
+		queue:     NewQueue(cfg.Concurrent, cfg.ConcurrentPerUser, cfg.Queued, cfg.Patience, deps.Closed),
+		retries:   newRetryAfter(),
+		questions: newQuestionRate(cfg.QuestionsPerMinute),
+	}
+}
+
+// User is the user in whose share a call of this caller counts, "" without authentication.
+func User(c *mcp.Caller) string {
+	if c.Issuer == "" {
+		return ""
+	}
+	return c.User()
+}
+
+// Middleware lets each call wait for its turn, or refuses it. Streams of subscriptions pass.
+//
+// Neither Retry-After nor the breaker holds up a call that goes on where the server has
+// taken it before, or that asks what the server is: whoever asks for that does not ask too
+// often. A call that waits for a task may take long, and has no place in the queue.
+func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if c.Method == mcp.MethodListen {
+			return next.Handle(ctx, c)
+		}
+		user, begins := User(&c.Caller), c.State == "" && c.Method != mcp.MethodDiscover
+		if begins {
+			if wait := a.retries.left(user, time.Now()); wait > 0 {
+				return nil, a.Limited(wait)
+			}
+		}
+		if c.Method == mcp.MethodTasksResult {
+			if !a.results.begin(user, a.cfg.TaskResults(&c.Caller)) {
+				return nil, mcp.UpstreamError(mcp.CodeOverloaded, a.cfg.Upstream, mcp.ExecutedNo,
+					"Too many calls of this user wait for tasks of upstream %s; ask for their states by tasks/get", a.cfg.Upstream)
+			}
+			defer a.results.end(user)
+		} else {
+			if _, err := a.queue.Enter(ctx, user); err != nil {
+				return nil, a.deps.Failure(ctx, c, err)
+			}
+			defer a.queue.Leave(user)
+		}
+		trial := false
+		if begins {
+			var wait time.Duration
+			var why string
+			if trial, wait, why = a.breaker.admit(time.Now()); why != "" {
+				return nil, a.refusal(wait, why)
+			}
+		}
+		var shown Outcome // nothing, if the call panics
+		defer func() {
+			if a.breaker.done(time.Now(), trial, shown) {
+				a.count.opened.Inc()
+			}
+		}()
+		reply, cause := next.Handle(ctx, c)
+		err := cause
+		if cause != nil {
+			err = a.deps.Failure(ctx, c, cause)
+		}
+		shown = a.deps.Note(c, err, cause)
+		if shown.RetryAfter > 0 {
+			a.retries.begin(user, time.Now(), shown.RetryAfter)
+		}
+		return reply, err
+	})
+}
+
+// refusal is the error of a call that the breaker holds back.
+func (a *Admit) refusal(wait time.Duration, why string) error {
+	a.count.refused.Inc()
+	e := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, a.cfg.Upstream, mcp.ExecutedNo, "%s", why)
+	e.Data = e.Data.With("retryAfterMs", mcp.Int(wait.Milliseconds()+1))
+	return e
+}
+
+// Load returns how many calls run and wait in the queue.
+func (a *Admit) Load() (running, waiting int) { return a.queue.Size() }
+
+// RefusedUntil returns until when the breaker refuses calls, zero when it does not.
+func (a *Admit) RefusedUntil() time.Time { return a.breaker.opens() }

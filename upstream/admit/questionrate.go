@@ -1,0 +1,75 @@
+package admit
+
+import (
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// questionWeight is how much an elicitation, which a user has to read, counts to any other
+	// question: programs answer those, and servers that work like agents make dozens in a call.
+	questionWeight = 10
+	// maxAsked bounds of how many clients it is known how much they were asked. The one that
+	// was asked longest ago is forgotten.
+	maxAsked = 10_000
+)
+
+// ErrAskedTooMuch is what a server is told whose question is refused.
+var ErrAskedTooMuch = mcp.Errorf(mcp.CodeInternal, "the client is asked too much: wait before the next question")
+
+// questionRate keeps a server from asking a client without an end. A client can be asked as
+// much at once as in a minute, and after that as fast as a minute's worth comes back.
+type questionRate struct {
+	perMinute int
+	clients   *lru.Cache[string, *rate.Limiter] // by Call.Session
+	warnings  rate.Sometimes                    // of a client that is asked too much
+}
+
+func newQuestionRate(perMinute int) *questionRate {
+	clients, _ := lru.New[string, *rate.Limiter](maxAsked) // the only error is about the size
+	return &questionRate{perMinute: perMinute, clients: clients, warnings: rate.Sometimes{Interval: time.Minute}}
+}
+
+// take reports whether a client can be asked what weighs so much.
+func (q *questionRate) take(session string, now time.Time, weight int) bool {
+	client, known := q.clients.Get(session)
+	if !known {
+		minute := q.perMinute * questionWeight
+		client = rate.NewLimiter(rate.Limit(float64(minute)/60), minute)
+		if other, known, _ := q.clients.PeekOrAdd(session, client); known {
+			client = other
+		}
+	}
+	return client.AllowN(now, weight)
+}
+
+// MayAsk reports whether the client of a call can be asked all of this, and has operators
+// know if not.
+func (a *Admit) MayAsk(c *mcp.Call, requests ...mcp.InputRequest) bool {
+	weight := 0
+	for _, r := range requests {
+		if r.Method == mcp.MethodElicit {
+			weight += questionWeight
+		} else {
+			weight++
+		}
+	}
+	if weight == 0 || a.questions.take(c.Session, time.Now(), weight) {
+		return true
+	}
+	a.count.unasked.Inc()
+	a.questions.warnings.Do(func() {
+		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", "questions_per_minute", a.cfg.QuestionsPerMinute)
+	})
+	return false
+}
+
+// AskedTooMuch is the error of a call that cannot go on without questions.
+func (a *Admit) AskedTooMuch() *mcp.Error {
+	return mcp.UpstreamError(mcp.CodeOverloaded, a.cfg.Upstream, mcp.ExecutedUnknown,
+		"Upstream %s asks you more questions in a minute than the gateway lets it; try again later", a.cfg.Upstream)
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// pipeline is the way of every call to the server, the outermost stage first.
+func (u *Upstream) pipeline() mcp.Handler {
+	return mcp.Chain(mcp.HandlerFunc(u.special), // skills and tools in the server's own form, then probe and dialect
+		u.again,            // a retry finds its call, or makes it anew after its user was sent to a page
+		u.admit.Middleware, // 429, queue, breaker; notes how it went
+	)
+}
+
+// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
+// has left.
+//
+// A retry whose context has ended already lets the parked call go that it would have
+// taken up: the server is told, and all that it holds is freed.
+//
+// A list method returns one page. subscriptions/listen reports events, the
+// acknowledgement first, until its context ends, the server ends it (an empty
+// result), or it is lost (an error: listen again).
+func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	switch c.Method {
+	case mcp.MethodDiscover, mcp.MethodListen, mcp.MethodToolsList, mcp.MethodToolsCall,
+		mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodResourcesRead, mcp.MethodDirectoryRead,
+		mcp.MethodPromptsList, mcp.MethodPromptsGet, mcp.MethodComplete, mcp.MethodSkillsList, mcp.MethodSkillsGet,
+		mcp.MethodTasksGet, mcp.MethodTasksUpdate, mcp.MethodTasksCancel, mcp.MethodTasksResult:
+		return u.handler.Handle(ctx, c)
+	}
+	return nil, mcp.ErrMethod(c.Method)
+}
+
+// again takes retries to where their calls wait, lets calls go of which a retry will never
+// be made, and makes those anew whose users were sent to a page. It stands above the queue:
+// none of that must wait for calls that may wait for it.
+func (u *Upstream) again(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if c.State == "" || c.Method == mcp.MethodListen {
+			return next.Handle(ctx, c)
+		}
+		if older := u.former.of(c.State); older != nil {
+			return older.Handle(ctx, c)
+		}
+		if ctx.Err() != nil {
+			u.letGo(c)
+			return nil, context.Cause(ctx)
+		}
+		if strings.HasPrefix(c.State, anew) && u.isStateful() {
+			fresh, reply, err := u.anew(ctx, c)
+			if fresh == nil {
+				return reply, err
+			}
+			c = fresh
+		}
+		return next.Handle(ctx, c)
+	})
+}
+
+// special makes a call that a server may answer in a form of its own.
+func (u *Upstream) special(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	switch c.Method {
+	case mcp.MethodDiscover:
+		reply, err := u.call(ctx, c)
+		if err == nil {
+			reply = &mcp.Reply{Result: u.skills.meet(reply.Result)}
+		}
+		return reply, err
+	case mcp.MethodToolsList, mcp.MethodToolsCall, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+		return u.disclosing(ctx, c)
+	case mcp.MethodSkillsList:
+		return u.listSkills(ctx, c)
+	case mcp.MethodSkillsGet:
+		return u.getSkill(ctx, c)
+	case mcp.MethodResourcesRead:
+		return u.readResource(ctx, c)
+	}
+	return u.call(ctx, c)
+}
+
+// call makes a call in the dialect that the server speaks.
+func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, c, func(e *era) error {
+		handle := u.callStateless
+		switch stateful := e.rev.Stateful; {
+		case c.Method == mcp.MethodDiscover && stateful:
+			handle = u.discoverStateful
+		case c.Method == mcp.MethodDiscover:
+			handle = u.discoverStateless
+		case c.Method == mcp.MethodListen && stateful:
+			handle = u.listenStateful
+		case c.Method == mcp.MethodListen:
+			handle = u.listenStateless
+		case stateful:
+			handle = u.callStateful
+		}
+		reply, err = handle(ctx, e, c)
+		return err
+	})
+	return reply, err
+}

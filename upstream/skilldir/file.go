@@ -1,0 +1,117 @@
+package skilldir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+)
+
+// settled is how old a change of a file has to be for its time to tell the next one.
+const settled = 2 * time.Second
+
+// file is a file of a skill.
+type file struct {
+	path   string // from the directory of all skills
+	real   string // the same without links
+	uri    string
+	skill  string // the key of the innermost skill that it is in
+	size   int64
+	digest string // sha256:<hex>, of its bytes
+	info   fs.FileInfo
+	hashed time.Time
+}
+
+// unchanged returns what is known of a file that is as it was.
+func (s *scan) unchanged(uri string, at found) (file, bool) {
+	if s.last == nil {
+		return file{}, false
+	}
+	f, known := s.last.files[uri]
+	same := known && f.real == at.real && f.size == at.info.Size() && f.info.ModTime().Equal(at.info.ModTime()) &&
+		os.SameFile(f.info, at.info) && f.hashed.Sub(f.info.ModTime()) > settled
+	return f, same
+}
+
+func newFile(name, uri string, content []byte, at found) file {
+	return file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
+}
+
+// uriPath is a path of files as it stands in a URI (RFC 3986 §3.3), behind skill://. What
+// may stand there as it is does, but for what patterns of policy cannot have, * and !, and
+// for what divides a host: the first directory is in its place.
+func uriPath(name string) string {
+	out := make([]byte, 0, len(name))
+	first := true
+	for i := range len(name) {
+		c := name[i]
+		first = first && c != '/'
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~$&'()+,;=/", c) >= 0 || !first && (c == ':' || c == '@') {
+			out = append(out, c)
+		} else {
+			out = fmt.Appendf(out, "%%%02X", c)
+		}
+	}
+	return string(out)
+}
+
+// textURI is the URI of the SKILL.md of a skill.
+func textURI(key string) string { return mcp.SkillScheme + key + "/" + mcp.SkillFile }
+
+// fileURI is the URI of a file of a skill.
+func fileURI(name string) string { return mcp.SkillScheme + uriPath(name) }
+
+// fileNameOK refuses names of which a URI could be read in two ways.
+func fileNameOK(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })
+}
+
+// shownPath makes a path fit for a message.
+func shownPath(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+
+var errChanged = errors.New("it is being changed")
+
+// readInRoot reads a plain file that was seen as info, without waiting for what is a pipe by
+// now.
+func readInRoot(root *os.Root, name string, info fs.FileInfo, most int64) ([]byte, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	opened, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !opened.Mode().IsRegular() || !os.SameFile(info, opened) {
+		return nil, errChanged
+	}
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		err = fmt.Errorf("it has more than %d bytes", most)
+	}
+	return content, err
+}
+
+// readFailure says in words, without the path that the error may hold, why something
+// cannot be read.
+func readFailure(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it does not exist"
+	case errors.Is(err, fs.ErrPermission):
+		return "it may not be read"
+	}
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		err = failed.Err
+	}
+	return err.Error()
+}

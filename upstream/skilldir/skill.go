@@ -1,0 +1,153 @@
+package skilldir
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+)
+
+// snapshot is what a directory of skills held at one moment. Immutable.
+type snapshot struct {
+	skills  []*skill        // by key
+	broken  []string        // the keys of those within other skills that are left out
+	files   map[string]file // by URI
+	dirs    []string        // the directories that were looked at, without links
+	entries int             // how many files and directories were looked at
+	began   time.Time       // when the look began, and how long it took
+	cost    time.Duration
+	skipped map[string]string // by path: why it is left out
+	sum     [sha256.Size]byte // of what clients see of it
+}
+
+// skill is one of its skills. Its key is the path of its directory as it stands in URIs.
+type skill struct {
+	key    string
+	uri    string // of its SKILL.md
+	dir    string // the path of its directory
+	real   string // the same without links
+	text   skillmd.Skill
+	files  []file // by URI, with those of skills within it
+	bytes  int64
+	record mcp.Raw
+	why    error // why it is left out; nil for one that is not
+}
+
+// fail notes why a skill is left out: the first reason counts.
+func (k *skill) fail(format string, args ...any) {
+	if k.why == nil {
+		k.why = fmt.Errorf(format, args...)
+	}
+}
+
+// find returns the skill of a key, nil for none.
+func (s *snapshot) find(key string) *skill {
+	i, ok := slices.BinarySearchFunc(s.skills, key, func(s *skill, key string) int { return cmp.Compare(s.key, key) })
+	if !ok {
+		return nil
+	}
+	return s.skills[i]
+}
+
+// begin reads the SKILL.md of a skill.
+func (s *scan) begin(p place, e fs.DirEntry) *skill {
+	key := uriPath(p.name)
+	k := &skill{key: key, uri: textURI(key), dir: p.name, real: p.real}
+	if len(s.held.skills)+len(p.in) >= maxSkills {
+		k.fail("there are more than %d skills", maxSkills)
+		return k
+	}
+	p.in = append(slices.Clip(p.in), k)
+	at, err := s.find(p, e)
+	switch {
+	case err != nil:
+		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
+		return k
+	case !at.info.Mode().IsRegular():
+		k.fail("%s is no plain file", mcp.SkillFile)
+		return k
+	}
+	if _, same := s.unchanged(k.uri, at); same {
+		if before := s.last.find(key); before != nil {
+			k.text = before.text
+			return k
+		}
+	}
+	text, err := readInRoot(s.root, at.real, at.info, skillmd.MaxText)
+	if err != nil {
+		k.fail("%s: %s", mcp.SkillFile, readFailure(err))
+		return k
+	}
+	if k.text, err = skillmd.Read(text); err != nil {
+		k.fail("%s: %w", mcp.SkillFile, err)
+		return k
+	}
+	if want := path.Base(p.name); k.text.Name != want {
+		k.fail("%s: its name is %q, and its directory's %q: they have to be the same", mcp.SkillFile, k.text.Name, want)
+	}
+	return k
+}
+
+// file adds a file to the skills that it is in.
+func (s *scan) file(p place, name string, at found) {
+	wanted := false
+	for _, k := range p.in {
+		switch k.bytes += at.info.Size(); {
+		case len(k.files) == skillmd.MaxFiles:
+			k.fail("it has more than %d files", skillmd.MaxFiles)
+		case k.bytes > skillmd.MaxBytes:
+			k.fail("its files have more than %d bytes together", skillmd.MaxBytes)
+		}
+		wanted = wanted || k.why == nil
+	}
+	if !wanted {
+		return
+	}
+	uri := fileURI(name)
+	file, same := s.unchanged(uri, at)
+	if !same {
+		content, err := readInRoot(s.root, at.real, at.info, skillmd.MaxBytes)
+		if err != nil {
+			s.failed(p, name, "%s", readFailure(err))
+			return
+		}
+		file = newFile(name, uri, content, at)
+	}
+	file.skill = p.in[len(p.in)-1].key
+	for _, k := range p.in {
+		if k.why == nil {
+			k.files = append(k.files, file)
+		}
+	}
+	if at.link {
+		s.held.dirs = append(s.held.dirs, path.Dir(at.real))
+	}
+}
+
+// finish makes the record of a skill. One with which something is wrong is left out, and
+// the others stay: where it is within another one, its files are files of that, and its
+// key is still what policy decides on for them.
+func (s *scan) finish(k *skill, within bool) {
+	if k.why != nil {
+		s.skip(k.dir, "%s", k.why)
+		if within && len(s.held.broken) < maxSkills {
+			s.held.broken = append(s.held.broken, k.key)
+		}
+		return
+	}
+	slices.SortFunc(k.files, func(a, b file) int { return strings.Compare(a.uri, b.uri) })
+	files := make([]mcp.Raw, len(k.files))
+	for i, f := range k.files {
+		files[i] = skillmd.File(f.uri, f.digest, f.size)
+		s.held.files[f.uri] = f
+	}
+	k.record = k.text.Record(k.key, k.uri).With("resources", mcp.Array(files...))
+	s.held.skills = append(s.held.skills, k)
+}
