@@ -144,8 +144,8 @@ func (r *records) wait(ctx context.Context) {
 // any more, and has their servers told. It is called before Shared ends, so that no other
 // replica answers what was answered, and before Close.
 func (u *Upstream) LetGo(ctx context.Context) {
-	u.parks.close()
-	u.holds.close()
+	u.parks.Close()
+	u.holds.Close()
 	ctx, cancel := context.WithTimeout(ctx, goodbye)
 	defer cancel()
 	u.records.wait(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 )
 
 // goodbye bounds what is said at the end: cancellations, the end of a session.
@@ -81,8 +82,10 @@ type Upstream struct {
 	admit   *admit.Admit
 	probe   probe
 	pool    pool
-	parks   parks
-	holds   holds
+	// parks are the calls that wait for answers of their users, each with its stream and
+	// one goroutine that reads it. holds are the tasks whose questions do.
+	parks   *park.Table[string, *exchange]
+	holds   *park.Table[taskKey, *exchange]
 	records records
 	vigils  vigils
 	tools   tools
@@ -154,7 +157,8 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
 	u.handler = u.pipeline()
 	u.pool.init(u)
-	u.parks.init(u)
+	giveUp := func(x *exchange) { u.spawn(x.giveUp) }
+	u.parks, u.holds = park.New[string](giveUp), park.New[taskKey](giveUp)
 	u.former.init(deps.Before)
 	// Ids begin somewhere else in each Upstream: they are nothing that others could guess, and
 	// replicas make requests in one session, where they must differ. They stay below 2^31, as
@@ -240,8 +244,9 @@ func (u *Upstream) spawn(f func()) {
 // EndSession closes what is kept for a client session: its upstream session and its
 // parked calls.
 func (u *Upstream) EndSession(session string) {
-	u.parks.endSession(session)
-	u.holds.endSession(session)
+	ofSession := func(x *exchange) bool { return x.call.Session == session }
+	u.parks.GiveUp(ofSession)
+	u.holds.GiveUp(ofSession)
 	u.pool.endSession(session)
 }
 
@@ -261,8 +266,8 @@ func (u *Upstream) Close(ctx context.Context) error {
 		}
 	}
 	u.mu.Unlock()
-	u.parks.close()
-	u.holds.close()
+	u.parks.Close()
+	u.holds.Close()
 	u.pool.endListens()
 	select {
 	case <-u.idle:
