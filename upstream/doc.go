@@ -17,7 +17,7 @@
 //	probe.go                 which era a server speaks
 //	stateless.go             2026-07-28: everything in the request
 //	stateful.go              the older ones: initialize, a session; session.go keeps it
-//	park.go                  calls that wait for an answer of the user
+//	park.go                  calls that wait for an answer of the user; park has the table of them
 //	pool.go                  one session for each client session
 //	keeper.go                what outlives this process of it
 //	health.go                what is to be seen of it all

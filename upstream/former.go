@@ -29,7 +29,7 @@ func (f *former) busy() []*Upstream {
 // of returns the one that holds a call, nil for none.
 func (f *former) of(state string) *Upstream {
 	for _, u := range f.busy() {
-		if u.parks.holds(state) {
+		if _, ok := u.parks.Find(state); ok {
 			return u
 		}
 	}
@@ -39,7 +39,7 @@ func (f *former) of(state string) *Upstream {
 // Idle reports whether no call runs, waits for its turn or is put aside. Streams that
 // stand do not count.
 func (u *Upstream) Idle() bool {
-	if running, waiting := u.admit.Load(); running > 0 || waiting > 0 || u.parks.size() > 0 {
+	if running, waiting := u.admit.Load(); running > 0 || waiting > 0 || u.parks.Len() > 0 {
 		return false
 	}
 	u.mu.Lock()

@@ -276,7 +276,7 @@ func (u *Upstream) Status() Status {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
-	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.size()
+	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.Len()
 	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -25,30 +24,6 @@ const askGrace = 5 * time.Second
 // questions of that are answered: one that does not know of cancellations waits for them.
 const cancelWait = 500 * time.Millisecond
 
-// parks are the calls that wait for answers of their users. A parked call holds its
-// stream and one goroutine that reads it.
-type parks struct {
-	u *Upstream
-
-	mu     sync.Mutex // guards the fields below
-	calls  map[string]*parked
-	users  map[string]int
-	closed bool
-}
-
-// parked is one such call. It belongs to one session and user, and is taken once.
-type parked struct {
-	x      *exchange
-	handle string
-	user   string
-	timer  *time.Timer
-}
-
-func (p *parks) init(u *Upstream) {
-	p.u = u
-	p.calls, p.users = make(map[string]*parked), make(map[string]int)
-}
-
 // park puts a call aside whose server asks, and returns the questions. Its time limit
 // and its caller do not concern it until the answers come; its progress still goes to
 // the caller, who may listen on.
@@ -61,108 +36,35 @@ func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
 		requests[i] = q.request
 	}
 	x.mu.Unlock()
-	entry := &parked{x: x, handle: rand.Text(), user: x.call.Caller.User()}
-	if !u.parks.add(entry) {
+	handle, limit := rand.Text(), u.cfg.Timeout.Ask
+	if !x.call.Ephemeral {
+		limit += askGrace
+	}
+	begin := func() (*exchange, error) { return x, nil }
+	if _, err := u.parks.Park(handle, x.call.Caller.User(), u.cfg.Limits.asks(&x.call.Caller), limit, begin); err != nil {
 		x.giveUp()
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", u.cfg.Name)
 	}
-	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: entry.handle, Here: true, Expires: time.Now().Add(u.cfg.Timeout.Ask)}}, nil
+	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: handle, Here: true, Expires: time.Now().Add(u.cfg.Timeout.Ask)}}, nil
 }
 
-func (p *parks) add(entry *parked) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed || p.users[entry.user] >= p.u.cfg.Limits.asks(&entry.x.call.Caller) {
-		return false
-	}
-	p.calls[entry.handle] = entry
-	p.users[entry.user]++
-	limit := p.u.cfg.Timeout.Ask
-	if !entry.x.call.Ephemeral {
-		limit += askGrace
-	}
-	entry.timer = time.AfterFunc(limit, func() { p.expire(entry.handle) })
-	return true
-}
-
-// take returns the parked call of a retry, once, if it is the same caller's call.
-func (p *parks) take(c *mcp.Call) *exchange {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	entry := p.calls[c.State]
-	if entry == nil {
-		return nil
-	}
-	was := entry.x.call
-	if was.Session != c.Session || entry.user != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
-		return nil
-	}
-	if s := entry.x.s; c.Ephemeral && declare(c.Caps, s.rev).raw != declare(was.Caps, s.rev).raw {
-		return nil // what the server may ask next was not declared with this request
-	}
-	p.remove(entry)
-	return entry.x
-}
-
-// remove forgets an entry. p.mu is held.
-func (p *parks) remove(entry *parked) {
-	delete(p.calls, entry.handle)
-	entry.timer.Stop()
-	if p.users[entry.user]--; p.users[entry.user] == 0 {
-		delete(p.users, entry.user)
-	}
-}
-
-// expire ends a parked call that nobody came back for.
-func (p *parks) expire(handle string) {
-	p.mu.Lock()
-	entry := p.calls[handle]
-	if entry != nil {
-		p.remove(entry)
-		p.u.spawn(entry.x.giveUp)
-	}
-	p.mu.Unlock()
-}
-
-func (p *parks) endSession(session string) {
-	p.endAll(func(x *exchange) bool { return x.call.Session == session })
-}
-
-func (p *parks) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.endAll(func(*exchange) bool { return true })
-}
-
-func (p *parks) endAll(which func(*exchange) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, entry := range p.calls {
-		if which(entry.x) {
-			p.remove(entry)
-			p.u.spawn(entry.x.giveUp)
+// takeParked takes the parked call of a retry. It belongs to one session and user.
+func (u *Upstream) takeParked(c *mcp.Call) (*exchange, bool) {
+	return u.parks.Take(c.State, func(x *exchange) bool {
+		was := x.call
+		if was.Session != c.Session || was.Caller.User() != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
+			return false
 		}
-	}
-}
-
-func (p *parks) holds(handle string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls[handle] != nil
-}
-
-func (p *parks) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.calls)
+		// What the server may ask next has to be declared with this request, too.
+		return !c.Ephemeral || declare(c.Caps, x.s.rev).raw == declare(was.Caps, x.s.rev).raw
+	})
 }
 
 // retry goes on with a parked call: sends the answers and waits for what comes next.
 func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	x := u.parks.take(c)
-	if x == nil {
+	x, ok := u.takeParked(c)
+	if !ok {
 		return nil, errNotParked()
 	}
 	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
@@ -255,7 +157,7 @@ func (s *session) answer(q question, answer mcp.Raw) []byte {
 
 // letGo ends the parked call of a retry that will never be made.
 func (u *Upstream) letGo(c *mcp.Call) {
-	if x := u.parks.take(c); x != nil {
+	if x, ok := u.takeParked(c); ok {
 		u.spawn(x.giveUp)
 	}
 	if strings.HasPrefix(c.State, taskState) {

@@ -3,13 +3,14 @@ package upstream
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 )
 
 // This file lets clients of the extension have the tasks of a 2025-11-25 server. What
@@ -29,25 +30,11 @@ const (
 	mostLife  = 24 * time.Hour
 )
 
-// holds are the tasks whose questions wait for a client of the extension. Each holds a
-// stream and one goroutine that reads it.
-type holds struct {
-	mu     sync.Mutex // guards the fields below
-	all    map[holdKey]*hold
-	users  map[string]int
-	closed bool
-}
-
-type holdKey struct {
+// taskKey is a task whose questions wait for a client of the extension. It holds a stream and
+// one goroutine that reads it.
+type taskKey struct {
 	slot *slot
 	task string
-}
-
-type hold struct {
-	key   holdKey
-	user  string
-	x     *exchange
-	timer *time.Timer // ends it when nobody comes back
 }
 
 // bridge answers a call about a task of a client of the extension, and releases the
@@ -60,8 +47,8 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	about := mcp.Object("taskId", mcp.String(c.Name))
 	switch c.Method {
 	case mcp.MethodTasksUpdate:
-		if h := s.u.holds.find(s, c.Name); h != nil {
-			h.answer(c)
+		if x, ok := s.u.holds.Find(taskKey{s.slot, c.Name}); ok {
+			x.answer(c)
 		} // else there is nothing open, and answers to nothing are ignored
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksCancel:
@@ -75,7 +62,9 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		s.u.holds.drop(s, c.Name)
+		if x, ok := s.u.holds.Take(taskKey{s.slot, c.Name}, func(*exchange) bool { return true }); ok {
+			s.u.spawn(x.giveUp)
+		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksGet:
 		m, err := s.request(ctx, c.Method, about)
@@ -135,15 +124,15 @@ func unrelate(object mcp.Raw) mcp.Raw {
 // questions returns the open questions of a task as inputRequests. It waits for the first
 // of them, for a while.
 func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Raw, error) {
-	h, err := s.u.hold(s, c, id)
+	x, err := s.hold(c, id)
 	if err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(firstQuestion)
 	defer timer.Stop()
-	for !h.x.asks() && !h.x.over() {
+	for !x.asks() && !x.over() {
 		select {
-		case <-h.x.wake:
+		case <-x.wake:
 			continue
 		case <-timer.C:
 		case <-ctx.Done():
@@ -151,11 +140,11 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 		}
 		break
 	}
-	h.x.signal() // whoever else waits for them
-	h.x.mu.Lock()
-	defer h.x.mu.Unlock()
+	x.signal() // whoever else waits for them
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	requests := mcp.Raw(`{}`)
-	for _, q := range h.x.open {
+	for _, q := range x.open {
 		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge does it for what stands in a task
 		if err != nil {
 			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
@@ -169,52 +158,40 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	return requests, nil
 }
 
-// hold returns the hold of a task, a new one if there is none; its time begins anew.
-func (u *Upstream) hold(s *session, c *mcp.Call, id string) (*hold, error) {
-	p := &u.holds
-	key := holdKey{s.slot, id}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if h := p.all[key]; h != nil {
-		h.timer.Reset(u.cfg.Timeout.Ask)
-		return h, nil
-	}
-	user := c.Caller.User()
+// hold returns the request that holds the questions of a task, a new one if there is none.
+// Its time begins anew.
+func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
+	u, key := s.u, taskKey{s.slot, task}
+	x, err := u.holds.Park(key, c.Caller.User(), u.cfg.Limits.asks(&c.Caller), u.cfg.Timeout.Ask, func() (*exchange, error) {
+		life, err := u.life(context.WithoutCancel(s.base), true)
+		if err != nil {
+			return nil, err
+		}
+		life.pause() // no caller waits
+		u.pool.hold(s)
+		// Keys are unique in the life of a task, which may be held more than once.
+		x := &exchange{
+			s: s, id: u.ids.Add(1), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
+			keys: strings.ToLower(rand.Text()[:8]) + "-",
+			call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
+		}
+		life.room.Store(x.outside()) // nobody else knows of x yet
+		s.add(x)
+		u.spawn(func() { x.hold(key) })
+		return x, nil
+	})
 	switch {
-	case p.closed:
+	case errors.Is(err, park.ErrClosed):
 		return nil, admit.ErrDraining
-	case p.users[user] >= u.cfg.Limits.asks(&c.Caller):
+	case errors.Is(err, park.ErrFull):
 		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
 			"Too many tasks of upstream %s wait for an answer of this user", u.cfg.Name)
 	}
-	life, err := u.life(context.WithoutCancel(s.base), true)
-	if err != nil {
-		return nil, err
-	}
-	life.pause() // no caller waits
-	u.pool.hold(s)
-	// Keys are unique in the life of a task, of which this may not be the only hold.
-	x := &exchange{
-		s: s, id: u.ids.Add(1), life: life, task: id, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
-		keys: strings.ToLower(rand.Text()[:8]) + "-",
-		call: &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
-	}
-	life.room.Store(x.outside()) // nobody else knows of x yet
-	h := &hold{key: key, user: user, x: x}
-	if p.all == nil {
-		p.all, p.users = make(map[holdKey]*hold), make(map[string]int)
-	}
-	p.all[key] = h
-	p.users[user]++
-	h.timer = time.AfterFunc(u.cfg.Timeout.Ask, func() { p.expire(h) })
-	s.add(x)
-	u.spawn(h.run)
-	return h, nil
+	return x, err
 }
 
-// run reads the stream of a hold until its task ends or it is given up.
-func (h *hold) run() {
-	x := h.x
+// hold reads the stream of a held request until its task ends or it is given up.
+func (x *exchange) hold(key taskKey) {
 	out := outgoing{id: x.id, call: x.call, rev: x.s.rev}
 	stream, err := x.s.conn.Start(&Request{
 		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.appendRequest(nil),
@@ -227,17 +204,17 @@ func (h *hold) run() {
 		x.signal()
 		close(x.pumped)
 	}
-	if x.s.u.holds.remove(h) {
+	if x.s.u.holds.Remove(key, x) { // else whoever removed it frees it
 		x.settleNothing()
 		x.free()
 	}
 }
 
-// answer passes the answers of a client on.
-func (h *hold) answer(c *mcp.Call) {
-	settled, _ := h.x.settle(c)
+// answer passes the answers of a client to the questions of a task on.
+func (x *exchange) answer(c *mcp.Call) {
+	settled, _ := x.settle(c)
 	for _, a := range settled {
-		h.x.s.post(a.body)
+		x.s.post(a.body)
 	}
 }
 
@@ -249,67 +226,6 @@ func (x *exchange) settleNothing() {
 	x.mu.Unlock()
 	for _, q := range open {
 		x.s.post(unrelated(q.id))
-	}
-}
-
-func (p *holds) find(s *session, task string) *hold {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[holdKey{s.slot, task}]
-}
-
-// remove forgets a hold, and reports whether it was there: who removed it frees it.
-func (p *holds) remove(h *hold) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.forget(h)
-}
-
-// forget is called with mu held.
-func (p *holds) forget(h *hold) bool {
-	if p.all[h.key] != h {
-		return false
-	}
-	delete(p.all, h.key)
-	h.timer.Stop()
-	if p.users[h.user]--; p.users[h.user] == 0 {
-		delete(p.users, h.user)
-	}
-	return true
-}
-
-// expire ends a hold that nobody came back for.
-func (p *holds) expire(h *hold) {
-	if p.remove(h) {
-		h.x.s.u.spawn(h.x.giveUp)
-	}
-}
-
-// drop ends the hold of a task, if there is one.
-func (p *holds) drop(s *session, task string) {
-	if h := p.find(s, task); h != nil {
-		p.expire(h)
-	}
-}
-
-func (p *holds) endSession(session string) {
-	p.endAll(func(h *hold) bool { return h.x.call.Session == session })
-}
-
-func (p *holds) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.endAll(func(*hold) bool { return true })
-}
-
-func (p *holds) endAll(which func(*hold) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, h := range p.all {
-		if which(h) && p.forget(h) {
-			h.x.s.u.spawn(h.x.giveUp)
-		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 )
 
 // goodbye bounds what is said at the end: cancellations, the end of a session.
@@ -77,8 +78,10 @@ type Upstream struct {
 	admit   *admit.Admit
 	probe   probe
 	pool    pool
-	parks   parks
-	holds   holds
+	// parks are the calls that wait for answers of their users, each with its stream and
+	// one goroutine that reads it. holds are the tasks whose questions do.
+	parks   *park.Table[string, *exchange]
+	holds   *park.Table[taskKey, *exchange]
 	tools   tools
 	skills  skillTable
 	health  health
@@ -147,7 +150,8 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
 	u.handler = u.pipeline()
 	u.pool.init(u)
-	u.parks.init(u)
+	giveUp := func(x *exchange) { u.spawn(x.giveUp) }
+	u.parks, u.holds = park.New[string](giveUp), park.New[taskKey](giveUp)
 	u.former.init(deps.Before)
 	// Ids begin somewhere else in each Upstream: nobody can guess them, and they differ from
 	// those that another process used in a session that is resumed here. They stay below
@@ -235,8 +239,9 @@ func (u *Upstream) EndSession(session string) { u.endSession(session, true) }
 func (u *Upstream) DropSession(session string) { u.endSession(session, false) }
 
 func (u *Upstream) endSession(session string, forget bool) {
-	u.parks.endSession(session)
-	u.holds.endSession(session)
+	ofSession := func(x *exchange) bool { return x.call.Session == session }
+	u.parks.GiveUp(ofSession)
+	u.holds.GiveUp(ofSession)
 	u.pool.endSession(session, forget)
 }
 
@@ -257,8 +262,8 @@ func (u *Upstream) Close(ctx context.Context) error {
 		}
 	}
 	u.mu.Unlock()
-	u.parks.close()
-	u.holds.close()
+	u.parks.Close()
+	u.holds.Close()
 	u.pool.endListens()
 	select {
 	case <-u.idle:

@@ -80,7 +80,6 @@ var exceptions = []exception{
 	{"types with a method of a name", "upstream add", 7, "is being cut into rooms"},
 	{"types with a method of a name", "upstream ask", 5, "is being cut into rooms"},
 	{"types with a method of a name", "upstream end", 9, "is being cut into rooms"},
-	{"types with a method of a name", "upstream remove", 7, "is being cut into rooms"},
 	{"types with a method of a name", "upstream wait", 5, "is being cut into rooms"},
 }
 

@@ -1,0 +1,134 @@
+// Package park keeps calls that wait for an answer of their user.
+//
+// It owns a table of them by their handles: how many one user may have, and when each of
+// them is given up. It leaves to its caller what a call is, who may take it, and how it
+// ends. It starts no goroutine; timers call back.
+package park
+
+import (
+	"errors"
+	"sync"
+	"time"
+)
+
+// Errors of Table.Park.
+var (
+	ErrClosed = errors.New("park: closed")
+	ErrFull   = errors.New("park: too many calls of the user wait")
+)
+
+// Table keeps calls C by their handles K. Its methods may be called concurrently.
+type Table[K, C comparable] struct {
+	giveUp func(C)
+
+	mu     sync.Mutex // guards the fields below
+	calls  map[K]*parked[C]
+	users  map[string]int
+	closed bool
+}
+
+type parked[C any] struct {
+	call  C
+	user  string
+	timer *time.Timer
+}
+
+// New returns an empty table. giveUp ends a call that nobody comes back for; it must not
+// block.
+func New[K, C comparable](giveUp func(C)) *Table[K, C] {
+	return &Table[K, C]{giveUp: giveUp, calls: make(map[K]*parked[C]), users: make(map[string]int)}
+}
+
+// Park returns the call at a handle, with its time begun anew. Where there is none it parks
+// what begin returns, for so long, as one of at most so many of the user. Errors are those of
+// begin, ErrClosed and ErrFull.
+//
+// begin must not use the table.
+func (t *Table[K, C]) Park(handle K, user string, most int, limit time.Duration, begin func() (C, error)) (call C, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.calls[handle]; p != nil {
+		p.timer.Reset(limit)
+		return p.call, nil
+	}
+	switch {
+	case t.closed:
+		return call, ErrClosed
+	case t.users[user] >= most:
+		return call, ErrFull
+	}
+	if call, err = begin(); err != nil {
+		return call, err
+	}
+	t.calls[handle] = &parked[C]{call: call, user: user, timer: time.AfterFunc(limit, func() {
+		if t.Remove(handle, call) {
+			t.giveUp(call)
+		}
+	})}
+	t.users[user]++
+	return call, nil
+}
+
+// Find returns the call at a handle; ok is false where there is none.
+func (t *Table[K, C]) Find(handle K) (call C, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.calls[handle]; p != nil {
+		return p.call, true
+	}
+	return call, false
+}
+
+// Take removes the call at a handle, if it fits; ok is false where there is none. Of several
+// who come for a call one gets it.
+func (t *Table[K, C]) Take(handle K, fits func(C) bool) (call C, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.calls[handle]; p != nil && fits(p.call) {
+		t.remove(handle, p)
+		return p.call, true
+	}
+	return call, false
+}
+
+// Remove removes a call, and reports whether it was there.
+func (t *Table[K, C]) Remove(handle K, call C) bool {
+	_, ok := t.Take(handle, func(parked C) bool { return parked == call })
+	return ok
+}
+
+// remove is called with mu held.
+func (t *Table[K, C]) remove(handle K, p *parked[C]) {
+	delete(t.calls, handle)
+	p.timer.Stop()
+	if t.users[p.user]--; t.users[p.user] == 0 {
+		delete(t.users, p.user)
+	}
+}
+
+// GiveUp gives up the calls of which which is true.
+func (t *Table[K, C]) GiveUp(which func(C) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for handle, p := range t.calls {
+		if which(p.call) {
+			t.remove(handle, p)
+			t.giveUp(p.call)
+		}
+	}
+}
+
+// Close gives up all calls. None can be parked any more.
+func (t *Table[K, C]) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.GiveUp(func(C) bool { return true })
+}
+
+// Len is how many calls are parked.
+func (t *Table[K, C]) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.calls)
+}
