@@ -80,14 +80,14 @@ type Upstream struct {
 	pool    pool
 	// parks are the calls that wait for answers of their users, each with its stream and
 	// one goroutine that reads it. holds are the tasks whose questions do.
-	parks   *park.Table[string, *exchange]
-	holds   *park.Table[taskKey, *exchange]
-	tools   tools
-	skills  skillTable
-	health  health
-	former  former
-	count   numbers
-	said    chatter
+	parks  *park.Table[string, *exchange]
+	holds  *park.Table[taskKey, *exchange]
+	tools  tools
+	skills skillTable
+	health health
+	former former
+	count  numbers
+	said   chatter
 
 	disclosed disclosed
 
