@@ -21,7 +21,7 @@ func TestLogBytesAreCounted(t *testing.T) {
 		defer m.Close()
 		want := func(what string, want int64) {
 			t.Helper()
-			if got := m.logBytes.Load(); got != want {
+			if got := m.logRoom.bytes; got != want {
 				t.Errorf("%s: %d bytes are counted, want %d", what, got, want)
 			}
 		}
@@ -90,7 +90,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 	add(10)
 	const others = maxLogBytes - 15
-	m.logBytes.Add(others) // as if other sessions held that much
+	m.logRoom.add("bob", others) // as if others held that much
 	add(5)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
 		t.Errorf("exactly full: %d events, %v", len(events), err)
@@ -104,7 +104,7 @@ func TestLogIsFull(t *testing.T) {
 	if _, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last); err != nil {
 		t.Errorf("a reader that has seen all: %v", err)
 	}
-	if got := m.logBytes.Load() - others; got != 0 {
+	if got := m.logRoom.bytes - others; got != 0 {
 		t.Errorf("the stream holds %d bytes, want none", got)
 	}
 	add(3)
@@ -121,17 +121,13 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.Close() }) // it never fails
-	kept := func(user string, held int64) bool {
+	kept := func(user string, held int) bool {
 		t.Helper()
 		r, err := m.Create(t.Context(), Record{User: user, Revision: "2025-11-25"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := memoryLog{m}.session(r.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.logged(e, held) // as if another session of the user held that much
+		m.logRoom.add(user, held) // as if another session of the user held that much
 		last, err := m.Log().Append(t.Context(), r.Key(), "s", []byte("event"))
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +136,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil && !errors.Is(err, ErrGap) {
 			t.Fatal(err)
 		}
-		m.logged(e, -held)
+		m.logRoom.add(user, -held)
 		return len(events) == 1
 	}
 	if !kept("alice", maxLogBytes/2-5) || kept("alice", maxLogBytes/2-4) {

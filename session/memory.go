@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -30,16 +29,11 @@ type Deps struct {
 	// long, with its key, and under no lock; nil for nobody. It delays the Delete,
 	// or the end of other idle sessions: it should not wait for anything.
 	OnEnd func(key string)
-	// OnMail is given what other replicas send to this one (see Mailbox); nil to drop it.
-	// It must not wait: nothing else is heard in the meantime.
-	OnMail func(message []byte)
-	// OnJoin is called when this replica hears the others, again each time that it did not
-	// for a while, or they may have taken it to have gone: what they sent meanwhile is lost,
-	// and what it had may be another one's. It must not wait; nil for nobody.
-	OnJoin func()
-	// OnBindings is given what other replicas tell of bindings (see RedisBindings); nil to
-	// drop it. It must not wait either.
-	OnBindings func(message []byte)
+	// Fence names the key of Redis that says whose a session is, by its key, and what this
+	// replica's is marked with there: what the store writes of the session is refused where
+	// the two do not agree. nil, or no token, for nothing to compare. It is asked often, and
+	// must not wait.
+	Fence func(key string) (redisKey, token string)
 	// Metrics count sessions, and Redis what is asked of Redis; nil for nobody to know.
 	Metrics *Metrics
 	Redis   *redisdb.Metrics
@@ -54,11 +48,11 @@ type Memory struct {
 	start time.Time // times are kept as nanoseconds since then, by the monotonic clock
 	seed  maphash.Seed
 
-	shards   [shardCount]shard
-	logBytes atomic.Int64 // what all event logs hold
-	closed   atomic.Bool
-	stop     chan struct{}
-	done     chan struct{}
+	shards  [shardCount]shard
+	logRoom logRoom
+	closed  atomic.Bool
+	stop    chan struct{}
+	done    chan struct{}
 
 	mu    sync.Mutex // guards the fields below; taken alone or inside nothing
 	users map[string]*owner
@@ -68,8 +62,6 @@ type Memory struct {
 // owner is a user who has sessions.
 type owner struct {
 	sessions map[*entry]struct{} // guarded by Memory.mu
-	logBytes atomic.Int64        // what their event logs hold
-	mostLog  int64               // how much that may be; not changed
 }
 
 type shard struct {
@@ -77,16 +69,11 @@ type shard struct {
 	entries map[name]*entry
 }
 
-type name struct{ user, id string }
-
-// expired is the value of entry.used that nothing gets away from.
-const expired = math.MinInt64
-
 type entry struct {
 	name    name
-	record  *Record      // never written to: Update puts another one in its place
-	used    atomic.Int64 // when the session was last used, or expired
-	owner   *owner       // not changed once the session has begun
+	record  *Record // never written to: Update puts another one in its place
+	used    lastUse
+	owner   *owner // not changed once the session has begun
 	streams streams
 }
 
@@ -131,7 +118,7 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 	r.ID = rand.Text()
 	r.Created = time.Now()
 	r.key = r.User + ":" + r.ID
-	e := &entry{name: name{r.User, r.ID}, record: &r}
+	e := &entry{name: name{r.User, r.ID}, record: &r, streams: streams{user: r.User, room: &m.logRoom}}
 	e.used.Store(m.now())
 	old, err := m.reserve(e)
 	if err != nil {
@@ -157,7 +144,7 @@ func (m *Memory) Get(_ context.Context, user, id string) (Record, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.entries[name{user, id}]
-	if e == nil || !e.touch(m.now(), m.cfg.IdleTimeout) {
+	if e == nil || !e.used.touch(m.now(), m.cfg.IdleTimeout) {
 		return Record{}, ErrNotFound
 	}
 	return *e.record, nil
@@ -172,7 +159,7 @@ func (m *Memory) Update(_ context.Context, user, id string, change func(*Record)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[name{user, id}]
-	if e == nil || !e.touch(m.now(), m.cfg.IdleTimeout) {
+	if e == nil || !e.used.touch(m.now(), m.cfg.IdleTimeout) {
 		return Record{}, ErrNotFound
 	}
 	old := e.record
@@ -195,7 +182,7 @@ func (m *Memory) Delete(_ context.Context, user, id string) error {
 	s := m.shard(id)
 	s.mu.Lock()
 	e := s.entries[name{user, id}]
-	if e == nil || !e.touch(m.now(), m.cfg.IdleTimeout) {
+	if e == nil || !e.used.touch(m.now(), m.cfg.IdleTimeout) {
 		s.mu.Unlock()
 		return ErrNotFound // one that is idle for too long is ended by expire
 	}
@@ -234,10 +221,7 @@ func (m *Memory) reserve(e *entry) (old *entry, err error) {
 	}
 	own := m.users[e.name.user]
 	if own == nil {
-		own = &owner{sessions: make(map[*entry]struct{}), mostLog: maxLogBytes / 2}
-		if e.name.user == (mcp.Caller{}).User() { // without authentication
-			own.mostLog = maxLogBytes
-		}
+		own = &owner{sessions: make(map[*entry]struct{})}
 	}
 	if len(own.sessions) >= m.cfg.most(e.name.user) {
 		if old = m.leastUsed(own.sessions); old == nil {
@@ -294,7 +278,7 @@ func (m *Memory) ended(e *entry, why cause) {
 		delete(m.users, e.name.user)
 	}
 	m.mu.Unlock()
-	m.logged(e, -e.streams.close())
+	e.streams.close()
 	m.onEnd(e.record.key)
 }
 
@@ -302,7 +286,7 @@ func (m *Memory) ended(e *entry, why cause) {
 // user at its time; only what follows from that can be late, by one tick.
 func (m *Memory) expire() {
 	defer close(m.done)
-	tick := time.NewTicker(min(max(m.cfg.IdleTimeout/10, 10*time.Millisecond), 15*time.Second))
+	tick := time.NewTicker(sweepEvery(m.cfg.IdleTimeout))
 	defer tick.Stop()
 	for {
 		select {
@@ -331,20 +315,14 @@ func (m *Memory) takeIdle(s *shard) (idle []*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, e := range s.entries {
-		if !e.alive(now, m.cfg.IdleTimeout) {
+		if !e.used.alive(now, m.cfg.IdleTimeout) {
 			delete(s.entries, n)
 			idle = append(idle, e)
 			continue
 		}
-		m.logged(e, -e.streams.forget(now))
+		e.streams.forget(now)
 	}
 	return idle
-}
-
-// logged counts bytes of a session's event logs.
-func (m *Memory) logged(e *entry, n int64) {
-	m.logBytes.Add(n)
-	e.owner.logBytes.Add(n)
 }
 
 func (m *Memory) shard(id string) *shard {
@@ -354,27 +332,3 @@ func (m *Memory) shard(id string) *shard {
 // now is the time since the store began: the monotonic clock, so that a clock set
 // forward ends no session.
 func (m *Memory) now() int64 { return int64(time.Since(m.start)) }
-
-// alive reports whether the session is not idle for too long.
-func (e *entry) alive(now int64, idle time.Duration) bool {
-	used := e.used.Load()
-	return used != expired && now-used < int64(idle)
-}
-
-// touch restarts the idle time, unless it is over: once a caller has been told so,
-// the session stays ended for all.
-func (e *entry) touch(now int64, idle time.Duration) bool {
-	for {
-		used := e.used.Load()
-		switch {
-		case used == expired:
-			return false
-		case now-used >= int64(idle):
-			if e.used.CompareAndSwap(used, expired) {
-				return false
-			}
-		case now <= used || e.used.CompareAndSwap(used, now):
-			return true
-		}
-	}
-}

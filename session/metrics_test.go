@@ -3,6 +3,7 @@ package session_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -30,50 +31,39 @@ func counted(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// TestNumbersOfReplicas: what replicas lose of each other is counted.
-func TestNumbersOfReplicas(t *testing.T) {
+// TestCausesOfEnds: why sessions end is counted; that one is another replica's is no end.
+func TestCausesOfEnds(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
 	reg := prometheus.NewRegistry()
-	a := newReplica(t, server.URL(), session.Config{}, session.Deps{Metrics: session.NewMetrics(reg)})
-	want := func(what, name string, want float64) {
-		t.Helper()
-		if got := counted(t, reg)[name]; got != want {
-			t.Errorf("%s: %s is %v, want %v", what, name, got, want)
-		}
-	}
-	want("at first", "lease_renewals_total late", 0)
-	a.Beat()
-	before := counted(t, reg)
-	if before["lease_renewals_total ok"] == 0 {
-		t.Error("no renewal is counted")
-	}
-	if n, err := client.Del(t.Context(), "gatehouse:r:{replicas}:"+a.Self()).Result(); n != 1 || err != nil {
-		t.Fatalf("%d leases, %v", n, err)
-	}
-	if a.Beat(); counted(t, reg)["lease_renewals_total late"] == before["lease_renewals_total late"] {
-		t.Error("H/192 that Redis had lost the lease is not counted")
-	}
-
-	gone, stop := a.Watch("crashed")
-	defer stop()
-	a.skew.Add(int64(a.Beat()))
-	if a.Beat(); !isClosed(gone) {
-		t.Error("nobody notices that a replica has gone")
-	}
-	want("after a replica has gone", "replicas_gone_total", 1)
-
-	if err := client.Publish(t.Context(), "gatehouse:to:"+a.Self(), "mother forged").Err(); err != nil {
+	s := newOwner(t, server.URL(), "one", session.Config{MaxPerUser: 3}, session.Deps{Metrics: session.NewMetrics(reg, "r1")})
+	next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
+	deleted, away, gone := s.create(t), s.create(t), s.create(t)
+	if err := s.Delete(t.Context(), deleted.User, deleted.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a letter that cannot be opened is counted", func() bool { return counted(t, reg)["letters_total unopened"] == 1 })
-	a.Collect("x:" + strings.Repeat("A", 26))
-	eventually(t, "a large letter that is not there is counted", func() bool { return counted(t, reg)["letters_total uncollected"] == 1 })
-
-	before = counted(t, reg)
-	server.Kill()
-	if a.Beat(); counted(t, reg)["lease_renewals_total failed"] == before["lease_renewals_total failed"] {
-		t.Error("H/177 without Redis: that the lease is not renewed is not counted")
+	takeOver(t, client, away.Key(), next)
+	if err := client.Del(t.Context(), "gatehouse:s:{alice}:"+gone.ID).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.skew.Add(int64(time.Second))
+	s.want(t, "not known to have gone yet", gone, nil)
+	s.want(t, "not known to be away yet", away, nil)
+	s.Sweep()
+	for range 4 { // the fourth makes the first end
+		s.skew.Add(int64(5 * time.Minute))
+		server.Advance(t, 5*time.Minute)
+		s.create(t)
+	}
+	s.skew.Add(int64(time.Hour))
+	server.Advance(t, time.Hour)
+	s.Sweep()
+	got := counted(t, reg)
+	for name, want := range map[string]float64{"sessions_opened_total r1": 7, "sessions_ended_total deleted": 1, "sessions_ended_total gone": 1,
+		"sessions_ended_total evicted": 1, "sessions_ended_total idle": 3} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -22,33 +23,22 @@ type RedisGrants struct {
 // Grants are what was shown in the store's sessions.
 func (s *Redis) Grants() *RedisGrants {
 	return &RedisGrants{s: s, own: NewGrants(),
-		// KEYS: g. ARGV: ttl or 0, how long the key lasts, most tools, tools and digests.
-		grant: redisdb.NewScript(growing + `
-local t = redis.call('TIME')
+		// ARGV: for how long or 0, how long the key lasts, most tools, tools and digests.
+		grant: redisdb.NewScript(growing + lua + `
 local ends = 0
-if tonumber(ARGV[5]) > 0 then ends = t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[5] end
-if redis.call('HLEN', KEYS[1]) + (#ARGV - 7) / 2 > tonumber(ARGV[7]) then redis.call('DEL', KEYS[1]) end
-for i = 8, #ARGV, 2 do
-  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1] .. ' ' .. string.format('%.0f', ends))
+if tonumber(ARGV[4]) > 0 then ends = now() + ARGV[4] end
+if redis.call('HLEN', grants) + (#ARGV - 6) / 2 > tonumber(ARGV[6]) then redis.call('DEL', grants) end
+for i = 7, #ARGV, 2 do
+  redis.call('HSET', grants, ARGV[i], ARGV[i + 1] .. ' ' .. string.format('%.0f', ends))
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[6]) then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+if redis.call('PTTL', grants) < tonumber(ARGV[5]) then redis.call('PEXPIRE', grants, ARGV[5]) end
 return 1`),
-		// KEYS: g. ARGV: tool, how long the key of a session lasts, 0 for none. Returns the
-		// digest that was shown, or nothing.
-		shown: redisdb.NewScript(sparing + `
-local digest, ends = string.match(redis.call('HGET', KEYS[1], ARGV[5]) or '', '^(.*) (%d+)$')
-if not digest then return false end
-local t = redis.call('TIME')
-if ends ~= '0' and tonumber(ends) <= t[1] * 1000 + math.floor(t[2] / 1000) then return false end
-if tonumber(ARGV[6]) > 0 then redis.call('PEXPIRE', KEYS[1], ARGV[6]) end
+		// ARGV: tool. Returns the digest that was shown, or nothing.
+		shown: redisdb.NewScript(reading + lua + `
+local digest, ends = string.match(redis.call('HGET', grants, ARGV[4]) or '', '^(.*) (%d+)$')
+if not digest or ends ~= '0' and tonumber(ends) <= now() then return false end
 return digest`),
 	}
-}
-
-func (g *RedisGrants) key(key string) (name, []string) {
-	var n name
-	n.user, n.id = splitKey(key)
-	return n, []string{g.s.keyOf("g", n)}
 }
 
 // Grant notes that definitions were shown; see Grants.
@@ -56,16 +46,16 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	if err := g.own.Grant(ctx, key, shown, ttl); err != nil || len(shown) == 0 {
 		return err
 	}
-	n, keys := g.key(key)
-	lasts := ttl.Milliseconds()
+	n := nameOf(key)
+	lasts := ttl
 	if ttl <= 0 {
 		lasts = g.s.ttl()
 	}
-	args := []any{max(ttl.Milliseconds(), 0), lasts, maxGrantsPerKey}
+	args := []any{max(ttl.Milliseconds(), 0), lasts.Milliseconds(), maxGrantsPerKey}
 	for tool, digest := range shown {
 		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
-	_, _ = g.s.step(ctx, g.grant, n, keys, args...) // without Redis it holds here alone
+	_, _ = g.s.step(ctx, g.grant, n, args...) // without Redis it holds here alone
 	return nil
 }
 
@@ -75,12 +65,11 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	if ok, err := g.own.Granted(ctx, key, tool, digest); ok || err != nil {
 		return ok, err
 	}
-	n, keys := g.key(key)
-	var lasts int64
-	if validID(n.id) {
-		lasts = g.s.ttl()
+	n := nameOf(key)
+	got, err := g.s.step(ctx, g.shown, n, g.s.seals.grants.Name(n.user, n.id, tool))
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
 	}
-	got, err := g.s.step(ctx, g.shown, n, keys, g.s.seals.grants.Name(n.user, n.id, tool), lasts)
 	sealed, there := got.(string)
 	if err != nil || !there {
 		return false, err

@@ -8,9 +8,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// recordVersion is that of the form below. A replica of another version takes a value
-// that it does not know for none.
-const recordVersion = 1
+// recordVersion is that of the form below, and of what else stands in Redis beside a record.
+// A replica of another version takes a session that it does not know for none. Version 1 had
+// no owner.
+const recordVersion = 2
 
 // keptRecord is a Record as it is sealed for Redis. What the client wrote in JSON is kept in
 // strings, which leaves it as it was written.
@@ -23,8 +24,6 @@ type keptRecord struct {
 	Initialized   bool     `json:"initialized,omitempty"`
 	LogLevel      string   `json:"logLevel,omitempty"`
 	Subscriptions []string `json:"subscriptions,omitempty"`
-	Standing      string   `json:"standing,omitempty"`
-	Listening     string   `json:"listening,omitempty"`
 	Created       string   `json:"created"`
 }
 
@@ -38,8 +37,6 @@ func encode(r Record) ([]byte, error) {
 		Initialized:   r.Initialized,
 		LogLevel:      r.LogLevel,
 		Subscriptions: r.Subscriptions,
-		Standing:      r.Standing,
-		Listening:     r.Listening,
 		Created:       r.Created.UTC().Format(time.RFC3339Nano),
 	})
 	if err != nil {
@@ -71,8 +68,6 @@ func decode(value []byte, n name) (*Record, error) {
 		Initialized:   k.Initialized,
 		LogLevel:      k.LogLevel,
 		Subscriptions: k.Subscriptions,
-		Standing:      k.Standing,
-		Listening:     k.Listening,
 		Created:       created,
 		key:           n.user + ":" + n.id,
 	}.owned()

@@ -13,17 +13,15 @@ import (
 // of replicas.
 type seals struct {
 	records *seal.Key // user, id
-	events  *seal.Key // user, id, stream, position; the id of a request: user, id, stream, requestSeal
+	streams *seal.Key // user, id, stream
+	events  *seal.Key // user, id, stream, position
 	grants  *seal.Key // user, id, tool
-	letters *seal.Key // sender, channel, what it says; a large one: the key that it waits at
+	kept    *seal.Key // user, id, name
 }
-
-// requestSeal stands in the place of a position.
-const requestSeal = "request"
 
 func newSeals(secret []byte, accepted [][]byte) (s seals, err error) {
 	for purpose, key := range map[string]**seal.Key{
-		"session record": &s.records, "event": &s.events, "grant": &s.grants, "letter": &s.letters,
+		"session record": &s.records, "stream": &s.streams, "event": &s.events, "grant": &s.grants, "kept": &s.kept,
 	} {
 		made, failed := seal.NewKey(secret, purpose, accepted...)
 		*key, err = made, errors.Join(err, failed)

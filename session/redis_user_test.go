@@ -44,57 +44,38 @@ func runAsUser(t *testing.T, url string, advance func(testing.TB, time.Duration)
 		return begin(t, cfg, deps)
 	}, func(t *testing.T, store session.Store, d time.Duration) {
 		r := store.(*replica)
+		r.Sweep() // as it does many times meanwhile
 		advance(t, d)
 		r.skew.Add(int64(d))
 		r.Sweep()
 	}, slack)
-	r, other := begin(t, session.Config{}, session.Deps{}), begin(t, session.Config{}, session.Deps{})
-	if err := r.Grants().Grant(t.Context(), r.create(t).Key(), map[string]string{"a": "x"}, 0); err != nil {
-		t.Error(err)
-	}
-	tellsAll(t, r, other)
-	sessiontest.RunBindings(t, func(t *testing.T, test func(*testing.T, sessiontest.Bindings, sessiontest.Bindings, func(time.Duration))) {
-		runs++
-		a, b := begin(t, session.Config{}, session.Deps{}), begin(t, session.Config{}, session.Deps{})
-		test(t, a.Bindings(), b.Bindings(), func(d time.Duration) { advance(t, d) })
-	})
+	usesAll(t, begin(t, session.Config{}, session.Deps{}))
 }
 
-// tellsAll wants messages of all kinds and sizes to be taken: four are mail for other, and no
-// two begin alike.
-func tellsAll(t *testing.T, r, other *replica) {
+// usesAll does what the suite does not.
+func usesAll(t *testing.T, s *replica) {
 	t.Helper()
-	for what, tell := range map[string]func([]byte) error{
-		"all":      func(m []byte) error { return r.Broadcast(t.Context(), m) },
-		"one":      func(m []byte) error { return r.Send(t.Context(), other.Self(), m) },
-		"bindings": func(m []byte) error { return r.Bindings().Tell(t.Context(), m) },
-	} {
-		for _, size := range []int{1, 1 << 20} {
-			if err := tell(append([]byte(what), make([]byte, size)...)); err != nil {
-				t.Errorf("%d bytes for %s: %v", size, what, err)
-			}
+	r := s.create(t)
+	if err := s.Grants().Grant(t.Context(), r.Key(), map[string]string{"a": "x"}, 0); err != nil {
+		t.Error(err)
+	}
+	if ok, err := s.Grants().Granted(t.Context(), r.Key(), "other", "x"); ok || err != nil {
+		t.Error("what was not shown:", ok, err)
+	}
+	for _, value := range [][]byte{[]byte("kept"), nil} {
+		if err := s.Kept().Save(t.Context(), r.Key(), "crm", value); err != nil {
+			t.Error(err)
+		}
+		if got, err := s.Kept().Load(t.Context(), r.Key(), "crm"); string(got) != string(value) || err != nil {
+			t.Errorf("kept: %q, %v", got, err)
 		}
 	}
 }
 
-// TestRedisTLS: replicas hear each other over TLS, as that user and with a certificate.
+// TestRedisTLS: all of it goes over TLS, as that user and with a certificate.
 func TestRedisTLS(t *testing.T) {
 	server := redistest.Start(t)
 	place, tls := asUser(t, server), server.ServeTLS(t)
 	place.CAFile, place.CertFile, place.KeyFile = tls.CAFile, tls.CertFile, tls.KeyFile
-	heard := make(chan int, 10)
-	begin := func(deps session.Deps) *replica {
-		return newReplica(t, "rediss://"+tls.Addr, session.Config{Redis: place}, deps)
-	}
-	a := begin(session.Deps{})
-	b := begin(session.Deps{OnMail: func(m []byte) { heard <- len(m) }})
-	b.want(t, "a session of another replica", a.create(t), nil)
-	tellsAll(t, a, b)
-	for range 4 {
-		select {
-		case <-heard:
-		case <-time.After(patience):
-			t.Fatal("it is not heard")
-		}
-	}
+	usesAll(t, newReplica(t, "rediss://"+tls.Addr, session.Config{Redis: place}, session.Deps{}))
 }

@@ -35,12 +35,6 @@ type Record struct {
 	LogLevel string
 	// Subscriptions are the public URIs of resources/subscribe.
 	Subscriptions []string
-	// Standing is the replica that the session's GET stream is open at, "" for none, or
-	// where there are no replicas.
-	Standing string
-	// Listening is the replica that hears what is for that stream while there is none, ""
-	// for none.
-	Listening string
 	// Created is when the session began.
 	Created time.Time
 
@@ -62,6 +56,16 @@ func splitKey(key string) (user, id string) {
 		return key[:i], key[i+1:]
 	}
 	return "", key
+}
+
+// name is whose session it is and its id.
+type name struct{ user, id string }
+
+func (n name) key() string { return n.user + ":" + n.id }
+
+func nameOf(key string) (n name) {
+	n.user, n.id = splitKey(key)
+	return n
 }
 
 // size is what MaxRecordBytes bounds.

@@ -22,16 +22,19 @@ var (
 	ErrUnavailable = errors.New("session: store unavailable")
 	// ErrUnsure, beside ErrUnavailable: it may have been done, or may be yet.
 	ErrUnsure = redisdb.ErrUnsure
-	// ErrNobody: the replica that a message was for did not listen. The message is lost.
-	ErrNobody = errors.New("session: the replica does not listen")
+	// ErrMoved: another replica owns the session, and nothing was written. This store has
+	// dropped what it held of it.
+	ErrMoved = errors.New("session: another replica owns it")
 	// ErrEnded: the stream has ended, perhaps not by its writer. It is an ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
 	// ErrGap: events after the position asked for are no longer kept.
 	ErrGap = errors.New("session: events are missing")
 )
 
-// Store keeps session records. All methods are safe for concurrent use. Every back
-// end passes the suite in session/sessiontest.
+// Store keeps session records. All methods are safe for concurrent use, of one process:
+// of the replicas that share a Redis, only the owner of a session uses it. To any other,
+// each method but Create may return ErrMoved. Every back end passes the suite in
+// session/sessiontest.
 type Store interface {
 	// Create begins a session. The id is minted here, whatever the record says. A user
 	// at the limit gets room by the session of theirs that was used longest ago, if
@@ -43,9 +46,9 @@ type Store interface {
 	// Errors: ErrNotFound, ErrUnavailable.
 	Get(ctx context.Context, user, id string) (Record, error)
 	// Update changes the session as one step, restarts its idle time and returns
-	// what it has become. The function must not call the store and may be called
-	// more than once; changes to User, ID and Created are ignored. A session that
-	// has ended stays ended. Errors: as Get, and ErrTooLarge.
+	// what it has become. The function must not call the store; changes to User, ID and
+	// Created are ignored. A session that has ended stays ended. Errors: as Get, and
+	// ErrTooLarge. With ErrUnsure the change holds here, and may be lost with this replica.
 	Update(ctx context.Context, user, id string, change func(*Record)) (Record, error)
 	// Delete ends the session. Errors: as Get.
 	Delete(ctx context.Context, user, id string) error
@@ -88,10 +91,11 @@ type EventLog interface {
 	Request(ctx context.Context, key, stream string) ([]byte, error)
 	// Finish adds the last event and ends the stream, as one step: of all who finish a
 	// stream the first one does, and the others, its writer too, get ErrEnded. Errors: as
-	// Append. A last event that could not be kept is a gap at the stream's end.
+	// Append. A last event that could not be kept is a gap at the stream's end, which is
+	// its end all the same.
 	Finish(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
-	// End says that nothing more comes. Where the store is not available it does so as
-	// soon as that is. Errors: ErrNotFound, ErrUnavailable.
+	// End says that nothing more comes; a store that is not available keeps that as soon as
+	// it is. Errors: ErrNotFound, ErrUnavailable.
 	End(ctx context.Context, key, stream string) error
 	// Read returns the events after a position, in order, and whether the stream
 	// has ended. Unless it has, more is closed as soon as there is something new:

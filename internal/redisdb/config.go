@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// DefaultPrefix stands in front of all keys and channels.
+// DefaultPrefix stands in front of all keys.
 const DefaultPrefix = "gatehouse:"
 
 // Config is a section "redis". All of it is read at start.
@@ -37,7 +37,7 @@ type Config struct {
 	// used. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// Prefix stands in front of all keys and channels, gatehouse: by default. Gateways
+	// Prefix stands in front of all keys, gatehouse: by default. Gateways
 	// that share a Redis and are not replicas of each other need different ones.
 	Prefix string `yaml:"prefix"`
 }

@@ -67,9 +67,7 @@ type DB struct {
 	log     *slog.Logger
 	metrics *Metrics
 	cluster bool
-	publish *Script
 	room    *Script
-	quiet   time.Duration
 
 	start  time.Time
 	until  atomic.Int64 // when the pause after a failure ends, in time since start; 0 for none
@@ -100,7 +98,7 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
 	place, _ := cfg.place()
 	db := &DB{client: client, user: user, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
-		publish: NewScript(publishSource), room: NewScript(roomSource), quiet: quietTime, start: time.Now()}
+		room: NewScript(roomSource), start: time.Now()}
 	if db.prefix == "" {
 		db.prefix = DefaultPrefix
 	}
@@ -115,7 +113,7 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // Close ends all connections.
 func (db *DB) Close() error { return db.client.Close() }
 
-// Key is a key of this gateway, or the name of a channel. Keys that one script uses have
+// Key is a key of this gateway. Keys that one script uses have
 // the same part in braces, so that they are on one node of a Cluster.
 func (db *DB) Key(name string) string { return db.prefix + name }
 
@@ -139,7 +137,7 @@ func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (a
 		db.metrics.notAsked.Inc()
 		return nil, ErrDown
 	}
-	defer db.metrics.since(time.Now(), s == db.publish)
+	defer db.metrics.since(time.Now())
 	began := db.now()
 	value, err := s.script.Run(ctx, db.client, keys, args...).Result()
 	if s.adds && (err == nil || errors.Is(err, redis.Nil)) {
@@ -163,18 +161,6 @@ func (db *DB) Full() bool { return db.full.Load() }
 // that adds something: its flags do not say that it adds nothing.
 const roomSource = `#!lua
 return 1`
-
-// Publish sends a message to whoever listens on a channel. heard is false where certainly
-// nobody does; of a Cluster, where one node cannot tell, it never is.
-func (db *DB) Publish(ctx context.Context, channel string, message []byte) (heard bool, err error) {
-	by, err := db.Run(ctx, db.publish, []string{db.Key(channel)}, message)
-	return by != int64(0) || db.cluster, err
-}
-
-// publishSource counts as writing, unlike the command: a server that is no master any more
-// refuses it, rather than to tell those alone who still listen there.
-const publishSource = `#!lua flags=allow-oom
-return redis.call('PUBLISH', KEYS[1], ARGV[1])`
 
 // Setting returns a setting of the server, "" if it cannot be known.
 func (db *DB) Setting(ctx context.Context, name string) string {

@@ -10,7 +10,7 @@ import (
 // Metrics are the numbers of one Redis.
 type Metrics struct {
 	up               prometheus.Gauge
-	script, publish  prometheus.Observer
+	script           prometheus.Observer
 	unavailable      prometheus.Counter // errors
 	notAsked, values prometheus.Counter
 	sealed           prometheus.Counter
@@ -21,7 +21,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	duration := with.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "gatehouse_redis_duration_seconds",
-		Help:    "How long Redis took to answer, in seconds, failures included: for a script (all that is read and changed) or to publish a message.",
+		Help:    "How long Redis took to answer, in seconds, failures included: for a script: all that is read and changed.",
 		Buckets: []float64{.00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 	}, []string{"operation"})
 	errors := with.NewCounterVec(prometheus.CounterOpts{
@@ -33,7 +33,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "gatehouse_redis_up",
 			Help: "0 from a failure of Redis on until it has answered without one for some seconds and, when it was full, has taken something new; else 1.",
 		}),
-		script: duration.WithLabelValues("script"), publish: duration.WithLabelValues("publish"),
+		script:      duration.WithLabelValues("script"),
 		unavailable: errors.WithLabelValues("unavailable"), notAsked: errors.WithLabelValues("skipped"), values: errors.WithLabelValues("value"),
 		sealed: errors.WithLabelValues("sealed"),
 	}
@@ -42,10 +42,4 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // since counts how long an operation took.
-func (m *Metrics) since(start time.Time, publish bool) {
-	o := m.script
-	if publish {
-		o = m.publish
-	}
-	o.Observe(time.Since(start).Seconds())
-}
+func (m *Metrics) since(start time.Time) { m.script.Observe(time.Since(start).Seconds()) }

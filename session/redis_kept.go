@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+// Bounds of what is kept of one session.
+const (
+	maxKept      = 256      // names
+	maxKeptBytes = 64 << 10 // of each
+)
+
+// Kept is what the owner of a session keeps of the session's own sessions at servers, so that
+// the next owner can go on with them. It lasts as long as the session; that of a derived id,
+// which has no record, until it is forgotten, and for an idle time after its owner is gone.
+// Safe for concurrent use.
+type Kept struct {
+	s *Redis
+
+	mu      sync.Mutex             // guards the field below
+	derived map[name]time.Duration // the sessions without records, by when Redis last heard of each
+}
+
+// Load returns what is kept of a session ("user:id") under a name; nil for nothing. Errors:
+// ErrUnavailable.
+func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
+	n, seal := nameOf(session), k.s.seals.kept
+	got, err := k.s.step(ctx, k.s.scripts.recall, n, seal.Name(n.user, n.id, name))
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	sealed, there := got.(string)
+	if err != nil || !there {
+		return nil, err
+	}
+	value, err := seal.OpenBytes([]byte(sealed), n.user, n.id, name)
+	if err != nil {
+		k.s.db.Unopened("kept")
+		return nil, nil
+	}
+	k.hold(n, 0)
+	return value, nil
+}
+
+// Save keeps a value of a session under a name; nil forgets it. Errors: ErrNotFound where the
+// session has ended, ErrMoved, ErrTooMany, ErrTooLarge, ErrUnavailable.
+func (k *Kept) Save(ctx context.Context, session, name string, value []byte) error {
+	n, seal := nameOf(session), k.s.seals.kept
+	field := seal.Name(n.user, n.id, name)
+	if value == nil {
+		if _, err := k.s.step(ctx, k.s.scripts.unkeep, n, field); !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		return nil
+	}
+	if len(value) > maxKeptBytes {
+		return fmt.Errorf("%w: %d bytes for %s", ErrTooLarge, len(value), name)
+	}
+	got, err := k.s.step(ctx, k.s.scripts.keep, n, flag(validID(n.id)), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
+	if err == nil && got != said1 {
+		err = ErrTooMany
+	}
+	if err == nil {
+		k.hold(n, k.s.clock())
+	}
+	return err
+}
+
+// hold notes that something is kept of a session without a record, and when Redis heard of it.
+// Those above the bound last for an idle time.
+func (k *Kept) hold(n name, told time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, known := k.derived[n]; !validID(n.id) && (known || len(k.derived) < k.s.cfg.Max) {
+		k.derived[n] = max(told, k.derived[n])
+	}
+}
+
+func (k *Kept) drop(n name) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.derived, n)
+}
+
+// sweep has Redis go on to keep what is here. What is another replica's, or forgotten, is left
+// to itself.
+func (k *Kept) sweep(ctx context.Context) {
+	k.mu.Lock()
+	derived := maps.Clone(k.derived)
+	k.mu.Unlock()
+	for n, told := range derived {
+		if k.s.clock()-told < k.s.cfg.IdleTimeout/10 {
+			continue
+		}
+		switch _, err := k.s.step(ctx, k.s.scripts.unkeep, n, ""); {
+		case err == nil:
+			k.hold(n, k.s.clock())
+		case !errors.Is(err, ErrUnavailable):
+			k.drop(n)
+		}
+	}
+}
+
+func flag(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}

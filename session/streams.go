@@ -1,0 +1,283 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+)
+
+// streamKept is how long a stream is remembered after its end.
+const streamKept = 5 * time.Minute
+
+// streams are the event logs of one session, as its owner knows them: with the events
+// themselves where the session is in memory, without them where they stand in Redis.
+type streams struct {
+	user string   // whose they are, not changed
+	room *logRoom // of the store, not changed
+
+	mu      sync.Mutex // guards the fields below and every stream
+	byName  map[string]*stream
+	seq     uint64   // of the newest event of any stream
+	closed  bool     // the session has ended
+	changes *changes // what Redis has yet to be told; nil where sessions are in memory
+}
+
+type stream struct {
+	events  []logged
+	bytes   int
+	request []byte // what the stream answers; nil for nothing, or what is not known
+	born    uint64 // streams.seq when the stream began
+	last    uint64 // its newest event, kept or not
+	dropped uint64 // its newest event that is no longer kept
+	ended   bool
+	touched int64         // when it was last written, or ended
+	more    chan struct{} // closed at the next change; nil when nobody waits
+}
+
+// logged is an event of a log.
+type logged struct {
+	seq  uint64
+	size int
+	data []byte // nil where Redis has it
+}
+
+// changes are what has happened to the streams of a session since Redis was told.
+type changes struct {
+	streams map[string]bool // to be written, or deleted where there is none of that name
+	events  []eventName     // to be deleted
+}
+
+type eventName struct {
+	stream string
+	seq    uint64
+}
+
+// maxDeletions bounds the events that are to be deleted in Redis while it is away. What is
+// above stays there until its session ends.
+const maxDeletions = 2 * LogEvents
+
+// add adds an event, and the stream with its first one. kept is false where there is no
+// room for it, which leaves a gap. Errors: ErrNotFound, ErrEnded.
+func (s *streams) add(name string, request []byte, e logged, last bool, now int64) (seq uint64, kept bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, false, ErrNotFound
+	}
+	st := s.byName[name]
+	if st != nil && st.ended {
+		return 0, false, ErrEnded
+	}
+	if st == nil {
+		st = s.begin(name, now)
+	}
+	if st.request == nil {
+		st.request = bytes.Clone(request)
+	}
+	s.seq++
+	e.seq = s.seq
+	st.last, st.touched, st.ended = e.seq, now, last
+	if kept = s.room.fits(s.user, e.size); kept {
+		st.events = append(st.events, e)
+		s.count(st, e.size)
+		for len(st.events) > LogEvents || st.bytes > LogBytes && len(st.events) > 1 {
+			s.dropFirst(name, st)
+		}
+	} else {
+		s.dropAll(name, st)
+	}
+	s.news(name, st)
+	return s.seq, kept, nil
+}
+
+// lose is told that the newest event of a stream could not be kept.
+func (s *streams) lose(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if st := s.byName[name]; st != nil {
+		s.dropAll(name, st)
+		s.news(name, st)
+	}
+}
+
+// end ends a stream. Errors: ErrNotFound.
+func (s *streams) end(name string, now int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byName[name]
+	if st == nil {
+		return ErrNotFound
+	}
+	if !st.ended {
+		st.ended, st.touched = true, now
+		s.news(name, st)
+	}
+	return nil
+}
+
+// answers is EventLog.Request.
+func (s *streams) answers(name string, now int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byName[name]
+	if st == nil || st.old(now) {
+		return nil, ErrNotFound
+	}
+	return bytes.Clone(st.request), nil
+}
+
+// read is EventLog.Read.
+func (s *streams) read(name string, after uint64, now int64) (events []logged, ended bool, more <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.byName[name]
+	if st == nil || st.old(now) || after > st.last {
+		return nil, false, nil, ErrNotFound
+	}
+	first := sort.Search(len(st.events), func(i int) bool { return st.events[i].seq > after })
+	events = slices.Clone(st.events[first:])
+	if after < st.dropped || after != 0 && after <= st.born {
+		err = ErrGap // dropped from the log, or with an earlier stream of this name
+	}
+	if st.ended {
+		return events, true, nil, err
+	}
+	if st.more == nil {
+		st.more = make(chan struct{})
+	}
+	return events, false, st.more, err
+}
+
+// forget drops the streams that ended long ago.
+func (s *streams) forget(now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetOld(now)
+}
+
+// close forgets everything for good.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes = nil
+	for name, st := range s.byName {
+		s.drop(name, st)
+	}
+	s.closed = true
+}
+
+// changed reports whether there is anything to tell Redis.
+func (s *streams) changed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changes != nil && (len(s.changes.streams) > 0 || len(s.changes.events) > 0)
+}
+
+// takeChanges returns what Redis is about to be told, and putBack takes it again where it
+// was not.
+func (s *streams) takeChanges() (c changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes != nil {
+		c, *s.changes = *s.changes, changes{}
+	}
+	return c
+}
+
+func (s *streams) putBack(c changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range c.streams {
+		s.note(name)
+	}
+	for _, e := range c.events {
+		s.deleted(e)
+	}
+}
+
+// begin adds a stream, and makes room for it: the first to go is the one that ended
+// first, and if none has, the one that was written longest ago. What follows is called
+// with mu held.
+func (s *streams) begin(name string, now int64) *stream {
+	s.forgetOld(now)
+	if len(s.byName) >= LogStreams {
+		var victim string
+		var worst *stream
+		for n, st := range s.byName {
+			if worst == nil || st.ended && !worst.ended || st.ended == worst.ended && st.touched < worst.touched {
+				victim, worst = n, st
+			}
+		}
+		s.drop(victim, worst)
+	}
+	if s.byName == nil {
+		s.byName = make(map[string]*stream)
+	}
+	st := &stream{born: s.seq}
+	s.byName[name] = st
+	return st
+}
+
+func (s *streams) forgetOld(now int64) {
+	for name, st := range s.byName {
+		if st.old(now) {
+			s.drop(name, st)
+		}
+	}
+}
+
+func (s *streams) drop(name string, st *stream) {
+	s.dropAll(name, st)
+	delete(s.byName, name)
+	s.news(name, st)
+}
+
+func (s *streams) dropAll(name string, st *stream) {
+	for len(st.events) > 0 {
+		s.dropFirst(name, st)
+	}
+	st.events, st.dropped = nil, st.last
+}
+
+func (s *streams) dropFirst(name string, st *stream) {
+	e := st.events[0]
+	st.events[0] = logged{}
+	st.events = st.events[1:]
+	st.dropped = e.seq
+	s.count(st, -e.size)
+	s.deleted(eventName{name, e.seq})
+}
+
+func (s *streams) count(st *stream, n int) {
+	st.bytes += n
+	s.room.add(s.user, n)
+}
+
+// news wakes whoever waits for news of a stream, and notes them for Redis.
+func (s *streams) news(name string, st *stream) {
+	if st.more != nil {
+		close(st.more)
+		st.more = nil
+	}
+	s.note(name)
+}
+
+func (s *streams) note(stream string) {
+	if s.changes == nil {
+		return
+	}
+	if s.changes.streams == nil {
+		s.changes.streams = make(map[string]bool)
+	}
+	s.changes.streams[stream] = true
+}
+
+func (s *streams) deleted(e eventName) {
+	if s.changes != nil && len(s.changes.events) < maxDeletions {
+		s.changes.events = append(s.changes.events, e)
+	}
+}
+
+func (st *stream) old(now int64) bool { return st.ended && now-st.touched >= int64(streamKept) }
