@@ -12,7 +12,7 @@ import (
 func TestUpdatesOfASharedSessionAreForSubscribersOnly(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		k := newKeep(shared)
-		bob := &listening{wake: make(chan struct{}, 1), uris: []string{"docs://bob"}}
+		bob := &listening{wake: make(chan struct{}, 1), want: mcp.Filter{URIs: []string{"docs://bob"}}}
 		k.add(bob)
 		k.uris["docs://bob"] = 1
 		said := func(uri string) int {

@@ -38,12 +38,9 @@ type keep struct {
 
 // listening is one subscriptions/listen at a stateful server.
 type listening struct {
-	tools, prompts, resources bool
-	skills                    bool
-	uris                      []string
-	tasks                     bool            // all that the session has
-	ids                       map[string]bool // tasks
-	wake                      chan struct{}
+	want  mcp.Filter // as far as the server has it
+	tasks bool       // also all that the session has
+	wake  chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	pending []mcp.Event
@@ -88,7 +85,7 @@ func (k *keep) remove(l *listening) {
 // expect has updates of resources kept for a listener.
 func (k *keep) expect(l *listening, uris []string) {
 	k.mu.Lock()
-	l.uris = uris
+	l.want.URIs = uris
 	k.mu.Unlock()
 }
 
@@ -107,7 +104,7 @@ func (k *keep) event(m wire.Message) {
 	defer k.mu.Unlock()
 	whose := updated != "" && (k.shared || k.subscribed(updated))
 	for l := range k.listens {
-		if l.wants(event.Method) && l.follows(event) && (!whose || l.subscribed(updated)) {
+		if l.wants(event) && (!whose || l.subscribed(updated)) {
 			l.put(event)
 		}
 	}
@@ -126,7 +123,7 @@ func (k *keep) subscribed(uri string) bool {
 }
 
 func (l *listening) subscribed(uri string) bool {
-	return slices.ContainsFunc(l.uris, func(own string) bool { return partOf(uri, own) })
+	return slices.ContainsFunc(l.want.URIs, func(own string) bool { return partOf(uri, own) })
 }
 
 // partOf reports whether a resource is another one or, by its path, below it.
@@ -140,13 +137,8 @@ func (k *keep) missed() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for l := range k.listens {
-		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged} {
-			if l.wants(method) {
-				l.put(mcp.Event{Method: method, Params: mcp.Raw(`{}`)})
-			}
-		}
-		for _, uri := range l.uris {
-			l.put(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		for _, event := range l.want.Missed() {
+			l.put(event)
 		}
 	}
 }
@@ -161,25 +153,11 @@ func (k *keep) end(err error) {
 }
 
 // wants reports whether the listener asked for this, of whatever resource.
-func (l *listening) wants(method string) bool {
-	switch method {
-	case mcp.NoteToolsListChanged:
-		return l.tools
-	case mcp.NotePromptsListChanged:
-		return l.prompts
-	case mcp.NoteResourcesListChanged:
-		return l.resources
-	case mcp.NoteSkillsListChanged:
-		return l.skills
-	case mcp.NoteTask:
-		return l.tasks || len(l.ids) > 0
+func (l *listening) wants(e mcp.Event) bool {
+	if e.Method == mcp.NoteTask {
+		return l.tasks || slices.Contains(l.want.Tasks, mcp.TaskID(e.Params))
 	}
-	return len(l.uris) > 0
-}
-
-// follows reports whether an event is not of a task that is none of the listener's.
-func (l *listening) follows(e mcp.Event) bool {
-	return e.Method != mcp.NoteTask || l.tasks || l.ids[mcp.TaskID(e.Params)]
+	return l.want.Lets(e.Method)
 }
 
 // put queues an event, unless the same one waits already.
@@ -225,6 +203,10 @@ func (l *listening) take() ([]mcp.Event, error) {
 // listenStateful makes a subscription out of what stateful servers have: the
 // standing stream and resources/subscribe. It outlives a session that is lost.
 func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil {
+		return nil, err
+	}
 	s, err := u.sessionFor(ctx, e, c)
 	if err != nil {
 		return nil, err
@@ -238,14 +220,14 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 	}()
 	k.add(l)
 	s.stand()
-	ack, ok := s.honour(ctx, l, c.Params)
+	ack, ok := s.honour(ctx, l, want)
 	if !ok { // the session is lost; another one has what this one had
 		u.pool.lose(s)
 		if s, err = u.another(ctx, e, c, s); err != nil {
 			return nil, err
 		}
 		s.stand()
-		if ack, ok = s.honour(ctx, l, c.Params); !ok {
+		if ack, ok = s.honour(ctx, l, want); !ok {
 			return nil, errEnded
 		}
 	}
@@ -297,58 +279,26 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 // honour subscribes to what the server has of what is wanted, and returns what is to be
 // said of that. It reports false, and nothing is subscribed, where the session turns out to
 // be lost.
-func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (said mcp.Event, ok bool) {
-	want, _ := params.Member("notifications")
-	flag := func(name string, has bool) bool {
-		v, _ := want.Member(name)
-		return has && v.IsTrue()
-	}
-	tools, prompts := flag("toolsListChanged", s.server.tools), flag("promptsListChanged", s.server.prompts)
-	resources, skills := flag("resourcesListChanged", s.server.resources), flag("skillsListChanged", s.server.skills)
+func (s *session) honour(ctx context.Context, l *listening, want mcp.Filter) (said mcp.Event, ok bool) {
 	k := s.slot.keep
-	uris, failed, err := s.subscribeAll(ctx, l, want)
+	honoured := mcp.Filter{Lists: want.Lists & s.server.lists}
+	var failed map[string]error
+	var err error
+	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
 	if errors.Is(err, errSessionGone) {
-		for _, uri := range uris {
+		for _, uri := range honoured.URIs {
 			k.unsubscribe(uri)
 		}
 		k.expect(l, nil)
 		return said, false
 	}
-	tasks := s.named(want)
-	ids := make(map[string]bool, len(tasks))
-	for _, id := range tasks {
-		ids[id] = true
+	if s.server.tasks {
+		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxPending/2)]
 	}
 	k.mu.Lock()
-	l.skills = skills
-	l.tools, l.prompts, l.resources, l.uris, l.ids = tools, prompts, resources, uris, ids
+	l.want = honoured
 	k.mu.Unlock()
-	ack := mcp.Raw(`{}`)
-	for _, f := range []struct {
-		name string
-		is   bool
-	}{{"toolsListChanged", tools}, {"promptsListChanged", prompts}, {"resourcesListChanged", resources}, {"skillsListChanged", skills}} {
-		if f.is {
-			ack = ack.With(f.name, mcp.Raw("true"))
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		names []string
-	}{{"resourceSubscriptions", uris}, {"taskIds", tasks}} {
-		if len(f.names) == 0 {
-			continue
-		}
-		list := []byte{'['}
-		for i, name := range f.names {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = mcp.AppendString(list, name)
-		}
-		ack = ack.With(f.name, append(list, ']'))
-	}
-	return mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack), Failed: failed}, true
+	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
 }
 
 // listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).
@@ -369,7 +319,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	declared := capabilities{raw: "{}"}
 	if c.Session == "" {
 		declared = u.neutral(e.rev)
-	} else if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {
+	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
 		declared = declare(c.Caps, e.rev)
 	}
 	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}

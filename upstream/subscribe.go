@@ -106,18 +106,11 @@ func (k *keep) unsubscribe(uri string) (last bool) {
 
 // subscribeAll subscribes to resources, and returns those that it subscribed to and why it
 // could not to others. The error says that the session is lost.
-func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, failed map[string]error, err error) {
+func (s *session) subscribeAll(ctx context.Context, l *listening, all []string) (uris []string, failed map[string]error, err error) {
 	if !s.server.subscribe {
 		return nil, nil, nil
 	}
-	var all []string
-	list, _ := want.Member("resourceSubscriptions")
-	list.Elements(func(v mcp.Raw) bool {
-		if uri := v.Text(); uri != "" {
-			all = append(all, uri)
-		}
-		return len(all) < maxPending/2
-	})
+	all = all[:min(len(all), maxPending/2)]
 	s.slot.keep.expect(l, all) // an update may come on its stream before the answer does
 	for _, uri := range all {
 		switch err = s.subscribe(ctx, uri); {
@@ -176,7 +169,7 @@ func (s *session) askFor(ctx context.Context, uri string) error {
 // unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
 // context has ended, so it has a limit of its own.
 func (s *session) unsubscribe(l *listening) {
-	for _, uri := range l.uris {
+	for _, uri := range l.want.URIs {
 		if !s.slot.keep.unsubscribe(uri) || s.over() {
 			continue
 		}

@@ -240,19 +240,6 @@ func (s *session) lastsFor(task mcp.Raw) {
 	s.u.pool.keepUntil(s.slot, time.Now().Add(life))
 }
 
-// named are the tasks that a filter of subscriptions/listen names and that are followed.
-func (s *session) named(filter mcp.Raw) (ids []string) {
-	if !s.server.tasks || !asksForTasks(filter) {
-		return nil
-	}
-	list, _ := filter.Member("taskIds")
-	list.Elements(func(id mcp.Raw) bool {
-		ids = append(ids, id.Text())
-		return len(ids) < maxPending/2
-	})
-	return ids
-}
-
 // inForm returns an event in the form that a listener knows; ok is false for one that
 // cannot be told so.
 func (s *session) inForm(ctx context.Context, c *mcp.Call, e mcp.Event) (_ mcp.Event, ok bool) {

@@ -49,12 +49,6 @@ func (u *Upstream) openTask(declared capabilities, task mcp.Raw) (mcp.Raw, error
 	return task.With("inputRequests", clean), nil
 }
 
-// asksForTasks reports whether a filter of subscriptions/listen names tasks.
-func asksForTasks(filter mcp.Raw) bool {
-	ids, ok := filter.Member("taskIds")
-	return ok && ids.IsArray() && len(ids) > len("[]")
-}
-
 // withTasks are the capabilities with the extension.
 func (c capabilities) withTasks() capabilities {
 	raw := mcp.Raw(c.raw)

@@ -65,7 +65,7 @@ func (l *live) tellMissed() {
 }
 
 // all is what the upstreams have agreed to.
-func (n *listener) all() mcp.Raw {
+func (n *listener) all() mcp.Filter {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.agreed

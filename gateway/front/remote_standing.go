@@ -255,7 +255,7 @@ func (n *listener) resources() []string {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.uris)
+	return slices.Clone(n.agreed.URIs)
 }
 
 // ahead reports whether it listens to one of these resources that another listener does
@@ -276,9 +276,9 @@ func (l *live) listensTo(uris []string) bool {
 	}
 	now.mu.Lock()
 	defer now.mu.Unlock()
-	missing := func(uri string) bool { return !slices.Contains(now.uris, uri) }
+	missing := func(uri string) bool { return !slices.Contains(now.agreed.URIs, uri) }
 	dropped := func(uri string) bool { return !slices.Contains(uris, uri) }
-	return !slices.ContainsFunc(uris, missing) && !slices.ContainsFunc(now.uris, dropped)
+	return !slices.ContainsFunc(uris, missing) && !slices.ContainsFunc(now.agreed.URIs, dropped)
 }
 
 // handOn sends events to the replica that has the session's stream.

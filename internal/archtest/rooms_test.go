@@ -71,7 +71,6 @@ var exceptions = []exception{
 	{"methods of an interface", "upstream Conn", 9, "is being cut into rooms"},
 	{"methods of an interface", "upstream Shared", 12, "is being cut into rooms"},
 	{"methods of an interface", "upstream Stream", 7, "is being cut into rooms"},
-	{"types with a method of a name", "gateway/front has", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front read", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front send", 5, "is being cut into rooms"},

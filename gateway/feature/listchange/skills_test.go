@@ -1,12 +1,25 @@
-package skills
+package listchange
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
+
+const record = `{"name":"pb__a","dependencies":{"tools":["crm__a","crm__b"]},"uri":"skill://pb/a/SKILL.md","resources":"dynamic"}`
+
+// sees is a skills.Sight of what has one of these in it.
+type sees []string
+
+func (s sees) SeesAll(*mcp.Caller) bool { return false }
+
+func (s sees) Sees(_ context.Context, _ *mcp.Caller, kind, public string) bool {
+	return slices.ContainsFunc(s, func(one string) bool { return strings.Contains(kind+":"+public, one) })
+}
 
 // seesAll is a Sight of everything.
 type seesAll struct{ sees }
@@ -16,7 +29,7 @@ func (seesAll) SeesAll(*mcp.Caller) bool { return true }
 // TestChangesThatAreSeen: that skills changed is told to those to whom they look different
 // (H/203).
 func TestChangesThatAreSeen(t *testing.T) {
-	skills, broken := []string{record}, false
+	records, broken := []string{record}, false
 	var tell func(mcp.Event)
 	next := mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		switch {
@@ -32,8 +45,8 @@ func TestChangesThatAreSeen(t *testing.T) {
 		if cursor, _ := c.Params.Member("cursor"); cursor != nil {
 			page = 1
 		}
-		if page < len(skills) {
-			l.Items = []mcp.Item{{Raw: mcp.Raw(skills[page])}}
+		if page < len(records) {
+			l.Items = []mcp.Item{{Raw: mcp.Raw(records[page])}}
 		}
 		if page == 0 {
 			more := "1"
@@ -44,7 +57,7 @@ func TestChangesThatAreSeen(t *testing.T) {
 	without := func(name string) string { return strings.ReplaceAll(record, `"`+name+`"`, `"none"`) }
 	for _, of := range []struct {
 		name  string
-		sight Sight
+		sight skills.Sight
 		caps  string
 		want  string // of each step
 	}{
@@ -54,14 +67,14 @@ func TestChangesThatAreSeen(t *testing.T) {
 		{"who sees everything", seesAll{sees{""}}, `{}`, "111 11 1 11"},
 	} {
 		t.Run(of.name, func(t *testing.T) {
-			skills, broken = []string{record}, false
+			records, broken = []string{record}, false
 			heard := ""
 			c := &mcp.Call{Method: mcp.MethodListen, Caps: mcp.Raw(of.caps), Notify: func(e mcp.Event) {
 				if e.Method == mcp.NoteSkillsListChanged {
 					heard = "1"
 				}
 			}}
-			if _, err := Middleware(of.sight)(next).Handle(t.Context(), c); err != nil {
+			if _, err := mcp.Chain(next, Middleware(of.sight), skills.Middleware(of.sight)).Handle(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
@@ -71,12 +84,12 @@ func TestChangesThatAreSeen(t *testing.T) {
 				tell(mcp.Event{Method: mcp.NoteSkillsListChanged, Params: mcp.Raw(`{}`)})
 				got += heard
 			}
-			step(func() { skills = []string{without("crm__a")} })
+			step(func() { records = []string{without("crm__a")} })
 			step(func() {})
-			step(func() { skills = []string{record} })
+			step(func() { records = []string{record} })
 			got += " "
-			step(func() { skills = []string{record, strings.ReplaceAll(record, "/a/", "/b/")} })
-			step(func() { skills = []string{without("crm__a"), skills[1]} })
+			step(func() { records = []string{record, strings.ReplaceAll(record, "/a/", "/b/")} })
+			step(func() { records = []string{without("crm__a"), records[1]} })
 			got += " "
 			step(func() { broken = true })
 			got += " "

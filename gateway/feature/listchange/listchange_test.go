@@ -1,25 +1,53 @@
-package policy
+package listchange
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 )
+
+// guarded is the stage above a guard of what answers.
+func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Reply, error)) mcp.Handler {
+	t.Helper()
+	p, err := policy.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := policy.NewGuard(p, policy.GuardDeps{Resolver: nothing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) { return answer(c) })
+	return mcp.Chain(last, Middleware(g), g.Middleware)
+}
+
+// nothing is a policy.Resolver without names.
+type nothing struct{}
+
+func (nothing) Resolve(context.Context, string, string) (mcp.Target, bool) {
+	return mcp.Target{}, false
+}
+func (nothing) InputSchema(context.Context, string) mcp.Raw { return nil }
+
+func alice() mcp.Caller {
+	return mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", ClientID: "cli"})
+}
 
 // TestP9_092_ListsChangeForThoseWhoSeeIt changes lists while a caller listens who may
 // see some of what is on them.
 func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 	lists := map[string][]string{}
 	broken, absent := false, false
-	s := newShelves()
 	var listening *mcp.Call
-	s.answer = func(c *mcp.Call) (*mcp.Reply, error) {
+	answer := func(c *mcp.Call) (*mcp.Reply, error) {
 		if c.Method == mcp.MethodListen {
 			listening = c
-			c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", c.Params)})
+			c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: c.Params})
 			return nil, nil
 		}
 		if absent {
@@ -45,21 +73,20 @@ func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 		}
 		return &mcp.Reply{List: &mcp.List{Items: l.Items[half:]}}, nil
 	}
-	rules := Config{Rules: []Rule{{Name: "open", Who: Who{Users: []string{"alice"}}, Allow: []string{"*:u/open*"}}}}
-	h := guardForTest(t, rules, s)
 	var heard []string
-	listen := func(h mcp.Handler, filter string) {
+	listen := func(rules policy.Config, filter mcp.Filter) {
 		t.Helper()
-		c := callOf(mcp.MethodListen, "", filter, user("alice"))
+		c := &mcp.Call{Method: mcp.MethodListen, Params: filter.In(nil), Caller: alice()}
 		c.Notify = func(e mcp.Event) { heard = append(heard, strings.TrimPrefix(e.Method, "notifications/")) }
-		if _, err := h.Handle(t.Context(), c); err != nil {
+		if _, err := guarded(t, rules, answer).Handle(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		heard = nil
 	}
 	tools := func(names ...string) { lists[mcp.MethodToolsList] = names }
 	tools("open-1", "secret-1", "open-2@1")
-	listen(h, `{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`)
+	listen(policy.Config{Rules: []policy.Rule{{Name: "open", Who: policy.Who{Users: []string{"alice"}}, Allow: []string{"*:u/open*"}}}},
+		mcp.Filter{Lists: mcp.AllLists &^ mcp.SkillLists})
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -97,7 +124,7 @@ func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 	}
 
 	t.Run("who sees all hears all", func(t *testing.T) {
-		listen(guardForTest(t, Config{Default: DefaultAllow}, s), `{"toolsListChanged":true}`)
+		listen(policy.Config{Default: policy.DefaultAllow}, mcp.Filter{Lists: mcp.ToolLists})
 		listening.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw("{}")})
 		if len(heard) != 1 {
 			t.Errorf("heard %q", heard)
@@ -109,17 +136,13 @@ func BenchmarkListChanged(b *testing.B) {
 	l := &mcp.List{}
 	for n := range 1000 {
 		name := fmt.Sprint("open-", n)
-		l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name)), Target: tool("u", name)})
+		l.Items = append(l.Items, mcp.Item{Name: name, Raw: mcp.Object("name", mcp.String(name)), Target: mcp.Target{Kind: mcp.KindTools, Upstream: "u", Name: name}})
 	}
-	s := newShelves()
-	s.answer = func(*mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{List: l}, nil }
-	g, err := NewGuard(newForTest(b, Config{Rules: []Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}}), GuardDeps{Resolver: s})
-	if err != nil {
-		b.Fatal(err)
-	}
-	seen := &sightings{guard: g, call: callOf(mcp.MethodListen, "", "{}", user("alice")), next: s, last: map[string]uint64{}}
+	h := guarded(b, policy.Config{Rules: []policy.Rule{{Name: "open", Allow: []string{"tools:u/open*"}}}}, func(*mcp.Call) (*mcp.Reply, error) {
+		return &mcp.Reply{List: l}, nil
+	})
+	w := &watch{call: &mcp.Call{Method: mcp.MethodListen, Caller: alice()}, next: h, last: map[mcp.Lists]mcp.ListSum{}}
 	for b.Loop() {
-		seen.changed(b.Context(), mcp.NoteToolsListChanged)
-		s.calls = nil
+		w.changed(b.Context(), mcp.ToolLists)
 	}
 }
