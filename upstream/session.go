@@ -29,7 +29,7 @@ type session struct {
 	slot     *slot
 	conn     Conn
 	rev      *wire.Revision
-	result   mcp.Raw // of initialize, or what is kept of it
+	result   mcp.Raw // of initialize; of a resumed session the capabilities
 	server   serverCaps
 	declared capabilities
 	began    time.Time
