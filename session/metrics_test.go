@@ -43,7 +43,7 @@ func TestCausesOfEnds(t *testing.T) {
 	if err := s.Delete(t.Context(), deleted.User, deleted.ID); err != nil {
 		t.Fatal(err)
 	}
-	takeOver(t, client, away.Key(), next)
+	next.own(t, away.Key())
 	if err := client.Del(t.Context(), "gatehouse:s:{alice}:"+gone.ID).Err(); err != nil {
 		t.Fatal(err)
 	}

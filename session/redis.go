@@ -113,6 +113,16 @@ func (s *Redis) keys(n name) []string {
 	return keys
 }
 
+// RecordKey is the key in Redis without which there is no session of that key ("user:id"); ""
+// for a derived id, which has none.
+func (s *Redis) RecordKey(key string) string {
+	n := nameOf(key)
+	if !validID(n.id) {
+		return ""
+	}
+	return s.keys(n)[recordKey-1]
+}
+
 // step runs a script for a session and returns what that returns. Errors: ErrNotFound,
 // ErrMoved, ErrUnavailable.
 func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args ...any) (any, error) {
@@ -159,7 +169,7 @@ func validID(id string) bool {
 	return true
 }
 
-// Create begins a session, which is this replica's; see Store. The bound on all sessions
+// Create begins a session; see Store. What is written of it after that needs its home. The bound on all sessions
 // counts those that this replica holds. A session that makes room may be another replica's:
 // it is deleted with its home, and its owner finds out at its next write or sweep.
 func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
@@ -261,7 +271,7 @@ func (s *Redis) Delete(ctx context.Context, user, id string) error {
 		return err
 	}
 	defer h.done()
-	return s.end(ctx, h, s.count.deleted)
+	return s.end(ctx, h, s.count.deleted, -time.Millisecond)
 }
 
 // Drop forgets a session that another replica owns now. Nothing ends, and nobody is called.

@@ -128,7 +128,7 @@ func (s *Redis) ready(ctx context.Context, h *held) error {
 	if h.used.alive(int64(s.clock()), s.cfg.IdleTimeout) {
 		return nil
 	}
-	if err := s.end(ctx, h, s.count.idle); err != nil {
+	if err := s.end(ctx, h, s.count.idle, s.ttl()-s.cfg.IdleTimeout); err != nil {
 		return err
 	}
 	return ErrNotFound
@@ -212,10 +212,10 @@ func (s *Redis) write(ctx context.Context, h *held, script *redisdb.Script, used
 	return err
 }
 
-// end ends a session in Redis and here. Whoever calls it has the turn. Errors: ErrMoved,
-// ErrUnavailable.
-func (s *Redis) end(ctx context.Context, h *held, why cause) error {
-	_, err := s.step(ctx, s.scripts.remove, h.name)
+// end ends a session in Redis and here; left is how long Redis may want to keep it if nobody
+// owns it. Whoever calls it has the turn. Errors: ErrMoved, ErrUnavailable.
+func (s *Redis) end(ctx context.Context, h *held, why cause, left time.Duration) error {
+	_, err := s.step(ctx, s.scripts.remove, h.name, left.Milliseconds())
 	switch {
 	case errors.Is(err, ErrMoved):
 		s.drop(h)

@@ -3,6 +3,7 @@ package session_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,14 +15,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
-
-// takeOver makes a session another owner's, as internal/cluster does.
-func takeOver(t *testing.T, client redis.UniversalClient, key string, by *replica) {
-	t.Helper()
-	if err := client.Set(t.Context(), homeOf(key), by.token, time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // commands is how many scripts a server has run.
 func commands(t *testing.T, client *redis.Client) string {
@@ -61,10 +54,8 @@ func TestHeldAsksNothing(t *testing.T) {
 	}
 	server.Advance(t, 10*time.Minute)
 	s.Sweep()
-	for _, kind := range []string{"s", "h"} {
-		if left, err := client.PTTL(t.Context(), "gatehouse:"+kind+":{alice}:"+r.ID).Result(); err != nil || left < 30*time.Minute {
-			t.Errorf("%s lasts for %s more, %v", kind, left, err)
-		}
+	if left, err := client.PTTL(t.Context(), s.RecordKey(r.Key())).Result(); err != nil || left < 30*time.Minute {
+		t.Errorf("it lasts for %s more, %v", left, err)
 	}
 	before = commands(t, client)
 	if s.Sweep(); commands(t, client) != before {
@@ -128,7 +119,7 @@ func TestFence(t *testing.T) {
 			if err := old.Kept().Save(t.Context(), r.Key(), "crm", []byte("kept")); err != nil {
 				t.Fatal(err)
 			}
-			takeOver(t, client, r.Key(), next)
+			next.own(t, r.Key())
 			if err := write(old, r); !errors.Is(err, session.ErrMoved) {
 				t.Errorf("got %v, want ErrMoved", err)
 			}
@@ -185,7 +176,7 @@ func TestTakeover(t *testing.T) {
 			}
 
 			next := newOwner(t, place.url, "next", session.Config{}, session.Deps{})
-			takeOver(t, place.client, r.Key(), next)
+			next.own(t, r.Key())
 			if got, err := next.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "debug" || !got.Initialized {
 				t.Errorf("the record: %+v, %v", got, err)
 			}
@@ -220,22 +211,45 @@ func TestTakeover(t *testing.T) {
 }
 
 // TestOwnerThatSlept: an owner that has done nothing for longer than a session lasts ends
-// nothing that is another's by now, and ends what is still its own.
+// nothing that is another's by now, or was and is nobody's, and ends what is still its own or
+// has outlived its home.
 func TestOwnerThatSlept(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	defer client.Close()
 	var ended []string
-	old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(key string) { ended = append(ended, key) }})
+	var mu sync.Mutex
+	old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(key string) {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = append(ended, key)
+	}})
 	next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
-	r, own := old.create(t), old.create(t)
-	takeOver(t, client, r.Key(), next)
-	next.want(t, "at its owner", r, nil)
-	old.skew.Add(int64(time.Hour))
+	moved, nobodys, own, homeless := old.create(t), old.create(t), old.create(t), old.create(t)
+	next.own(t, moved.Key())
+	next.own(t, nobodys.Key())
+	pass := func(d time.Duration) {
+		server.Advance(t, d)
+		old.skew.Add(int64(d))
+		next.skew.Add(int64(d))
+	}
+	for range 2 {
+		pass(16 * time.Minute)
+		next.want(t, "at its owner", moved, nil)
+		next.want(t, "at its owner", nobodys, nil)
+		next.Sweep()
+	}
+	if err := client.Del(t.Context(), homeOf(nobodys.Key()), homeOf(homeless.Key())).Err(); err != nil {
+		t.Fatal(err)
+	}
 	old.Sweep()
-	next.want(t, "at its owner, still", r, nil)
-	if len(ended) != 1 || ended[0] != own.Key() {
-		t.Errorf("%d sessions have ended, want the one that was idle", len(ended))
+	next.want(t, "at its owner, still", moved, nil)
+	newReplica(t, server.URL(), session.Config{}, session.Deps{}).want(t, "used not long ago", nobodys, nil)
+	if want := []string{own.Key(), homeless.Key()}; len(ended) != 2 || !slices.Contains(ended, want[0]) || !slices.Contains(ended, want[1]) {
+		t.Errorf("%d sessions have ended, want the two that were idle", len(ended))
+	}
+	if old.Known() != 0 {
+		t.Errorf("%d are held still", old.Known())
 	}
 }
 

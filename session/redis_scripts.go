@@ -16,7 +16,8 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	g:{user}:id   hash: definitions that were shown (RedisGrants)
 //	k:{user}:id   hash: what is kept of sessions at servers (Kept)
 //
-// All of a session ends by itself when that was idle for too long.
+// All of a session ends by itself when that was idle for too long; its home is kept by
+// internal/cluster.
 const kinds = "hsuiegk"
 
 // The numbers of their keys, as scripts count them.
@@ -89,7 +90,7 @@ if unused >= 0 then
   used(now() - unused)
 end
 for _, key in ipairs(KEYS) do
-  if key ~= users then redis.call('PEXPIRE', key, left) end
+  if key ~= users and key ~= home then redis.call('PEXPIRE', key, left) end
 end
 return 1`
 
@@ -113,7 +114,6 @@ if not there() and redis.call('ZCARD', users) >= tonumber(ARGV[4]) then
 end
 redis.call('HSET', record, 'v', ARGV[6])
 redis.call('PEXPIRE', record, ttl)
-if token ~= '' then redis.call('SET', home, token, 'PX', ttl) end
 used(at)
 return room`),
 
@@ -130,9 +130,11 @@ return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.
 		add:  redisdb.NewScript(growing + lua + write),
 		tend: redisdb.NewScript(sparing + lua + write),
 
+		// ARGV: how long the session may have left if it is nobody's, -1 for not at all: one that
+		// was idle for too long may have outlived its home, and another may have used it since.
 		remove: redisdb.NewScript(sparing + lua + `
 if not there() then return 0 end
-if moved() then return -1 end
+if moved() and (redis.call('EXISTS', home) == 1 or redis.call('PTTL', record) > tonumber(ARGV[4])) then return -1 end
 forget(id)
 return 1`),
 

@@ -63,11 +63,23 @@ func homeOf(key string) string {
 	return "gatehouse:h:{" + url.QueryEscape(key[:i]) + "}:" + key[i+1:]
 }
 
+// own makes a session this replica's, as internal/cluster does.
+func (r *replica) own(t *testing.T, key string) {
+	t.Helper()
+	set := redisdb.NewScript("#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1], 'EX', 86400)")
+	if _, err := r.DB().Run(t.Context(), set, []string{homeOf(key)}, r.token); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (r *replica) create(t *testing.T) session.Record {
 	t.Helper()
 	record, err := r.Create(t.Context(), session.Record{User: "alice", Revision: "r1", Initialized: true})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if r.token != "" {
+		r.own(t, record.Key())
 	}
 	return record
 }
