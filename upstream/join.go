@@ -3,6 +3,8 @@ package upstream
 import (
 	"context"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -32,7 +34,7 @@ func (u *Upstream) joinSession(ctx context.Context, sl *slot, e *era) (*session,
 		case err != nil: // each for itself, until it is known again
 			return u.openSession(ctx, sl, e)
 		case turn == TurnOver:
-			return nil, errEnded
+			return nil, transport.ErrEnded
 		case turn == TurnOurs:
 			s, err := u.openSession(ctx, sl, e)
 			if err != nil || s.bound == nil {
@@ -87,7 +89,7 @@ func (u *Upstream) share(ctx context.Context, s *session, e *era) (*session, err
 		return s, nil
 	}
 	var first *session
-	if err = errEnded; turn == TurnTaken {
+	if err = transport.ErrEnded; turn == TurnTaken {
 		if first, err = u.recall(ctx, sl, e, kept); err == nil {
 			u.pool.tendSoon()
 		}

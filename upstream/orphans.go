@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -140,7 +141,7 @@ func (s *session) answerOrphan(q keptQuestion, calls map[int64]bool) {
 	s.u.log.Info("answering for a replica that has gone", "call", q.Call != 0)
 	if q.Call != 0 && !calls[q.Call] {
 		calls[q.Call] = true
-		s.postSurely(cancelled(q.Call, "the client has gone"))
+		s.postSurely(transport.Cancelled(q.Call, "the client has gone"))
 		if q.Task != "" {
 			s.cancelTask(q.Task)
 		}
@@ -157,7 +158,7 @@ func (s *session) postSurely(body []byte) {
 		ctx, cancel := context.WithTimeout(s.base, goodbye)
 		err := s.conn.Post(ctx, body)
 		cancel()
-		if err == nil || errors.Is(err, errSessionGone) || s.over() {
+		if err == nil || errors.Is(err, transport.ErrSessionGone) || s.over() {
 			return
 		}
 		s.u.log.Debug("message not sent", "error", err)

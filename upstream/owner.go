@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // A process, or a session on an event stream, is its replica's: no other one can take it
@@ -79,7 +80,7 @@ func (u *Upstream) own(sl *slot) error {
 	if ours {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
 	made := Kept{Tag: rand.Text(), Value: []byte(u.peers.Self())}
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
@@ -98,7 +99,7 @@ func (u *Upstream) own(sl *slot) error {
 		}
 		switch turn {
 		case TurnOver:
-			return errEnded
+			return transport.ErrEnded
 		case TurnTaken:
 			owner := string(kept.Value)
 			if owner != "" && owner != u.peers.Self() && u.peers.Present(ctx, owner) {

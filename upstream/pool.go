@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
@@ -47,7 +48,7 @@ type pool struct {
 type slot struct {
 	key      poolKey
 	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
-	owner    *identity
+	owner    *transport.Identity
 	declared capabilities
 	sweeps   bool   // it ends by idle time
 	keep     *keep  // what is restored in a new session
@@ -95,10 +96,10 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	sl := p.slots[key]
 	if sl == nil {
 		claim := p.u.claimOf(key, sweeps, e)
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
+		sl = &slot{key: key, owner: &transport.Identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == ""), at: p.u.place(key, sweeps, e), claim: claim}
 		if key.session != "" || key.user != "" {
 			sl.user = admit.User(caller)
-			sl.owner.user = sl.user
+			sl.owner.User = sl.user
 		}
 		if claim == nil && !p.makeRoom(sl) { // else it may need none
 			p.mu.Unlock()
@@ -113,7 +114,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 		}
 	}
 	if key.user != "" {
-		sl.owner.meet(caller)
+		sl.owner.Meet(caller)
 	}
 	sl.busy++
 	if s := sl.current; s != nil && !s.over() {
@@ -211,7 +212,7 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 	case open.err == nil:
 		sl.current = open.session
 	case elsewhere: // the next call finds that out at once
-	case errors.Is(open.err, errEnded), errors.Is(open.err, admit.ErrOverloaded):
+	case errors.Is(open.err, transport.ErrEnded), errors.Is(open.err, admit.ErrOverloaded):
 		p.drop(sl, (*session).close)
 	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown):
 		p.drop(sl, (*session).close) // the slot of a process, or of what is down, remembers why
@@ -259,11 +260,11 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
 	s, err := u.joinSession(ctx, sl, e)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), err)
+		err = fmt.Errorf("%w: %w: %w", transport.ErrNotSent, context.Cause(ctx), err)
 	}
 	if err != nil && u.cfg.Transport == transportStdio {
 		p.crashed(sl, 0)
@@ -365,7 +366,7 @@ func (p *pool) endSession(session string) {
 		if key.session != session {
 			continue
 		}
-		sl.keep.end(errEnded)
+		sl.keep.end(transport.ErrEnded)
 		s := p.remove(sl)
 		if tag := sl.tag(); tag != "" {
 			p.u.spawn(func() { p.u.disown(sl.claim.at, tag, true) })

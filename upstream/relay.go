@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // A session has one standing stream, at one replica: many servers take no second one, and
@@ -128,13 +129,13 @@ func (s *session) heed(about byte, text []byte) {
 			s.u.spawn(func() { s.mend(s.resubscribe([]string{uri})) })
 		}
 	case aboutMessage:
-		m, err := scan(text)
+		m, err := transport.Scan(text)
 		switch {
 		case err != nil:
 			s.u.log.Debug("message of another replica not read", "error", err)
 		case m.Kind == wire.Request:
 			if s.answerable(m) {
-				m = owned(m)
+				m = transport.Owned(m)
 				s.u.spawn(func() { s.answerFirst(m) })
 			}
 		case m.Kind == wire.Notification:
@@ -187,7 +188,7 @@ func (s *session) hear(m wire.Message) {
 
 // ask offers the others a question that no call here is there for.
 func (s *session) ask(m wire.Message) {
-	m = owned(m)
+	m = transport.Owned(m)
 	if m.Method == mcp.MethodRootsList { // the next call here may answer as well
 		s.deliver(m)
 	}
