@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // maxPending and pendingBytes bound the events that wait for a listener; more are the same
@@ -170,7 +171,7 @@ func (l *listening) put(event mcp.Event) {
 		}
 	}
 	if len(l.pending) >= maxPending || l.bytes+len(event.Params) > pendingBytes {
-		l.err = fmt.Errorf("%w: too many events", errBroken)
+		l.err = fmt.Errorf("%w: too many events", transport.ErrBroken)
 	} else {
 		l.pending = append(l.pending, event)
 		l.bytes += len(event.Params)
@@ -228,7 +229,7 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 		}
 		s.stand()
 		if ack, ok = s.honour(ctx, l, want); !ok {
-			return nil, errEnded
+			return nil, transport.ErrEnded
 		}
 	}
 	c.Notify(ack)
@@ -270,7 +271,7 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 	}
 	if next.slot != lost.slot {
 		u.pool.release(next)
-		return lost, errEnded
+		return lost, transport.ErrEnded
 	}
 	u.pool.release(lost)
 	return next, nil
@@ -285,7 +286,7 @@ func (s *session) honour(ctx context.Context, l *listening, want mcp.Filter) (sa
 	var failed map[string]error
 	var err error
 	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
-	if errors.Is(err, errSessionGone) {
+	if errors.Is(err, transport.ErrSessionGone) {
 		for _, uri := range honoured.URIs {
 			k.unsubscribe(uri)
 		}
@@ -314,7 +315,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	}
 	room := u.memory.Outside(u.cfg.Name, admit.User(&c.Caller))
 	defer room.Free()
-	life.room.Store(room)
+	life.Room.Store(room)
 	id := u.ids.Add(1)
 	declared := capabilities{raw: "{}"}
 	if c.Session == "" {
@@ -323,19 +324,19 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 		declared = declare(c.Caps, e.rev)
 	}
 	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}
-	stream, err := conn.Start(&Request{
+	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
 	})
 	if err != nil {
-		return nil, statelessRefusal(life.why(err))
+		return nil, statelessRefusal(life.Why(err))
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		switch {
 		case err != nil:
-			return nil, life.why(err)
+			return nil, life.Why(err)
 		case answers(m, id) && m.Error != nil:
 			return nil, wire.ReadError(m.Error)
 		case answers(m, id):

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Subscriptions get lost with the session that they were made in. They are made again,
@@ -33,7 +34,7 @@ func (s *session) resubscribe(uris []string) (failed []string) {
 		err := s.askAgain(ctx, uri)
 		cancel()
 		switch {
-		case errors.Is(err, errSessionGone): // the next one has them all
+		case errors.Is(err, transport.ErrSessionGone): // the next one has them all
 			s.u.pool.lose(s)
 			return nil
 		case err != nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 type session struct {
 	u        *Upstream
 	slot     *slot
-	conn     Conn
+	conn     transport.Conn
 	rev      *wire.Revision
 	result   mcp.Raw // of initialize; of a resumed session the capabilities
 	server   serverCaps
@@ -79,7 +80,7 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 }
 
 // beginSession makes a session of a connection, or closes that.
-func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn) (*session, error) {
+func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn transport.Conn) (*session, error) {
 	s := u.newSession(sl, conn, e.rev)
 	conn.Deliver(!s.shared(), func(m wire.Message) { s.deliver(m) })
 	if e.rev.Stateful {
@@ -99,7 +100,7 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 	return s, nil
 }
 
-func (u *Upstream) newSession(sl *slot, conn Conn, rev *wire.Revision) *session {
+func (u *Upstream) newSession(sl *slot, conn transport.Conn, rev *wire.Revision) *session {
 	s := &session{
 		u: u, slot: sl, conn: conn, rev: rev, declared: sl.declared, began: time.Now(),
 		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
@@ -129,7 +130,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
 	}
 	if len(m.Result) > maxHello {
-		return fmt.Errorf("%w: initialize", errTooLarge)
+		return fmt.Errorf("%w: initialize", transport.ErrTooLarge)
 	}
 	version, _ := m.Result.Member("protocolVersion")
 	rev := wire.Lookup(version.Text())
@@ -154,7 +155,7 @@ func (s *session) learn(result mcp.Raw) {
 
 // initializeRefusal sorts the statuses with which a server refuses initialize.
 func initializeRefusal(err error) error {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
 		return err
 	}
@@ -188,17 +189,17 @@ func (s *session) restore(ctx context.Context) {
 // request makes a request of the gateway's own and returns its response.
 func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.u.ids.Add(1)
-	life := newDeadline(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
-	stream, err := s.conn.Start(&Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
+	life := transport.NewLife(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
+	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
 	if err != nil {
-		return wire.Message{}, life.why(err)
+		return wire.Message{}, life.Why(err)
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		switch {
 		case err != nil:
-			return wire.Message{}, life.why(err)
+			return wire.Message{}, life.Why(err)
 		case answers(m, id):
 			return m, nil
 		default:
@@ -232,7 +233,7 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	if err != nil || m.Error != nil {
 		s.u.log.Debug("log level not set", "error", err)
 	}
-	if err != nil && !errors.Is(err, errTimeout) {
+	if err != nil && !errors.Is(err, transport.ErrTimeout) {
 		return
 	}
 	s.level.Store(&level)
@@ -381,7 +382,7 @@ func (s *session) shared() bool { return s.slot.key.session == "" }
 func (s *session) logOnly(m wire.Message) {
 	level, _ := m.Params.Member("level")
 	data, _ := m.Params.Member("data")
-	s.u.said.say("log message", "level", clip(level.Text()), "data", clipLine(data))
+	s.u.said.Say("log message", "level", clip(level.Text()), "data", transport.ClipLine(data))
 }
 
 // sole returns the one call that is under way, nil when there is none or more than
@@ -463,11 +464,11 @@ func (s *session) watch(done <-chan struct{}) {
 
 // refusal sorts the errors with which a server refuses a call.
 func (s *session) refusal(err error) error {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*transport.StatusError](err)
 	switch {
-	case !ok || errors.Is(err, errSessionGone):
+	case !ok || errors.Is(err, transport.ErrSessionGone):
 		return err
-	case status.hasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
+	case status.HasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
 		status.Status != http.StatusTooManyRequests:
 		e := wire.ReadError(status.Message.Error)
 		if e.Code == mcp.CodeHeaderMismatch || offered(status.Message) != nil {

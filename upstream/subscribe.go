@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // This file is resources/subscribe and unsubscribe: one of each for all who listen to a
@@ -116,7 +117,7 @@ func (s *session) subscribeAll(ctx context.Context, l *listening, all []string) 
 		switch err = s.subscribe(ctx, uri); {
 		case err == nil:
 			uris = append(uris, uri)
-		case errors.Is(err, errSessionGone):
+		case errors.Is(err, transport.ErrSessionGone):
 			return uris, nil, err
 		default:
 			if failed == nil {

@@ -1,4 +1,15 @@
-package upstream
+// Package dial makes the connections to a server on HTTP: an http.RoundTripper for each
+// upstream, which reaches that server and nothing else.
+//
+// It owns which client sends a request, for how long a connection is kept, whose it is, and
+// where it must not lead. It leaves what is sent to transport/streamable. net/http and
+// internal/http1 start the goroutines of connections; CloseIdleConnections ends those of
+// idle ones.
+//
+//	dial.go     the clients
+//	guard.go    where a name must not lead
+//	metrics.go  connections in numbers
+package dial
 
 import (
 	"context"
@@ -10,6 +21,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -22,41 +34,45 @@ const (
 	// a server says what it has not read.
 	idlePlain = 3 * time.Second
 	idleTLS   = 90 * time.Second
-
-	clientOwn      = "own"
-	clientStandard = "standard"
 )
 
-// HTTPTransport is the http.RoundTripper of one upstream. All its connections go to the
+// Config is where a server on HTTP is.
+type Config struct {
+	// URL is its endpoint.
+	URL string
+	// Timeout bounds a connection, and the TLS handshake on it.
+	Timeout time.Duration
+	// Idle is how many connections without a request are kept, or 64 when it is less.
+	Idle int
+	// Standard has net/http's client send all requests.
+	Standard bool
+}
+
+// Transport is the http.RoundTripper of one upstream. All its connections go to the
 // origin of that, and no other upstream uses them: what a server says when it was not asked
 // could be taken for the answer to another one's request. It does not decompress, follow
 // proxies of the environment or, being a RoundTripper, redirects.
 //
 // Small requests over plain HTTP take a client of our own, which needs about half the
-// CPU; all others, and those of an upstream that says so (Config.HTTPClient), net/http's.
-type HTTPTransport struct {
+// CPU; all others, and those of an upstream that says so (Config.Standard), net/http's.
+type Transport struct {
 	own      *http1.Transport
 	general  *http.Transport
 	standard bool // all requests are for general
 }
 
-// NewTransport makes the HTTPTransport of an upstream, which has a URL. metrics count its
-// connections; nil for nobody to know.
-func NewTransport(metrics *Metrics, cfg Config) *HTTPTransport {
-	cfg = cfg.withDefaults()
-	if metrics == nil {
-		metrics = NewMetrics(nil)
-	}
-	connect, origin, keep := cfg.Timeout.Connect, "", idlePlain
+// New makes a Transport. metrics count its connections.
+func New(cfg Config, metrics *Metrics) *Transport {
+	origin, keep := "", idlePlain
 	if u, err := url.Parse(cfg.URL); err == nil {
-		origin = net.JoinHostPort(u.Hostname(), portOf(u))
+		origin = Address(u)
 		if u.Scheme == "https" {
 			keep = idleTLS
 		}
 	}
-	dial := metrics.counting(guarded(net.Dialer{Timeout: connect, KeepAlive: tcpKeepAlive}))
-	perHost := max(minIdle, cfg.Limits.Concurrent)
-	return &HTTPTransport{
+	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}))
+	perHost := max(minIdle, cfg.Idle)
+	return &Transport{
 		own: http1.New(http1.Config{
 			Dial:        only(origin, dial),
 			IdlePerHost: perHost,
@@ -65,7 +81,7 @@ func NewTransport(metrics *Metrics, cfg Config) *HTTPTransport {
 		}),
 		general: &http.Transport{
 			DialContext:            only(origin, dial),
-			DialTLSContext:         only(origin, secure(dial, connect)),
+			DialTLSContext:         only(origin, secure(dial, cfg.Timeout)),
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true,
 			MaxIdleConnsPerHost:    perHost,
@@ -73,9 +89,25 @@ func NewTransport(metrics *Metrics, cfg Config) *HTTPTransport {
 			MaxResponseHeaderBytes: maxResponseHead,
 			ExpectContinueTimeout:  time.Second,
 		},
-		standard: cfg.HTTPClient == clientStandard,
+		standard: cfg.Standard,
 	}
 }
+
+// Address is the host and port of a URL; that of http and https may be left out there.
+func Address(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// dialFunc connects to an address, as a net.Dialer does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // only dials one address, whatever is asked for.
 func only(origin string, dial dialFunc) dialFunc {
@@ -99,14 +131,14 @@ func secure(dial dialFunc, limit time.Duration) dialFunc {
 		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}})
 		if err := secured.HandshakeContext(ctx); err != nil {
 			conn.Close()
-			return nil, fmt.Errorf("%w: %w", errHandshake, err)
+			return nil, fmt.Errorf("%w: %w", transport.ErrHandshake, err)
 		}
 		return secured, nil
 	}
 }
 
 // RoundTrip sends a request.
-func (t *HTTPTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if http1.Handles(req) && !t.standard {
 		return t.own.RoundTrip(req)
 	}
@@ -115,10 +147,10 @@ func (t *HTTPTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // For returns the http.RoundTripper of one user, by mcp.Caller.User: no request with
 // another credential goes over the same connections.
-func (t *HTTPTransport) For(user string) http.RoundTripper { return &userTransport{t, user} }
+func (t *Transport) For(user string) http.RoundTripper { return &userTransport{t, user} }
 
 type userTransport struct {
-	*HTTPTransport
+	*Transport
 	user string
 }
 
@@ -126,13 +158,15 @@ type userTransport struct {
 // nobody else looks at: Host is in the request apart, and there is but one origin to dial.
 func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	own, at := *req, *req.URL
-	own.Host = or(req.Host, req.URL.Host)
+	if own.Host == "" {
+		own.Host = req.URL.Host
+	}
 	at.Host, own.URL = t.user, &at
-	return t.HTTPTransport.RoundTrip(&own)
+	return t.Transport.RoundTrip(&own)
 }
 
 // CloseIdleConnections closes what no request uses.
-func (t *HTTPTransport) CloseIdleConnections() {
+func (t *Transport) CloseIdleConnections() {
 	t.own.CloseIdleConnections()
 	t.general.CloseIdleConnections()
 }

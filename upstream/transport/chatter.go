@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"log/slog"
@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	chatterLine = 1000 // bytes of a line that are logged
-	chatterMost = 20   // lines that are logged in each chatterTick
+	// ChatterLine is how many bytes of a line are logged.
+	ChatterLine = 1000
+	chatterMost = 20 // lines that are logged in each chatterTick
 	chatterTick = time.Second
 )
 
-// chatter logs what a server says for its operator, as far as it says little. What is
+// Chatter logs what a server says for its operator, as far as it says little. What is
 // more is only counted.
-type chatter struct {
+type Chatter struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
@@ -23,8 +24,11 @@ type chatter struct {
 	since  time.Time  // when the tick began
 }
 
-// say logs one line under a message, which is constant.
-func (c *chatter) say(message string, attrs ...any) {
+// NewChatter makes a Chatter that says it there.
+func NewChatter(log *slog.Logger) *Chatter { return &Chatter{log: log} }
+
+// Say logs one line under a message, which is constant.
+func (c *Chatter) Say(message string, attrs ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.since) >= chatterTick {
@@ -40,5 +44,5 @@ func (c *chatter) say(message string, attrs ...any) {
 	c.log.Info(message, attrs...)
 }
 
-// clipLine bounds a line of a server for the log.
-func clipLine(line []byte) string { return string(line[:min(len(line), chatterLine)]) }
+// ClipLine bounds a line of a server for the log.
+func ClipLine(line []byte) string { return string(line[:min(len(line), ChatterLine)]) }

@@ -1,25 +1,36 @@
-package upstream
+// Package transport is how an MCP server is reached: what the three transports have in
+// common, and what package upstream and its dialects know of them.
+//
+// It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of
+// what comes on one pipe, and what a transport's errors say. It leaves the transports to
+// the packages below it, which are made in one place (upstream/transports.go), and what a
+// message means to the dialects. A Life starts no goroutine as long as it lasts; a
+// Pipe is read by whoever calls its Read.
+//
+//	transport.go  the contract
+//	errors.go     what goes wrong
+//	life.go       how long an exchange may last
+//	pipe.go       a connection on which everything comes; mux.go sorts it
+//	message.go    reading and keeping messages
+//	chatter.go    what a server says for its operator
+package transport
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Transport reaches one server in one way. upstreamtest is the suite that each
+// Transport reaches one server in one way. upstream/upstreamtest is the suite that each
 // implementation passes.
 type Transport interface {
 	// Dial opens a connection. Transports with credentials use those of its owner.
-	Dial(ctx context.Context, owner *identity) (Conn, error)
+	Dial(ctx context.Context, owner *Identity) (Conn, error)
 }
 
 // Conn is one connection: a session on streamable HTTP, an event stream on HTTP+SSE, a
@@ -30,7 +41,7 @@ type Conn interface {
 	// Post sends a notification or the answer to a request of the server.
 	Post(ctx context.Context, body []byte) error
 	// Standing opens the stream of what belongs to no request, or, with the id of an
-	// event, goes on with the stream of that event. errNoStanding when the transport or
+	// event, goes on with the stream of that event. ErrNoStanding when the transport or
 	// the server has none. alive, unless it is nil, is called whenever the server sends
 	// something.
 	Standing(ctx context.Context, lastEventID string, alive func()) (Stream, error)
@@ -70,10 +81,10 @@ type Request struct {
 	// Header has all HTTP headers and is not changed; nil for those of the connection.
 	// Other transports than HTTP ignore it.
 	Header http.Header
-	// Life is the exchange's: its context bounds it, the transport touches it whenever
-	// the server sends something, and ends it when the stream is closed and drained, or
-	// when Start fails.
-	Life *deadline
+	// Life is the exchange's: it bounds it, the transport touches it whenever the server
+	// sends something, and ends it when the stream is closed and drained, or when Start
+	// fails.
+	Life *Life
 }
 
 // Stream is what comes back for a request, the response last, or what comes on a
@@ -99,76 +110,62 @@ type Stream interface {
 	Close()
 }
 
-// transportDeps is what a transport is made with.
-type transportDeps struct {
-	cfg  Config // with defaults
-	http http.RoundTripper
-	// httpFor is nil where all use http
-	httpFor func(user string) http.RoundTripper
-	log     *slog.Logger
-	// credentials are nil for none
-	credentials Credentials
-	memory      *mcp.Memory // nil for a boundless one
-	// health counts restarts and garbage
-	health *health
-	spawn  func(func()) // runs a function on a goroutine that Close waits for
+// Env is what each transport is made with.
+type Env struct {
+	// Name is that of the upstream, for errors.
+	Name string
+	Log  *slog.Logger
+	// Spawn runs a function on a goroutine that the upstream waits for when it closes.
+	Spawn func(func())
+	// ResultBytes is the size of the largest answer that is accepted.
+	ResultBytes int64
+	// Memory is what large messages are taken from; nil for a boundless one.
+	Memory *mcp.Memory
+	// Garbage counts what came that was no message.
+	Garbage *atomic.Int64
 }
 
-// outside makes the Room of what the server says outside of calls, on a connection of an
+// Room makes the Room of what the server says outside of calls, on a connection of an
 // owner, nil for nobody in particular.
-func (d transportDeps) outside(owner *identity) *mcp.Room {
+func (e Env) Room(owner *Identity) *mcp.Room {
 	user := ""
 	if owner != nil {
-		user = owner.user
+		user = owner.User
 	}
-	return d.memory.Outside(d.cfg.Name, user)
+	return e.Memory.Outside(e.Name, user)
 }
 
-// transports is the table of all transports, by their names in the configuration.
-var transports = map[string]func(transportDeps) (Transport, error){
-	transportStreamable: newStreamable,
-	transportSSE:        newSSE,
-	transportStdio:      newStdio,
+// Identity is on whose behalf a connection is: the gateway's own or that of one user,
+// whose latest proof it knows for what the connection does between the user's calls.
+type Identity struct {
+	// User is whose part of the memory it takes, "" for nobody's.
+	User string
+
+	caller atomic.Pointer[mcp.Caller] // nil for the gateway's own
 }
 
-func transportNames() string {
-	return transportAuto + ", " + strings.Join(slices.Sorted(maps.Keys(transports)), ", ")
+// Meet takes note of a proof, unless one is known that is good for as long.
+func (i *Identity) Meet(caller *mcp.Caller) {
+	var own *mcp.Caller
+	for {
+		known := i.caller.Load()
+		if known != nil && !known.Expires.IsZero() && !caller.Expires.IsZero() && !known.Expires.Before(caller.Expires) {
+			return
+		}
+		if own == nil {
+			copied := *caller // part of a call, which is not to be kept
+			own = &copied
+		}
+		if i.caller.CompareAndSwap(known, own) {
+			return
+		}
+	}
 }
 
-// What a transport's errors say. Everything else it returns is wrapped around one of
-// them, or is a *statusError.
-var (
-	// errNotSent: the server has not seen the message.
-	errNotSent = errors.New("not sent")
-	// errBroken: the connection failed; whether the server has seen the message is not
-	// known.
-	errBroken = errors.New("connection lost")
-	// errGarbage: the server answered something that is not the protocol.
-	errGarbage = errors.New("not a protocol message")
-	// errTooLarge: the answer is larger than the limit.
-	errTooLarge = errors.New("answer too large")
-	// errNoStanding: there is no standing stream.
-	errNoStanding = errors.New("no standing stream")
-	// errSessionGone: the server does not know the session any more. The request did
-	// not run.
-	errSessionGone = errors.New("session gone")
-	// errEnded: we closed the connection ourselves.
-	errEnded = errors.New("connection closed")
-)
-
-// statusError is an HTTP status that is not 2xx. Message is the JSON-RPC message
-// that came with it; its Kind is 0 when none came. Text is the beginning of what came
-// in its place.
-type statusError struct {
-	Status     int
-	Message    wire.Message
-	Text       string
-	RetryAfter time.Duration
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
-
-// hasError reports whether a JSON-RPC error came with the status.
-func (e *statusError) hasError() bool {
-	return e.Message.Kind == wire.Response && !e.Message.Error.IsNull()
+// Caller returns the latest proof, the zero Caller for the gateway's own.
+func (i *Identity) Caller() mcp.Caller {
+	if caller := i.caller.Load(); caller != nil {
+		return *caller
+	}
+	return mcp.Caller{}
 }

@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 func TestH167_ChatterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c := chatter{log: slog.New(slog.NewTextHandler(&log, nil))}
+		c := NewChatter(slog.New(slog.NewTextHandler(&log, nil)))
 		lines := func() (said, counted int) {
 			for line := range strings.Lines(log.String()) {
 				if _, n, ok := strings.Cut(line, "lines="); ok {
@@ -29,7 +29,7 @@ func TestH167_ChatterIsBounded(t *testing.T) {
 		}
 		for tick := range 3 {
 			for range 100 {
-				c.say("stderr", "line", "x")
+				c.Say("stderr", "line", "x")
 			}
 			said, counted := lines()
 			want := 80
@@ -43,21 +43,4 @@ func TestH167_ChatterIsBounded(t *testing.T) {
 			synctest.Wait()
 		}
 	})
-}
-
-// TestH167_RingKeepsTheEnd: H/167 of all that a process says 64 KiB are kept, the last.
-func TestH167_RingKeepsTheEnd(t *testing.T) {
-	var r ring
-	for i := range 1 << 14 {
-		r.write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))
-		if len(r.buf) > 64<<10 {
-			t.Fatalf("%d bytes are kept", len(r.buf))
-		}
-	}
-	if cap(r.buf) > 128<<10 {
-		t.Errorf("%d bytes are held", cap(r.buf))
-	}
-	if got := r.last(1000); len(got) != 1000 || !strings.HasSuffix(got, "3fff3fff") {
-		t.Errorf("the end is %q, of %d bytes", got[max(0, len(got)-20):], len(got))
-	}
 }

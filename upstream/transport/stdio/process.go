@@ -1,4 +1,4 @@
-package upstream
+package stdio
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -25,11 +26,6 @@ const (
 // inherited are the variables that a process gets from the gateway's environment;
 // credentials of the gateway are never among them.
 var inherited = []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT", "TEMP", "TMP"}
-
-// exitError says how a process ended.
-type exitError struct{ state string }
-
-func (e *exitError) Error() string { return "its process ended (" + e.state + ")" }
 
 // process is a running server process with its three pipes. It leads a process group
 // of its own, so that its children end with it.
@@ -43,7 +39,7 @@ type process struct {
 	state  string        // written before exited is closed
 	silent chan struct{} // closed when all of stderr was read, soon after exited
 	tail   ring
-	said   chatter
+	said   *transport.Chatter
 
 	mu     sync.Mutex // guards reaped
 	reaped bool       // its number may be another's by now
@@ -51,7 +47,7 @@ type process struct {
 
 // startProcess starts the configured command without a shell. It runs two goroutines,
 // for stderr and for the end, until the process has ended.
-func startProcess(cfg Config, log *slog.Logger, spawn func(func())) (*process, error) {
+func startProcess(cfg Config, env transport.Env) (*process, error) {
 	cmd := exec.Command(cfg.Command[0], cfg.Command[1:]...)
 	cmd.Dir = cfg.Dir
 	cmd.Env = environment(cmd.Environ(), cfg.Env)
@@ -68,7 +64,7 @@ func startProcess(cfg Config, log *slog.Logger, spawn func(func())) (*process, e
 		for _, f := range files {
 			f.Close()
 		}
-		return nil, fmt.Errorf("%w: starting the process: %w", errNotSent, err)
+		return nil, fmt.Errorf("%w: starting the process: %w", transport.ErrNotSent, err)
 	}
 	inRead, inWrite, err := pipe()
 	if err != nil {
@@ -89,13 +85,13 @@ func startProcess(cfg Config, log *slog.Logger, spawn func(func())) (*process, e
 	for _, f := range []*os.File{inRead, outWrite, errWrite} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: inWrite, stdout: outRead, stderr: errRead, log: log, said: chatter{log: log},
+	p := &process{cmd: cmd, stdin: inWrite, stdout: outRead, stderr: errRead, log: env.Log, said: transport.NewChatter(env.Log),
 		exited: make(chan struct{}), silent: make(chan struct{})}
-	spawn(func() {
+	env.Spawn(func() {
 		defer close(p.silent)
 		p.readStderr()
 	})
-	spawn(p.wait)
+	env.Spawn(p.wait)
 	return p, nil
 }
 
@@ -165,7 +161,7 @@ func (p *process) end(ctx context.Context) {
 // lastWords is the end of what an ended process wrote to stderr.
 func (p *process) lastWords() string {
 	<-p.silent
-	return p.tail.last(chatterLine)
+	return p.tail.last(transport.ChatterLine)
 }
 
 // readStderr logs what the process says, as far as it says little. It is never a
@@ -175,7 +171,7 @@ func (p *process) readStderr() {
 	buf := make([]byte, 4<<10)
 	var line []byte
 	say := func() {
-		p.said.say("stderr", "line", string(line))
+		p.said.Say("stderr", "line", string(line))
 		line = line[:0]
 	}
 	for {
@@ -183,7 +179,7 @@ func (p *process) readStderr() {
 		p.tail.write(buf[:n])
 		for rest := buf[:n]; len(rest) > 0; {
 			part, after, whole := bytes.Cut(rest, []byte{'\n'})
-			line = append(line, part[:min(len(part), chatterLine-len(line))]...)
+			line = append(line, part[:min(len(part), transport.ChatterLine-len(line))]...)
 			if rest = after; whole {
 				line = bytes.TrimRight(line, "\r")
 				say()

@@ -1,4 +1,4 @@
-package upstream
+package streamable
 
 import (
 	"io"
@@ -22,7 +22,7 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 // passing reports whether the results of a method go to a client and are then done
 // with: lists and what a server says of itself are kept.
 func passing(method string) bool {
-	return mcp.ListMember(method) == "" && method != methodInitialize && method != methodDiscover
+	return mcp.ListMember(method) == "" && method != mcp.MethodInitialize && method != mcp.MethodDiscover
 }
 
 // readBody reads a body as wire.ReadAll does. After release, which is nil for a small

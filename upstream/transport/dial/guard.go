@@ -1,4 +1,4 @@
-package upstream
+package dial
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
-// errHostService: a server's name led to an address where a host is served, not MCP.
-var errHostService = errors.New("the name leads to an address of the host's own services")
+// ErrHostService: a server's name led to an address where a host is served, not MCP.
+var ErrHostService = errors.New("the name leads to an address of the host's own services")
 
 // guarded dials what operators named. Most servers are at private addresses, and where a
 // name leads is for those to say whom it belongs to; over https the certificate tells
@@ -26,7 +26,7 @@ func guarded(d net.Dialer) dialFunc {
 			return err
 		}
 		if safehttp.HostService(to.Addr()) {
-			return errHostService
+			return ErrHostService
 		}
 		return nil
 	}

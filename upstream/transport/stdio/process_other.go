@@ -1,6 +1,6 @@
 //go:build !unix
 
-package upstream
+package stdio
 
 import "os/exec"
 

@@ -1,7 +1,6 @@
-package upstream
+package transport
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,14 +12,11 @@ import (
 )
 
 const (
-	// maxQueued bounds the notifications that wait for one request's reader; further ones
+	// MaxQueued bounds the notifications that wait for one request's reader; further ones
 	// are dropped, a response never is.
-	maxQueued = 256
+	MaxQueued = 256
 	// queuedBytes bounds how large they are together, but for one.
 	queuedBytes = 1 << 20
-	// garbageLimit is how many lines or events within garbageWindow may be no messages.
-	garbageLimit  = 100
-	garbageWindow = time.Minute
 )
 
 // mux shares one pipe among many requests: a message goes to the request whose id,
@@ -28,32 +24,28 @@ const (
 // is nothing to keep beside it. A log message has none of them.
 type mux struct {
 	maxResult int64
-	// lost is how requests fail that have no answer when the pipe ends.
-	lost error
 	// giveUp tells the server that nobody waits for the answer to a request; nil when it
 	// is told otherwise.
-	giveUp func(*muxStream)
+	giveUp func(id int64)
 
 	mu      sync.Mutex // guards the fields below
-	streams map[int64]*muxStream
+	streams map[int64]*PipeStream
 	deliver func(wire.Message)
 	private bool // all requests are of one client
 	ended   bool
 }
 
-func newMux(maxResult int64, lost error) *mux {
-	return &mux{maxResult: maxResult, lost: lost, streams: make(map[int64]*muxStream), deliver: func(wire.Message) {}}
-}
-
-func (x *mux) setDeliver(private bool, deliver func(wire.Message)) {
+// Deliver says who takes what belongs to no request; see Conn.
+func (x *mux) Deliver(private bool, deliver func(wire.Message)) {
 	x.mu.Lock()
 	x.private, x.deliver = private, deliver
 	x.mu.Unlock()
 }
 
-// add makes a request known; nil when the pipe has ended.
-func (x *mux) add(req *Request) *muxStream {
-	s := &muxStream{mux: x, id: req.ID, method: req.Method, life: req.Life, wake: make(chan struct{}, 1)}
+// Begin makes a request known; nil when the pipe has ended. taken is for Stream.Taken, nil
+// where messages are taken in their order.
+func (x *mux) Begin(req *Request, taken chan struct{}) *PipeStream {
+	s := &PipeStream{mux: x, id: req.ID, method: req.Method, life: req.Life, taken: taken, wake: make(chan struct{}, 1)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
@@ -63,7 +55,7 @@ func (x *mux) add(req *Request) *muxStream {
 	return s
 }
 
-func (x *mux) remove(s *muxStream) {
+func (x *mux) remove(s *PipeStream) {
 	x.mu.Lock()
 	delete(x.streams, s.id)
 	x.mu.Unlock()
@@ -71,14 +63,14 @@ func (x *mux) remove(s *muxStream) {
 
 // take sorts the messages of a line or an event; false says that it is none.
 func (x *mux) take(text []byte) bool {
-	if wire.IsBatch(text) { // only 2025-03-26 has them; understood from everybody
-		messages, err := scanBatch(text)
+	if wire.IsBatch(text) {
+		messages, err := ScanBatch(text)
 		for _, m := range messages {
 			x.route(m, len(text))
 		}
 		return err == nil
 	}
-	m, err := scan(text)
+	m, err := Scan(text)
 	if err == nil {
 		x.route(m, len(text))
 	}
@@ -92,9 +84,9 @@ func (x *mux) route(m wire.Message, size int) {
 	x.mu.Unlock()
 	switch {
 	case s != nil && m.Kind == wire.Response && int64(size) > x.maxResult:
-		s.fail(errTooLarge)
-	case s != nil && m.Kind == wire.Response && size >= mcp.CountedBytes && !s.life.room.Load().Take(int64(size)):
-		s.fail(errNoRoom)
+		s.Fail(ErrTooLarge)
+	case s != nil && m.Kind == wire.Response && size >= mcp.CountedBytes && !s.life.Room.Load().Take(int64(size)):
+		s.Fail(ErrNoRoom)
 	case s != nil:
 		s.put(m)
 	case m.Kind != wire.Response: // a response that nobody waits for is late, or no one's
@@ -103,7 +95,7 @@ func (x *mux) route(m wire.Message, size int) {
 }
 
 // streamOf finds the request that a message belongs to. x.mu is held.
-func (x *mux) streamOf(m wire.Message) *muxStream {
+func (x *mux) streamOf(m wire.Message) *PipeStream {
 	var key mcp.Raw
 	switch {
 	case m.Kind == wire.Response:
@@ -113,22 +105,22 @@ func (x *mux) streamOf(m wire.Message) *muxStream {
 	case m.Method == mcp.NoteProgress:
 		key, _ = m.Params.Member(wire.MetaProgressToken)
 	case m.Method == mcp.NoteMessage:
-		return x.sole()
+		return x.onlyCall()
 	default:
 		meta, _ := m.Params.Member("_meta")
 		key, _ = meta.Member(wire.MetaSubscriptionID)
 	}
 	id, err := strconv.ParseInt(string(key), 10, 64)
-	if err != nil || !isID(key, id) {
+	if err != nil || !IsID(key, id) {
 		return nil
 	}
 	return x.streams[id]
 }
 
-// sole returns the one request that a log message can be of, nil when nothing says which
-// one. Subscriptions have none. Where several clients share the pipe nothing ever does:
-// what comes during one's call may be of another's that has just ended.
-func (x *mux) sole() (found *muxStream) {
+// onlyCall returns the one request that a log message can be of, nil when nothing says
+// which one. Subscriptions have none. Where several clients share the pipe nothing ever
+// does: what comes during one's call may be of another's that has just ended.
+func (x *mux) onlyCall() (found *PipeStream) {
 	if !x.private {
 		return nil
 	}
@@ -145,21 +137,21 @@ func (x *mux) sole() (found *muxStream) {
 }
 
 // end fails all requests at once: there will be no answers.
-func (x *mux) end() {
+func (x *mux) end(lost error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended = true
 	for _, s := range x.streams {
-		s.fail(x.lost)
+		s.Fail(lost)
 	}
 }
 
-// muxStream is what came for one request.
-type muxStream struct {
+// PipeStream is what came for one request on a Pipe.
+type PipeStream struct {
 	mux    *mux
 	id     int64
 	method string
-	life   *deadline
+	life   *Life
 	wake   chan struct{}
 	taken  chan struct{} // nil where messages are taken in their order
 
@@ -171,28 +163,22 @@ type muxStream struct {
 }
 
 // put queues a copy of the message.
-func (s *muxStream) put(m wire.Message) {
-	s.life.touch()
+func (s *PipeStream) put(m wire.Message) {
+	s.life.Touch()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	full := len(s.messages) >= maxQueued || len(s.messages) > 0 && s.bytes+weight(m) > queuedBytes
+	full := len(s.messages) >= MaxQueued || len(s.messages) > 0 && s.bytes+Weight(m) > queuedBytes
 	if s.answered || m.Kind != wire.Response && full {
 		return
 	}
 	s.answered = m.Kind == wire.Response
-	s.messages = append(s.messages, owned(m))
-	s.bytes += weight(m)
+	s.messages = append(s.messages, Owned(m))
+	s.bytes += Weight(m)
 	s.signal()
 }
 
-// owned is a message with memory of its own.
-func owned(m wire.Message) wire.Message {
-	m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
-	m.Result, m.Error = bytes.Clone(m.Result), bytes.Clone(m.Error)
-	return m
-}
-
-func (s *muxStream) fail(err error) {
+// Fail ends the stream, after what has come: there will be no answer.
+func (s *PipeStream) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -201,27 +187,22 @@ func (s *muxStream) fail(err error) {
 	s.signal()
 }
 
-func (s *muxStream) signal() {
+func (s *PipeStream) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *muxStream) Release() func() { return nil }
-
-func (s *muxStream) Taken() <-chan struct{} { return s.taken }
-
-func (s *muxStream) Outline() *mcp.Outline { return nil }
-
-func (s *muxStream) Next() (wire.Message, error) {
+// Next returns the next message; see Stream.
+func (s *PipeStream) Next() (wire.Message, error) {
 	for {
 		s.mu.Lock()
 		switch {
 		case len(s.messages) > 0:
 			m := s.messages[0]
 			s.messages = s.messages[1:]
-			s.bytes -= weight(m)
+			s.bytes -= Weight(m)
 			s.mu.Unlock()
 			return m, nil
 		case s.err != nil:
@@ -234,38 +215,35 @@ func (s *muxStream) Next() (wire.Message, error) {
 		s.mu.Unlock()
 		select {
 		case <-s.wake:
-		case <-s.life.ctx.Done():
-			return wire.Message{}, fmt.Errorf("%w: %w", errBroken, s.life.ctx.Err())
+		case <-s.life.Done():
+			return wire.Message{}, fmt.Errorf("%w: %w", ErrBroken, s.life.Err())
 		}
 	}
 }
 
-func (s *muxStream) LastEventID() string  { return "" }
-func (s *muxStream) Retry() time.Duration { return 0 }
-
 // Close has the server told when it gives a request up; the handshake cannot be.
-func (s *muxStream) Close() {
+func (s *PipeStream) Close() {
 	s.mux.remove(s)
 	s.mu.Lock()
-	open := !s.answered && s.err == nil && s.method != methodInitialize && s.method != methodDiscover
+	open := !s.answered && s.err == nil && s.method != mcp.MethodInitialize && s.method != mcp.MethodDiscover
 	s.mu.Unlock()
 	if open && s.mux.giveUp != nil {
-		s.mux.giveUp(s)
+		s.mux.giveUp(s.id)
 	}
-	s.life.end()
+	s.life.End()
 }
 
-// tolerance counts what a server sends that is no message.
-type tolerance struct {
-	count int
-	since time.Time // when the count began
-}
+// LastEventID is "": a pipe that ends has ended.
+func (s *PipeStream) LastEventID() string { return "" }
 
-// spent counts one, and reports whether it was too much.
-func (t *tolerance) spent() bool {
-	if now := time.Now(); now.Sub(t.since) > garbageWindow {
-		t.count, t.since = 0, now
-	}
-	t.count++
-	return t.count > garbageLimit
-}
+// Retry is 0.
+func (s *PipeStream) Retry() time.Duration { return 0 }
+
+// Release is nil: messages have memory of their own.
+func (s *PipeStream) Release() func() { return nil }
+
+// Taken is closed when the server has taken the request; see Stream.
+func (s *PipeStream) Taken() <-chan struct{} { return s.taken }
+
+// Outline is nil: copies have none.
+func (s *PipeStream) Outline() *mcp.Outline { return nil }
