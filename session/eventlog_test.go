@@ -21,7 +21,7 @@ func TestLogBytesAreCounted(t *testing.T) {
 		defer m.Close()
 		want := func(what string, want int64) {
 			t.Helper()
-			if got := m.logRoom.bytes; got != want {
+			if got := m.logRoom.held(); got != want {
 				t.Errorf("%s: %d bytes are counted, want %d", what, got, want)
 			}
 		}
@@ -104,7 +104,7 @@ func TestLogIsFull(t *testing.T) {
 	if _, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last); err != nil {
 		t.Errorf("a reader that has seen all: %v", err)
 	}
-	if got := m.logRoom.bytes - others; got != 0 {
+	if got := m.logRoom.held() - others; got != 0 {
 		t.Errorf("the stream holds %d bytes, want none", got)
 	}
 	add(3)
