@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
@@ -37,7 +38,7 @@ func TestPromisedDefaults(t *testing.T) {
 		{"`limits.result_bytes` 16MiB; what it says of itself 1 MiB", url.Limits.ResultBytes, int64(16 << 20)},
 		{"what it says of itself 1 MiB", maxHello, 1 << 20},
 		{"256 messages, 1 MiB of a call; 1000, 1 MiB of a subscription", transport.MaxQueued, 256},
-		{"1000, 1 MiB of a subscription", maxPending, 1000},
+		{"1000, 1 MiB of a subscription", restore.MaxPending, 1000},
 		{"300 s at most", streamable.MaxRetryAfter, 300 * time.Second},
 	} {
 		if !strings.Contains(string(page), tt.promise) {

@@ -135,7 +135,7 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
-				x.s.slot.keep.learnRoots(answer, q.changes)
+				x.s.slot.state.Roots.Learn(answer, q.changes)
 			}
 			x.room.Give(int64(len(q.request.Params)))
 			settled = append(settled, answered{q, x.s.answer(q, answer)})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -47,8 +48,8 @@ type slot struct {
 	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
 	owner    *transport.Identity
 	declared capabilities
-	sweeps   bool  // it ends by idle time
-	keep     *keep // what is restored in a new session
+	sweeps   bool           // it ends by idle time
+	state    *restore.State // what is restored in a new session
 
 	current  *session
 	opening  *opening
@@ -90,7 +91,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	sl := p.slots[key]
 	if sl == nil {
-		sl = &slot{key: key, owner: &transport.Identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == "")}
+		sl = &slot{key: key, owner: &transport.Identity{}, declared: declared, sweeps: sweeps, state: restore.New(key.session == "")}
 		if key.session != "" || key.user != "" {
 			sl.user = admit.User(caller)
 			sl.owner.User = sl.user
@@ -354,7 +355,7 @@ func (p *pool) endSession(session string, forget bool) {
 		if key.session != session {
 			continue
 		}
-		sl.keep.end(transport.ErrEnded)
+		sl.state.End(transport.ErrEnded)
 		idle := make(chan struct{})
 		if sl.busy > 0 {
 			sl.idle = idle
@@ -378,7 +379,7 @@ func (p *pool) endListens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		sl.keep.end(errClosed)
+		sl.state.End(errClosed)
 	}
 }
 

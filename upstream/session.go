@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -168,7 +169,7 @@ func initializeRefusal(err error) error {
 
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
-	level, uris := s.slot.keep.state()
+	level, uris := s.slot.state.Restore()
 	if s.slot.key.session == "" || s.declared.any() || level != "" || len(uris) > 0 {
 		s.stand()
 	}
@@ -177,12 +178,12 @@ func (s *session) restore(ctx context.Context) {
 	}
 	var failed []string
 	for _, uri := range uris {
-		if s.askAgain(ctx, uri) != nil {
+		if s.subscribeAgain(ctx, uri) != nil {
 			failed = append(failed, uri)
 		}
 	}
 	if len(failed) > 0 {
-		s.u.spawn(func() { s.mend(failed) })
+		s.u.spawn(func() { s.resubscribe(failed) })
 	}
 }
 
@@ -227,7 +228,7 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	if now := s.level.Load(); now != nil && *now == level {
 		return
 	}
-	s.slot.keep.setLevel(level)
+	s.slot.state.SetLevel(level)
 	s.stand()
 	m, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
 	if err != nil || m.Error != nil {
@@ -299,9 +300,13 @@ func (s *session) note(m wire.Message, x *exchange) {
 		s.withdrawUnclaimed(id)
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated,
-		wire.NoteTaskStatus:
-		s.slot.keep.event(m)
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
+		s.slot.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)})
+	case mcp.NoteResourceUpdated:
+		uri, _ := m.Params.Member("uri")
+		s.slot.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", uri)})
+	case wire.NoteTaskStatus:
+		s.slot.state.Tell(mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))})
 	}
 }
 

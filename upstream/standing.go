@@ -50,7 +50,7 @@ func (s *session) listen(opened chan struct{}) {
 			s.setStanding(false)
 		}
 		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
-			s.slot.keep.missed()
+			s.slot.state.Missed()
 		}
 		if first { // after that: who waited has missed nothing
 			close(opened)

@@ -317,12 +317,12 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
 	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
 		native, _ := m.Params.Member("elicitationId")
-		edits[2].Value = mcp.String(x.s.slot.keep.pages.mint(native.Text(), x.id))
+		edits[2].Value = mcp.String(x.s.slot.state.Pages.Mint(native.Text(), x.id))
 	}
 	params = bytes.Clone(params.Edit(edits...))
 	q := question{
 		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
-		changes: x.s.slot.keep.knownRoots().changes,
+		changes: x.s.slot.state.Roots.Changes(),
 	}
 	if guess {
 		q.guessed = bytes.Clone(m.Params)
