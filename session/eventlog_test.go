@@ -90,7 +90,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 	add(10)
 	const others = maxLogBytes - 15
-	m.logRoom.add("bob", others) // as if others held that much
+	m.logRoom.change("bob", others) // as if others held that much
 	add(5)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
 		t.Errorf("exactly full: %d events, %v", len(events), err)
@@ -127,7 +127,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.logRoom.add(user, held) // as if another session of the user held that much
+		m.logRoom.change(user, held) // as if another session of the user held that much
 		last, err := m.Log().Append(t.Context(), r.Key(), "s", []byte("event"))
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil && !errors.Is(err, ErrGap) {
 			t.Fatal(err)
 		}
-		m.logRoom.add(user, -held)
+		m.logRoom.change(user, -held)
 		return len(events) == 1
 	}
 	if !kept("alice", maxLogBytes/2-5) || kept("alice", maxLogBytes/2-4) {
