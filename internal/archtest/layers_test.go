@@ -47,8 +47,10 @@ var layers = []layer{
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
 	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "upstream/transport"}}, // http1 for requests that were not sent
 	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}},
+	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/skillmd", "auth/outbound", "upstream/admit", "upstream/park",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "auth/outbound", "upstream/admit", "upstream/park", "upstream/skills", "upstream/unfold",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
