@@ -70,7 +70,6 @@ var exceptions = []exception{
 	{"methods of an interface", "session/sessiontest Bindings", 8, "goes with the messages between replicas"},
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 	{"methods of an interface", "upstream Shared", 12, "is being cut into rooms"},
-	{"methods of an interface", "upstream/transport Stream", 7, "a plug point: three transports, and a suite"},
 	{"types with a method of a name", "gateway/front read", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front send", 5, "is being cut into rooms"},
