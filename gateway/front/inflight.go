@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -42,7 +43,7 @@ type running struct {
 }
 
 // liveOf returns what is held of a session.
-func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refusal) {
+func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refuse.Refusal) {
 	key := r.Key()
 	f.mu.Lock()
 	l := f.lives[key]

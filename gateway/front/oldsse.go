@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -88,16 +89,16 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET by a stream, until one of its ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ok := mcp.CallerFrom(r.Context())
-	var ref *refusal
+	var ref *refuse.Refusal
 	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
 	switch {
 	case !ok:
 		f.log.Error("a request came past authentication")
-		ref = refuseInternal("")
+		ref = refuse.Internal("")
 	case !readAccept(r.Header["Accept"]).stream:
-		ref = refuseAccept("text/event-stream")
+		ref = refuse.Accept("text/event-stream")
 	case closed(f.drain):
-		ref = refuseClosing()
+		ref = refuse.Closing()
 	default:
 		ref = o.countIn(caller)
 	}
@@ -121,17 +122,17 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 }
 
 // countIn counts a stream in, among those that last; countOut counts it out.
-func (o *oldStream) countIn(caller mcp.Caller) *refusal {
+func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
 	if !o.f.count(&o.f.streams) {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	if !o.f.openStream(caller, false) {
 		o.f.streams.Done()
-		return refuseStreams(noID)
+		return refuse.Streams(refuse.NoID)
 	}
 	if !o.f.enlist(o, caller.Issuer == "" && caller.Subject == "") {
 		o.countOut(caller)
-		return refuseSilent()
+		return refuse.Silent()
 	}
 	return nil
 }
@@ -238,7 +239,7 @@ func (o *oldStream) session() (session.Record, *live) {
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	l, ref := o.f.liveOf(ctx, r)
 	if ref != nil {
-		return &refusedError{ref}
+		return ref
 	}
 	st := &standing{name: standStream + o.f.callID(), stream: o.stream, done: make(chan struct{}), plain: true}
 	l.add(st, position{}, false)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -245,7 +245,7 @@ func isReplica(name string) bool {
 
 // answered hands an answer of the client to whoever waits for it, here or elsewhere. One
 // that nobody waits for is dropped. It is refused when nobody can know.
-func (f *Front) answered(ctx context.Context, record session.Record, m wire.Message, from mcp.Caller) *refusal {
+func (f *Front) answered(ctx context.Context, record session.Record, m wire.Message, from mcp.Caller) *refuse.Refusal {
 	if replica := f.askedAt(m.ID); replica != "" {
 		return f.carryAnswer(ctx, replica, letter{Kind: mailAnswer, Session: record.Key(), ID: m.ID, Result: m.Result, Error: m.Error, Caller: f.carry(from)})
 	}
@@ -273,9 +273,9 @@ func (f *Front) answerCame(l letter) {
 
 // carryAnswer brings an answer to the replica that asked. The user has given it once: it
 // is sent until it has come, which to the other replica is the same as once.
-func (f *Front) carryAnswer(ctx context.Context, replica string, l letter) *refusal {
+func (f *Front) carryAnswer(ctx context.Context, replica string, l letter) *refuse.Refusal {
 	if !f.bring(ctx, replica, l) {
-		return &refusal{status: http.StatusServiceUnavailable, retry: true, err: storeError()}
+		return refuse.Store()
 	}
 	return nil // taken, or gone with its call, of which the call's stream tells
 }

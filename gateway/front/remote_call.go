@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -115,14 +116,14 @@ func (e elsewhere) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	// One that may arrive is waited for like one that has: the call may run. Where nobody
 	// listens it is known soon whether the replica has gone.
 	if err := e.f.send(ctx, e.replica, out); err != nil && !errors.Is(err, session.ErrUnsure) && !errors.Is(err, session.ErrNobody) {
-		return nil, storeError()
+		return nil, refuse.StoreError()
 	}
 	reply, err := p.wait(ctx, c, gone)
 	if err != nil && ctx.Err() != nil {
 		e.f.bringAside(e.replica, letter{Kind: mailDrop, Number: out.Number})
 	}
 	if errors.Is(err, errLost) {
-		return nil, lostError()
+		return nil, refuse.LostError()
 	}
 	return reply, err
 }
@@ -234,10 +235,10 @@ func (f *Front) serveRemote(l letter) {
 		case closing && l.Place != "":
 			f.refuseRemote(l, &remoteReply{Gone: true})
 		case closing: // and what waited here for the answer does not wait any more
-			f.refuseRemote(l, writeReply(nil, lostError()))
+			f.refuseRemote(l, writeReply(nil, refuse.LostError()))
 		default:
 			e := mcp.Errorf(mcp.CodeOverloaded, "too many calls of other replicas are served: try again")
-			e.Data = ownData(true, mcp.ExecutedNo)
+			e.Data = refuse.Data(true, mcp.ExecutedNo)
 			f.refuseRemote(l, writeReply(nil, e))
 		}
 		return

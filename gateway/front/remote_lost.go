@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -53,5 +54,5 @@ func (f *Front) bury(ctx context.Context, key, stream string, rev *wire.Revision
 
 // lostAnswer is the response to a request whose own is lost.
 func (f *Front) lostAnswer(request mcp.Raw, stream string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), lostError()))
+	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), refuse.LostError()))
 }

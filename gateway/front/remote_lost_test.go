@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -388,7 +389,7 @@ func TestAnswerCarried(t *testing.T) {
 		}
 		l, ref := fronts["b"].liveOf(t.Context(), record)
 		if ref != nil {
-			t.Fatal(ref.err)
+			t.Fatal(ref.Err)
 		}
 		answers := make(chan answer, 10)
 		ask := func(id string) wire.Message {
@@ -397,7 +398,7 @@ func TestAnswerCarried(t *testing.T) {
 			}
 			return wire.Message{Kind: wire.Response, ID: mcp.String(id), Result: mcp.Raw("{}")}
 		}
-		carry := func(m wire.Message) (*refusal, time.Duration) {
+		carry := func(m wire.Message) (*refuse.Refusal, time.Duration) {
 			start := time.Now()
 			return fronts["a"].answered(t.Context(), record, m, mcp.Caller{}), time.Since(start)
 		}
@@ -419,7 +420,7 @@ func TestAnswerCarried(t *testing.T) {
 			t.Errorf("an answer of which it is lost that it came: %v after %s", ref, took)
 		}
 		posts["a"].fail(1000)
-		if ref, took := carry(ask("gatehouse-b-4")); ref == nil || ref.status != http.StatusServiceUnavailable || !ref.retry || took != answerTime {
+		if ref, took := carry(ask("gatehouse-b-4")); ref == nil || ref.Status != http.StatusServiceUnavailable || !ref.Retry || took != answerTime {
 			t.Errorf("an answer that cannot be carried: %+v after %s", ref, took)
 		}
 		posts["a"].fail(0)
@@ -577,7 +578,7 @@ func TestYieldAndStand(t *testing.T) {
 	}
 	l, ref := f.liveOf(t.Context(), record)
 	if ref != nil {
-		t.Fatal(ref.err)
+		t.Fatal(ref.Err)
 	}
 	caller := mcp.NewCaller(mcp.Caller{Subject: "alice"})
 	l.saw(caller)

@@ -21,7 +21,7 @@ func TestMailOfBusySession(t *testing.T) {
 	}
 	l, ref := f.liveOf(t.Context(), record)
 	if ref != nil {
-		t.Fatal(ref.err)
+		t.Fatal(ref.Err)
 	}
 	run := l.start(t.Context(), mcp.Raw("1"))
 	defer l.stop(run)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -43,7 +44,7 @@ func (f *Front) streamAt(id string) string {
 func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	body, id, ref := p.body(f)
 	if ref == nil && !f.begin() {
-		ref = refuseClosing()
+		ref = refuse.Closing()
 	}
 	if ref != nil {
 		f.refuse(p.w, id, ref)
@@ -58,7 +59,7 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	full := len(f.pending) >= maxRemote
 	f.mu.Unlock()
 	if full {
-		f.refuse(p.w, nil, refuseBusy())
+		f.refuse(p.w, nil, refuse.Busy())
 		return
 	}
 	defer f.expectFrom(number, waiting)()
@@ -72,7 +73,7 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 	select {
 	case l := <-waiting.reply:
 		if l.Retry != "" {
-			p.w.Header()[headerRetryAfter] = []string{l.Retry}
+			p.w.Header()[refuse.HeaderRetryAfter] = []string{l.Retry}
 		}
 		if len(l.Result) > 0 {
 			p.w.Header()["Content-Type"] = contentJSON
@@ -80,9 +81,9 @@ func (f *Front) postElsewhere(p *posted, replica, stream string) {
 		p.w.WriteHeader(l.Status)
 		_, _ = p.w.Write(l.Result) // else the client has gone
 	case <-gone: // with that replica its streams have ended
-		f.refuse(p.w, nil, refuseStream())
+		f.refuse(p.w, nil, refuse.NoStream())
 	case <-ctx.Done():
-		f.refuse(p.w, nil, refuseUntaken())
+		f.refuse(p.w, nil, refuse.Untaken())
 	}
 }
 
@@ -106,7 +107,7 @@ func (f *Front) takePosted(l letter) {
 			ContentLength: int64(len(l.Result)),
 		}).WithContext(mcp.WithCaller(ctx, caller)))
 		f.tell(ctx, l.From, letter{Kind: mailReply, Number: l.Number, Status: answer.status, Result: answer.body.Bytes(),
-			Retry: answer.Header().Get(headerRetryAfter)})
+			Retry: answer.Header().Get(refuse.HeaderRetryAfter)})
 	})
 }
 

@@ -148,7 +148,7 @@ func TestOldSSEUnread(t *testing.T) {
 			w := httptest.NewRecorder()
 			ref := o.message(&posted{w: w, message: wire.Message{Kind: wire.Request, ID: mcp.Raw("9"), Method: mcp.MethodPing}})
 			if ref != nil {
-				return ref.status
+				return ref.Status
 			}
 			return w.Code
 		}
