@@ -73,7 +73,6 @@ var exceptions = []exception{
 	{"types with a method of a name", "gateway/front read", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front send", 5, "is being cut into rooms"},
-	{"types with a method of a name", "internal/soak close", 5, "not cut yet"},
 	{"types with a method of a name", "session End", 5, "goes with the messages between replicas"},
 	{"types with a method of a name", "upstream ask", 5, "is being cut into rooms"},
 }
