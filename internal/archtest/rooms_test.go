@@ -69,7 +69,6 @@ var exceptions = []exception{
 	{"types with a method of a name", "gateway/front read", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
 	{"types with a method of a name", "gateway/front send", 5, "is being cut into rooms"},
-	{"types with a method of a name", "internal/soak close", 5, "not cut yet"},
 }
 
 // spoken are names of methods that mean one thing everywhere.
