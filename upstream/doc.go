@@ -2,15 +2,16 @@
 // mcp.Handler: whatever transport and revision the server has, it takes Calls with
 // the server's own names and answers Replies.
 //
-// It owns both dialects, the probe that tells which one a server speaks, the sessions that
-// stateful servers keep for our clients, parked calls, and the server's health. It leaves
-// how a server is reached to upstream/transport, public names and list caches to
-// gateway/catalog, who may call what to policy, and how messages are written to mcp/wire.
+// It owns the dialect of the older revisions, the probe that tells which one a server
+// speaks, the sessions that stateful servers keep for our clients, parked calls, and the
+// server's health. It leaves the dialect of 2026-07-28 to upstream/stateless, how a server is
+// reached to upstream/transport, public names and list caches to gateway/catalog, who may
+// call what to policy, and how messages are written to mcp/wire.
 //
 //	pipeline.go   the way of every call; admit says which may go now
 //	transports.go the table of transports
 //	probe.go      which era a server speaks
-//	stateless.go  2026-07-28: everything in the request
+//	stateless.go  connections for the dialect of 2026-07-28
 //	stateful.go   the older ones: initialize, a session; session.go keeps it
 //	park.go       calls that wait for an answer of the user; park has the table of them
 //	pool.go       one session for each client session

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os/exec"
 	"syscall"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -21,19 +20,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
-// What the dialects find out, beside what the transports do.
-var (
-	// errWrongEra: the server refused a request in a way that servers of the era that
-	// we took it for do not. The request did not run.
-	errWrongEra = errors.New("the server does not speak the dialect it spoke before")
-	// errNotStarted: what a call needs, such as a session, could not be had.
-	errNotStarted = errors.New("not started")
-	// errClosed: the upstream was closed during the call; admit.ErrDraining: before it.
-	errClosed = errors.New("upstream closed")
-	// errDown: the process, or the event stream, ends again and again and is left alone
-	// for the moment.
-	errDown = errors.New("it ends again and again")
-)
+// errDown: the process, or the event stream, ends again and again and is left alone for the
+// moment.
+var errDown = errors.New("it ends again and again")
 
 // failed makes of the error of a call what its client may read.
 func (u *Upstream) failed(ctx context.Context, c *mcp.Call, err error) error {
@@ -61,7 +50,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	}
 	name := u.cfg.Name
 	executed := mcp.ExecutedUnknown
-	if errors.Is(err, errNotStarted) || errors.Is(err, transport.ErrNotSent) {
+	if errors.Is(err, dialect.ErrNotStarted) || errors.Is(err, transport.ErrNotSent) {
 		executed = mcp.ExecutedNo
 	}
 	if none, ok := errors.AsType[*outbound.Error](err); ok {
@@ -84,7 +73,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, transport.ErrTimeout):
 		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
 			"Upstream %s did not answer in time; it may still have done what was asked", name)
-	case errors.Is(err, errClosed):
+	case errors.Is(err, dialect.ErrClosed):
 		return mcp.UpstreamError(mcp.CodeDraining, name, executed,
 			"Upstream %s was closed during the call; it may have done what was asked", name)
 	case errors.Is(err, admit.ErrOverloaded):
@@ -99,7 +88,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, transport.ErrTooLarge):
 		return mcp.UpstreamError(mcp.CodeUpstreamAnswerTooLarge, name, executed,
 			"The answer of upstream %s is larger than %d bytes; ask for less", name, u.cfg.Limits.ResultBytes)
-	case errors.Is(err, errWrongEra):
+	case errors.Is(err, dialect.ErrWrongEra):
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
 			"Upstream %s answers neither server/discover nor initialize; check its address", name)
 	case errors.Is(err, transport.ErrGarbage):
@@ -178,15 +167,3 @@ func reason(err error) string {
 
 // ended reports whether a stream's error is its end without an answer.
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) }
-
-// wait waits, or returns the context's cause.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

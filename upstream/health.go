@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -154,17 +155,8 @@ func (h *health) meet(revision string, stateful bool, serverInfo mcp.Raw) {
 	defer h.mu.Unlock()
 	h.status.Revision, h.status.Stateful = revision, stateful
 	if name.Text() != "" {
-		h.status.ServerName, h.status.ServerVersion = clip(name.Text()), clip(version.Text())
+		h.status.ServerName, h.status.ServerVersion = dialect.Clip(name.Text()), dialect.Clip(version.Text())
 	}
-}
-
-// clip bounds what a server says of itself.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
 }
 
 // note takes the outcome of a call: the error that it ends with, and why that is. Any
@@ -239,7 +231,7 @@ func stage(err error) string {
 	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown),
 		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return StageConnect
-	case errors.Is(err, errNotStarted), errors.Is(err, errWrongEra):
+	case errors.Is(err, dialect.ErrNotStarted), errors.Is(err, dialect.ErrWrongEra):
 		return StageHandshake
 	}
 	return StageCall
@@ -275,7 +267,7 @@ func (u *Upstream) Status() Status {
 	if u.speaksSSE() {
 		s.Transport = transportSSE
 	}
-	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.Skipped()
+	s.DroppedTools, s.SkippedSkills = u.stateless.DroppedTools(), u.skills.Skipped()
 	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.Len()
 	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
 // Keeper keeps what outlives this process of clients' sessions at servers: whoever goes on
@@ -106,7 +107,7 @@ func (u *Upstream) save(ctx context.Context, s *session, e *era) {
 
 // forget forgets what is kept of a slot's session.
 func (u *Upstream) forget(sl *slot) {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye) // after the end of base, too
+	ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // after the end of base, too
 	defer cancel()
 	if err := u.keeper.Save(ctx, sl.key.session, u.cfg.digest(sl.key), nil); err != nil {
 		u.log.Debug("session not forgotten", "error", err)

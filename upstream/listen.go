@@ -5,8 +5,6 @@ import (
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -57,7 +55,7 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 			return nil, context.Cause(ctx)
 		case <-s.base.Done():
 			if u.base.Err() != nil {
-				return nil, errClosed
+				return nil, dialect.ErrClosed
 			}
 			if _, err := l.Take(); err != nil { // the client's session has ended, not only this one
 				return nil, err
@@ -107,61 +105,4 @@ func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filt
 	}
 	l.Want(honoured)
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
-}
-
-// listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).
-func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	conn, release, err := u.statelessConn(ctx, e, c)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	life, err := u.life(ctx, true)
-	if err != nil {
-		return nil, err
-	}
-	room := u.memory.Outside(u.cfg.Name, admit.User(&c.Caller))
-	defer room.Free()
-	life.Room.Store(room)
-	id := u.ids.Add(1)
-	declared := dialect.Capabilities{Raw: "{}"}
-	if c.Session == "" {
-		declared = u.neutral(e.rev)
-	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
-		declared = dialect.Declare(c.Caps, e.rev)
-	}
-	out := dialect.Request{ID: id, Call: c, Rev: e.rev, Meta: u.statelessMeta(e.rev, declared.Raw, "")}
-	stream, err := conn.Start(&transport.Request{
-		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
-		Body: out.Append(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
-	})
-	if err != nil {
-		return nil, statelessRefusal(life.Why(err))
-	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return nil, life.Why(err)
-		case answers(m, id) && m.Error != nil:
-			return nil, wire.ReadError(m.Error)
-		case answers(m, id):
-			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
-		}
-		switch m.Method {
-		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,
-			mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated:
-			params := m.Params.Without("_meta")
-			if params == nil {
-				params = mcp.Raw(`{}`)
-			}
-			c.Notify(mcp.Event{Method: m.Method, Params: params})
-		case mcp.NoteTask:
-			// What asks what it was told cannot be asked is nothing to be told of.
-			if task, err := u.openTask(declared, m.Params.Without("_meta")); err == nil && declared.Tasks {
-				c.Notify(mcp.Event{Method: m.Method, Params: task})
-			}
-		}
-	}
 }

@@ -5,12 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -162,7 +162,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 	if x, ok := u.takeParked(c); ok {
 		u.spawn(x.giveUp)
 	}
-	if strings.HasPrefix(c.State, taskState) {
+	if stateless.Waits(c.State) {
 		u.spawn(func() { u.letTaskGo(c) })
 	}
 }

@@ -88,7 +88,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	if ctx.Err() != nil { // its session may have ended, and what is opened now would stay
 		p.mu.Unlock()
-		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", dialect.ErrNotStarted, context.Cause(ctx))
 	}
 	sl := p.slots[key]
 	if sl == nil {
@@ -129,7 +129,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 		return nil, open.err
 	case <-ctx.Done():
 		p.leave(sl)
-		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", dialect.ErrNotStarted, context.Cause(ctx))
 	}
 }
 
@@ -174,8 +174,8 @@ func (p *pool) open(sl *slot, open *opening, e *era) {
 		u.count.connect(open.err)
 		p.opens.Leave(sl.user)
 	}
-	if open.err != nil && !errors.Is(open.err, errWrongEra) {
-		open.err = fmt.Errorf("%w: %w", errNotStarted, open.err)
+	if open.err != nil && !errors.Is(open.err, dialect.ErrWrongEra) {
+		open.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, open.err)
 	}
 	p.mu.Lock()
 	sl.opening = nil
@@ -205,7 +205,7 @@ func (p *pool) turn(sl *slot) error {
 	if err != nil || !waited {
 		return err
 	}
-	if wait(p.u.base, rand.N(opensApart)) != nil {
+	if dialect.Wait(p.u.base, rand.N(opensApart)) != nil {
 		p.opens.Leave(sl.user)
 		return admit.ErrDraining
 	}
@@ -224,7 +224,7 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 		return nil, errDown
 	}
 	if pause > 0 {
-		if err := wait(u.base, pause); err != nil {
+		if err := dialect.Wait(u.base, pause); err != nil {
 			return nil, err
 		}
 	}
@@ -297,10 +297,10 @@ func (s *session) windUp(idle <-chan struct{}) {
 	s.cancel()
 	for _, x := range s.all() {
 		if x.life.WaitedFor() { // parks and holds see to the others
-			x.life.Cancel(errClosed)
+			x.life.Cancel(dialect.ErrClosed)
 		}
 	}
-	timer := time.NewTimer(goodbye)
+	timer := time.NewTimer(dialect.Goodbye)
 	defer timer.Stop()
 	select {
 	case <-idle:
@@ -380,7 +380,7 @@ func (p *pool) endListens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		sl.state.End(errClosed)
+		sl.state.End(dialect.ErrClosed)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
@@ -61,7 +62,7 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*era) error) e
 		if err != nil {
 			return err
 		}
-		if err = f(e); !errors.Is(err, errWrongEra) || u.pinned() != nil && !e.sse {
+		if err = f(e); !errors.Is(err, dialect.ErrWrongEra) || u.pinned() != nil && !e.sse {
 			return err
 		}
 		u.forgetEra(e)
@@ -136,7 +137,7 @@ func (u *Upstream) runProbe(run *probing) {
 	var spare transport.Conn
 	run.era, spare, run.err = u.ask(ctx, &run.owner)
 	if run.err != nil {
-		run.err = fmt.Errorf("%w: %w", errNotStarted, run.err)
+		run.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, run.err)
 	}
 	if run.err != nil && ctx.Err() != nil {
 		run.err = fmt.Errorf("%w: %w: %w", transport.ErrNotSent, context.Cause(ctx), run.err)
@@ -213,7 +214,7 @@ func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *era) 
 	}
 	status, refused := errors.AsType[*transport.StatusError](err)
 	if refused && refusesVerb(status.Status) || errors.Is(err, sse.ErrNoStream) {
-		return nil, errWrongEra
+		return nil, dialect.ErrWrongEra
 	}
 	return nil, err
 }
@@ -243,7 +244,7 @@ func (u *Upstream) ask(ctx context.Context, owner *transport.Identity) (*era, tr
 		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), transport.ErrTimeout)
 		defer cancel()
 	}
-	m, err := u.exchange(silence, conn, wire.Stateless(), mcp.MethodDiscover, nil)
+	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), mcp.MethodDiscover, nil)
 	if stdio {
 		if ctx.Err() != nil {
 			closeConn(conn)
@@ -291,7 +292,7 @@ func piped(conn transport.Conn) bool { return conn.Lost() != nil }
 
 // closeConn closes a connection that nobody uses.
 func closeConn(conn transport.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye)
 	defer cancel()
 	_ = conn.Close(ctx) // there is nobody to tell, and nothing to be done about it
 }
@@ -342,7 +343,7 @@ func refusesVerb(status int) bool {
 // clearly stateless is stateful, silence and the end of the process too (2026-07-28
 // basic/transports/stdio#backward-compatibility).
 func judgeStdio(m wire.Message, err error) (*era, error) {
-	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, errClosed) {
+	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, dialect.ErrClosed) {
 		return nil, err
 	}
 	if err == nil {
@@ -366,23 +367,11 @@ func offered(m wire.Message) *era {
 		data, _ := m.Error.Member("data")
 		versions, _ = data.Member("supported")
 	}
-	rev := newestStateless(versions)
+	rev := stateless.Newest(versions)
 	if rev == nil {
 		return nil
 	}
 	return &era{rev: rev, discover: m.Result}
-}
-
-// newestStateless returns the newest stateless revision among the versions, nil for
-// none.
-func newestStateless(versions mcp.Raw) (best *wire.Revision) {
-	versions.Elements(func(v mcp.Raw) bool {
-		if rev := wire.Lookup(v.Text()); rev != nil && !rev.Stateful && (best == nil || rev.Name > best.Name) {
-			best = rev
-		}
-		return true
-	})
-	return best
 }
 
 // modernRefusal reports whether an error has a code that only stateless servers use.
@@ -395,42 +384,4 @@ func modernRefusal(m wire.Message) bool {
 		return true
 	}
 	return false
-}
-
-// exchange makes a request of the gateway's own outside of any session, as a
-// stateless server wants it, and returns its response.
-func (u *Upstream) exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
-	id := u.ids.Add(1)
-	meta := "{" + u.statelessMeta(rev, u.neutral(rev).Raw, "") + "}"
-	life := transport.NewLife(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
-	stream, err := conn.Start(&transport.Request{
-		ID: id, Method: method, Life: life,
-		Body:   dialect.Own(id, method, params.With("_meta", mcp.Raw(meta))),
-		Header: statelessHeader(conn, rev, method, ""),
-	})
-	if err != nil {
-		return wire.Message{}, life.Why(err)
-	}
-	defer stream.Close()
-	m, err := response(stream, id)
-	return m, life.Why(err)
-}
-
-// response reads on to the response of a request that nothing else is expected for.
-func response(stream transport.Stream, id int64) (wire.Message, error) {
-	for {
-		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return wire.Message{}, err
-		case answers(m, id):
-			return m, nil
-		}
-	}
-}
-
-// answers reports whether m is the response to the request. An error without an id,
-// of a server that could not read it, on the request's own stream is.
-func answers(m wire.Message, id int64) bool {
-	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }

@@ -67,7 +67,7 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 		}
 	}
 	s, err := u.beginSession(ctx, sl, e, conn)
-	if errors.Is(err, errWrongEra) && u.mayBeSSE(e) {
+	if errors.Is(err, dialect.ErrWrongEra) && u.mayBeSSE(e) {
 		older := &era{rev: e.rev, sse: true}
 		if conn, err = u.dial(ctx, sl.owner, older); err != nil {
 			return nil, err
@@ -125,10 +125,10 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 		e := wire.ReadError(m.Error)
 		switch e.Code {
 		case mcp.CodeMethodNotFound, mcp.CodeUnsupportedVersion, mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
-			return errWrongEra
+			return dialect.ErrWrongEra
 		}
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
-			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
+			"Upstream %s refused to initialize: %s", s.u.cfg.Name, dialect.Clip(e.Message))
 	}
 	if len(m.Result) > dialect.MaxHello {
 		return fmt.Errorf("%w: initialize", transport.ErrTooLarge)
@@ -162,7 +162,7 @@ func initializeRefusal(err error) error {
 	}
 	switch status.Status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
-		return errWrongEra
+		return dialect.ErrWrongEra
 	}
 	return err
 }
@@ -201,7 +201,7 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (w
 		switch {
 		case err != nil:
 			return wire.Message{}, life.Why(err)
-		case answers(m, id):
+		case dialect.Answers(m, id):
 			return m, nil
 		default:
 			s.deliver(m)
@@ -359,7 +359,7 @@ var errUnrelated = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no 
 // post sends what has no answer, with its own limit of time: it is sent for the sake
 // of the session, not of a call.
 func (s *session) post(body []byte) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
 	defer cancel()
 	if err := s.conn.Post(ctx, body); err != nil {
 		s.u.log.Debug("message not sent", "error", err)
@@ -387,7 +387,7 @@ func (s *session) shared() bool { return s.slot.key.session == "" }
 func (s *session) logOnly(m wire.Message) {
 	level, _ := m.Params.Member("level")
 	data, _ := m.Params.Member("data")
-	s.u.said.Say("log message", "level", clip(level.Text()), "data", transport.ClipLine(data))
+	s.u.said.Say("log message", "level", dialect.Clip(level.Text()), "data", transport.ClipLine(data))
 }
 
 // onlyCall returns the one call that is under way, nil when there is none or more than
@@ -477,12 +477,12 @@ func (s *session) refusal(err error) error {
 		status.Status != http.StatusTooManyRequests:
 		e := wire.ReadError(status.Message.Error)
 		if e.Code == mcp.CodeHeaderMismatch || offered(status.Message) != nil {
-			return fmt.Errorf("%w: %w", errWrongEra, err) // a server that had sessions once
+			return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err) // a server that had sessions once
 		}
 		return s.declared.NotOurs(e)
 	case piped(s.conn):
 	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
-		return fmt.Errorf("%w: %w", errWrongEra, err)
+		return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err)
 	}
 	return err
 }

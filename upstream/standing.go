@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -72,7 +73,7 @@ func (s *session) listen(opened chan struct{}) {
 				pauses.Reset()
 			}
 			if pause > 0 {
-				if wait(s.base, max(pause, leastPause)) != nil {
+				if dialect.Wait(s.base, max(pause, leastPause)) != nil {
 					return
 				}
 				continue
@@ -82,7 +83,7 @@ func (s *session) listen(opened chan struct{}) {
 				lastID = "" // it cannot be gone on with
 			}
 		}
-		if wait(s.base, pauses.NextBackOff()) != nil {
+		if dialect.Wait(s.base, pauses.NextBackOff()) != nil {
 			return
 		}
 	}

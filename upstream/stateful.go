@@ -195,7 +195,7 @@ func (x *exchange) read() {
 	case err != nil:
 		x.end(nil, x.life.Why(err))
 	case m.Kind == wire.Response:
-		if answers(m, x.id) {
+		if dialect.Answers(m, x.id) {
 			if m.Error != nil {
 				x.end(nil, x.s.declared.NotOurs(wire.ReadError(m.Error)))
 			} else {
@@ -229,7 +229,7 @@ func (x *exchange) next() (wire.Message, error) {
 		if pause == 0 {
 			pause = admit.FirstPause << resumes
 		}
-		if err := wait(x.life, pause); err != nil {
+		if err := dialect.Wait(x.life, pause); err != nil {
 			return m, err
 		}
 		stream, err := x.s.conn.Standing(x.life, lastID, x.life.Touch)

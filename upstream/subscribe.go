@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -62,7 +63,7 @@ func (s *session) unsubscribe(uris []string) {
 		}
 		s.u.spawn(func() {
 			defer done()
-			ctx, cancel := context.WithTimeout(s.base, goodbye)
+			ctx, cancel := context.WithTimeout(s.base, dialect.Goodbye)
 			defer cancel()
 			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
 			if err != nil && !errors.Is(err, context.Canceled) {
@@ -108,7 +109,7 @@ func (s *session) subscribeAllAgain(uris []string) (failed []string) {
 // session, until the server has taken that or nobody wants it any more: who listens has been
 // promised to hear of changes.
 func (s *session) resubscribe(uris []string) {
-	for pauses := admit.NewBackoff(); len(uris) > 0 && wait(s.base, pauses.NextBackOff()) == nil; {
+	for pauses := admit.NewBackoff(); len(uris) > 0 && dialect.Wait(s.base, pauses.NextBackOff()) == nil; {
 		uris = s.subscribeAllAgain(s.slot.state.Wanted(uris))
 	}
 }

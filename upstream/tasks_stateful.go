@@ -8,8 +8,15 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
+
+// Tasks of 2025-11-25: made by the member task, waited for by tasks/result. A task that a
+// caller asked for, or has declared to know, is handed to them as it is, and what they ask
+// about it is relayed. Where the server wants a task and the caller knows none, it is made
+// here and waited for: the call then takes as long as its task, ends it when it is cancelled
+// or takes too long, and puts the task's questions as its own.
 
 // taskParams is the member task of a tools/call that shall run as a task; nil for one
 // that shall not. A task that is waited for here need not live longer than the wait.
@@ -41,11 +48,11 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	x.free()
 	y := &exchange{call: c, task: id, ours: true, token: x.id}
 	request := &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller}
-	reply, err := s.begin(ctx, y, request, func() { s.reportTask(y, pollPause(task)) })
+	reply, err := s.begin(ctx, y, request, func() { s.reportTask(y, dialect.PollPause(task)) })
 	if errors.Is(err, transport.ErrSessionGone) {
 		s.u.pool.lose(s)
 	}
-	return reply, begun(err)
+	return reply, dialect.Begun(err)
 }
 
 // reportTask tells the caller of a task that is waited for, if they want to know of the
@@ -57,7 +64,7 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 	}
 	s.u.spawn(func() {
 		said := ""
-		for progress := int64(1); wait(x.life, pause) == nil; {
+		for progress := int64(1); dialect.Wait(x.life, pause) == nil; {
 			if !x.life.WaitedFor() {
 				continue // its caller answers a question
 			}
@@ -66,7 +73,7 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 				continue // tasks/result will tell
 			}
 			task := wire.ReadTask(m.Result)
-			pause = pollPause(task)
+			pause = dialect.PollPause(task)
 			message, _ := task.Member("statusMessage")
 			if text := message.Text(); text != "" && text != said {
 				said = text
@@ -93,7 +100,7 @@ func (x *exchange) taskReply(result mcp.Raw) mcp.Raw {
 // cancelTask tells the server that nobody wants the task any more that was made here.
 func (s *session) cancelTask(id string) {
 	say := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), goodbye)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
 		defer cancel()
 		m, err := s.request(ctx, mcp.MethodTasksCancel, mcp.Object("taskId", mcp.String(id)))
 		if err != nil || m.Error != nil {

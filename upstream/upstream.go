@@ -16,12 +16,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skills"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
-
-// goodbye bounds what is said at the end: cancellations, the end of a session.
-const goodbye = 5 * time.Second
 
 // ClientInfo is what servers are told that we are.
 type ClientInfo struct {
@@ -85,14 +83,14 @@ type Upstream struct {
 	pool    pool
 	// parks are the calls that wait for answers of their users, each with its stream and
 	// one goroutine that reads it. holds are the tasks whose questions do.
-	parks  *park.Table[string, *exchange]
-	holds  *park.Table[taskKey, *exchange]
-	tools  tools
-	skills *skills.Skills
-	health health
-	former former
-	count  numbers
-	said   *transport.Chatter
+	parks     *park.Table[string, *exchange]
+	holds     *park.Table[taskKey, *exchange]
+	stateless *stateless.Dialect
+	skills    *skills.Skills
+	health    health
+	former    former
+	count     numbers
+	said      *transport.Chatter
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -153,6 +151,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
 	u.skills = skills.New(u.perUser())
 	u.handler, u.voice = u.pipeline(), &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log}
+	u.stateless = u.newStateless()
 	u.pool.init(u)
 	giveUp := func(x *exchange) { u.spawn(x.giveUp) }
 	u.parks, u.holds = park.New[string](giveUp), park.New[taskKey](giveUp)
@@ -262,7 +261,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	}
 	for d, standing := range u.running {
 		if standing {
-			d.Cancel(errClosed)
+			d.Cancel(dialect.ErrClosed)
 		}
 	}
 	u.mu.Unlock()
@@ -273,15 +272,15 @@ func (u *Upstream) Close(ctx context.Context) error {
 	case <-u.idle:
 	case <-ctx.Done():
 	}
-	u.stop(errClosed)
+	u.stop(dialect.ErrClosed)
 	u.mu.Lock()
 	for d := range u.running {
-		d.Cancel(errClosed)
+		d.Cancel(dialect.ErrClosed)
 	}
 	u.mu.Unlock()
 	select { // they still tell their servers
 	case <-u.idle:
-	case <-time.After(goodbye):
+	case <-time.After(dialect.Goodbye):
 	}
 	u.pool.close()
 	u.mu.Lock()

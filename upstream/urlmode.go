@@ -85,7 +85,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 			Message: "Upstream " + u.cfg.Name + " needs the user to open a page first",
 			Data:    mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"url":{}}}`))}
 	}
-	return u.unasked(c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", u.cfg.Name)
+	return dialect.Unasked(u.cfg.Name, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", u.cfg.Name)
 }
 
 // isStateful reports whether the server is known to be one with sessions.
@@ -103,7 +103,7 @@ func (u *Upstream) anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, repl
 	for id := range strings.SplitSeq(strings.TrimPrefix(c.State, anew), ",") {
 		action, _ := c.Answers[id].Member("action")
 		if c.Refused[id] != nil || c.Answers[id] != nil && action.Text() != "accept" {
-			reply, err = u.unasked(c, "The user did not open the page that upstream %s needs for this call", u.cfg.Name)
+			reply, err = dialect.Unasked(u.cfg.Name, c, "The user did not open the page that upstream %s needs for this call", u.cfg.Name)
 			return nil, reply, err
 		}
 		done := u.pool.page(c.Session, id)
@@ -139,15 +139,4 @@ func (p *pool) page(session, id string) <-chan struct{} {
 		}
 	}
 	return nil
-}
-
-// unasked is how a call ends for which the user cannot be asked, or does not want to:
-// of a tool by a result that a model can read, of anything else by an error.
-func (u *Upstream) unasked(c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
-	e := mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown, format, args...)
-	if c.Method != mcp.MethodToolsCall {
-		return nil, e
-	}
-	block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(e.Message))
-	return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
 }

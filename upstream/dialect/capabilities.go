@@ -42,6 +42,12 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	return c
 }
 
+// Neutral is what the gateway declares where it looks at a server for itself: many servers
+// list some of their tools only to clients that can be asked.
+func Neutral(rev *wire.Revision) Capabilities {
+	return Declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
+}
+
 func readCapabilities(client mcp.Raw) (c Capabilities) {
 	if roots, ok := client.Member("roots"); ok {
 		c.roots = true

@@ -7,6 +7,7 @@
 package dialect
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -15,8 +16,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// MaxHello bounds, in bytes, what a server says of itself, which is kept.
-const MaxHello = 1 << 20
+const (
+	// MaxHello bounds, in bytes, what a server says of itself, which is kept.
+	MaxHello = 1 << 20
+	// Goodbye bounds what is said at the end: cancellations, the end of a session.
+	Goodbye = 5 * time.Second
+)
 
 // Discovered makes the reply to server/discover, the same for both dialects.
 func Discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
@@ -85,4 +90,44 @@ func Milliseconds(raw mcp.Raw) (time.Duration, bool) {
 		n = n*10 + int64(c-'0')
 	}
 	return min(time.Duration(min(n, day.Milliseconds()))*time.Millisecond, day), true
+}
+
+// Answers reports whether m is the response to the request. An error without an id,
+// of a server that could not read it, on the request's own stream is.
+func Answers(m wire.Message, id int64) bool {
+	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
+}
+
+// Response reads on to the response of a request that nothing else is expected for.
+func Response(stream transport.Stream, id int64) (wire.Message, error) {
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return wire.Message{}, err
+		case Answers(m, id):
+			return m, nil
+		}
+	}
+}
+
+// Wait waits, or returns the context's cause.
+func Wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Clip bounds what a server says of itself.
+func Clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
 }

@@ -7,6 +7,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
+// What the dialects find out, beside what the transports do.
+var (
+	// ErrWrongEra: the server refused a request in a way that servers of the era that
+	// we took it for do not. The request did not run.
+	ErrWrongEra = errors.New("the server does not speak the dialect it spoke before")
+	// ErrNotStarted: what a call needs, such as a session, could not be had.
+	ErrNotStarted = errors.New("not started")
+	// ErrClosed: the upstream was closed during the call; admit.ErrDraining: before it.
+	ErrClosed = errors.New("upstream closed")
+)
+
 // Inner returns an error with which an upstream refused a call as the inner language has it.
 func Inner(upstream string, c *mcp.Call, err error) error {
 	e, ok := errors.AsType[*mcp.Error](err)
@@ -73,4 +84,15 @@ func HopError(upstream string, e *mcp.Error) *mcp.Error {
 		"Upstream %s does not accept the gateway's requests", upstream)
 	out.Data = out.Data.With("reason", mcp.String(e.Message))
 	return out
+}
+
+// Unasked is how a call ends for which the user cannot be asked, or does not want to:
+// of a tool by a result that a model can read, of anything else by an error.
+func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
+	e := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedUnknown, format, args...)
+	if c.Method != mcp.MethodToolsCall {
+		return nil, e
+	}
+	block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(e.Message))
+	return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
 }

@@ -1,4 +1,4 @@
-package upstream
+package stateless
 
 import (
 	"context"
@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-const (
-	resultTask = "task"
-	// maxPolls is how often in a row a task may fail to tell how it is.
-	maxPolls = 3
-)
+// This file is tasks of the extension: a server that insists on one, for a caller who knows
+// none, is polled until it ends, and its questions are put as those of the call.
+
+// maxPolls is how often in a row a task may fail to tell how it is.
+const maxPolls = 3
 
 // isTask reports whether a result is a task that can be handed on.
 func isTask(result mcp.Raw) bool {
@@ -28,15 +28,15 @@ func isTask(result mcp.Raw) bool {
 
 // openTask returns a task with the questions that it asks as they may be handed on, those
 // in its error not at all.
-func (u *Upstream) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw, error) {
+func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw, error) {
 	if failed, ok := task.Member("error"); ok {
-		task = task.With("error", dialect.TaskError(u.cfg.Name, failed))
+		task = task.With("error", dialect.TaskError(d.env.Upstream, failed))
 	}
 	requests, ok := task.Member("inputRequests")
 	if !ok {
 		return task, nil
 	}
-	reply, err := u.askReply(declared, mcp.Object("inputRequests", requests))
+	reply, err := d.askReply(declared, mcp.Object("inputRequests", requests))
 	if err != nil {
 		return nil, err
 	}
@@ -72,25 +72,25 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // task that comes of it.
-func (u *Upstream) callInTask(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
-	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
+func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
+	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := u.statelessReply(c, declared, stream.Reply(result))
+	reply, err := d.reply(c, declared, stream.Reply(result))
 	if err != nil || !reply.Task {
 		return reply, err
 	}
-	w := &taskWait{u: u, conn: conn, e: e, call: c, declared: declared, id: mcp.TaskID(result)}
-	return w.wait(ctx, pollPause(result))
+	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: declared, id: mcp.TaskID(result)}
+	return w.wait(ctx, dialect.PollPause(result))
 }
 
 // taskWait is a call that waits for its task. Between two rounds of questions nothing is
 // kept of it: all is in the state.
 type taskWait struct {
-	u        *Upstream
+	d        *Dialect
 	conn     transport.Conn
-	e        *era
+	rev      *wire.Revision
 	call     *mcp.Call
 	declared dialect.Capabilities
 	id       string
@@ -127,12 +127,12 @@ func (w *taskWait) state() string {
 }
 
 // waiting returns the wait that a state stands for, nil for a server's own.
-func (u *Upstream) waiting(conn transport.Conn, e *era, c *mcp.Call) *taskWait {
+func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) *taskWait {
 	text, ok := strings.CutPrefix(c.State, taskState)
 	if !ok {
 		return nil
 	}
-	w := &taskWait{u: u, conn: conn, e: e, call: c, declared: dialect.Declare(c.Caps, e.rev).WithTasks()}
+	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: dialect.Declare(c.Caps, rev).WithTasks()}
 	mcp.Raw(text).Elements(func(value mcp.Raw) bool {
 		if w.id == "" {
 			w.id = value.Text()
@@ -150,7 +150,7 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	for key := range c.Refused {
 		if _, ok := c.Answers[key]; !ok { // nothing says this to the server
 			w.cancel()
-			return w.u.unasked(c, "The client refused the input that upstream %s needs for this call", w.u.cfg.Name)
+			return dialect.Unasked(w.d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", w.d.env.Upstream)
 		}
 	}
 	if len(c.Answers) > 0 {
@@ -165,18 +165,18 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 		}
 		slices.Sort(w.answered)
 	}
-	return w.wait(ctx, leastPoll)
+	return w.wait(ctx, dialect.LeastPoll)
 }
 
 // wait polls the task until it ends or asks.
 func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer time.AfterFunc(w.u.cfg.Timeout.Total, func() { stop(transport.ErrTimeout) }).Stop()
-	defer context.AfterFunc(w.u.base, func() { stop(errClosed) })()
+	defer time.AfterFunc(w.d.env.Total, func() { stop(transport.ErrTimeout) }).Stop()
+	defer context.AfterFunc(w.d.env.Base, func() { stop(dialect.ErrClosed) })()
 	failures := 0
 	for {
-		if err := wait(ctx, pause); err != nil {
+		if err := dialect.Wait(ctx, pause); err != nil {
 			return nil, w.lost(ctx, err)
 		}
 		task, err := w.ask(ctx, &mcp.Call{Method: mcp.MethodTasksGet})
@@ -187,7 +187,7 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 			failures++
 			continue
 		}
-		failures, pause = 0, pollPause(task)
+		failures, pause = 0, dialect.PollPause(task)
 		if reply, err := w.look(task); reply != nil || err != nil {
 			return reply, err
 		}
@@ -217,14 +217,14 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 		w.cancel()
 		return nil, fmt.Errorf("%w: a task whose state is %.40q", transport.ErrGarbage, status.Text())
 	}
-	return nil, w.u.taskOver(task)
+	return nil, dialect.TaskOver(w.d.env.Upstream, task)
 }
 
 // question makes an Ask of those questions of the task that were not answered yet: the
 // server may take a while to notice an answer.
 func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	requests, _ := task.Member("inputRequests")
-	reply, err := w.u.askReply(w.declared, mcp.Object("inputRequests", requests))
+	reply, err := w.d.askReply(w.declared, mcp.Object("inputRequests", requests))
 	if err != nil {
 		w.cancel()
 		return nil, err
@@ -234,9 +234,9 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	if len(ask.Requests) == 0 {
 		return nil, nil
 	}
-	if !w.u.admit.MayAsk(w.call, ask.Requests...) {
+	if !w.d.env.Admit.MayAsk(w.call, ask.Requests...) {
 		w.cancel()
-		return nil, w.u.admit.AskedTooMuch()
+		return nil, w.d.env.Admit.AskedTooMuch()
 	}
 	ask.State, ask.Kept = w.state(), true
 	return reply, nil
@@ -261,7 +261,7 @@ func (w *taskWait) report(task mcp.Raw) {
 // ask makes a request about the task.
 func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
 	about.Name, about.Caller, about.Notify = w.id, w.call.Caller, func(mcp.Event) {}
-	result, _, err := w.u.roundTrip(ctx, w.conn, w.e, about, w.declared)
+	result, _, err := w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 	return result, err
 }
 
@@ -274,57 +274,44 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return w.declared.NotOurs(e)
 	}
-	return begun(err)
-}
-
-// letTaskGo cancels the task of a call that nobody will come back for.
-func (u *Upstream) letTaskGo(c *mcp.Call) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.base), goodbye)
-	defer cancel()
-	err := u.inEra(ctx, c, func(e *era) error {
-		if e.rev.Stateful {
-			return nil // another server by now
-		}
-		conn, release, err := u.statelessConn(ctx, e, c)
-		if err != nil {
-			return err
-		}
-		defer release()
-		u.waiting(conn, e, c).sayCancel()
-		return nil
-	})
-	if err != nil {
-		u.log.Debug("task not cancelled", "error", err)
-	}
+	return dialect.Begun(err)
 }
 
 // cancel tells the server that nobody wants the task any more.
 func (w *taskWait) cancel() {
-	if w.u.base.Err() != nil { // the connection ends next, so now is the time
+	if w.d.env.Base.Err() != nil { // the connection ends next, so now is the time
 		w.sayCancel()
 		return
 	}
-	w.u.spawn(w.sayCancel)
+	w.d.env.Spawn(w.sayCancel)
 }
 
 // sayCancel is no exchange that Close ends: it is made then, too.
 func (w *taskWait) sayCancel() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.u.base), goodbye)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.d.env.Base), dialect.Goodbye)
 	defer cancel()
-	id := w.u.ids.Add(1)
+	id := w.d.env.NextID()
 	out := dialect.Request{
-		ID: id, Rev: w.e.rev, Meta: w.u.statelessMeta(w.e.rev, w.declared.Raw, ""),
+		ID: id, Rev: w.rev, Meta: w.d.meta(w.rev, w.declared.Raw, ""),
 		Call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
 	}
 	stream, err := w.conn.Start(&transport.Request{
-		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, goodbye, goodbye),
-		Body: out.Append(nil), Header: w.u.callHeader(w.conn, w.e.rev, out.Call),
+		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, dialect.Goodbye, dialect.Goodbye),
+		Body: out.Append(nil), Header: w.d.callHeader(w.conn, w.rev, out.Call),
 	})
 	if err == nil {
-		_, err = response(stream, id)
+		_, err = dialect.Response(stream, id)
 		stream.Close()
 	}
 	if err != nil {
-		w.u.log.Debug("task not cancelled", "error", err)
+		w.d.env.Log.Debug("task not cancelled", "error", err)
 	}
+}
+
+// Waits reports whether a State is that of a call which waits for its task.
+func Waits(state string) bool { return strings.HasPrefix(state, taskState) }
+
+// LetGo cancels the task of a call that nobody will come back for.
+func (d *Dialect) LetGo(conn transport.Conn, rev *wire.Revision, c *mcp.Call) {
+	d.waiting(conn, rev, c).sayCancel()
 }

@@ -1,4 +1,4 @@
-package upstream
+package stateless
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type tool struct {
 
 // learn takes a page of tools/list and returns it without the tools whose
 // annotations are wrong: the specification wants these dropped.
-func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
+func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, more := params.Member("cursor"); !more {
@@ -51,7 +51,7 @@ func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
 		if err != nil {
 			if _, said := t.dropped[item.Name]; !said && len(t.dropped) < maxTools {
 				t.dropped[item.Name] = err.Error()
-				u.log.Warn("tool dropped", "tool", clip(item.Name), "reason", err.Error())
+				d.env.Log.Warn("tool dropped", "tool", dialect.Clip(item.Name), "reason", err.Error())
 			}
 			continue
 		}
@@ -61,7 +61,7 @@ func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
 		}
 		kept = append(kept, item)
 	}
-	if page.Next == nil && !u.perUser() { // else the tools of other users are not on it
+	if page.Next == nil && !d.env.PerUser { // else the tools of other users are not on it
 		for name, tool := range t.known {
 			if tool.round < t.round {
 				delete(t.known, name)
@@ -74,14 +74,14 @@ func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
 	return &mcp.List{Items: kept, Next: page.Next, Expires: page.Expires, Private: page.Private}
 }
 
-// learnUnfolded takes a page of tools whose descriptions were unfolded: arguments that are
+// LearnTools takes a page of tools whose descriptions were unfolded: arguments that are
 // mirrored into headers may stand there.
-func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
-	if u.isStateful() {
-		return page
-	}
-	return u.tools.learn(u, c.Params, page)
+func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
+	return d.tools.learn(d, c.Params, page)
 }
+
+// DroppedTools are tools that cannot be called, and why.
+func (d *Dialect) DroppedTools() map[string]string { return d.tools.droppedTools() }
 
 func (t *tools) params(name string) []wire.ParamHeader {
 	t.mu.RLock()
@@ -97,10 +97,10 @@ func (t *tools) droppedTools() map[string]string {
 
 // relist reads the whole list of tools anew, as the caller of a call sees it, for what
 // their headers need.
-func (u *Upstream) relist(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call) error {
+func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
 	for range maxToolPages {
-		result, _, err := u.roundTrip(ctx, conn, e, call, u.neutral(e.rev))
+		result, _, err := d.roundTrip(ctx, conn, rev, call, dialect.Neutral(rev))
 		if err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (u *Upstream) relist(ctx context.Context, conn transport.Conn, e *era, c *m
 		if err != nil {
 			return err
 		}
-		u.tools.learn(u, call.Params, list)
+		d.tools.learn(d, call.Params, list)
 		if list.Next == nil {
 			return nil
 		}
@@ -119,16 +119,16 @@ func (u *Upstream) relist(ctx context.Context, conn transport.Conn, e *era, c *m
 
 // callHeader makes the headers of a call from what is really sent: the name that the
 // server knows and the arguments.
-func (u *Upstream) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Call) http.Header {
+func (d *Dialect) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Call) http.Header {
 	name := ""
 	if mcp.NameMember(c.Method) != "" {
 		name = c.Name
 	}
-	header := statelessHeader(conn, rev, c.Method, name)
+	header := header(conn, rev, c.Method, name)
 	if header == nil || c.Method != mcp.MethodToolsCall {
 		return header
 	}
-	params := u.tools.params(c.Name)
+	params := d.tools.params(c.Name)
 	if len(params) == 0 {
 		return header
 	}
@@ -137,27 +137,6 @@ func (u *Upstream) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Ca
 		if value, ok := p.Value(arguments); ok {
 			header[http.CanonicalHeaderKey(wire.HeaderParamPrefix+p.Name)] = []string{value}
 		}
-	}
-	return header
-}
-
-// statelessHeader makes the headers that each request has; nil where the transport has
-// none.
-func statelessHeader(conn transport.Conn, rev *wire.Revision, method, name string) http.Header {
-	base := conn.Header()
-	if base == nil {
-		return nil
-	}
-	header := make(http.Header, len(base)+3)
-	for key, values := range base {
-		header[key] = values
-	}
-	values := [3]string{rev.Name, method, ""}
-	header[wire.HeaderVersion] = values[0:1:1]
-	header[wire.HeaderMethod] = values[1:2:2]
-	if name != "" {
-		values[2] = wire.EncodeHeader(name)
-		header[wire.HeaderName] = values[2:3:3]
 	}
 	return header
 }

@@ -1,0 +1,63 @@
+package stateless
+
+import (
+	"context"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// Listen passes a subscription through (2026-07-28 basic/patterns/subscriptions).
+func (d *Dialect) Listen(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (*mcp.Reply, error) {
+	life, err := d.env.Life(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	room := d.env.Memory.Outside(d.env.Upstream, admit.User(&c.Caller))
+	defer room.Free()
+	life.Room.Store(room)
+	id := d.env.NextID()
+	declared := dialect.Capabilities{Raw: "{}"}
+	if c.Session == "" {
+		declared = dialect.Neutral(rev)
+	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
+		declared = dialect.Declare(c.Caps, rev)
+	}
+	out := dialect.Request{ID: id, Call: c, Rev: rev, Meta: d.meta(rev, declared.Raw, "")}
+	stream, err := conn.Start(&transport.Request{
+		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
+		Body: out.Append(nil), Header: header(conn, rev, c.Method, ""),
+	})
+	if err != nil {
+		return nil, refusal(life.Why(err))
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return nil, life.Why(err)
+		case dialect.Answers(m, id) && m.Error != nil:
+			return nil, wire.ReadError(m.Error)
+		case dialect.Answers(m, id):
+			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
+		}
+		switch m.Method {
+		case mcp.NoteAcknowledged, mcp.NoteToolsListChanged, mcp.NotePromptsListChanged,
+			mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated:
+			params := m.Params.Without("_meta")
+			if params == nil {
+				params = mcp.Raw(`{}`)
+			}
+			c.Notify(mcp.Event{Method: m.Method, Params: params})
+		case mcp.NoteTask:
+			// What asks what it was told cannot be asked is nothing to be told of.
+			if task, err := d.openTask(declared, m.Params.Without("_meta")); err == nil && declared.Tasks {
+				c.Notify(mcp.Event{Method: m.Method, Params: task})
+			}
+		}
+	}
+}

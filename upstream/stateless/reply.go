@@ -1,0 +1,101 @@
+package stateless
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// Values of resultType, 2026-07-28 basic/index#resulttype.
+const (
+	resultComplete      = "complete"
+	resultInputRequired = "input_required"
+	resultTask          = "task"
+)
+
+// reply judges a reply by the resultType of its result.
+func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.Reply) (*mcp.Reply, error) {
+	result := reply.Result
+	kind, ok := reply.Outline.Member(result, "resultType")
+	switch {
+	case !ok, kind.Text() == resultComplete:
+	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
+		reply, err := d.askReply(declared, result)
+		if err == nil && !d.env.Admit.MayAsk(c, reply.Ask.Requests...) {
+			return nil, d.env.Admit.AskedTooMuch()
+		}
+		return reply, err
+	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks && isTask(result):
+		reply.Task = true
+		return reply, nil
+	default:
+		return nil, fmt.Errorf("%w: resultType %.40q", transport.ErrGarbage, kind.Text())
+	}
+	if c.Method == mcp.MethodTasksGet {
+		task, err := d.openTask(declared, result)
+		if err != nil {
+			return nil, err
+		}
+		reply.Result = task
+		return reply, nil
+	}
+	if mcp.ListMember(c.Method) == "" {
+		return reply, nil
+	}
+	list, err := dialect.ReadList(c.Method, result)
+	if err != nil {
+		return nil, err
+	}
+	if c.Method == mcp.MethodToolsList && !d.env.Piped {
+		list = d.tools.learn(d, c.Params, list)
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// askReply makes the Ask of an InputRequiredResult (2026-07-28 basic/patterns/mrtr).
+// Keys and state stay as they are, unless they look like the gateway's own.
+func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.Reply, error) {
+	ask := &mcp.Ask{}
+	var err error
+	requests, hasRequests := result.Member("inputRequests")
+	requests.Each(func(key string, request mcp.Raw) bool {
+		method, _ := request.Member("method")
+		params, _ := request.Member("params")
+		if why := declared.Refuses(method.Text(), params); why != nil {
+			err = mcp.UpstreamError(mcp.CodeInternal, d.env.Upstream, mcp.ExecutedUnknown,
+				"Upstream %s asks what it was told cannot be asked: %s", d.env.Upstream, why.Message)
+			return false
+		}
+		if method.Text() == mcp.MethodElicit { // which has no id here: ours must not be made up
+			params = params.Without("elicitationId")
+		}
+		params, why := d.env.Voice.Put(method.Text(), params)
+		if why != nil {
+			err = mcp.UpstreamError(mcp.CodeInternal, d.env.Upstream, mcp.ExecutedUnknown,
+				"Upstream %s asks what the user cannot be asked: %s", d.env.Upstream, why.Message)
+			return false
+		}
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(unescape(key)), Method: method.Text(), Params: params})
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	state, hasState := result.Member("requestState")
+	ask.State = ownState(state.Text())
+	if !hasRequests && !hasState {
+		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", transport.ErrGarbage)
+	}
+	return &mcp.Reply{Ask: ask}, nil
+}
+
+// unescape reads a member's name as Raw.Each gives it.
+func unescape(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
+	return mcp.Raw(`"` + name + `"`).Text()
+}

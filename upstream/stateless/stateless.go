@@ -1,0 +1,269 @@
+// Package stateless is the dialect of 2026-07-28 on the side of servers: every request tells
+// all about itself, and a server that wants input answers with what it asks.
+//
+// It owns the requests, the tasks that it waits for, and what it has to know of tools for
+// the headers of their calls. It leaves connections, and when to call, to upstream. It starts
+// goroutines by Env.Spawn alone.
+package stateless
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// Env is what the dialect has of its upstream.
+type Env struct {
+	Upstream   string        // its name
+	Piped      bool          // it is a process: requests have no headers
+	PerUser    bool          // it may have other tools for each user
+	Call       time.Duration // Config.Timeout
+	Total      time.Duration
+	Base       context.Context // ends with the upstream
+	Log        *slog.Logger
+	Voice      *dialect.Voice
+	Admit      *admit.Admit
+	Memory     *mcp.Memory // nil for a boundless one
+	ClientInfo mcp.Raw
+	NextID     func() int64
+	Life       func(ctx context.Context, standing bool) (*transport.Life, error)
+	Spawn      func(func()) // runs what the upstream waits for at its end
+}
+
+// Dialect speaks to one server. Its methods may be called concurrently.
+type Dialect struct {
+	env   Env
+	tools tools
+}
+
+// New returns a Dialect.
+func New(env Env) *Dialect { return &Dialect{env: env} }
+
+// Call makes a call on a connection to a server that speaks a revision. better is told of
+// another revision that the server speaks, as it turns out. Errors: dialect.ErrWrongEra and
+// those of transports, beside those that the client may read.
+func (d *Dialect) Call(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, better func(*wire.Revision)) (*mcp.Reply, error) {
+	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
+		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
+	}
+	if len(c.Refused) > 0 && !strings.HasPrefix(c.State, taskState) {
+		// Nothing in this dialect says that the client refused to answer.
+		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", d.env.Upstream)
+	}
+	if w := d.waiting(conn, rev, c); w != nil {
+		return w.resume(ctx)
+	}
+	declared := dialect.Declare(c.Caps, rev)
+	if c.Session == "" && !mcp.CanAsk(c.Method) {
+		declared = dialect.Neutral(rev)
+	}
+	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
+	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
+		return d.callInTask(ctx, conn, rev, c, declared.WithTasks())
+	} else if ok {
+		result, err = d.repair(ctx, conn, rev, c, declared, refused, better)
+	}
+	if err != nil {
+		return nil, err
+	}
+	reply := &mcp.Reply{Result: result}
+	if stream != nil { // not after a repair
+		reply = stream.Reply(result)
+	}
+	return d.reply(c, declared, reply)
+}
+
+// repair does what can be done about an error that is about our hop, and makes the
+// request once more: it was refused, so it did not run. Such errors are not passed on.
+func (d *Dialect) repair(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error, better func(*wire.Revision)) (mcp.Raw, error) {
+	switch refused.Code {
+	case mcp.CodeHeaderMismatch:
+		if err := d.relist(ctx, conn, rev, c); err != nil {
+			return nil, err
+		}
+	case mcp.CodeUnsupportedVersion:
+		supported, _ := refused.Data.Member("supported")
+		if rev = Newest(supported); rev == nil {
+			return nil, dialect.ErrWrongEra
+		}
+		better(rev)
+	case mcp.CodeMissingCapability:
+		if wasDeclared(declared, refused) {
+			return nil, dialect.HopError(d.env.Upstream, refused)
+		}
+		return nil, refused
+	case mcp.CodeURLElicitation: // not in this dialect
+		return nil, dialect.HopError(d.env.Upstream, refused)
+	default:
+		return nil, refused
+	}
+	result, _, err := d.roundTrip(ctx, conn, rev, c, declared)
+	if again, ok := errors.AsType[*mcp.Error](err); ok && again.Code == refused.Code {
+		return nil, dialect.HopError(d.env.Upstream, again)
+	}
+	return result, err
+}
+
+// wasDeclared reports whether the server asks for capabilities that it was told of.
+func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
+	required, _ := refused.Data.Member("requiredCapabilities")
+	return required.IsObject() && declared.Has(required)
+}
+
+// roundTrip sends the call and reads on to its result, of which the stream, closed by
+// now, knows the Outline and the Release. Over HTTP it is exactly one POST.
+func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (result mcp.Raw, of transport.Stream, err error) {
+	life, err := d.env.Life(ctx, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	life.Room.Store(c.Room)
+	id := d.env.NextID()
+	out := dialect.Request{
+		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c.State),
+		Meta: d.meta(rev, declared.Raw, c.LogLevel),
+	}
+	stream, err := conn.Start(&transport.Request{
+		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
+		Body:   out.Append(make([]byte, 0, out.Size())),
+		Header: d.callHeader(conn, rev, c),
+	})
+	if err != nil {
+		return nil, nil, refusal(life.Why(err))
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		if err != nil {
+			return nil, nil, life.Why(err)
+		}
+		switch {
+		case dialect.Answers(m, id):
+			if m.Error != nil {
+				return nil, nil, wire.ReadError(m.Error)
+			}
+			return m.Result, stream, nil
+		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)):
+			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
+		}
+		// Requests do not exist in this dialect, and other messages are none of ours.
+	}
+}
+
+// refusal sorts the statuses with which a server refuses a request. A
+// JSON-RPC error that came with it is the answer.
+func refusal(err error) error {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	if !ok {
+		return err
+	}
+	switch status.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		if !status.HasError() {
+			return dialect.ErrWrongEra
+		}
+	case http.StatusBadRequest:
+		if !status.HasError() {
+			break
+		}
+		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
+			return dialect.ErrWrongEra // a server with sessions, that misses one
+		}
+	default:
+		return err
+	}
+	if status.HasError() {
+		return wire.ReadError(status.Message.Error)
+	}
+	return err
+}
+
+// Discover asks the server what it is.
+func (d *Dialect) Discover(ctx context.Context, conn transport.Conn, rev *wire.Revision) (mcp.Raw, error) {
+	m, err := d.Exchange(ctx, conn, rev, mcp.MethodDiscover, nil)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	if m.Error != nil {
+		return nil, wire.ReadError(m.Error)
+	}
+	return m.Result, nil
+}
+
+// Exchange makes a request of the gateway's own, and returns its response.
+func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
+	id := d.env.NextID()
+	meta := "{" + d.meta(rev, dialect.Neutral(rev).Raw, "") + "}"
+	life := transport.NewLife(ctx, d.env.Call, d.env.Total)
+	stream, err := conn.Start(&transport.Request{
+		ID: id, Method: method, Life: life,
+		Body:   dialect.Own(id, method, params.With("_meta", mcp.Raw(meta))),
+		Header: header(conn, rev, method, ""),
+	})
+	if err != nil {
+		return wire.Message{}, life.Why(err)
+	}
+	defer stream.Close()
+	m, err := dialect.Response(stream, id)
+	return m, life.Why(err)
+}
+
+// Newest returns the newest stateless revision among the versions, nil for
+// none.
+func Newest(versions mcp.Raw) (best *wire.Revision) {
+	versions.Elements(func(v mcp.Raw) bool {
+		if rev := wire.Lookup(v.Text()); rev != nil && !rev.Stateful && (best == nil || rev.Name > best.Name) {
+			best = rev
+		}
+		return true
+	})
+	return best
+}
+
+// meta writes the members of _meta that each request has, without braces.
+func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {
+	var b strings.Builder
+	b.Grow(len(caps) + len(d.env.ClientInfo) + 200)
+	b.WriteString(`"` + wire.MetaVersion + `":"`)
+	b.WriteString(rev.Name)
+	b.WriteString(`","` + wire.MetaClientInfo + `":`)
+	b.Write(d.env.ClientInfo)
+	b.WriteString(`,"` + wire.MetaClientCaps + `":`)
+	b.WriteString(caps)
+	if wire.ValidLogLevel(logLevel) {
+		b.WriteString(`,"` + wire.MetaLogLevel + `":"`)
+		b.WriteString(logLevel)
+		b.WriteByte('"')
+	}
+	return b.String()
+}
+
+// header makes the headers that each request has; nil where the transport has
+// none.
+func header(conn transport.Conn, rev *wire.Revision, method, name string) http.Header {
+	base := conn.Header()
+	if base == nil {
+		return nil
+	}
+	header := make(http.Header, len(base)+3)
+	for key, values := range base {
+		header[key] = values
+	}
+	values := [3]string{rev.Name, method, ""}
+	header[wire.HeaderVersion] = values[0:1:1]
+	header[wire.HeaderMethod] = values[1:2:2]
+	if name != "" {
+		values[2] = wire.EncodeHeader(name)
+		header[wire.HeaderName] = values[2:3:3]
+	}
+	return header
+}
