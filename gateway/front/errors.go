@@ -26,7 +26,7 @@ var (
 	errCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
 	errEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
 	errClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
-	errFenced    = fmt.Errorf("front: another replica has ended its stream: %w", context.Canceled)
+	errFenced    = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
 	errExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
@@ -159,13 +159,6 @@ func refuseStream() *refusal {
 		err: mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET")}
 }
 
-// refuseUntaken is for messages of HTTP+SSE of which the replica with their stream does not
-// say in time what became of them. The stream may well be there.
-func refuseUntaken() *refusal {
-	return &refusal{status: http.StatusGatewayTimeout,
-		err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "the replica of the gateway that has this stream did not answer in time: the message may have been taken", Data: ownData(false, mcp.ExecutedUnknown)}}
-}
-
 // refuseStreams is for users who have as many event streams open as they may.
 func refuseStreams(id idRule) *refusal {
 	return &refusal{status: http.StatusTooManyRequests, retry: true, id: id, bound: boundStreams,
@@ -186,6 +179,9 @@ func refuseBusy() *refusal {
 
 // refuse writes a refusal.
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refusal) {
+	if r == forwarded {
+		return
+	}
 	f.metrics.refuse(r)
 	if r.id != ownID {
 		id = nil
@@ -303,13 +299,6 @@ func lostError() *mcp.Error {
 func droppedError() *mcp.Error {
 	e := mcp.Errorf(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 	e.Data = ownData(false, mcp.ExecutedUnknown)
-	return e
-}
-
-// storeError is the answer to a call that cannot go on while the store is away.
-func storeError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeStoreUnavailable, "what replicas of the gateway have in common is not available now: try again")
-	e.Data = ownData(true, mcp.ExecutedNo)
 	return e
 }
 

@@ -62,11 +62,20 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 	if err != nil {
 		return nil, &refusedError{x.f.refuseSession(err)}
 	}
-	reply, err := x.offer(ctx, r)
+	x.f.hold(r)
+	_, err = x.f.cluster.Own(ctx, x.f.homeOf(r.User, r.ID))
+	if err != nil {
+		err = &refusedError{x.f.refuseSession(session.ErrUnavailable)}
+	}
+	var reply *mcp.Reply
+	if err == nil {
+		reply, err = x.offer(ctx, r)
+	}
 	if err == nil {
 		err = opened(ctx, r)
 	}
 	if err != nil {
+		x.f.EndSession(r.Key())
 		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID) // nobody knows its id: it expires otherwise
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -22,15 +23,13 @@ func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 			f.refuse(w, id, refuseInternal(""))
 		}
 	}()
-	if replica := f.streamAt(stream); replica != "" {
-		f.postElsewhere(&p, replica, stream)
-		return
-	}
 	ref := p.read(f, &id)
 	if ref == nil {
 		ref = f.findStream(&p, stream)
 	}
 	switch {
+	case ref == forwarded:
+		return
 	case ref != nil:
 	case p.batch != nil:
 		ref = p.on.batch(&p)
@@ -54,8 +53,17 @@ func streamOf(r *http.Request) string {
 }
 
 // findStream finds the stream that a message is for. That of another user or of another
-// client does not exist.
+// client does not exist. One of another replica takes the message there.
 func (f *Front) findStream(p *posted, id string) *refusal {
+	if _, _, came := cluster.Forwarded(p.r); !came {
+		if replica := f.streamAt(id); replica != "" {
+			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
+			if gone { // and its streams with it
+				return refuseStream()
+			}
+			return ref
+		}
+	}
 	f.mu.Lock()
 	if o := f.olds[id]; o != nil && o.stream != nil {
 		p.on = o

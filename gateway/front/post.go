@@ -16,6 +16,7 @@ type posted struct {
 	r       *http.Request
 	accept  accept
 	caller  mcp.Caller
+	raw     []byte // the body
 	message wire.Message
 	params  params
 	batch   []byte // an array of messages, in place of message
@@ -196,6 +197,7 @@ func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
 		return ref
 	}
 	f.metrics.read(len(body))
+	p.raw = body
 	if wire.IsBatch(body) {
 		p.batch = body
 		return nil
