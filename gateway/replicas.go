@@ -3,22 +3,25 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // common is what replicas of the gateway have in common. Where there is but one, it is
 // in its memory, and keys are its own.
 type common struct {
 	sessions session.Store
-	mail     session.Mailbox // nil for one gateway alone
-	redis    *redisdb.DB     // nil for none
-	secret   []byte          // of sealing keys, nil for random ones
-	accepted [][]byte        // secrets of keys that open, too
+	cluster  *cluster.Cluster
+	redis    *redisdb.DB // nil for none
+	secret   []byte      // of sealing keys, nil for random ones
+	accepted [][]byte    // secrets of keys that open, too
 
 	// Of policy; nil for the memory of this process.
 	approvals, rounds policy.Approvals
@@ -26,10 +29,12 @@ type common struct {
 
 	grants grants // nil for the memory of this process
 
-	upsessions *upsessions                 // nil for one gateway alone
-	known      func() int                  // how many sessions this process knows; nil for none
-	room       func(context.Context) error // why no session can begin; nil for the memory of this process
-	metrics    *metrics                    // nil for none yet
+	kept      upstream.Keeper              // of sessions at upstreams; nil for the memory of this process
+	recordKey func(user, id string) string // of a session, in Redis; nil for none
+	drop      func(session string)         // forgets a session that another replica owns
+	known     func() int                   // how many sessions this process knows; nil for none
+	room      func(context.Context) error  // why no session can begin; nil for the memory of this process
+	metrics   *metrics                     // nil for none yet
 }
 
 // grants are which definitions of tools were shown, and end with their sessions.
@@ -38,25 +43,34 @@ type grants interface {
 	End(session string)
 }
 
-// newCommon makes it as sessions.store says.
-func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common, error) {
-	c := &common{metrics: metrics}
-	deps.Metrics, deps.Redis = metrics.sessions, metrics.redis
-	c.secret, c.accepted = cfg.Secrets()
-	if cfg.Store != session.StoreRedis {
-		memory, err := session.NewMemory(cfg, deps)
+// newCommon makes it as sessions.store says. onEnd is told of sessions that have ended, and
+// onLost of those that another replica owns now.
+func newCommon(cfg Config, revision string, onEnd, onLost func(session string), log *slog.Logger, metrics *metrics) (*common, error) {
+	c := &common{metrics: metrics, drop: func(string) {}}
+	c.secret, c.accepted = cfg.Sessions.Secrets()
+	deps := session.Deps{Log: log, OnEnd: onEnd, Metrics: metrics.sessions, Redis: metrics.redis}
+	if cfg.Sessions.Store != session.StoreRedis {
+		memory, err := session.NewMemory(cfg.Sessions, deps)
 		if err != nil {
 			return nil, err
 		}
-		c.sessions, c.known = memory, memory.Known
+		c.sessions, c.known, c.cluster = memory, memory.Known, cluster.Alone()
 		return c, nil
 	}
-	redis, err := session.NewRedis(cfg, deps)
+	deps.Fence = func(key string) (string, string) { return c.cluster.Fence(key) } // nothing is written before it is there
+	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
 		return nil, err
 	}
-	c.sessions, c.mail, c.grants = redis, redis, redis.Grants()
-	c.known, c.room, c.redis = redis.Known, redis.Room, redis.DB()
+	c.sessions, c.grants, c.kept, c.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
+	c.known, c.room, c.redis, c.recordKey = redis.Known, redis.Room, redis.DB(), redis.RecordKey
+	c.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
+		DB: c.redis, Key: c.secret, Accepted: c.accepted, Idle: cfg.Sessions.Idle(), Revision: revision,
+		OnLost: onLost, Log: log, Metrics: metrics.cluster,
+	})
+	if err != nil {
+		return nil, errors.Join(err, redis.Close())
+	}
 	approvals, err := c.key("approval")
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())
@@ -64,11 +78,6 @@ func newCommon(cfg session.Config, deps session.Deps, metrics *metrics) (*common
 	c.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
 	c.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
 	c.buckets = policy.NewRedisBuckets(redis.DB())
-	bound, err := c.key("upstream session")
-	if err != nil {
-		return nil, errors.Join(err, redis.Close())
-	}
-	c.upsessions = &upsessions{redis.Bindings(), redis, bound}
 	return c, nil
 }
 
@@ -78,4 +87,16 @@ func (c *common) key(purpose string) (*seal.Key, error) {
 		return seal.NewRandom(purpose)
 	}
 	return seal.NewKey(c.secret, purpose, c.accepted...)
+}
+
+// checkReplicas reports what is wrong with the section "replicas".
+func (c Config) checkReplicas() error {
+	shared := c.Sessions.Store == session.StoreRedis
+	switch {
+	case shared && c.Replicas.Listen == "" && !c.Replicas.Alone:
+		return errors.New("listen: needed with sessions.store: redis, for replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true")
+	case !shared && c.Replicas != (cluster.Config{}):
+		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
+	}
+	return c.Replicas.Validate()
 }
