@@ -200,7 +200,7 @@ func TestDeployCompose(t *testing.T) {
 		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
 			t.Errorf("%s is built from %s", name, from)
 		}
-		d.grace, d.env = s.Grace, nil
+		d.grace, d.env = s.Grace, []string{"HOSTNAME"} // which the engine sets
 		for variable, value := range s.Environment {
 			d.env = append(d.env, variable)
 			checkExplained(t, value)
