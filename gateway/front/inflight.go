@@ -10,7 +10,7 @@ import (
 )
 
 // live is what this process holds of a session: what runs for it. It is made with
-// the session and goes with EndSession or DropSession.
+// the session's first request and goes with EndSession or DropSession.
 type live struct {
 	f    *Front
 	key  string
@@ -41,15 +41,16 @@ type running struct {
 	cancel context.CancelCauseFunc
 }
 
-// liveOf returns what is held of a session. One that was begun elsewhere is new here: what
-// its client follows may have changed since anybody listened.
+// liveOf returns what is held of a session. Of one that was initialized and is not held yet,
+// another replica was the owner: what its client follows may have changed since that
+// listened.
 func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refusal) {
 	l, isNew := f.hold(r)
 	if !isNew {
 		return l, nil
 	}
 	l.mu.Lock()
-	l.deaf = true
+	l.deaf = r.Initialized
 	l.mu.Unlock()
 	// The session may have ended since it was looked up; its end came too early to
 	// take this one along.

@@ -56,26 +56,18 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 
 // open creates the session and asks what there is on offer: in this order, since a call
 // that is observed to have succeeded must not be refused afterwards. The session ends if
-// the rest fails.
+// the rest fails. Nobody owns it yet: its first request comes to where the others will, if the
+// balancer goes by session ids.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := x.f.sessions.Create(ctx, r)
 	if err != nil {
 		return nil, &refusedError{x.f.refuseSession(err)}
 	}
-	x.f.hold(r)
-	_, err = x.f.cluster.Own(ctx, x.f.homeOf(r.User, r.ID))
-	if err != nil {
-		err = &refusedError{x.f.refuseSession(session.ErrUnavailable)}
-	}
-	var reply *mcp.Reply
-	if err == nil {
-		reply, err = x.offer(ctx, r)
-	}
+	reply, err := x.offer(ctx, r)
 	if err == nil {
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		x.f.EndSession(r.Key())
 		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID) // nobody knows its id: it expires otherwise
 		return nil, err
 	}

@@ -250,6 +250,9 @@ func (o *oldStream) session() (session.Record, *live) {
 
 // adopt makes a session the stream's, which is then where its events go.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
+	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
+		return &refusedError{o.f.refuseSession(session.ErrUnavailable)}
+	}
 	l, ref := o.f.liveOf(ctx, r)
 	if ref != nil {
 		return &refusedError{ref}

@@ -74,14 +74,16 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 func (f *Front) notification(p *posted, record session.Record) *refusal {
 	switch p.message.Method {
 	case mcp.NoteInitialized:
+		l, ref := f.liveOf(p.r.Context(), record)
+		if ref != nil {
+			return ref
+		}
 		record, err := f.sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
 		if err != nil {
 			return f.refuseSession(err)
 		}
-		if l := f.known(record.Key()); l != nil {
-			l.saw(p.caller)
-			l.listenIfOpen(p.r.Context(), record, p.caller)
-		}
+		l.saw(p.caller)
+		l.listenIfOpen(p.r.Context(), record, p.caller)
 	case mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
 		if l := f.known(record.Key()); l != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
