@@ -78,7 +78,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refusal {
 		case owner.Here():
 			return nil
 		case came: // a forwarded request is never forwarded again
-			cluster.Misdirected(a.w)
+			cluster.Moved(a.w)
 			return forwarded
 		}
 		if ref, again := f.forward(a, owner); !again {
