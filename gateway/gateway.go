@@ -131,12 +131,14 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error 
 }
 
 func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metrics) error {
-	shared, err := newCommon(cfg, g.reloaded.Revision, g.endSession, g.dropSession, g.log, metrics)
+	shared, err := g.newCommon(cfg, metrics)
 	if err != nil {
 		return err
 	}
 	closeSessions := func(context.Context) error { return shared.sessions.Close() }
 	g.undo.onStop("sessions", closeSessions)
+	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
+	g.undo.onStop("replicas", closeCluster)
 	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("upstreams", g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
-	g.undo.onStop("questions", g.letGo)      // before the sessions that they belong to
+	g.undo.onStop("replicas", closeCluster)  // before the sessions, with which it gives up what is left
 
 	if err := g.openAdmin(cfg); err != nil {
 		return err
@@ -239,18 +241,6 @@ func (g *Gateway) leaveHome(key string) {
 // front begins one.
 func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
 
-// letGo ends what waits for answers of users: nobody can bring them here any more.
-func (g *Gateway) letGo(ctx context.Context) error {
-	var all sync.WaitGroup
-	for _, m := range g.members() {
-		if m.mcp != nil {
-			all.Go(func() { m.mcp.LetGo(ctx) })
-		}
-	}
-	all.Wait()
-	return nil
-}
-
 // rootsChanged tells the upstreams that a session's client has other roots.
 func (g *Gateway) rootsChanged(key string) {
 	for _, u := range g.members() {
@@ -276,6 +266,7 @@ func (g *Gateway) Start() {
 		}
 		(*g.routes.Load()).ServeHTTP(w, watch(r))
 	}), g.log)
+	g.lasting.cluster.Start(http.HandlerFunc(g.front.Forwarded))
 	g.server.ConnState = func(conn net.Conn, state http.ConnState) {
 		g.lasting.metrics.connection(conn, state)
 		g.listener.state(conn, state)

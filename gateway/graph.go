@@ -161,7 +161,7 @@ func newMember(c upstream.Config, with lasting, before *member) (*member, error)
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
 		Before:      former,
-		Kept:        with.kept,
+		Keeper:      with.kept,
 		Memory:      with.memory,
 		Metrics:     with.metrics.upstreams,
 	})

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -29,12 +28,12 @@ type common struct {
 
 	grants grants // nil for the memory of this process
 
-	kept      upstream.Keeper              // of sessions at upstreams; nil for the memory of this process
-	recordKey func(user, id string) string // of a session, in Redis; nil for none
-	drop      func(session string)         // forgets a session that another replica owns
-	known     func() int                   // how many sessions this process knows; nil for none
-	room      func(context.Context) error  // why no session can begin; nil for the memory of this process
-	metrics   *metrics                     // nil for none yet
+	kept      upstream.Keeper             // of sessions at upstreams; nil for the memory of this process
+	recordKey func(session string) string // of a session, in Redis; nil for none
+	drop      func(session string)        // forgets a session that another replica owns
+	known     func() int                  // how many sessions this process knows; nil for none
+	room      func(context.Context) error // why no session can begin; nil for the memory of this process
+	metrics   *metrics                    // nil for none yet
 }
 
 // grants are which definitions of tools were shown, and end with their sessions.
@@ -43,12 +42,11 @@ type grants interface {
 	End(session string)
 }
 
-// newCommon makes it as sessions.store says. onEnd is told of sessions that have ended, and
-// onLost of those that another replica owns now.
-func newCommon(cfg Config, revision string, onEnd, onLost func(session string), log *slog.Logger, metrics *metrics) (*common, error) {
+// newCommon makes it as sessions.store says.
+func (g *Gateway) newCommon(cfg Config, metrics *metrics) (*common, error) {
 	c := &common{metrics: metrics, drop: func(string) {}}
 	c.secret, c.accepted = cfg.Sessions.Secrets()
-	deps := session.Deps{Log: log, OnEnd: onEnd, Metrics: metrics.sessions, Redis: metrics.redis}
+	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: metrics.sessions, Redis: metrics.redis}
 	if cfg.Sessions.Store != session.StoreRedis {
 		memory, err := session.NewMemory(cfg.Sessions, deps)
 		if err != nil {
@@ -65,8 +63,8 @@ func newCommon(cfg Config, revision string, onEnd, onLost func(session string), 
 	c.sessions, c.grants, c.kept, c.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
 	c.known, c.room, c.redis, c.recordKey = redis.Known, redis.Room, redis.DB(), redis.RecordKey
 	c.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
-		DB: c.redis, Key: c.secret, Accepted: c.accepted, Idle: cfg.Sessions.Idle(), Revision: revision,
-		OnLost: onLost, Log: log, Metrics: metrics.cluster,
+		DB: c.redis, Key: c.secret, Accepted: c.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
+		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Log: g.log, Metrics: metrics.cluster,
 	})
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())

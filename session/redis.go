@@ -151,9 +151,8 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	return value, nil
 }
 
-// ttl is how long Redis keeps a session after its last use. It hears of that late, so that a
-// session whose owner is gone may last a little longer than it should, never shorter.
-func (s *Redis) ttl() time.Duration { return s.cfg.IdleTimeout + s.cfg.IdleTimeout/4 }
+// ttl is how long Redis keeps a session after its last use.
+func (s *Redis) ttl() time.Duration { return s.cfg.Kept() }
 
 // validID reports whether an id could be one that Create minted. Whatever else clients
 // send never gets to Redis.
@@ -169,8 +168,8 @@ func validID(id string) bool {
 	return true
 }
 
-// Create begins a session; see Store. What is written of it after that needs its home. The bound on all sessions
-// counts those that this replica holds. A session that makes room may be another replica's:
+// Create begins a session; see Store. What is written of it after that needs its
+// home. The bound on all sessions counts those that this replica holds. A session that makes room may be another replica's:
 // it is deleted with its home, and its owner finds out at its next write or sweep.
 func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if r.size() > MaxRecordBytes {

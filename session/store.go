@@ -105,6 +105,3 @@ type EventLog interface {
 	// ErrUnavailable.
 	Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error)
 }
-
-// ErrMoved: another replica owns the session.
-var ErrMoved = errors.New("session: another replica owns it")

@@ -50,7 +50,7 @@ type Deps struct {
 	Callers Callers
 	// RecordKey is the key in Redis that a session's record stands under; nil where sessions
 	// are in memory.
-	RecordKey func(user, id string) string
+	RecordKey func(session string) string
 	// Keeps reports whether a call of a client without a session is to something that keeps
 	// what belongs to the client: then it is made at the owner of its derived session. It may
 	// err that way. Needed with Cluster.
@@ -101,7 +101,7 @@ type Front struct {
 	prefix   string      // of call ids: ours among all processes
 	calls    atomic.Uint64
 
-	recordKey func(user, id string) string // nil for none
+	recordKey func(session string) string // nil for none
 
 	bodyTime, writeTime, ackTime, helloTime time.Duration // the constants, but for tests
 

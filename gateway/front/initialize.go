@@ -19,6 +19,9 @@ func (f *Front) initialize(p *posted) *refusal {
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
 		// By the one goroutine that answers, before anything was written.
 		p.w.Header()[wire.HeaderSession] = []string{r.ID}
+		if f.cluster.Shared() { // its first request may come to another replica
+			f.onLeave(r.Key())
+		}
 		return nil
 	})
 	if x != nil {
@@ -68,7 +71,8 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID) // nobody knows its id: it expires otherwise
+		_, _ = x.f.cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
+		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id: it expires otherwise
 		return nil, err
 	}
 	return reply, nil

@@ -58,7 +58,7 @@ func revisionOf(r *http.Request) *wire.Revision {
 func (f *Front) homeOf(user, id string) cluster.Home {
 	h := cluster.Home{User: user, ID: id}
 	if f.recordKey != nil {
-		h.Record = f.recordKey(user, id)
+		h.Record = f.recordKey(h.Key())
 	}
 	return h
 }
