@@ -40,7 +40,7 @@ func bounded(t *testing.T, c Connections) string {
 	return g.Addr().String()
 }
 
-func dial(t *testing.T, address string) net.Conn {
+func dialTCP(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -106,14 +106,14 @@ func TestH137_Connections(t *testing.T) {
 		address := bounded(t, Connections{PerAddress: 3})
 		var open []net.Conn
 		for range 3 {
-			conn := dial(t, address)
+			conn := dialTCP(t, address)
 			if ok, err := answered(conn, patience); !ok {
 				t.Fatal("H/137 one that may be open: ", err)
 			}
 			open = append(open, conn)
 		}
 		for range 3 {
-			if err := closed(dial(t, address)); err != nil {
+			if err := closed(dialTCP(t, address)); err != nil {
 				t.Errorf("H/137 one too many: %v, want it closed at once", err)
 			}
 		}
@@ -122,7 +122,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 		open[1].Close()
 		for begun := time.Now(); ; { // until that is noticed
-			if ok, err := answered(dial(t, address), patience); ok {
+			if ok, err := answered(dialTCP(t, address), patience); ok {
 				break
 			} else if time.Since(begun) > patience {
 				t.Fatal("H/137 when there is room again: ", err)
@@ -131,10 +131,10 @@ func TestH137_Connections(t *testing.T) {
 	})
 	t.Run("of one address, without a request", func(t *testing.T) {
 		address := bounded(t, Connections{PerAddress: 2})
-		first, second := dial(t, address), dial(t, address)
+		first, second := dialTCP(t, address), dialTCP(t, address)
 		half(t, first)
 		half(t, second)
-		if ok, err := answered(dial(t, address), patience); !ok {
+		if ok, err := answered(dialTCP(t, address), patience); !ok {
 			t.Errorf("H/137 one that brings a request: %v", err)
 		}
 		if err := closed(first); err != nil {
@@ -151,17 +151,17 @@ func TestH137_Connections(t *testing.T) {
 	t.Run("of a proxy", func(t *testing.T) {
 		address := bounded(t, Connections{PerAddress: 1, Proxies: []string{"127.0.0.0/8"}})
 		for range 3 {
-			if ok, err := answered(dial(t, address), patience); !ok {
+			if ok, err := answered(dialTCP(t, address), patience); !ok {
 				t.Errorf("H/137 a client of a proxy: %v", err)
 			}
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
 		address := bounded(t, Connections{Max: 2, PerAddress: 10})
-		first, second := dial(t, address), dial(t, address)
+		first, second := dialTCP(t, address), dialTCP(t, address)
 		busy(t, first)
 		busy(t, second)
-		third := dial(t, address)
+		third := dialTCP(t, address)
 		if ok, _ := answered(third, 50*time.Millisecond); ok {
 			t.Fatal("H/137 one too many is served")
 		}
@@ -173,14 +173,14 @@ func TestH137_Connections(t *testing.T) {
 	})
 	t.Run("in all, without a request", func(t *testing.T) {
 		address := bounded(t, Connections{Max: 3, PerAddress: 10})
-		used, first, second := dial(t, address), dial(t, address), dial(t, address)
+		used, first, second := dialTCP(t, address), dialTCP(t, address), dialTCP(t, address)
 		busy(t, used)
 		half(t, first)
 		if _, err := fmt.Fprint(second, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
 			t.Fatal(err) // a whole head and half a body are no request either
 		}
 		for _, before := range []net.Conn{first, second} {
-			held := dial(t, address)
+			held := dialTCP(t, address)
 			busy(t, held)
 			if err := closed(before); err != nil {
 				t.Errorf("H/137 the oldest without a request: %v", err)
@@ -192,12 +192,12 @@ func TestH137_Connections(t *testing.T) {
 	})
 	t.Run("in all, idle", func(t *testing.T) {
 		address := bounded(t, Connections{Max: 2, PerAddress: 10})
-		used, idle := dial(t, address), dial(t, address)
+		used, idle := dialTCP(t, address), dialTCP(t, address)
 		busy(t, used)
 		if ok, err := answered(idle, patience); !ok {
 			t.Fatal(err)
 		}
-		if ok, err := answered(dial(t, address), patience); !ok {
+		if ok, err := answered(dialTCP(t, address), patience); !ok {
 			t.Errorf("H/137 one that brings a request: %v", err)
 		}
 		if err := closed(idle); err != nil {
@@ -208,7 +208,7 @@ func TestH137_Connections(t *testing.T) {
 		}
 	})
 	t.Run("idle", func(t *testing.T) {
-		conn := dial(t, bounded(t, Connections{IdleTimeout: 10 * time.Millisecond}))
+		conn := dialTCP(t, bounded(t, Connections{IdleTimeout: 10 * time.Millisecond}))
 		if ok, err := answered(conn, patience); !ok {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestH137_Connections(t *testing.T) {
 // request, by default.
 func TestH115_HalfAHead(t *testing.T) {
 	t.Parallel()
-	conn := dial(t, bounded(t, Connections{}))
+	conn := dialTCP(t, bounded(t, Connections{}))
 	begun := time.Now()
 	half(t, conn)
 	_ = conn.SetDeadline(begun.Add(4 * readHeaderTimeout))
@@ -331,13 +331,13 @@ func TestConnectionNumbers(t *testing.T) {
 			t.Errorf("stopping: %v", err)
 		}
 	})
-	first, second := dial(t, g.Addr().String()), dial(t, g.Addr().String())
+	first, second := dialTCP(t, g.Addr().String()), dialTCP(t, g.Addr().String())
 	for _, conn := range []net.Conn{first, second} {
 		if ok, err := answered(conn, patience); !ok {
 			t.Fatal(err)
 		}
 	}
-	if ok, _ := answered(dial(t, g.Addr().String()), patience); ok {
+	if ok, _ := answered(dialTCP(t, g.Addr().String()), patience); ok {
 		t.Fatal("one too many is served")
 	}
 	for name, want := range map[string]string{

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
 // graph is what the configuration shapes: who callers are, the upstreams, the catalog
@@ -40,7 +41,7 @@ type member struct {
 	mcp         *upstream.Upstream // the server, nil where it is a directory of skills, as are the two last
 	cfg         upstream.Config
 	credentials *outbound.Credentials
-	transport   *upstream.HTTPTransport
+	transport   *dial.Transport
 }
 
 // server is an upstream of either kind: an MCP server or a directory of skills.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -33,8 +34,9 @@ func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet m
 	}
 	quiet = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
-		skills.Middleware(guard),
 		described.Middleware, // what it refuses has not been called, and is not counted
+		listchange.Middleware(guard),
+		skills.Middleware(guard),
 		limiter.Middleware,
 		guard.Middleware,
 	)

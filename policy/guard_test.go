@@ -361,14 +361,10 @@ func TestH206_Listen(t *testing.T) {
 	if !slices.Equal(events, want) {
 		t.Errorf("got %q", events)
 	}
-	for _, params := range []string{`{"notifications":{"resourceSubscriptions":7}}`, `{"notifications":7}`, `{}`, ``} { // the catalog tells what is wrong
-		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); err != nil {
+	for _, params := range []string{`{"notifications":{"resourceSubscriptions":7}}`, `{"notifications":7}`, `{}`, ``} {
+		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
 			t.Errorf("%s: %v", params, err)
 		}
-	}
-	many := `{"notifications":{"resourceSubscriptions":["u+open://1"` + strings.Repeat(`,"u+secret://1"`, 1000) + `]}}`
-	if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", many, user("alice"))); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
-		t.Errorf("too many: got %v", err)
 	}
 }
 

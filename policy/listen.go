@@ -7,13 +7,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxWatched bounds the resources of one subscriptions/listen call that are looked at;
-// the catalog has a limit of its own, which it tells the client.
-const maxWatched = 1000
-
 // listen lets a caller hear of resources that they may read, of tasks that they may
-// follow, of upstreams that they may know of, and of lists in which they see something
-// change. Everything else is left out, and so missing in the acknowledgement, as what
+// follow, and of lists of upstreams that they may know of; who is told that a list changed
+// is up to gateway/feature/listchange. Everything else is left out, and so missing in the acknowledgement, as what
 // does not exist is. Resources that are read only with the user's approval are left out
 // too: nobody is asked about what may happen later.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
@@ -22,41 +18,15 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 	if g.policy.open() {
 		return next.Handle(ctx, inner)
 	}
-	notifications, _ := c.Params.Member("notifications")
-	changed := notifications
-	for member, may := range map[string]func(context.Context, *mcp.Call, string) bool{"resourceSubscriptions": g.mayRead, "taskIds": g.mayFollow} {
-		all, _ := notifications.Member(member)
-		if !all.IsArray() {
-			continue
-		}
-		allowed := mcp.Raw{'['}
-		seen := 0
-		all.Elements(func(one mcp.Raw) bool {
-			seen++
-			if text, ok := one.StringValue(); ok && seen <= maxWatched && !may(ctx, c, text) {
-				return true
-			}
-			if len(allowed) > 1 {
-				allowed = append(allowed, ',')
-			}
-			allowed = append(allowed, one...)
-			return true
-		})
-		if seen > maxWatched {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: more than %d %s", maxWatched, member)
-		}
-		changed = changed.With(member, append(allowed, ']'))
-		inner.Params = c.Params.With("notifications", changed)
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil {
+		return nil, err
 	}
-	lists := &sightings{guard: g, call: inner, next: next, last: make(map[string]uint64)}
+	want.URIs = slices.DeleteFunc(want.URIs, func(uri string) bool { return !g.mayRead(ctx, c, uri) })
+	want.Tasks = slices.DeleteFunc(want.Tasks, func(id string) bool { return !g.mayFollow(ctx, c, id) })
+	inner.Params = want.In(c.Params)
 	inner.Notify = func(e mcp.Event) {
 		switch e.Method {
-		case mcp.NoteAcknowledged:
-			lists.begin(ctx, e.Params)
-		case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
-			if !lists.changed(ctx, e.Method) {
-				return
-			}
 		case mcp.NoteResourceUpdated:
 			// An upstream may tell of a part of what was subscribed to, by its own URI.
 			if uri, ok := e.Params.Member("uri"); !ok || !g.mayRead(ctx, c, uri.Text()) {

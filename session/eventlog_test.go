@@ -21,7 +21,7 @@ func TestLogBytesAreCounted(t *testing.T) {
 		defer m.Close()
 		want := func(what string, want int64) {
 			t.Helper()
-			if got := m.logRoom.bytes; got != want {
+			if got := m.logRoom.held(); got != want {
 				t.Errorf("%s: %d bytes are counted, want %d", what, got, want)
 			}
 		}
@@ -90,7 +90,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 	add(10)
 	const others = maxLogBytes - 15
-	m.logRoom.add("bob", others) // as if others held that much
+	m.logRoom.change("bob", others) // as if others held that much
 	add(5)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
 		t.Errorf("exactly full: %d events, %v", len(events), err)
@@ -104,7 +104,7 @@ func TestLogIsFull(t *testing.T) {
 	if _, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", last); err != nil {
 		t.Errorf("a reader that has seen all: %v", err)
 	}
-	if got := m.logRoom.bytes - others; got != 0 {
+	if got := m.logRoom.held() - others; got != 0 {
 		t.Errorf("the stream holds %d bytes, want none", got)
 	}
 	add(3)
@@ -127,7 +127,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.logRoom.add(user, held) // as if another session of the user held that much
+		m.logRoom.change(user, held) // as if another session of the user held that much
 		last, err := m.Log().Append(t.Context(), r.Key(), "s", []byte("event"))
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestEventLogsOfOneUser(t *testing.T) {
 		if err != nil && !errors.Is(err, ErrGap) {
 			t.Fatal(err)
 		}
-		m.logRoom.add(user, -held)
+		m.logRoom.change(user, -held)
 		return len(events) == 1
 	}
 	if !kept("alice", maxLogBytes/2-5) || kept("alice", maxLogBytes/2-4) {

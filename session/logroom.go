@@ -30,8 +30,8 @@ func (r *logRoom) fits(user string, n int) bool {
 	return r.bytes+int64(n) <= maxLogBytes && r.users[user]+int64(n) <= most
 }
 
-// add counts bytes that a user's logs hold now, or, below zero, hold no more.
-func (r *logRoom) add(user string, n int) {
+// change counts bytes that a user's logs hold now, or, below zero, hold no more.
+func (r *logRoom) change(user string, n int) {
 	if n == 0 {
 		return
 	}

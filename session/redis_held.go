@@ -173,7 +173,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 	}
 	r, err := decode(plain, n)
 	if err != nil {
-		s.log.Error("redis holds a session that cannot be read", "error", err)
+		s.log.Warn("redis holds a session that cannot be read", "error", err)
 		return ErrNotFound
 	}
 	h.writes, _ = number(fields[1])

@@ -46,7 +46,7 @@ func (l redisLog) add(ctx context.Context, key, stream string, request, data []b
 	at := strconv.FormatUint(seq, 10)
 	set := []any{recordKey, "seq", at}
 	if kept {
-		set = append(set, eventsKey, stream+":"+at, l.s.seals.events.SealBytes(data, n.user, n.id, stream, at))
+		set = append(set, eventKey, stream+":"+at, l.s.seals.events.SealBytes(data, n.user, n.id, stream, at))
 	}
 	if err := l.s.write(ctx, h, l.s.scripts.add, false, set...); err != nil {
 		h.log.lose(stream)
@@ -143,14 +143,14 @@ func (s *Redis) told(h *held, c changes) (set, deleted []any) {
 	for name := range c.streams {
 		st := h.log.byName[name]
 		if st == nil {
-			deleted = append(deleted, indexKey, name)
+			deleted = append(deleted, streamKey, name)
 			continue
 		}
 		value, _ := json.Marshal(keptStream{st.request, st.born, st.last, st.dropped, len(st.events), st.ended}) // cannot fail
-		set = append(set, indexKey, name, s.seals.streams.SealBytes(value, h.name.user, h.name.id, name))
+		set = append(set, streamKey, name, s.seals.streams.SealBytes(value, h.name.user, h.name.id, name))
 	}
 	for _, e := range c.events {
-		deleted = append(deleted, eventsKey, e.stream+":"+strconv.FormatUint(e.seq, 10))
+		deleted = append(deleted, eventKey, e.stream+":"+strconv.FormatUint(e.seq, 10))
 	}
 	return set, deleted
 }
@@ -158,14 +158,14 @@ func (s *Redis) told(h *held, c changes) (set, deleted []any) {
 // restore makes the streams of a session anew from what Redis has of them: the newest
 // position, the streams, and the events with their lengths. A stream some of whose events are
 // not there has lost all. Those that have ended are known for as long again.
-func (s *Redis) restore(h *held, seq, index, events any) {
+func (s *Redis) restore(h *held, seq, streams, events any) {
 	l := &h.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq, _ = number(seq)
 	l.byName = make(map[string]*stream)
 	count := make(map[*stream]int)
-	for name, value := range pairs(index) {
+	for name, value := range pairs(streams) {
 		sealed, _ := value.(string)
 		var k keptStream
 		plain, err := s.seals.streams.OpenBytes([]byte(sealed), h.name.user, h.name.id, name)

@@ -11,20 +11,20 @@ import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 //	s:{user}:id   hash: v the record, seq the position of the newest event, n how often
 //	              the session was written
 //	u:{user}      sorted set: the user's sessions by when they were last used
-//	i:{user}:id   hash: by its name, what is known of an event stream
+//	m:{user}:id   hash: by its name, what is known of an event stream
 //	e:{user}:id   hash: by stream:position, an event
 //	g:{user}:id   hash: definitions that were shown (RedisGrants)
 //	k:{user}:id   hash: what is kept of sessions at servers (Kept)
 //
 // All of a session ends by itself when that was idle for too long; its home is kept by
 // internal/cluster.
-const kinds = "hsuiegk"
+const kinds = "hsumegk"
 
 // The numbers of their keys, as scripts count them.
 const (
 	recordKey = 2
-	indexKey  = 4
-	eventsKey = 5
+	streamKey = 4
+	eventKey  = 5
 )
 
 // First lines of scripts: what adds something does not run when Redis is full, and all
@@ -45,7 +45,7 @@ const (
 // lua is what scripts share. Their KEYS are always those of kinds, and their first arguments
 // the fence's token, "" for none, the id, and how long a session lasts in milliseconds.
 const lua = `
-local home, record, users, index, events, grants, kept = unpack(KEYS)
+local home, record, users, streams, events, grants, kept = unpack(KEYS)
 local token, id, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local function now()
   local t = redis.call('TIME')
@@ -117,7 +117,7 @@ redis.call('PEXPIRE', record, ttl)
 used(at)
 return room`),
 
-		// Returns v, n, seq, how long the session has left, what is at i, and the fields of e
+		// Returns v, n, seq, how long the session has left, what is at m, and the fields of e
 		// with the lengths of their values.
 		load: redisdb.NewScript(reading + lua + `
 local got = redis.call('HMGET', record, 'v', 'n', 'seq')
@@ -125,7 +125,7 @@ if not got[1] then return 0 end
 if redis.call('EXISTS', home) == 1 and moved() then return -1 end
 local sizes = redis.call('HGETALL', events)
 for i = 2, #sizes, 2 do sizes[i] = #sizes[i] end
-return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', index), sizes}`),
+return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.call('HGETALL', streams), sizes}`),
 
 		add:  redisdb.NewScript(growing + lua + write),
 		tend: redisdb.NewScript(sparing + lua + write),

@@ -93,7 +93,7 @@ func TestNobodyMakesEvents(t *testing.T) {
 			return set(key, other, "s:1", first)
 		}, 1},
 		{"a stream in clear", func(key func(session.Record) string, r, _ session.Record, _ string) error {
-			return client.HSet(ctx, strings.Replace(key(r), ":e:", ":i:", 1), "s", `{"born":0,"last":1}`).Err()
+			return client.HSet(ctx, strings.Replace(key(r), ":e:", ":m:", 1), "s", `{"born":0,"last":1}`).Err()
 		}, 1},
 		{"one that is taken away", func(key func(session.Record) string, r, _ session.Record, _ string) error {
 			return client.HDel(ctx, key(r), "s:1").Err()

@@ -252,7 +252,7 @@ func (s *streams) dropFirst(name string, st *stream) {
 
 func (s *streams) count(st *stream, n int) {
 	st.bytes += n
-	s.room.add(s.user, n)
+	s.room.change(s.user, n)
 }
 
 // news wakes whoever waits for news of a stream, and notes them for Redis.

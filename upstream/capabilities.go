@@ -169,12 +169,9 @@ func withoutContext(method string, params mcp.Raw) mcp.Raw {
 // serverCaps are the capabilities of a server that decide what we do.
 type serverCaps struct {
 	logging   bool
-	tasks     bool // tools run as tasks of 2025-11-25
-	subscribe bool // resources.subscribe
-	tools     bool // tools.listChanged, and so on
-	prompts   bool
-	resources bool
-	skills    bool
+	tasks     bool      // tools run as tasks of 2025-11-25
+	subscribe bool      // resources.subscribe
+	lists     mcp.Lists // listChanged
 }
 
 func readServerCaps(caps mcp.Raw) (s serverCaps) {
@@ -186,9 +183,12 @@ func readServerCaps(caps mcp.Raw) (s serverCaps) {
 		return v.IsTrue()
 	}
 	s.subscribe = flag("resources", "subscribe")
-	s.resources = flag("resources", "listChanged")
-	s.tools = flag("tools", "listChanged")
-	s.prompts = flag("prompts", "listChanged")
-	s.skills = flag("skills", "listChanged")
+	for feature, list := range map[string]mcp.Lists{
+		"tools": mcp.ToolLists, "prompts": mcp.PromptLists, "resources": mcp.ResourceLists, "skills": mcp.SkillLists,
+	} {
+		if flag(feature, "listChanged") {
+			s.lists |= list
+		}
+	}
 	return s
 }

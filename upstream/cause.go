@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/url"
 	"os/exec"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // maxCause bounds a cause, in bytes: parts of it may be a server's words.
@@ -17,7 +19,7 @@ const maxCause = 300
 // Of a URL only the host is told, since paths and queries may be secrets.
 func (u *Upstream) cause(err error) string {
 	var (
-		status  *statusError
+		status  *transport.StatusError
 		cert    *tls.CertificateVerificationError
 		dns     *net.DNSError
 		dial    *net.OpError

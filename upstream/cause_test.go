@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // TestCause: an operator is told what exactly went wrong and where, without what of an
@@ -30,11 +31,10 @@ func TestCause(t *testing.T) {
 		{web, asked(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "crm.example: dial tcp: connection refused"},
 		{web, asked(&net.DNSError{Err: "no such host", Name: "crm.example"}), "crm.example: lookup crm.example: no such host"},
 		{web, asked(&tls.CertificateVerificationError{Err: errors.New("x509: certificate has expired")}), "crm.example: x509: certificate has expired"},
-		{web, &statusError{Status: 404}, "crm.example: HTTP status 404"},
-		{web, fmt.Errorf("%w: %w", errBroken, asked(io.ErrUnexpectedEOF)), "crm.example: unexpected EOF"},
+		{web, &transport.StatusError{Status: 404}, "crm.example: HTTP status 404"},
+		{web, fmt.Errorf("%w: %w", transport.ErrBroken, asked(io.ErrUnexpectedEOF)), "crm.example: unexpected EOF"},
 		{web, errors.New(strings.Repeat("x", 1000)), "crm.example: " + strings.Repeat("x", maxCause) + "..."},
-		{program, fmt.Errorf("%w: %w", errNotSent, &exec.Error{Name: "uvxx", Err: exec.ErrNotFound}), `uvxx: exec: "uvxx": executable file not found in $PATH`},
-		{program, fmt.Errorf("%w: %w", errNotStarted, &exitError{"exit status 1"}), "uvxx: its process ended (exit status 1)"},
+		{program, fmt.Errorf("%w: %w", transport.ErrNotSent, &exec.Error{Name: "uvxx", Err: exec.ErrNotFound}), `uvxx: exec: "uvxx": executable file not found in $PATH`},
 	} {
 		e, ok := errors.AsType[*mcp.Error](tt.at.failure(t.Context(), tt.err))
 		if !ok || e.Cause != tt.want {

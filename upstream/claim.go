@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Over stdio and HTTP+SSE a question does not say which call it belongs to. With one call
@@ -44,7 +45,7 @@ func (s *session) unclear(m wire.Message) bool {
 	s.mu.Lock()
 	room := len(s.unclaimed) < maxUnclaimed
 	if room {
-		s.unclaimed = append(s.unclaimed, unclaimed{owned(m), time.Now()})
+		s.unclaimed = append(s.unclaimed, unclaimed{transport.Owned(m), time.Now()})
 	}
 	s.mu.Unlock()
 	if room {

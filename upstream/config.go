@@ -134,6 +134,9 @@ type Limits struct {
 const TransportSkills = "skills"
 
 const (
+	clientOwn      = "own"
+	clientStandard = "standard"
+
 	transportAuto       = "auto"
 	transportStreamable = "streamable"
 	transportSSE        = "sse"

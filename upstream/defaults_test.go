@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
 // TestPromisedDefaults: what docs/operations.md says of the bounds is what holds.
@@ -34,9 +37,9 @@ func TestPromisedDefaults(t *testing.T) {
 		{"opened at an upstream at a time | 20, of one user* 10", opensAtOnce, 20},
 		{"`limits.result_bytes` 16MiB; what it says of itself 1 MiB", url.Limits.ResultBytes, int64(16 << 20)},
 		{"what it says of itself 1 MiB", maxHello, 1 << 20},
-		{"256 messages, 1 MiB of a call; 1000, 1 MiB of a subscription", maxQueued, 256},
-		{"1000, 1 MiB of a subscription", maxPending, 1000},
-		{"300 s at most", maxRetryAfter, 300 * time.Second},
+		{"256 messages, 1 MiB of a call; 1000, 1 MiB of a subscription", transport.MaxQueued, 256},
+		{"1000, 1 MiB of a subscription", restore.MaxPending, 1000},
+		{"300 s at most", streamable.MaxRetryAfter, 300 * time.Second},
 	} {
 		if !strings.Contains(string(page), tt.promise) {
 			t.Errorf("docs/operations.md does not say %q", tt.promise)

@@ -2,29 +2,23 @@
 // mcp.Handler: whatever transport and revision the server has, it takes Calls with
 // the server's own names and answers Replies.
 //
-// It owns the transports (streamable HTTP, HTTP+SSE, stdio processes), both dialects, the
-// probe that tells which one a server speaks, the sessions that stateful servers
-// keep for our clients, parked calls, and the server's health. It leaves public
-// names and list caches to gateway/catalog, who may call what to policy, and how
-// messages are written to mcp/wire.
+// It owns both dialects, the probe that tells which one a server speaks, the sessions that
+// stateful servers keep for our clients, parked calls, and the server's health. It leaves
+// how a server is reached to upstream/transport, public names and list caches to
+// gateway/catalog, who may call what to policy, and how messages are written to mcp/wire.
 //
-//	pipeline.go              the way of every call; admit says which may go now
-//	transport.go             what a transport is, and the table of them
-//	transport_streamable.go  one POST a request, a session's connection; httpstream.go reads the answers
-//	transport_sse.go         HTTP+SSE: one event stream a session, and a POST a message
-//	transport_stdio.go       a process; process.go starts and ends it
-//	mux.go                   shares a stream or a process's pipe among requests
-//	probe.go                 which era a server speaks
-//	stateless.go             2026-07-28: everything in the request
-//	stateful.go              the older ones: initialize, a session; session.go keeps it
-//	park.go                  calls that wait for an answer of the user; park has the table of them
-//	pool.go                  one session for each client session
-//	keeper.go                what outlives this process of it
-//	health.go                what is to be seen of it all
-//	skills.go                skills of a server, in whichever form it has them
+//	pipeline.go   the way of every call; admit says which may go now
+//	transports.go the table of transports
+//	probe.go      which era a server speaks
+//	stateless.go  2026-07-28: everything in the request
+//	stateful.go   the older ones: initialize, a session; session.go keeps it
+//	park.go       calls that wait for an answer of the user; park has the table of them
+//	pool.go       one session for each client session
+//	keeper.go     what outlives this process of it
+//	health.go     what is to be seen of it all
+//	skills.go     skills of a server, in whichever form it has them
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
-// stream, for each parked call, for opening a session, five for each process, and two for
-// each event stream of HTTP+SSE and one for each request on it; Close waits for all of
-// them.
+// stream, for each parked call, for opening a session and for watching a process or an event
+// stream; transports have their own. Close waits for all of them.
 package upstream

@@ -16,6 +16,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
 // What the dialects find out, beside what the transports do.
@@ -25,11 +27,6 @@ var (
 	errWrongEra = errors.New("the server does not speak the dialect it spoke before")
 	// errNotStarted: what a call needs, such as a session, could not be had.
 	errNotStarted = errors.New("not started")
-	// errHandshake: no TLS connection to the server came about.
-	errHandshake = errors.New("TLS handshake")
-	// errNoRoom: the answer is large, and large messages of others fill the memory that
-	// there is for them.
-	errNoRoom = errors.New("no room for the answer")
 	// errClosed: the upstream was closed during the call; admit.ErrDraining: before it.
 	errClosed = errors.New("upstream closed")
 	// errDown: the process, or the event stream, ends again and again and is left alone
@@ -63,27 +60,27 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	}
 	name := u.cfg.Name
 	executed := mcp.ExecutedUnknown
-	if errors.Is(err, errNotStarted) || errors.Is(err, errNotSent) {
+	if errors.Is(err, errNotStarted) || errors.Is(err, transport.ErrNotSent) {
 		executed = mcp.ExecutedNo
 	}
 	if none, ok := errors.AsType[*outbound.Error](err); ok {
 		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
 			"Upstream %s cannot be used: %s", name, none.Why)
 	}
-	if status, ok := errors.AsType[*statusError](err); ok && !errors.Is(err, errSessionGone) {
+	if status, ok := errors.AsType[*transport.StatusError](err); ok && !errors.Is(err, transport.ErrSessionGone) {
 		return u.statusFailure(status, executed)
 	}
 	switch {
 	case errors.Is(err, admit.ErrDraining):
 		return mcp.UpstreamError(mcp.CodeDraining, name, mcp.ExecutedNo,
 			"Upstream %s is being closed; try again", name)
-	case errors.Is(err, errNotSent), errors.Is(err, errDown):
+	case errors.Is(err, transport.ErrNotSent), errors.Is(err, errDown):
 		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
 			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
-	case errors.Is(err, errTimeout) && executed == mcp.ExecutedNo:
+	case errors.Is(err, transport.ErrTimeout) && executed == mcp.ExecutedNo:
 		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
 			"Upstream %s did not open a session in time; try again later", name)
-	case errors.Is(err, errTimeout):
+	case errors.Is(err, transport.ErrTimeout):
 		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
 			"Upstream %s did not answer in time; it may still have done what was asked", name)
 	case errors.Is(err, errClosed):
@@ -92,19 +89,19 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, admit.ErrOverloaded):
 		return mcp.UpstreamError(mcp.CodeOverloaded, name, mcp.ExecutedNo,
 			"Upstream %s has too much to do; try again later", name)
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, transport.ErrNoRoom):
 		return mcp.UpstreamError(mcp.CodeOverloaded, name, executed,
 			"The gateway has no room for the large answer of upstream %s now; it may have done what was asked", name)
-	case errors.Is(err, errSessionGone):
+	case errors.Is(err, transport.ErrSessionGone):
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedNo,
 			"Upstream %s lost its session and refused the new one, too; try again later", name)
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, transport.ErrTooLarge):
 		return mcp.UpstreamError(mcp.CodeUpstreamAnswerTooLarge, name, executed,
 			"The answer of upstream %s is larger than %d bytes; ask for less", name, u.cfg.Limits.ResultBytes)
 	case errors.Is(err, errWrongEra):
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
 			"Upstream %s answers neither server/discover nor initialize; check its address", name)
-	case errors.Is(err, errGarbage):
+	case errors.Is(err, transport.ErrGarbage):
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
 			"Upstream %s sent something that is not MCP; check its address", name)
 	}
@@ -118,7 +115,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 
 // statusFailure is the error for an HTTP status. Challenges of the server are about
 // our credentials and stay here.
-func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Error {
+func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed) *mcp.Error {
 	name := u.cfg.Name
 	switch {
 	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.perUser():
@@ -129,7 +126,7 @@ func (u *Upstream) statusFailure(e *statusError, executed mcp.Executed) *mcp.Err
 			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
 	case e.Status == http.StatusTooManyRequests:
 		return u.admit.Limited(e.RetryAfter)
-	case e.hasError():
+	case e.HasError():
 		return notOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
@@ -151,25 +148,22 @@ func reason(err error) string {
 	var (
 		dns  *net.DNSError
 		cert *tls.CertificateVerificationError
-		exit *exitError
 	)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &dns):
 		return "its name does not resolve"
-	case errors.Is(err, errHostService):
+	case errors.Is(err, dial.ErrHostService):
 		return "its name leads to an address that is refused"
 	case errors.As(err, &cert):
 		return "its certificate is not valid"
-	case errors.Is(err, errHandshake) && !errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, transport.ErrHandshake) && !errors.Is(err, context.DeadlineExceeded):
 		return "the TLS handshake with it failed"
-	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer in time"
 	case errors.Is(err, errDown):
 		return "its process or event stream ended too often"
-	case errors.As(err, &exit):
-		return exit.Error()
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return "its program or working directory does not exist"
 	case errors.Is(err, fs.ErrPermission):
@@ -182,7 +176,7 @@ func reason(err error) string {
 }
 
 // ended reports whether a stream's error is its end without an answer.
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, errBroken) }
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) }
 
 // wait waits, or returns the context's cause.
 func wait(ctx context.Context, d time.Duration) error {

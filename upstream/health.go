@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // State is how an upstream is.
@@ -171,7 +172,7 @@ func clip(s string) string {
 // that fails on its way does not say much.
 func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	h := &u.health
-	if status, ok := errors.AsType[*statusError](cause); ok && status.Status == http.StatusTooManyRequests {
+	if status, ok := errors.AsType[*transport.StatusError](cause); ok && status.Status == http.StatusTooManyRequests {
 		shown.RetryAfter = status.RetryAfter
 	}
 	e, ok := errors.AsType[*mcp.Error](err)
@@ -226,7 +227,6 @@ func stage(err error) string {
 	var (
 		dns  *net.DNSError
 		cert *tls.CertificateVerificationError
-		exit *exitError
 		dial *net.OpError
 	)
 	switch {
@@ -234,9 +234,9 @@ func stage(err error) string {
 		return StageLogin
 	case errors.As(err, &dns):
 		return StageResolve
-	case errors.As(err, &cert), errors.Is(err, errHandshake):
+	case errors.As(err, &cert), errors.Is(err, transport.ErrHandshake):
 		return StageTLS
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown), errors.As(err, &exit),
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown),
 		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return StageConnect
 	case errors.Is(err, errNotStarted), errors.Is(err, errWrongEra):

@@ -32,9 +32,8 @@ type Keeper interface {
 type remembered struct {
 	Revision string `json:"revision"`
 	ID       string `json:"id"`
-	// Result is what the answer to initialize said of the server. JSON of the server stands
-	// in a string, so that it stays as it was written.
-	Result string `json:"result"`
+	// Capabilities are the server's, in a string: they stay as it wrote them.
+	Capabilities string `json:"capabilities"`
 }
 
 // Keeps reports whether the server may keep something for a client from one call to the
@@ -92,7 +91,7 @@ func (u *Upstream) recall(ctx context.Context, sl *slot, e *era, value []byte) (
 	conn.Bind(rev)
 	s := u.newSession(sl, conn, rev)
 	s.rootsOwed = true // they may have changed, or the server was told none
-	s.learn(mcp.Raw(known.Result))
+	s.learn(mcp.Object("capabilities", mcp.Raw(known.Capabilities)))
 	return s, nil
 }
 
@@ -103,8 +102,7 @@ func (u *Upstream) save(ctx context.Context, s *session, e *era) {
 		return
 	}
 	caps, _ := s.result.Member("capabilities")
-	info, _ := s.result.Member("serverInfo")
-	value, err := json.Marshal(remembered{s.rev.Name, id, string(mcp.Object("capabilities", caps, "serverInfo", info))})
+	value, err := json.Marshal(remembered{s.rev.Name, id, string(caps)})
 	if err == nil {
 		err = u.keeper.Save(ctx, s.slot.key.session, u.cfg.digest(s.slot.key), value)
 	}

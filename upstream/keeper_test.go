@@ -220,6 +220,7 @@ func ephemeral(c *mcp.Call) *mcp.Call {
 
 // A session is resumed by whoever comes after the Upstream that opened it, H/47, and by
 // nobody who is, or declares, or is configured otherwise.
+// It runs in a bubble of synctest.
 func TestH_047_SessionsAreResumed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		other := tool("x")
@@ -252,6 +253,7 @@ func TestH_047_SessionsAreResumed(t *testing.T) {
 }
 
 // A session that its server has forgotten meanwhile is opened anew, and the new one is kept.
+// It runs in a bubble of synctest.
 func TestH_156_ResumedSessionIsGone(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		first := h.start(t, upstream.Config{})
@@ -280,6 +282,7 @@ func TestH_156_ResumedSessionIsGone(t *testing.T) {
 
 // In a resumed session the log level is set and resources are subscribed when its client,
 // or who speaks for it, asks again; what the server says is heard.
+// It runs in a bubble of synctest.
 func TestResumedSessionIsUsed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		for range 2 {
@@ -308,6 +311,7 @@ func TestResumedSessionIsUsed(t *testing.T) {
 }
 
 // The server of a resumed session hears that the roots may be others now.
+// It runs in a bubble of synctest.
 func TestResumedSessionHasOtherRoots(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		for want := range 2 {
@@ -325,6 +329,7 @@ func TestResumedSessionHasOtherRoots(t *testing.T) {
 
 // With its client's session, one at a server ends and is forgotten. So is one that was lost
 // and cannot be opened anew.
+// It runs in a bubble of synctest.
 func TestEndedSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{})
@@ -350,6 +355,7 @@ func TestEndedSessionIsForgotten(t *testing.T) {
 }
 
 // So does one that nobody uses for long, and one that makes room.
+// It runs in a bubble of synctest.
 func TestIdleSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: 10 * time.Minute}})
@@ -375,6 +381,7 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 
 // A client session that another process goes on with is let go: its calls are cancelled, and
 // its session at the server is resumed there.
+// It runs in a bubble of synctest.
 func TestDroppedSession(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.calls = func(w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -418,6 +425,7 @@ const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","param
 
 // Without its keeper a client has a session, too, which ends with the Upstream; and what is
 // kept but cannot be read is no session.
+// It runs in a bubble of synctest.
 func TestKeeperThatFails(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		a, b := h.start(t, upstream.Config{}), h.start(t, upstream.Config{})

@@ -1,259 +1,49 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
-
-// maxPending and pendingBytes bound the events that wait for a listener; more are the same
-// as a lost stream.
-const (
-	maxPending   = 1000
-	pendingBytes = 1 << 20
-)
-
-// keep is what outlives a session in its slot: the log level, the subscriptions, who
-// listens, and where the user was sent.
-type keep struct {
-	pages  pages
-	shared bool // by several clients; not changed
-
-	mu      sync.Mutex // guards the fields below
-	roots   roots
-	level   string
-	uris    map[string]int // by how many listeners
-	listens map[*listening]struct{}
-	leaving map[string]chan struct{} // resources that are being unsubscribed; closed when they are
-	asking  map[string]*asking       // of uris: the last request that subscribes to it; nil for one that has
-}
-
-// listening is one subscriptions/listen at a stateful server.
-type listening struct {
-	tools, prompts, resources bool
-	skills                    bool
-	uris                      []string
-	tasks                     bool            // all that the session has
-	ids                       map[string]bool // tasks
-	wake                      chan struct{}
-
-	mu      sync.Mutex // guards the fields below
-	pending []mcp.Event
-	bytes   int // of them
-	err     error
-}
-
-func newKeep(shared bool) *keep {
-	return &keep{
-		shared: shared,
-		uris:   make(map[string]int), listens: make(map[*listening]struct{}), leaving: make(map[string]chan struct{}), asking: make(map[string]*asking),
-	}
-}
-
-func (k *keep) setLevel(level string) {
-	k.mu.Lock()
-	k.level = level
-	k.mu.Unlock()
-}
-
-func (k *keep) state() (level string, uris []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for uri := range k.uris {
-		uris = append(uris, uri)
-	}
-	return k.level, uris
-}
-
-func (k *keep) add(l *listening) {
-	k.mu.Lock()
-	k.listens[l] = struct{}{}
-	k.mu.Unlock()
-}
-
-func (k *keep) remove(l *listening) {
-	k.mu.Lock()
-	delete(k.listens, l)
-	k.mu.Unlock()
-}
-
-// expect has updates of resources kept for a listener.
-func (k *keep) expect(l *listening, uris []string) {
-	k.mu.Lock()
-	l.uris = uris
-	k.mu.Unlock()
-}
-
-// event hands a notification to the listeners that want it.
-func (k *keep) event(m wire.Message) {
-	event := mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)}
-	var updated string
-	switch m.Method {
-	case mcp.NoteResourceUpdated:
-		uri, _ := m.Params.Member("uri")
-		event.Params, updated = mcp.Object("uri", uri), uri.Text()
-	case wire.NoteTaskStatus:
-		event = mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	whose := updated != "" && (k.shared || k.subscribed(updated))
-	for l := range k.listens {
-		if l.wants(event.Method) && l.follows(event) && (!whose || l.subscribed(updated)) {
-			l.put(event)
-		}
-	}
-}
-
-// subscribed reports whether anybody subscribed to a resource or to what it is a part of.
-// Where nobody did as far as its URI tells, the server means a part of something, and every
-// subscriber may have, if all are the same client. k.mu is held.
-func (k *keep) subscribed(uri string) bool {
-	for own := range k.uris {
-		if partOf(uri, own) {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *listening) subscribed(uri string) bool {
-	return slices.ContainsFunc(l.uris, func(own string) bool { return partOf(uri, own) })
-}
-
-// partOf reports whether a resource is another one or, by its path, below it.
-func partOf(uri, whole string) bool {
-	rest, ok := strings.CutPrefix(uri, whole)
-	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
-}
-
-// missed tells the listeners that everything may have changed while nobody heard it.
-func (k *keep) missed() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for l := range k.listens {
-		for _, method := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged} {
-			if l.wants(method) {
-				l.put(mcp.Event{Method: method, Params: mcp.Raw(`{}`)})
-			}
-		}
-		for _, uri := range l.uris {
-			l.put(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
-		}
-	}
-}
-
-// end ends all listening.
-func (k *keep) end(err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for l := range k.listens {
-		l.fail(err)
-	}
-}
-
-// wants reports whether the listener asked for this, of whatever resource.
-func (l *listening) wants(method string) bool {
-	switch method {
-	case mcp.NoteToolsListChanged:
-		return l.tools
-	case mcp.NotePromptsListChanged:
-		return l.prompts
-	case mcp.NoteResourcesListChanged:
-		return l.resources
-	case mcp.NoteSkillsListChanged:
-		return l.skills
-	case mcp.NoteTask:
-		return l.tasks || len(l.ids) > 0
-	}
-	return len(l.uris) > 0
-}
-
-// follows reports whether an event is not of a task that is none of the listener's.
-func (l *listening) follows(e mcp.Event) bool {
-	return e.Method != mcp.NoteTask || l.tasks || l.ids[mcp.TaskID(e.Params)]
-}
-
-// put queues an event, unless the same one waits already.
-func (l *listening) put(event mcp.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, waiting := range l.pending {
-		if waiting.Method == event.Method && bytes.Equal(waiting.Params, event.Params) {
-			return
-		}
-	}
-	if len(l.pending) >= maxPending || l.bytes+len(event.Params) > pendingBytes {
-		l.err = fmt.Errorf("%w: too many events", errBroken)
-	} else {
-		l.pending = append(l.pending, event)
-		l.bytes += len(event.Params)
-	}
-	l.signal()
-}
-
-func (l *listening) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-	l.signal()
-}
-
-func (l *listening) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (l *listening) take() ([]mcp.Event, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	events := l.pending
-	l.pending, l.bytes = nil, 0
-	return events, l.err
-}
 
 // listenStateful makes a subscription out of what stateful servers have: the
 // standing stream and resources/subscribe. It outlives a session that is lost.
 func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil {
+		return nil, err
+	}
 	s, err := u.sessionFor(ctx, e, c)
 	if err != nil {
 		return nil, err
 	}
-	l := &listening{wake: make(chan struct{}, 1), tasks: c.Tasks == mcp.CoreTasks && s.server.tasks}
-	k := s.slot.keep
+	l := s.slot.state.Listen(c.Tasks == mcp.CoreTasks && s.server.tasks)
 	defer func() {
-		k.remove(l)
-		s.unsubscribe(l)
+		s.unsubscribe(l.Close())
 		u.pool.release(s)
 	}()
-	k.add(l)
 	s.stand()
-	ack, ok := s.honour(ctx, l, c.Params)
+	ack, ok := s.honour(ctx, l, want)
 	if !ok { // the session is lost; another one has what this one had
 		u.pool.lose(s)
 		if s, err = u.another(ctx, e, c, s); err != nil {
 			return nil, err
 		}
 		s.stand()
-		if ack, ok = s.honour(ctx, l, c.Params); !ok {
-			return nil, errEnded
+		if ack, ok = s.honour(ctx, l, want); !ok {
+			return nil, transport.ErrEnded
 		}
 	}
 	c.Notify(ack)
 	for {
 		select {
-		case <-l.wake:
-			events, err := l.take()
+		case <-l.Wake():
+			events, err := l.Take()
 			for _, event := range events {
 				if event, ok := s.inForm(ctx, c, event); ok {
 					c.Notify(event)
@@ -268,13 +58,13 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 			if u.base.Err() != nil {
 				return nil, errClosed
 			}
-			if _, err := l.take(); err != nil { // the client's session has ended, not only this one
+			if _, err := l.Take(); err != nil { // the client's session has ended, not only this one
 				return nil, err
 			}
 			if s, err = u.another(ctx, e, c, s); err != nil {
 				return nil, err
 			}
-			k.missed()
+			s.slot.state.Missed()
 		}
 	}
 }
@@ -288,7 +78,7 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 	}
 	if next.slot != lost.slot {
 		u.pool.release(next)
-		return lost, errEnded
+		return lost, transport.ErrEnded
 	}
 	u.pool.release(lost)
 	return next, nil
@@ -297,58 +87,25 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 // honour subscribes to what the server has of what is wanted, and returns what is to be
 // said of that. It reports false, and nothing is subscribed, where the session turns out to
 // be lost.
-func (s *session) honour(ctx context.Context, l *listening, params mcp.Raw) (said mcp.Event, ok bool) {
-	want, _ := params.Member("notifications")
-	flag := func(name string, has bool) bool {
-		v, _ := want.Member(name)
-		return has && v.IsTrue()
-	}
-	tools, prompts := flag("toolsListChanged", s.server.tools), flag("promptsListChanged", s.server.prompts)
-	resources, skills := flag("resourcesListChanged", s.server.resources), flag("skillsListChanged", s.server.skills)
-	k := s.slot.keep
-	uris, failed, err := s.subscribeAll(ctx, l, want)
-	if errors.Is(err, errSessionGone) {
-		for _, uri := range uris {
-			k.unsubscribe(uri)
+func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
+	honoured := mcp.Filter{Lists: want.Lists & s.server.lists}
+	var failed map[string]error
+	var err error
+	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
+	if errors.Is(err, transport.ErrSessionGone) {
+		l.Want(mcp.Filter{})
+		for _, uri := range honoured.URIs {
+			if done := s.slot.state.Unsubscribe(uri); done != nil {
+				done()
+			}
 		}
-		k.expect(l, nil)
 		return said, false
 	}
-	tasks := s.named(want)
-	ids := make(map[string]bool, len(tasks))
-	for _, id := range tasks {
-		ids[id] = true
+	if s.server.tasks {
+		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
 	}
-	k.mu.Lock()
-	l.skills = skills
-	l.tools, l.prompts, l.resources, l.uris, l.ids = tools, prompts, resources, uris, ids
-	k.mu.Unlock()
-	ack := mcp.Raw(`{}`)
-	for _, f := range []struct {
-		name string
-		is   bool
-	}{{"toolsListChanged", tools}, {"promptsListChanged", prompts}, {"resourcesListChanged", resources}, {"skillsListChanged", skills}} {
-		if f.is {
-			ack = ack.With(f.name, mcp.Raw("true"))
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		names []string
-	}{{"resourceSubscriptions", uris}, {"taskIds", tasks}} {
-		if len(f.names) == 0 {
-			continue
-		}
-		list := []byte{'['}
-		for i, name := range f.names {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = mcp.AppendString(list, name)
-		}
-		ack = ack.With(f.name, append(list, ']'))
-	}
-	return mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", ack), Failed: failed}, true
+	l.Want(honoured)
+	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
 }
 
 // listenStateless passes a subscription through (2026-07-28 basic/patterns/subscriptions).
@@ -364,28 +121,28 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	}
 	room := u.memory.Outside(u.cfg.Name, admit.User(&c.Caller))
 	defer room.Free()
-	life.room.Store(room)
+	life.Room.Store(room)
 	id := u.ids.Add(1)
 	declared := capabilities{raw: "{}"}
 	if c.Session == "" {
 		declared = u.neutral(e.rev)
-	} else if wanted, _ := c.Params.Member("notifications"); asksForTasks(wanted) {
+	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
 		declared = declare(c.Caps, e.rev)
 	}
 	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}
-	stream, err := conn.Start(&Request{
+	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
 	})
 	if err != nil {
-		return nil, statelessRefusal(life.why(err))
+		return nil, statelessRefusal(life.Why(err))
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		switch {
 		case err != nil:
-			return nil, life.why(err)
+			return nil, life.Why(err)
 		case answers(m, id) && m.Error != nil:
 			return nil, wire.ReadError(m.Error)
 		case answers(m, id):

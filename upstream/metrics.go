@@ -1,14 +1,11 @@
 package upstream
 
 import (
-	"context"
-	"net"
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
 // stages are all at which something fails.
@@ -20,8 +17,7 @@ type Metrics struct {
 	failures, connects *prometheus.CounterVec // by upstream, and by stage or result
 	lost               *prometheus.CounterVec // by upstream
 	admit              *admit.Metrics
-	connections        prometheus.Gauge
-	dialled, undialled prometheus.Counter
+	connections        *dial.Metrics
 }
 
 // NewMetrics makes them, and registers them unless reg is nil.
@@ -30,8 +26,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	dials := counter("gatehouse_upstream_dials_total",
-		"Attempts to connect to upstreams on HTTP, by whether they came to something. Upstreams of one origin share their connections.", "result")
 	return &Metrics{
 		failures: counter("gatehouse_upstream_failures_total",
 			"Requests to an upstream that failed, the gateway's own too, by the stage at which they did: resolve, connect, tls, login, handshake or call.", "upstream", "stage"),
@@ -39,12 +33,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			"Sessions with an upstream (of a local program: processes) that were opened, by whether they came to something.", "upstream", "result"),
 		lost: counter("gatehouse_upstream_sessions_lost_total",
 			"Sessions that an upstream did not know any more. The next call opens another one.", "upstream"),
-		admit: admit.NewMetrics(reg),
-		connections: with.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_upstream_connections_open",
-			Help: "Connections to upstreams on HTTP, idle ones included.",
-		}),
-		dialled: dials.WithLabelValues("ok"), undialled: dials.WithLabelValues("failed"),
+		admit:       admit.NewMetrics(reg),
+		connections: dial.NewMetrics(reg),
 	}
 }
 
@@ -82,41 +72,4 @@ func (n *numbers) connect(err error) {
 		return
 	}
 	n.connected.Inc()
-}
-
-// dialFunc connects to an address, as a net.Dialer does.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
-
-// counting counts the connections that dial makes, until they are closed.
-func (m *Metrics) counting(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := dial(ctx, network, address)
-		if err != nil {
-			m.undialled.Inc()
-			return nil, err
-		}
-		m.dialled.Inc()
-		tcp, ok := c.(*net.TCPConn)
-		if !ok {
-			return c, nil
-		}
-		m.connections.Inc()
-		return &countedConn{TCPConn: tcp, open: m.connections}, nil
-	}
-}
-
-// countedConn is a connection that counts until it is closed. What it embeds has the
-// methods that make it fast, and tell whether it is alive.
-type countedConn struct {
-	*net.TCPConn
-	open   prometheus.Gauge
-	closed atomic.Bool
-}
-
-// Close closes the connection.
-func (c *countedConn) Close() error {
-	if c.closed.CompareAndSwap(false, true) {
-		c.open.Dec()
-	}
-	return c.TCPConn.Close()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // codeRejected is what a server is told when the user did not want to sample
@@ -28,9 +29,9 @@ const cancelWait = 500 * time.Millisecond
 // and its caller do not concern it until the answers come; its progress still goes to
 // the caller, who may listen on.
 func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
-	x.life.pause()
+	x.life.Pause()
 	x.mu.Lock()
-	x.life.room.Store(x.outside()) // the request's is freed
+	x.life.Room.Store(x.outside()) // the request's is freed
 	requests := make([]mcp.InputRequest, len(x.open))
 	for i, q := range x.open {
 		requests[i] = q.request
@@ -67,18 +68,18 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if !ok {
 		return nil, errNotParked()
 	}
-	x.life.resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
-	x.life.room.Store(c.Room)
+	x.life.Resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	x.life.Room.Store(c.Room)
 	if x.task != "" {
-		x.life.patiently()
+		x.life.Patiently()
 	}
 	x.mu.Lock()
 	x.notify = c.Notify // before the answers are sent: progress may follow at once
 	x.mu.Unlock()
 	settled, left := x.settle(c)
 	if err := x.pass(settled); err != nil {
-		x.end(nil, x.life.why(err))
-		x.life.cancel(nil) // ends the pump's reading
+		x.end(nil, x.life.Why(err))
+		x.life.Cancel(nil) // ends the pump's reading
 	}
 	if left > 0 && !x.over() {
 		return u.park(x)
@@ -104,20 +105,20 @@ type answered struct {
 func (x *exchange) pass(settled []answered) error {
 	var err error
 	for _, a := range settled {
-		if err = x.s.conn.Post(x.life.ctx, a.body); err != nil {
+		if err = x.s.conn.Post(x.life, a.body); err != nil {
 			break
 		}
 	}
 	switch name := x.s.u.cfg.Name; {
 	case err == nil:
 		return nil
-	case errors.Is(err, errSessionGone):
+	case errors.Is(err, transport.ErrSessionGone):
 		x.s.u.pool.lose(x.s)
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
 			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
 	}
 	// Whatever became of the answer, the call itself was sent.
-	return fmt.Errorf("%w: the answer of the user was not taken: %v", errBroken, err)
+	return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
 }
 
 // settle takes out the questions that were answered, with the answers as the server gets
@@ -134,7 +135,7 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
-				x.s.slot.keep.learnRoots(answer, q.changes)
+				x.s.slot.state.Roots.Learn(answer, q.changes)
 			}
 			x.room.Give(int64(len(q.request.Params)))
 			settled = append(settled, answered{q, x.s.answer(q, answer)})
@@ -175,7 +176,7 @@ func (x *exchange) giveUp() {
 	over := x.done
 	x.mu.Unlock()
 	if !over && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
-		x.s.post(cancelled(x.id, "nobody answered in time"))
+		x.s.post(transport.Cancelled(x.id, "nobody answered in time"))
 		if len(open) > 0 && x.ends() {
 			open = nil
 		}
@@ -183,8 +184,8 @@ func (x *exchange) giveUp() {
 	if !over {
 		x.abandon()
 	}
-	x.end(nil, errTimeout)
-	x.life.end() // ends the pump's reading
+	x.end(nil, transport.ErrTimeout)
+	x.life.End() // ends the pump's reading
 	s := x.s
 	s.u.pool.hold(s)
 	defer s.u.pool.release(s)

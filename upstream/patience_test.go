@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // slowProgram is a stateless stdio server that takes its time to start, as one that
@@ -21,14 +22,14 @@ type slowProgram struct {
 	started int
 }
 
-func (p *slowProgram) Dial(context.Context, *identity) (Conn, error) {
+func (p *slowProgram) Dial(context.Context, *transport.Identity) (transport.Conn, error) {
 	p.started++
 	return &slowConn{ready: time.Now().Add(p.startup)}, nil
 }
 
 type slowConn struct{ ready time.Time }
 
-func (c *slowConn) Start(req *Request) (Stream, error) {
+func (c *slowConn) Start(req *transport.Request) (transport.Stream, error) {
 	result := `"error":{"code":-32601,"message":"Method not found"}`
 	switch req.Method {
 	case methodDiscover:
@@ -41,8 +42,8 @@ func (c *slowConn) Start(req *Request) (Stream, error) {
 }
 
 func (c *slowConn) Post(context.Context, []byte) error { return nil }
-func (c *slowConn) Standing(context.Context, string, func()) (Stream, error) {
-	return nil, errNoStanding
+func (c *slowConn) Standing(context.Context, string, func()) (transport.Stream, error) {
+	return nil, transport.ErrNoStanding
 }
 func (c *slowConn) Deliver(bool, func(wire.Message)) {}
 func (c *slowConn) Bind(*wire.Revision)              {}
@@ -52,7 +53,7 @@ func (c *slowConn) Lost() <-chan struct{}            { return nil }
 func (c *slowConn) Close(context.Context) error      { return nil }
 
 type slowStream struct {
-	life  *deadline
+	life  *transport.Life
 	ready time.Time
 	text  string
 }
@@ -65,12 +66,12 @@ func (s *slowStream) Next() (wire.Message, error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-s.life.ctx.Done():
-		return wire.Message{}, context.Cause(s.life.ctx)
+	case <-s.life.Done():
+		return wire.Message{}, context.Cause(s.life)
 	}
 	text := s.text
 	s.text = ""
-	return scan([]byte(text))
+	return transport.Scan([]byte(text))
 }
 
 func (s *slowStream) LastEventID() string    { return "" }
@@ -79,7 +80,7 @@ func (s *slowStream) Release() func()        { return nil }
 func (s *slowStream) Taken() <-chan struct{} { return nil }
 
 func (s *slowStream) Outline() *mcp.Outline { return nil }
-func (s *slowStream) Close()                { s.life.end() }
+func (s *slowStream) Close()                { s.life.End() }
 
 // A stateless server that needs longer to start than silence is waited for is taken
 // for a stateful one, once: when it then refuses initialize, the next probe waits.

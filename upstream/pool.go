@@ -10,6 +10,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // opensAtOnce bounds how many sessions are opened at a time, so that a server that
@@ -44,10 +46,10 @@ type pool struct {
 type slot struct {
 	key      poolKey
 	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
-	owner    *identity
+	owner    *transport.Identity
 	declared capabilities
-	sweeps   bool  // it ends by idle time
-	keep     *keep // what is restored in a new session
+	sweeps   bool           // it ends by idle time
+	state    *restore.State // what is restored in a new session
 
 	current  *session
 	opening  *opening
@@ -89,10 +91,10 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 	}
 	sl := p.slots[key]
 	if sl == nil {
-		sl = &slot{key: key, owner: &identity{}, declared: declared, sweeps: sweeps, keep: newKeep(key.session == "")}
+		sl = &slot{key: key, owner: &transport.Identity{}, declared: declared, sweeps: sweeps, state: restore.New(key.session == "")}
 		if key.session != "" || key.user != "" {
 			sl.user = admit.User(caller)
-			sl.owner.user = sl.user
+			sl.owner.User = sl.user
 		}
 		if !p.makeRoom(sl) {
 			p.mu.Unlock()
@@ -101,7 +103,7 @@ func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, dec
 		p.slots[key] = sl
 	}
 	if key.user != "" {
-		sl.owner.meet(caller)
+		sl.owner.Meet(caller)
 	}
 	sl.busy++
 	if s := sl.current; s != nil && !s.over() {
@@ -225,7 +227,7 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
 	s := u.resume(ctx, sl, e)
 	if s != nil {
@@ -233,7 +235,7 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	}
 	s, err := u.openSession(ctx, sl, e)
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), err)
+		err = fmt.Errorf("%w: %w: %w", transport.ErrNotSent, context.Cause(ctx), err)
 	}
 	if err != nil && u.cfg.Transport == transportStdio {
 		p.crashed(sl, 0)
@@ -293,8 +295,8 @@ func (p *pool) drop(sl *slot, forget bool, idle <-chan struct{}) {
 func (s *session) windUp(idle <-chan struct{}) {
 	s.cancel()
 	for _, x := range s.all() {
-		if x.life.waitedFor() { // parks and holds see to the others
-			x.life.cancel(errClosed)
+		if x.life.WaitedFor() { // parks and holds see to the others
+			x.life.Cancel(errClosed)
 		}
 	}
 	timer := time.NewTimer(goodbye)
@@ -353,7 +355,7 @@ func (p *pool) endSession(session string, forget bool) {
 		if key.session != session {
 			continue
 		}
-		sl.keep.end(errEnded)
+		sl.state.End(transport.ErrEnded)
 		idle := make(chan struct{})
 		if sl.busy > 0 {
 			sl.idle = idle
@@ -377,7 +379,7 @@ func (p *pool) endListens() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sl := range p.slots {
-		sl.keep.end(errClosed)
+		sl.state.End(errClosed)
 	}
 }
 

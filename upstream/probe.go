@@ -11,6 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
 
 // probeSilence is how long a stdio server may keep silent to server/discover before
@@ -38,14 +40,14 @@ type probe struct {
 	known   *era
 	patient bool // silence was taken wrongly for an answer: the next probe waits longer
 	running *probing
-	spare   Conn // of a stdio server: the process that was probed, for the first session
+	spare   transport.Conn // of a stdio server: the process that was probed, for the first session
 }
 
 // probing is one probe that several callers wait for.
 type probing struct {
 	done  chan struct{}
-	owner identity // whose credential is used
-	user  string   // the owner's key
+	owner transport.Identity // whose credential is used
+	user  string             // the owner's key
 	era   *era
 	err   error
 }
@@ -103,7 +105,7 @@ func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 	if run == nil {
 		run, first = &probing{done: make(chan struct{}), user: u.userOf(caller)}, true
 		if run.user != "" {
-			run.owner.meet(caller)
+			run.owner.Meet(caller)
 		}
 		p.running = run
 	}
@@ -128,15 +130,15 @@ func (u *Upstream) pinned() *wire.Revision {
 
 // runProbe runs apart from the callers, who may leave.
 func (u *Upstream) runProbe(run *probing) {
-	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, errTimeout)
+	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
-	var spare Conn
+	var spare transport.Conn
 	run.era, spare, run.err = u.ask(ctx, &run.owner)
 	if run.err != nil {
 		run.err = fmt.Errorf("%w: %w", errNotStarted, run.err)
 	}
 	if run.err != nil && ctx.Err() != nil {
-		run.err = fmt.Errorf("%w: %w: %w", errNotSent, context.Cause(ctx), run.err)
+		run.err = fmt.Errorf("%w: %w: %w", transport.ErrNotSent, context.Cause(ctx), run.err)
 	}
 	if run.era != nil && u.perUser() {
 		run.era.discover = nil // the next to want it may be another user
@@ -200,7 +202,7 @@ func (u *Upstream) speaksSSE() bool {
 
 // dial connects in the way of the era. A server that has no event stream (any more),
 // where it is only thought to have one, is of another era.
-func (u *Upstream) dial(ctx context.Context, owner *identity, e *era) (Conn, error) {
+func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *era) (transport.Conn, error) {
 	if !e.sse {
 		return u.transport.Dial(ctx, owner)
 	}
@@ -208,15 +210,15 @@ func (u *Upstream) dial(ctx context.Context, owner *identity, e *era) (Conn, err
 	if err == nil {
 		return conn, nil
 	}
-	status, refused := errors.AsType[*statusError](err)
-	if refused && refusesVerb(status.Status) || errors.Is(err, errNoStream) {
+	status, refused := errors.AsType[*transport.StatusError](err)
+	if refused && refusesVerb(status.Status) || errors.Is(err, sse.ErrNoStream) {
 		return nil, errWrongEra
 	}
 	return nil, err
 }
 
 // takeSpare returns the process that was probed, once.
-func (u *Upstream) takeSpare() Conn {
+func (u *Upstream) takeSpare() transport.Conn {
 	u.probe.mu.Lock()
 	defer u.probe.mu.Unlock()
 	conn := u.probe.spare
@@ -225,7 +227,7 @@ func (u *Upstream) takeSpare() Conn {
 }
 
 // ask sends server/discover and judges the answer.
-func (u *Upstream) ask(ctx context.Context, owner *identity) (*era, Conn, error) {
+func (u *Upstream) ask(ctx context.Context, owner *transport.Identity) (*era, transport.Conn, error) {
 	if u.base.Err() != nil {
 		return nil, nil, admit.ErrDraining
 	}
@@ -237,7 +239,7 @@ func (u *Upstream) ask(ctx context.Context, owner *identity) (*era, Conn, error)
 	silence := ctx
 	if stdio {
 		var cancel context.CancelFunc
-		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), errTimeout)
+		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), transport.ErrTimeout)
 		defer cancel()
 	}
 	m, err := u.exchange(silence, conn, wire.Stateless(), methodDiscover, nil)
@@ -246,7 +248,7 @@ func (u *Upstream) ask(ctx context.Context, owner *identity) (*era, Conn, error)
 			closeConn(conn)
 			return nil, nil, context.Cause(ctx)
 		}
-		silent := errors.Is(err, errTimeout)
+		silent := errors.Is(err, transport.ErrTimeout)
 		e, err := judgeStdio(m, err)
 		if e != nil {
 			e.silent = silent
@@ -273,7 +275,7 @@ func (u *Upstream) patience() time.Duration {
 	return min(probeSilence, u.cfg.Timeout.Connect/2)
 }
 
-func lost(conn Conn) bool {
+func lost(conn transport.Conn) bool {
 	select {
 	case <-conn.Lost():
 		return true
@@ -284,10 +286,10 @@ func lost(conn Conn) bool {
 
 // piped reports whether a connection is one pipe for all that a server says, which can
 // be lost as a whole.
-func piped(conn Conn) bool { return conn.Lost() != nil }
+func piped(conn transport.Conn) bool { return conn.Lost() != nil }
 
 // closeConn closes a connection that nobody uses.
-func closeConn(conn Conn) {
+func closeConn(conn transport.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
 	_ = conn.Close(ctx) // there is nobody to tell, and nothing to be done about it
@@ -298,7 +300,7 @@ func closeConn(conn Conn) {
 // era answer, and on what they were seen to answer (PROTOCOL of both eras:
 // 2026-07-28 basic/transports/streamable-http#backward-compatibility).
 func judgeHTTP(m wire.Message, err error) (*era, error) {
-	status, refused := errors.AsType[*statusError](err)
+	status, refused := errors.AsType[*transport.StatusError](err)
 	if refused {
 		m = status.Message
 	}
@@ -339,7 +341,7 @@ func refusesVerb(status int) bool {
 // clearly stateless is stateful, silence and the end of the process too (2026-07-28
 // basic/transports/stdio#backward-compatibility).
 func judgeStdio(m wire.Message, err error) (*era, error) {
-	if errors.Is(err, errNotSent) || errors.Is(err, errClosed) {
+	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, errClosed) {
 		return nil, err
 	}
 	if err == nil {
@@ -396,25 +398,25 @@ func modernRefusal(m wire.Message) bool {
 
 // exchange makes a request of the gateway's own outside of any session, as a
 // stateless server wants it, and returns its response.
-func (u *Upstream) exchange(ctx context.Context, conn Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
+func (u *Upstream) exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
 	id := u.ids.Add(1)
 	meta := "{" + u.statelessMeta(rev, u.neutral(rev).raw, "") + "}"
-	life := newDeadline(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
-	stream, err := conn.Start(&Request{
+	life := transport.NewLife(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: method, Life: life,
 		Body:   ownRequest(id, method, params.With("_meta", mcp.Raw(meta))),
 		Header: statelessHeader(conn, rev, method, ""),
 	})
 	if err != nil {
-		return wire.Message{}, life.why(err)
+		return wire.Message{}, life.Why(err)
 	}
 	defer stream.Close()
 	m, err := response(stream, id)
-	return m, life.why(err)
+	return m, life.Why(err)
 }
 
 // response reads on to the response of a request that nothing else is expected for.
-func response(stream Stream, id int64) (wire.Message, error) {
+func response(stream transport.Stream, id int64) (wire.Message, error) {
 	for {
 		m, err := stream.Next()
 		switch {
@@ -429,5 +431,5 @@ func response(stream Stream, id int64) (wire.Message, error) {
 // answers reports whether m is the response to the request. An error without an id,
 // of a server that could not read it, on the request's own stream is.
 func answers(m wire.Message, id int64) bool {
-	return m.Kind == wire.Response && (isID(m.ID, id) || m.Error != nil && m.ID.IsNull())
+	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }

@@ -193,15 +193,3 @@ func validTraceparent(s string) bool {
 func ownRequest(id int64, method string, params mcp.Raw) []byte {
 	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
 }
-
-// cancelled writes the notification that a request is not wanted any more.
-func cancelled(id int64, reason string) []byte {
-	params := mcp.Object("requestId", mcp.Raw(strconv.AppendInt(nil, id, 10)), "reason", mcp.String(reason))
-	return wire.AppendNotification(nil, mcp.NoteCancelled, params)
-}
-
-// isID reports whether a response's or token's text is this id.
-func isID(raw mcp.Raw, id int64) bool {
-	var buf [20]byte
-	return string(raw) == string(strconv.AppendInt(buf[:0], id, 10))
-}

@@ -16,50 +16,18 @@ import (
 const (
 	// rootsWait is how long such a question waits for a call.
 	rootsWait = 2 * time.Second
-	// maxHeld bounds how many of a session wait, maxRoots the bytes that are kept.
-	maxHeld  = 4
-	maxRoots = 64 << 10
+	// maxHeld bounds how many of a session wait.
+	maxHeld = 4
 	// askedRoots is the State of a call that waits for roots before it is made.
 	askedRoots = "roots:"
 	rootsKey   = "roots"
 )
 
-// roots are what a client last answered, as long as it did not say that they changed.
-// They are in keep, under its lock.
-type roots struct {
-	answer  mcp.Raw // nil while they are not known
-	told    bool    // the server was told some
-	changes int     // how often they changed: an answer from before does not count
-}
-
-// learnRoots keeps an answer to a question that was asked after this many changes.
-func (k *keep) learnRoots(answer mcp.Raw, changes int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.roots.told = true
-	if changes == k.roots.changes && len(answer) <= maxRoots {
-		k.roots.answer = bytes.Clone(answer)
-	}
-}
-
-func (k *keep) rootsChanged() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.roots.answer = nil
-	k.roots.changes++
-}
-
-func (k *keep) knownRoots() roots {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.roots
-}
-
 // strayRoots takes a roots/list that belongs to no call.
 func (s *session) strayRoots(id mcp.Raw) {
 	q := question{id: bytes.Clone(id), request: mcp.InputRequest{Key: rootsKey, Method: mcp.MethodRootsList}}
-	if known := s.slot.keep.knownRoots(); known.answer != nil {
-		s.post(s.answer(q, known.answer))
+	if known := s.slot.state.Roots.Answer(); known != nil {
+		s.post(s.answer(q, known))
 		return
 	}
 	s.mu.Lock()
@@ -109,7 +77,7 @@ func (s *session) noRoots(q question) {
 	s.mu.Lock()
 	s.rootsOwed = true
 	s.mu.Unlock()
-	if s.slot.keep.knownRoots().told {
+	if s.slot.state.Roots.Told() {
 		s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client can be asked for its roots only during a call")))
 		return
 	}
@@ -140,7 +108,7 @@ func (s *session) giveRoots(c *mcp.Call) {
 	answer, refusal := c.Answers[rootsKey], c.Refused[rootsKey]
 	valid := wire.ValidAnswer(mcp.MethodRootsList, answer)
 	if valid && !c.Ephemeral {
-		s.slot.keep.learnRoots(answer, s.slot.keep.knownRoots().changes)
+		s.slot.state.Roots.Learn(answer, s.slot.state.Roots.Changes())
 	}
 	for _, q := range s.takeHeld() {
 		switch {
@@ -174,7 +142,7 @@ func (u *Upstream) RootsChanged(session string) {
 		if key.session != session || session == "" {
 			continue
 		}
-		sl.keep.rootsChanged()
+		sl.state.Roots.Changed()
 		if s := sl.current; s != nil && s.declared.rootsChange && s.rev.Stateful {
 			u.spawn(func() { s.post(wire.AppendNotification(nil, mcp.NoteRootsListChanged, nil)) })
 		}

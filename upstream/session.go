@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -27,9 +29,9 @@ const (
 type session struct {
 	u        *Upstream
 	slot     *slot
-	conn     Conn
+	conn     transport.Conn
 	rev      *wire.Revision
-	result   mcp.Raw // of initialize, or what is kept of it
+	result   mcp.Raw // of initialize; of a resumed session the capabilities
 	server   serverCaps
 	declared capabilities
 	began    time.Time
@@ -79,7 +81,7 @@ func (u *Upstream) openSession(ctx context.Context, sl *slot, e *era) (*session,
 }
 
 // beginSession makes a session of a connection, or closes that.
-func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn) (*session, error) {
+func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn transport.Conn) (*session, error) {
 	s := u.newSession(sl, conn, e.rev)
 	conn.Deliver(!s.shared(), func(m wire.Message) { s.deliver(m) })
 	if e.rev.Stateful {
@@ -99,7 +101,7 @@ func (u *Upstream) beginSession(ctx context.Context, sl *slot, e *era, conn Conn
 	return s, nil
 }
 
-func (u *Upstream) newSession(sl *slot, conn Conn, rev *wire.Revision) *session {
+func (u *Upstream) newSession(sl *slot, conn transport.Conn, rev *wire.Revision) *session {
 	s := &session{
 		u: u, slot: sl, conn: conn, rev: rev, declared: sl.declared, began: time.Now(),
 		setting: make(chan struct{}, 1), calls: make(map[int64]*exchange), standing: piped(conn),
@@ -129,7 +131,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
 	}
 	if len(m.Result) > maxHello {
-		return fmt.Errorf("%w: initialize", errTooLarge)
+		return fmt.Errorf("%w: initialize", transport.ErrTooLarge)
 	}
 	version, _ := m.Result.Member("protocolVersion")
 	rev := wire.Lookup(version.Text())
@@ -154,7 +156,7 @@ func (s *session) learn(result mcp.Raw) {
 
 // initializeRefusal sorts the statuses with which a server refuses initialize.
 func initializeRefusal(err error) error {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
 		return err
 	}
@@ -167,7 +169,7 @@ func initializeRefusal(err error) error {
 
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
-	level, uris := s.slot.keep.state()
+	level, uris := s.slot.state.Restore()
 	if s.slot.key.session == "" || s.declared.any() || level != "" || len(uris) > 0 {
 		s.stand()
 	}
@@ -176,29 +178,29 @@ func (s *session) restore(ctx context.Context) {
 	}
 	var failed []string
 	for _, uri := range uris {
-		if s.askAgain(ctx, uri) != nil {
+		if s.subscribeAgain(ctx, uri) != nil {
 			failed = append(failed, uri)
 		}
 	}
 	if len(failed) > 0 {
-		s.u.spawn(func() { s.mend(failed) })
+		s.u.spawn(func() { s.resubscribe(failed) })
 	}
 }
 
 // request makes a request of the gateway's own and returns its response.
 func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.u.ids.Add(1)
-	life := newDeadline(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
-	stream, err := s.conn.Start(&Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
+	life := transport.NewLife(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
+	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
 	if err != nil {
-		return wire.Message{}, life.why(err)
+		return wire.Message{}, life.Why(err)
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		switch {
 		case err != nil:
-			return wire.Message{}, life.why(err)
+			return wire.Message{}, life.Why(err)
 		case answers(m, id):
 			return m, nil
 		default:
@@ -226,13 +228,13 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	if now := s.level.Load(); now != nil && *now == level {
 		return
 	}
-	s.slot.keep.setLevel(level)
+	s.slot.state.SetLevel(level)
 	s.stand()
 	m, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
 	if err != nil || m.Error != nil {
 		s.u.log.Debug("log level not set", "error", err)
 	}
-	if err != nil && !errors.Is(err, errTimeout) {
+	if err != nil && !errors.Is(err, transport.ErrTimeout) {
 		return
 	}
 	s.level.Store(&level)
@@ -298,9 +300,13 @@ func (s *session) note(m wire.Message, x *exchange) {
 		s.withdrawUnclaimed(id)
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
-	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged, mcp.NoteResourceUpdated,
-		wire.NoteTaskStatus:
-		s.slot.keep.event(m)
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
+		s.slot.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)})
+	case mcp.NoteResourceUpdated:
+		uri, _ := m.Params.Member("uri")
+		s.slot.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", uri)})
+	case wire.NoteTaskStatus:
+		s.slot.state.Tell(mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))})
 	}
 }
 
@@ -381,7 +387,7 @@ func (s *session) shared() bool { return s.slot.key.session == "" }
 func (s *session) logOnly(m wire.Message) {
 	level, _ := m.Params.Member("level")
 	data, _ := m.Params.Member("data")
-	s.u.said.say("log message", "level", clip(level.Text()), "data", clipLine(data))
+	s.u.said.Say("log message", "level", clip(level.Text()), "data", transport.ClipLine(data))
 }
 
 // sole returns the one call that is under way, nil when there is none or more than
@@ -463,11 +469,11 @@ func (s *session) watch(done <-chan struct{}) {
 
 // refusal sorts the errors with which a server refuses a call.
 func (s *session) refusal(err error) error {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*transport.StatusError](err)
 	switch {
-	case !ok || errors.Is(err, errSessionGone):
+	case !ok || errors.Is(err, transport.ErrSessionGone):
 		return err
-	case status.hasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
+	case status.HasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
 		status.Status != http.StatusTooManyRequests:
 		e := wire.ReadError(status.Message.Error)
 		if e.Code == mcp.CodeHeaderMismatch || offered(status.Message) != nil {

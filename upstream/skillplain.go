@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Servers that have no skills/list may have skills all the same: resources that are a
@@ -89,7 +90,7 @@ func (u *Upstream) findPlainSkills(ctx context.Context, c *mcp.Call) (found plai
 			return found, err
 		}
 		if reply.List == nil {
-			return found, fmt.Errorf("%w: an answer to resources/list without a list", errGarbage)
+			return found, fmt.Errorf("%w: an answer to resources/list without a list", transport.ErrGarbage)
 		}
 		for _, r := range reply.List.Items {
 			if !strings.HasPrefix(r.Name, mcp.SkillScheme) || seen[r.Name] || len(seen) == maxPlainURIs {

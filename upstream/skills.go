@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // This file makes records of the inner language (mcp/skill.go) of what servers say about
@@ -253,7 +254,7 @@ func (u *Upstream) skillEntry(ctx context.Context, c *mcp.Call, uri string, core
 	}
 	entry, ok := reply.Result.Member("skill")
 	if !ok || !entry.IsObject() {
-		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", errGarbage)
+		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", transport.ErrGarbage)
 	}
 	return &mcp.Reply{Result: reply.Result.With("skill", u.skillItem(entry, core).Raw)}, nil
 }
@@ -338,7 +339,7 @@ func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byt
 		return nil, err
 	}
 	var text []byte
-	err = fmt.Errorf("%w: a %s without text", errGarbage, mcp.SkillFile)
+	err = fmt.Errorf("%w: a %s without text", transport.ErrGarbage, mcp.SkillFile)
 	contents, _ := reply.Result.Member("contents")
 	contents.Elements(func(content mcp.Raw) bool {
 		if t, ok := content.Member("text"); ok {
@@ -349,7 +350,7 @@ func (u *Upstream) readText(ctx context.Context, c *mcp.Call, uri string) ([]byt
 		return false
 	})
 	if err == nil && len(text) > skillmd.MaxText {
-		err = errTooLarge
+		err = transport.ErrTooLarge
 	}
 	return text, err
 }
@@ -378,7 +379,7 @@ func (u *Upstream) readResource(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 		}
 		instructions, ok := reply.Result.Member("instructions")
 		if !ok {
-			return nil, fmt.Errorf("%w: an answer to skills/get without instructions", errGarbage)
+			return nil, fmt.Errorf("%w: an answer to skills/get without instructions", transport.ErrGarbage)
 		}
 		text = instructions.Text()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // leastPause is how soon a standing stream is opened again, however short a time its
@@ -45,26 +46,26 @@ func (s *session) listen(opened chan struct{}) {
 	s.setStanding(true)
 	for first := true; s.base.Err() == nil; first = false {
 		stream, err := s.conn.Standing(s.base, lastID, nil)
-		if first && errors.Is(err, errNoStanding) {
+		if first && errors.Is(err, transport.ErrNoStanding) {
 			s.setStanding(false)
 		}
 		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
-			s.slot.keep.missed()
+			s.slot.state.Missed()
 		}
 		if first { // after that: who waited has missed nothing
 			close(opened)
 		}
 		switch {
-		case errors.Is(err, errNoStanding):
+		case errors.Is(err, transport.ErrNoStanding):
 			return
-		case errors.Is(err, errSessionGone):
+		case errors.Is(err, transport.ErrSessionGone):
 			s.u.pool.lose(s)
 			return
 		case err == nil:
 			var pause time.Duration
 			var why error
 			lastID, pause, why = s.drain(stream)
-			if errors.Is(why, errNoRoom) || errors.Is(why, errTooLarge) {
+			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
 				s.u.log.Warn("server sent a large event outside of a call, its stream is closed", "cause", why)
 				pause = 0 // the next one may be no better
 			} else {
@@ -77,7 +78,7 @@ func (s *session) listen(opened chan struct{}) {
 				continue
 			}
 		default:
-			if status, ok := errors.AsType[*statusError](err); ok && lastID != "" && status.Status/100 == 4 {
+			if status, ok := errors.AsType[*transport.StatusError](err); ok && lastID != "" && status.Status/100 == 4 {
 				lastID = "" // it cannot be gone on with
 			}
 		}
@@ -89,11 +90,11 @@ func (s *session) listen(opened chan struct{}) {
 
 // drain reads a standing stream to its end, and returns where and when to go on, and why it
 // has ended.
-func (s *session) drain(stream Stream) (lastID string, pause time.Duration, why error) {
+func (s *session) drain(stream transport.Stream) (lastID string, pause time.Duration, why error) {
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
-		if errors.Is(err, errGarbage) {
+		if errors.Is(err, transport.ErrGarbage) {
 			s.u.health.garbage.Add(1)
 			continue
 		}

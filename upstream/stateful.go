@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // This file is the dialect of the revisions with sessions: a call may be asked in
@@ -51,7 +52,7 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 			call = s.bridge
 		}
 		reply, err := call(ctx, c)
-		if !errors.Is(err, errSessionGone) {
+		if !errors.Is(err, transport.ErrSessionGone) {
 			return reply, err
 		}
 		u.pool.lose(s)
@@ -76,9 +77,9 @@ type exchange struct {
 	s      *session
 	id     int64
 	call   *mcp.Call
-	life   *deadline
-	first  Stream // the answer to the POST; closing it ends life
-	stream Stream // the one that is read: first, or where a broken one goes on
+	life   *transport.Life
+	first  transport.Stream // the answer to the POST; closing it ends life
+	stream transport.Stream // the one that is read: first, or where a broken one goes on
 	wake   chan struct{}
 	// task is the one that it waits for, "" for none; ours says that it was made here, for
 	// a caller who knows nothing of it. Neither is changed.
@@ -143,25 +144,25 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if x.call.LogLevel != "" && !s.shared() {
 		s.setLevel(ctx, s.wantedLevel())
 	}
-	life.room.Store(x.call.Room)
+	life.Room.Store(x.call.Room)
 	if x.task != "" {
-		life.patiently()
+		life.Patiently()
 	}
 	if meanwhile != nil {
 		meanwhile()
 	}
 	out := outgoing{id: x.id, call: request, rev: s.rev, task: s.taskParams(request)}
-	stream, err := s.conn.Start(&Request{
+	stream, err := s.conn.Start(&transport.Request{
 		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
 	})
 	if err != nil {
 		s.remove(x)
-		if life.timedOut() || ctx.Err() != nil || errors.Is(err, errBroken) {
+		if life.TimedOut() || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
 		}
 		x.abandon()
 		s.u.pool.release(s)
-		return nil, s.refusal(x.overdue(life.why(err)))
+		return nil, s.refusal(x.overdue(life.Why(err)))
 	}
 	x.first, x.stream = stream, stream
 	if x.elsewhere {
@@ -191,7 +192,7 @@ func (x *exchange) read() {
 	m, err := x.next()
 	switch {
 	case err != nil:
-		x.end(nil, x.life.why(err))
+		x.end(nil, x.life.Why(err))
 	case m.Kind == wire.Response:
 		if answers(m, x.id) {
 			if m.Error != nil {
@@ -217,21 +218,21 @@ func (x *exchange) owns(m wire.Message) bool {
 func (x *exchange) next() (wire.Message, error) {
 	for resumes := 0; ; resumes++ {
 		m, err := x.stream.Next()
-		if err == nil || !ended(err) || x.life.ctx.Err() != nil {
+		if err == nil || !ended(err) || x.life.Err() != nil {
 			return m, err
 		}
 		lastID := x.stream.LastEventID()
 		if lastID == "" || resumes == maxResumes {
-			return m, fmt.Errorf("%w: %w", errBroken, err)
+			return m, fmt.Errorf("%w: %w", transport.ErrBroken, err)
 		}
 		pause := x.stream.Retry()
 		if pause == 0 {
 			pause = admit.FirstPause << resumes
 		}
-		if err := wait(x.life.ctx, pause); err != nil {
+		if err := wait(x.life, pause); err != nil {
 			return m, err
 		}
-		stream, err := x.s.conn.Standing(x.life.ctx, lastID, x.life.touch)
+		stream, err := x.s.conn.Standing(x.life, lastID, x.life.Touch)
 		if err != nil {
 			continue
 		}
@@ -316,12 +317,12 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
 	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
 		native, _ := m.Params.Member("elicitationId")
-		edits[2].Value = mcp.String(x.s.slot.keep.pages.mint(native.Text(), x.id))
+		edits[2].Value = mcp.String(x.s.slot.state.Pages.Mint(native.Text(), x.id))
 	}
 	params = bytes.Clone(params.Edit(edits...))
 	q := question{
 		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
-		changes: x.s.slot.keep.knownRoots().changes,
+		changes: x.s.slot.state.Roots.Changes(),
 	}
 	if guess {
 		q.guessed = bytes.Clone(m.Params)
@@ -467,7 +468,7 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 	if ctx.Err() != nil {
 		why = "the caller cancelled"
 	}
-	say := func() { x.s.post(cancelled(x.id, why)) }
+	say := func() { x.s.post(transport.Cancelled(x.id, why)) }
 	if x.s.u.base.Err() != nil { // Close ends the session next, so now is the time
 		say()
 		return
@@ -482,7 +483,7 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 		if taken != nil { // a cancellation that comes before its request cancels nothing
 			select {
 			case <-taken:
-			case <-time.After(overtakeTime):
+			case <-time.After(500 * time.Millisecond): // some servers say late that they took it
 			case <-x.s.u.base.Done():
 			}
 		}

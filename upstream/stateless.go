@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // This file is the dialect of 2026-07-28: every request tells all about itself, and a
@@ -23,7 +24,7 @@ const (
 
 // statelessConn returns the connection to a stateless server: over HTTP none that
 // matters, over stdio the one process.
-func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn Conn, release func(), err error) {
+func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn transport.Conn, release func(), err error) {
 	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +74,7 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 
 // repair does what can be done about an error that is about our hop, and makes the
 // request once more: it was refused, so it did not run. Such errors are not passed on.
-func (u *Upstream) repair(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities, refused *mcp.Error) (mcp.Raw, error) {
+func (u *Upstream) repair(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities, refused *mcp.Error) (mcp.Raw, error) {
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
 		if err := u.relist(ctx, conn, e, c); err != nil {
@@ -122,30 +123,30 @@ func (u *Upstream) hopError(e *mcp.Error) *mcp.Error {
 
 // roundTrip sends the call and reads on to its result, of which the stream, closed by
 // now, knows the Outline and the Release. Over HTTP it is exactly one POST.
-func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, of Stream, err error) {
+func (u *Upstream) roundTrip(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, of transport.Stream, err error) {
 	life, err := u.life(ctx, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	life.room.Store(c.Room)
+	life.Room.Store(c.Room)
 	id := u.ids.Add(1)
 	out := outgoing{
 		id: id, call: c, rev: e.rev, answers: true,
 		meta: u.statelessMeta(e.rev, declared.raw, c.LogLevel),
 	}
-	stream, err := conn.Start(&Request{
+	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
 		Body:   out.appendRequest(make([]byte, 0, out.size())),
 		Header: u.callHeader(conn, e.rev, c),
 	})
 	if err != nil {
-		return nil, nil, statelessRefusal(life.why(err))
+		return nil, nil, statelessRefusal(life.Why(err))
 	}
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
 		if err != nil {
-			return nil, nil, life.why(err)
+			return nil, nil, life.Why(err)
 		}
 		switch {
 		case answers(m, id):
@@ -163,23 +164,23 @@ func (u *Upstream) roundTrip(ctx context.Context, conn Conn, e *era, c *mcp.Call
 // hasToken reports whether progress is that of a request.
 func hasToken(m wire.Message, id int64) bool {
 	token, _ := m.Params.Member(wire.MetaProgressToken)
-	return isID(token, id)
+	return transport.IsID(token, id)
 }
 
 // statelessRefusal sorts the statuses with which a server refuses a request. A
 // JSON-RPC error that came with it is the answer.
 func statelessRefusal(err error) error {
-	status, ok := errors.AsType[*statusError](err)
+	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
 		return err
 	}
 	switch status.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		if !status.hasError() {
+		if !status.HasError() {
 			return errWrongEra
 		}
 	case http.StatusBadRequest:
-		if !status.hasError() {
+		if !status.HasError() {
 			break
 		}
 		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
@@ -188,7 +189,7 @@ func statelessRefusal(err error) error {
 	default:
 		return err
 	}
-	if status.hasError() {
+	if status.HasError() {
 		return wire.ReadError(status.Message.Error)
 	}
 	return err
@@ -208,7 +209,7 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):
 		return &mcp.Reply{Result: result, Task: true}, nil
 	default:
-		return nil, fmt.Errorf("%w: resultType %.40q", errGarbage, kind.Text())
+		return nil, fmt.Errorf("%w: resultType %.40q", transport.ErrGarbage, kind.Text())
 	}
 	if c.Method == mcp.MethodTasksGet {
 		task, err := u.openTask(declared, result)
@@ -262,7 +263,7 @@ func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, 
 	state, hasState := result.Member("requestState")
 	ask.State = ownState(state.Text())
 	if !hasRequests && !hasState {
-		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", errGarbage)
+		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", transport.ErrGarbage)
 	}
 	return &mcp.Reply{Ask: ask}, nil
 }
@@ -310,12 +311,12 @@ func (u *Upstream) takeDiscover(e *era) mcp.Raw {
 // discovered makes the reply to server/discover, the same for both dialects.
 func discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 	if len(result) > maxHello {
-		return nil, fmt.Errorf("%w: server/discover", errTooLarge)
+		return nil, fmt.Errorf("%w: server/discover", transport.ErrTooLarge)
 	}
 	caps, _ := result.Member("capabilities")
 	caps = validTasks(rev, caps)
 	if !caps.IsObject() {
-		return nil, fmt.Errorf("%w: no capabilities", errGarbage)
+		return nil, fmt.Errorf("%w: no capabilities", transport.ErrGarbage)
 	}
 	out := mcp.Object("capabilities", caps)
 	if instructions, ok := result.Member("instructions"); ok && instructions.Text() != "" {
@@ -349,7 +350,7 @@ func (u *Upstream) statelessMeta(rev *wire.Revision, caps, logLevel string) stri
 func readList(method string, result mcp.Raw) (*mcp.List, error) {
 	items, ok := result.Member(mcp.ListMember(method))
 	if !ok || !items.IsArray() {
-		return nil, fmt.Errorf("%w: a list without %s", errGarbage, mcp.ListMember(method))
+		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
 	}
 	list := &mcp.List{}
 	key := mcp.ItemKey(method)

@@ -6,124 +6,28 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// This file is resources/subscribe and unsubscribe: one of each for all who listen to a
-// resource in a session.
-
-// asking is a resources/subscribe that is under way.
-type asking struct {
-	done chan struct{} // closed when it is over
-	ok   bool          // read after that
-}
-
-// subscribe counts a listener of a resource.
-func (k *keep) subscribe(uri string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.uris[uri]++
-}
-
-// ask returns the request that subscribes to a resource; ours says that it is to be made
-// now, and then settled. It is nil where that has been done.
-func (k *keep) ask(uri string) (a *asking, ours bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	a, known := k.asking[uri]
-	if known && (a == nil || !a.failed()) {
-		return a, false
-	}
-	a = &asking{done: make(chan struct{})}
-	k.asking[uri] = a
-	return a, true
-}
-
-// settle ends a request. When it was in vain the next one who wants the resource asks.
-func (k *keep) settle(uri string, a *asking, ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if a.ok = ok; ok && k.asking[uri] == a {
-		k.asking[uri] = nil
-	}
-	close(a.done)
-}
-
-func (a *asking) failed() bool {
-	select {
-	case <-a.done:
-		return !a.ok
-	default:
-		return false
-	}
-}
-
-// left waits until nobody unsubscribes a resource any more: who subscribes to it anew must
-// not be overtaken by that.
-func (k *keep) left(ctx context.Context, uri string) error {
-	for {
-		k.mu.Lock()
-		leaving := k.leaving[uri]
-		k.mu.Unlock()
-		if leaving == nil {
-			return nil
-		}
-		select {
-		case <-leaving:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// leave notes that a resource is being unsubscribed until done is called, unless somebody
-// has subscribed to it again, or does so already.
-func (k *keep) leave(uri string) (done func(), ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.uris[uri] > 0 || k.leaving[uri] != nil {
-		return nil, false
-	}
-	leaving := make(chan struct{})
-	k.leaving[uri] = leaving
-	return func() {
-		k.mu.Lock()
-		delete(k.leaving, uri)
-		k.mu.Unlock()
-		close(leaving)
-	}, true
-}
-
-func (k *keep) unsubscribe(uri string) (last bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.uris[uri]--; k.uris[uri] > 0 {
-		return false
-	}
-	delete(k.uris, uri)
-	delete(k.asking, uri)
-	return true
-}
+// maxWanted bounds how many resources, and how many tasks, one listener is told of.
+const maxWanted = restore.MaxPending / 2
 
 // subscribeAll subscribes to resources, and returns those that it subscribed to and why it
 // could not to others. The error says that the session is lost.
-func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) (uris []string, failed map[string]error, err error) {
+func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
 	if !s.server.subscribe {
 		return nil, nil, nil
 	}
-	var all []string
-	list, _ := want.Member("resourceSubscriptions")
-	list.Elements(func(v mcp.Raw) bool {
-		if uri := v.Text(); uri != "" {
-			all = append(all, uri)
-		}
-		return len(all) < maxPending/2
-	})
-	s.slot.keep.expect(l, all) // an update may come on its stream before the answer does
+	all = all[:min(len(all), maxWanted)]
+	l.Want(mcp.Filter{URIs: all}) // an update may come on its stream before the answer does
 	for _, uri := range all {
-		switch err = s.subscribe(ctx, uri); {
+		err = s.slot.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
+		switch {
 		case err == nil:
 			uris = append(uris, uri)
-		case errors.Is(err, errSessionGone):
+		case errors.Is(err, transport.ErrSessionGone):
 			return uris, nil, err
 		default:
 			if failed == nil {
@@ -135,37 +39,8 @@ func (s *session) subscribeAll(ctx context.Context, l *listening, want mcp.Raw) 
 	return uris, failed, nil
 }
 
-// subscribe subscribes to a resource, or waits until somebody else has who does already.
+// subscribe asks the server for updates of a resource.
 func (s *session) subscribe(ctx context.Context, uri string) error {
-	k := s.slot.keep
-	k.subscribe(uri)
-	for {
-		a, ours := k.ask(uri)
-		if a == nil {
-			return nil
-		}
-		if ours {
-			err := s.askFor(ctx, uri)
-			k.settle(uri, a, err == nil)
-			if err != nil {
-				k.unsubscribe(uri)
-			}
-			return err
-		}
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-			k.unsubscribe(uri)
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// askFor asks the server for updates of a resource.
-func (s *session) askFor(ctx context.Context, uri string) error {
-	if err := s.slot.keep.left(ctx, uri); err != nil {
-		return err
-	}
 	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	if err == nil && m.Error != nil {
 		err = s.declared.notOurs(wire.ReadError(m.Error))
@@ -175,13 +50,14 @@ func (s *session) askFor(ctx context.Context, uri string) error {
 
 // unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
 // context has ended, so it has a limit of its own.
-func (s *session) unsubscribe(l *listening) {
-	for _, uri := range l.uris {
-		if !s.slot.keep.unsubscribe(uri) || s.over() {
+func (s *session) unsubscribe(uris []string) {
+	for _, uri := range uris {
+		done := s.slot.state.Unsubscribe(uri)
+		if done == nil {
 			continue
 		}
-		done, ok := s.slot.keep.leave(uri)
-		if !ok {
+		if s.over() {
+			done()
 			continue
 		}
 		s.u.spawn(func() {
@@ -193,5 +69,46 @@ func (s *session) unsubscribe(l *listening) {
 				s.u.log.Debug("not unsubscribed", "error", err)
 			}
 		})
+	}
+}
+
+// subscribeAgain subscribes again to a resource. Where the server refuses it, that is the end of it.
+func (s *session) subscribeAgain(ctx context.Context, uri string) error {
+	_, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
+	if err != nil && s.base.Err() == nil {
+		s.u.log.Warn("subscription not restored yet", "error", err)
+	}
+	return err
+}
+
+// subscribeAllAgain subscribes again to resources, and returns those of which it could not.
+// What was missed in between counts as a change.
+func (s *session) subscribeAllAgain(uris []string) (failed []string) {
+	for _, uri := range uris {
+		if s.over() {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
+		err := s.subscribeAgain(ctx, uri)
+		cancel()
+		switch {
+		case errors.Is(err, transport.ErrSessionGone): // the next one has them all
+			s.u.pool.lose(s)
+			return nil
+		case err != nil:
+			failed = append(failed, uri)
+			continue
+		}
+		s.slot.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+	}
+	return failed
+}
+
+// resubscribe subscribes, some time later, to what could not be subscribed to in a new
+// session, until the server has taken that or nobody wants it any more: who listens has been
+// promised to hear of changes.
+func (s *session) resubscribe(uris []string) {
+	for pauses := admit.NewBackoff(); len(uris) > 0 && wait(s.base, pauses.NextBackOff()) == nil; {
+		uris = s.subscribeAllAgain(s.slot.state.Wanted(uris))
 	}
 }

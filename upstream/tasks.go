@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Tasks, on the side of the servers. A task that a caller asked for, or has declared to
@@ -54,8 +55,8 @@ func begun(err error) error {
 	if errors.Is(err, admit.ErrDraining) {
 		return errClosed
 	}
-	if errors.Is(err, errWrongEra) || errors.Is(err, errSessionGone) || errors.Is(err, errNotStarted) || errors.Is(err, errNotSent) {
-		return fmt.Errorf("%w: %v", errBroken, err)
+	if errors.Is(err, errWrongEra) || errors.Is(err, transport.ErrSessionGone) || errors.Is(err, errNotStarted) || errors.Is(err, transport.ErrNotSent) {
+		return fmt.Errorf("%w: %v", transport.ErrBroken, err)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // This file lets clients of the extension have the tasks of a 2025-11-25 server. What
@@ -167,7 +168,7 @@ func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
 		if err != nil {
 			return nil, err
 		}
-		life.pause() // no caller waits
+		life.Pause() // no caller waits
 		u.pool.hold(s)
 		// Keys are unique in the life of a task, which may be held more than once.
 		x := &exchange{
@@ -175,7 +176,7 @@ func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
 			keys: strings.ToLower(rand.Text()[:8]) + "-",
 			call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
 		}
-		life.room.Store(x.outside()) // nobody else knows of x yet
+		life.Room.Store(x.outside()) // nobody else knows of x yet
 		s.add(x)
 		u.spawn(func() { x.hold(key) })
 		return x, nil
@@ -193,7 +194,7 @@ func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
 // hold reads the stream of a held request until its task ends or it is given up.
 func (x *exchange) hold(key taskKey) {
 	out := outgoing{id: x.id, call: x.call, rev: x.s.rev}
-	stream, err := x.s.conn.Start(&Request{
+	stream, err := x.s.conn.Start(&transport.Request{
 		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.appendRequest(nil),
 	})
 	if err == nil {
@@ -238,19 +239,6 @@ func (s *session) lastsFor(task mcp.Raw) {
 		life = min(ttl, mostLife)
 	}
 	s.u.pool.keepUntil(s.slot, time.Now().Add(life))
-}
-
-// named are the tasks that a filter of subscriptions/listen names and that are followed.
-func (s *session) named(filter mcp.Raw) (ids []string) {
-	if !s.server.tasks || !asksForTasks(filter) {
-		return nil
-	}
-	list, _ := filter.Member("taskIds")
-	list.Elements(func(id mcp.Raw) bool {
-		ids = append(ids, id.Text())
-		return len(ids) < maxPending/2
-	})
-	return ids
 }
 
 // inForm returns an event in the form that a listener knows; ok is false for one that

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // taskParams is the member task of a tools/call that shall run as a task; nil for one
@@ -28,7 +29,7 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	switch {
 	case id == "":
 		x.free()
-		return nil, fmt.Errorf("%w: a task without an id that can be used", errGarbage)
+		return nil, fmt.Errorf("%w: a task without an id that can be used", transport.ErrGarbage)
 	case c.Tasks != mcp.NoTasks:
 		if c.Ephemeral {
 			s.lastsFor(task)
@@ -41,7 +42,7 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	y := &exchange{call: c, task: id, ours: true, token: x.id}
 	request := &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller}
 	reply, err := s.begin(ctx, y, request, func() { s.reportTask(y, pollPause(task)) })
-	if errors.Is(err, errSessionGone) {
+	if errors.Is(err, transport.ErrSessionGone) {
 		s.u.pool.lose(s)
 	}
 	return reply, begun(err)
@@ -56,11 +57,11 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 	}
 	s.u.spawn(func() {
 		said := ""
-		for progress := int64(1); wait(x.life.ctx, pause) == nil; {
-			if !x.life.waitedFor() {
+		for progress := int64(1); wait(x.life, pause) == nil; {
+			if !x.life.WaitedFor() {
 				continue // its caller answers a question
 			}
-			m, err := s.request(x.life.ctx, mcp.MethodTasksGet, mcp.Object("taskId", mcp.String(x.task)))
+			m, err := s.request(x.life, mcp.MethodTasksGet, mcp.Object("taskId", mcp.String(x.task)))
 			if err != nil || m.Error != nil {
 				continue // tasks/result will tell
 			}
@@ -117,7 +118,7 @@ func (x *exchange) abandon() {
 // overdue makes of the time limit of a call that waits for a task what its caller can do
 // about it: the task itself has none.
 func (x *exchange) overdue(err error) error {
-	if x.task == "" || x.ours || !errors.Is(err, errTimeout) {
+	if x.task == "" || x.ours || !errors.Is(err, transport.ErrTimeout) {
 		return err
 	}
 	return mcp.UpstreamError(mcp.CodeUpstreamTimeout, x.s.u.cfg.Name, mcp.ExecutedUnknown,

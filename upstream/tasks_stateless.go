@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 const (
@@ -49,12 +50,6 @@ func (u *Upstream) openTask(declared capabilities, task mcp.Raw) (mcp.Raw, error
 	return task.With("inputRequests", clean), nil
 }
 
-// asksForTasks reports whether a filter of subscriptions/listen names tasks.
-func asksForTasks(filter mcp.Raw) bool {
-	ids, ok := filter.Member("taskIds")
-	return ok && ids.IsArray() && len(ids) > len("[]")
-}
-
 // withTasks are the capabilities with the extension.
 func (c capabilities) withTasks() capabilities {
 	raw := mcp.Raw(c.raw)
@@ -87,7 +82,7 @@ func insistsOnTasks(c *mcp.Call, declared capabilities, refused *mcp.Error) bool
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // task that comes of it.
-func (u *Upstream) callInTask(ctx context.Context, conn Conn, e *era, c *mcp.Call, declared capabilities) (*mcp.Reply, error) {
+func (u *Upstream) callInTask(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities) (*mcp.Reply, error) {
 	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
 	if err != nil {
 		return nil, err
@@ -108,7 +103,7 @@ func (u *Upstream) callInTask(ctx context.Context, conn Conn, e *era, c *mcp.Cal
 // kept of it: all is in the state.
 type taskWait struct {
 	u        *Upstream
-	conn     Conn
+	conn     transport.Conn
 	e        *era
 	call     *mcp.Call
 	declared capabilities
@@ -146,7 +141,7 @@ func (w *taskWait) state() string {
 }
 
 // waiting returns the wait that a state stands for, nil for a server's own.
-func (u *Upstream) waiting(conn Conn, e *era, c *mcp.Call) *taskWait {
+func (u *Upstream) waiting(conn transport.Conn, e *era, c *mcp.Call) *taskWait {
 	text, ok := strings.CutPrefix(c.State, taskState)
 	if !ok {
 		return nil
@@ -191,7 +186,7 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer time.AfterFunc(w.u.cfg.Timeout.Total, func() { stop(errTimeout) }).Stop()
+	defer time.AfterFunc(w.u.cfg.Timeout.Total, func() { stop(transport.ErrTimeout) }).Stop()
 	defer context.AfterFunc(w.u.base, func() { stop(errClosed) })()
 	failures := 0
 	for {
@@ -226,7 +221,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 		if result, _ := task.Member("result"); result.IsObject() {
 			return &mcp.Reply{Result: result}, nil
 		}
-		return nil, fmt.Errorf("%w: a completed task without a result", errGarbage)
+		return nil, fmt.Errorf("%w: a completed task without a result", transport.ErrGarbage)
 	case mcp.TaskFailed:
 		if why, _ := task.Member("error"); why.IsObject() {
 			return nil, w.declared.notOurs(wire.ReadError(why))
@@ -234,7 +229,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 	case mcp.TaskCancelled:
 	default:
 		w.cancel()
-		return nil, fmt.Errorf("%w: a task whose state is %.40q", errGarbage, status.Text())
+		return nil, fmt.Errorf("%w: a task whose state is %.40q", transport.ErrGarbage, status.Text())
 	}
 	return nil, w.u.taskOver(task)
 }
@@ -335,8 +330,8 @@ func (w *taskWait) sayCancel() {
 		id: id, rev: w.e.rev, meta: w.u.statelessMeta(w.e.rev, w.declared.raw, ""),
 		call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
 	}
-	stream, err := w.conn.Start(&Request{
-		ID: id, Method: out.call.Method, Caller: &out.call.Caller, Life: newDeadline(ctx, goodbye, goodbye),
+	stream, err := w.conn.Start(&transport.Request{
+		ID: id, Method: out.call.Method, Caller: &out.call.Caller, Life: transport.NewLife(ctx, goodbye, goodbye),
 		Body: out.appendRequest(nil), Header: w.u.callHeader(w.conn, w.e.rev, out.call),
 	})
 	if err == nil {

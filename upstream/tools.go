@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Bounds of what is remembered of a server's tools, and of listing them again.
@@ -86,7 +87,7 @@ func (t *tools) droppedTools() map[string]string {
 
 // relist reads the whole list of tools anew, as the caller of a call sees it, for what
 // their headers need.
-func (u *Upstream) relist(ctx context.Context, conn Conn, e *era, c *mcp.Call) error {
+func (u *Upstream) relist(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call) error {
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
 	for range maxToolPages {
 		result, _, err := u.roundTrip(ctx, conn, e, call, u.neutral(e.rev))
@@ -108,7 +109,7 @@ func (u *Upstream) relist(ctx context.Context, conn Conn, e *era, c *mcp.Call) e
 
 // callHeader makes the headers of a call from what is really sent: the name that the
 // server knows and the arguments.
-func (u *Upstream) callHeader(conn Conn, rev *wire.Revision, c *mcp.Call) http.Header {
+func (u *Upstream) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Call) http.Header {
 	name := ""
 	if mcp.NameMember(c.Method) != "" {
 		name = c.Name
@@ -132,7 +133,7 @@ func (u *Upstream) callHeader(conn Conn, rev *wire.Revision, c *mcp.Call) http.H
 
 // statelessHeader makes the headers that each request has; nil where the transport has
 // none.
-func statelessHeader(conn Conn, rev *wire.Revision, method, name string) http.Header {
+func statelessHeader(conn transport.Conn, rev *wire.Revision, method, name string) http.Header {
 	base := conn.Header()
 	if base == nil {
 		return nil

@@ -1,78 +1,14 @@
 package upstream
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
-
-func TestDeadline(t *testing.T) {
-	for _, tt := range []struct {
-		name    string
-		touches []time.Duration // when the server shows life
-		caller  time.Duration   // when the caller leaves, 0 for never
-		want    time.Duration
-		cause   error
-	}{
-		{"silent", nil, 0, 60 * time.Second, errTimeout},
-		{"lively for a while", []time.Duration{50 * time.Second, 100 * time.Second}, 0, 160 * time.Second, errTimeout},
-		{"lively for ever", []time.Duration{50e9, 100e9, 150e9, 200e9, 250e9, 299e9}, 0, 300 * time.Second, errTimeout},
-		{"the caller leaves", nil, 10 * time.Second, 10 * time.Second, context.Canceled},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				caller, leave := context.WithCancel(t.Context())
-				defer leave()
-				began := time.Now()
-				d := newDeadline(caller, 60*time.Second, 300*time.Second)
-				for _, at := range tt.touches {
-					time.AfterFunc(at, d.touch)
-				}
-				if tt.caller > 0 {
-					time.AfterFunc(tt.caller, leave)
-				}
-				<-d.ctx.Done()
-				if took := time.Since(began); took != tt.want || d.ctx.why() != tt.cause {
-					t.Errorf("ended after %s by %v, want %s and %v", took, d.ctx.why(), tt.want, tt.cause)
-				}
-				d.end()
-			})
-		})
-	}
-	t.Run("too late to fail what is answered", func(t *testing.T) {
-		d := newDeadline(t.Context(), time.Minute, time.Minute)
-		d.cancel(errTimeout)
-		if err := d.why(nil); err != nil {
-			t.Errorf("error %v", err)
-		}
-		d.end()
-	})
-	t.Run("paused and resumed", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			first, leave := context.WithCancel(t.Context())
-			d := newDeadline(first, time.Minute, 2*time.Minute)
-			d.pause()
-			leave()
-			time.Sleep(time.Hour) // of the bubble's clock
-			if d.ctx.Err() != nil {
-				t.Fatal("ended while nobody waited")
-			}
-			began := time.Now()
-			d.resume(t.Context(), time.Minute, 2*time.Minute)
-			<-d.ctx.Done()
-			if took := time.Since(began); took != time.Minute || !errors.Is(d.ctx.why(), errTimeout) {
-				t.Errorf("ended after %s by %v", took, d.ctx.why())
-			}
-			d.end()
-		})
-	})
-}
 
 func TestH163_Restarts(t *testing.T) {
 	var r restarts
@@ -177,9 +113,9 @@ func FuzzJudge(f *testing.F) {
 	f.Add(`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}`, 200)
 	f.Add(`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"data":{"supported":["2025-11-25"]}}}`, 400)
 	f.Fuzz(func(t *testing.T, body string, status int) {
-		m, err := scan([]byte(body))
+		m, err := transport.Scan([]byte(body))
 		if err == nil && status != 200 {
-			err = &statusError{Status: status, Message: m}
+			err = &transport.StatusError{Status: status, Message: m}
 		}
 		if e, err := judgeHTTP(m, err); (e == nil) == (err == nil) {
 			t.Errorf("era %v, error %v", e, err)

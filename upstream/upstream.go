@@ -14,6 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
 // goodbye bounds what is said at the end: cancellations, the end of a session.
@@ -33,11 +35,11 @@ type Deps struct {
 	// redirects or add cookies, which no http.RoundTripper should.
 	HTTP http.RoundTripper
 	// HTTPFor returns what sends those that have the credential of a user
-	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP. See HTTPTransport.For.
+	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP. See dial.Transport.For.
 	HTTPFor func(user string) http.RoundTripper
 	// Credentials authenticate the requests; needed when Config.Auth is not none, and
 	// made of it. Whoever made them closes them, after the Upstream.
-	Credentials Credentials
+	Credentials streamable.Credentials
 	// Client is what servers are told that we are.
 	Client ClientInfo
 	// Tell takes what belongs to a client's session and to no call of it; nil drops it.
@@ -62,10 +64,10 @@ type Upstream struct {
 	cfg        Config // with defaults
 	log        *slog.Logger
 	clientInfo mcp.Raw
-	transport  Transport
-	sse        Transport // for a server that may speak HTTP+SSE in place of transport; nil for none
+	transport  transport.Transport
+	sse        transport.Transport // for a server that may speak HTTP+SSE in place of transport; nil for none
 	// credentials are nil for none
-	credentials Credentials
+	credentials streamable.Credentials
 	// tell is nil for nobody
 	tell   func(session string, e mcp.Event)
 	keeper Keeper          // nil for none
@@ -87,16 +89,16 @@ type Upstream struct {
 	health health
 	former former
 	count  numbers
-	said   chatter
+	said   *transport.Chatter
 
 	disclosed disclosed
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
-	running map[*deadline]bool // exchanges under way; true for those without an end
-	idle    chan struct{}      // closed when the last running call ends after closed was set
-	active  int                // goroutines that wg counts
-	waited  bool               // Close waits for the last of them
+	running map[*transport.Life]bool // exchanges under way; true for those without an end
+	idle    chan struct{}            // closed when the last running call ends after closed was set
+	active  int                      // goroutines that wg counts
+	waited  bool                     // Close waits for the last of them
 	wg      sync.WaitGroup
 }
 
@@ -124,22 +126,22 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		tell:        deps.Tell,
 		keeper:      deps.Keeper,
 		memory:      deps.Memory,
-		running:     make(map[*deadline]bool),
+		running:     make(map[*transport.Life]bool),
 		idle:        make(chan struct{}),
 	}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)
 	}
 	u.count = deps.Metrics.of(cfg.Name)
-	u.said.log = u.log
+	u.said = transport.NewChatter(u.log)
 	u.base, u.stop = context.WithCancelCause(context.Background())
 	u.health.status = Status{State: StateConnecting, Since: time.Now()}
-	reach := transportDeps{
-		cfg: cfg, http: deps.HTTP, httpFor: deps.HTTPFor, credentials: deps.Credentials, log: u.log, spawn: u.spawn, health: &u.health, memory: deps.Memory,
+	env := transport.Env{
+		Name: cfg.Name, Log: u.log, Spawn: u.spawn, ResultBytes: cfg.Limits.ResultBytes, Memory: deps.Memory, Garbage: &u.health.garbage,
 	}
 	var err error
-	if u.transport, err = transports[cfg.Transport](reach); err == nil && guessed {
-		u.sse, err = newSSE(reach)
+	if u.transport, err = transports[cfg.Transport](env, cfg, deps); err == nil && guessed {
+		u.sse, err = transports[transportSSE](env, cfg, deps)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
@@ -167,7 +169,7 @@ func (u *Upstream) Name() string { return u.cfg.Name }
 
 // life begins an exchange that Close ends, too: at once when it is a standing one,
 // without an end of its own, else when it is time.
-func (u *Upstream) life(ctx context.Context, standing bool) (*deadline, error) {
+func (u *Upstream) life(ctx context.Context, standing bool) (*transport.Life, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
@@ -177,13 +179,13 @@ func (u *Upstream) life(ctx context.Context, standing bool) (*deadline, error) {
 	if standing {
 		idle, total = 0, 0
 	}
-	d := newDeadline(ctx, idle, total)
-	d.ended = u.endLife
+	d := transport.NewLife(ctx, idle, total)
+	d.OnEnd = u.endLife
 	u.running[d] = standing
 	return d, nil
 }
 
-func (u *Upstream) endLife(d *deadline) {
+func (u *Upstream) endLife(d *transport.Life) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, ok := u.running[d]; !ok {
@@ -258,7 +260,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	}
 	for d, standing := range u.running {
 		if standing {
-			d.cancel(errClosed)
+			d.Cancel(errClosed)
 		}
 	}
 	u.mu.Unlock()
@@ -272,7 +274,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	u.stop(errClosed)
 	u.mu.Lock()
 	for d := range u.running {
-		d.cancel(errClosed)
+		d.Cancel(errClosed)
 	}
 	u.mu.Unlock()
 	select { // they still tell their servers

@@ -2,9 +2,7 @@ package upstream
 
 import (
 	"context"
-	"crypto/rand"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -12,13 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
-// Questions that send the user to a URL. Their ids, which only 2025-11-25 has, are
-// replaced by ours: a client must not mix up those of two servers, and what a server
-// says is done must be something that it asked this client.
+// This file is questions that send the user to a URL. Only 2025-11-25 has ids for them.
 
 const (
-	// maxPages bounds the ids that are kept of one session.
-	maxPages = 100
 	// pageWait is how long a call that is made anew waits for the server to say that
 	// the user is done: many clients come back as soon as the page is open.
 	pageWait = 20 * time.Second
@@ -27,77 +21,17 @@ const (
 	anew = "anew:"
 )
 
-// pages are the URLs that users were sent to, the oldest first.
-type pages struct {
-	mu  sync.Mutex // guards the fields below
-	all []*page
-}
-
-type page struct {
-	native, minted string
-	call           int64         // the request in whose course the server asked
-	done           chan struct{} // closed when the server says that the user is done
-}
-
-// mint returns our id for one of the server's. One without an id gets a new one.
-func (p *pages) mint(native string, call int64) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, known := range p.all {
-		if native != "" && known.native == native {
-			known.call = call
-			return known.minted
-		}
-	}
-	if len(p.all) == maxPages {
-		p.all = append(p.all[:0:0], p.all[1:]...)
-	}
-	p.all = append(p.all, &page{native: native, minted: "e-" + strings.ToLower(rand.Text()), call: call, done: make(chan struct{})})
-	return p.all[len(p.all)-1].minted
-}
-
-// complete notes that the user is done, and returns the page; nil for one that is not
-// known, or that they were done with before.
-func (p *pages) complete(native string) *page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, known := range p.all {
-		if native == "" || known.native != native {
-			continue
-		}
-		select {
-		case <-known.done:
-			return nil
-		default:
-			close(known.done)
-			return known
-		}
-	}
-	return nil
-}
-
-func (p *pages) byMinted(id string) *page {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, known := range p.all {
-		if known.minted == id {
-			return known
-		}
-	}
-	return nil
-}
-
 // completed passes on that the user is done at a URL: to the call that asked, if it
 // still runs, else to the client's session. Clients without one come back by themselves.
 func (s *session) completed(m wire.Message) {
 	id, _ := m.Params.Member("elicitationId")
-	page := s.slot.keep.pages.complete(id.Text())
-	if page == nil {
+	ours, request, ok := s.slot.state.Pages.Complete(id.Text())
+	if !ok {
 		return
 	}
-	event := mcp.Event{Method: m.Method, Params: mcp.Object("elicitationId", mcp.String(page.minted))}
+	event := mcp.Event{Method: m.Method, Params: mcp.Object("elicitationId", mcp.String(ours))}
 	s.mu.Lock()
-	x := s.calls[page.call]
+	x := s.calls[request]
 	s.mu.Unlock()
 	if x != nil && x.tell(event) {
 		return
@@ -125,7 +59,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 			refused = why
 			return true
 		}
-		id := x.s.slot.keep.pages.mint(native.Text(), x.id)
+		id := x.s.slot.state.Pages.Mint(native.Text(), x.id)
 		ids = append(ids, id)
 		ask.Requests = append(ask.Requests, mcp.InputRequest{
 			Key: id, Method: mcp.MethodElicit,
@@ -171,12 +105,12 @@ func (u *Upstream) anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, repl
 			reply, err = u.unasked(c, "The user did not open the page that upstream %s needs for this call", u.cfg.Name)
 			return nil, reply, err
 		}
-		page := u.pool.page(c.Session, id)
-		if page == nil {
+		done := u.pool.page(c.Session, id)
+		if done == nil {
 			continue
 		}
 		select {
-		case <-page.done:
+		case <-done:
 		case <-timer.C:
 			timer.Reset(0) // for the others, too
 		case <-ctx.Done():
@@ -190,16 +124,17 @@ func (u *Upstream) anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, repl
 	return fresh, nil, nil
 }
 
-// page finds a page of a client session by our id.
-func (p *pool) page(session, id string) *page {
+// page returns what is closed when the user of a client session is done at a page of our id,
+// nil for a page that is not known.
+func (p *pool) page(session, id string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, sl := range p.slots {
 		if key.session != session || session == "" {
 			continue
 		}
-		if page := sl.keep.pages.byMinted(id); page != nil {
-			return page
+		if done := sl.state.Pages.Done(id); done != nil {
+			return done
 		}
 	}
 	return nil

@@ -60,16 +60,7 @@ func (w *watch) findPlainSkills() bool {
 
 // listen listens to the upstream until that ends, which is always an error.
 func (w *watch) listen(ctx context.Context, to kindSet, acked func()) error {
-	var filter strings.Builder
-	for _, change := range listChanges() {
-		if to&change.kinds != 0 {
-			if filter.Len() > 0 {
-				filter.WriteByte(',')
-			}
-			fmt.Fprintf(&filter, "%q:true", change.filter)
-		}
-	}
-	call := w.call(mcp.MethodListen, mcp.Raw(`{"notifications":{`+filter.String()+`}}`), func(e mcp.Event) {
+	call := w.call(mcp.MethodListen, mcp.Filter{Lists: to.lists()}.In(nil), func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {
 			acked()
 			return

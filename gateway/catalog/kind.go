@@ -94,29 +94,25 @@ func setOf(all ...kind) (s kindSet) {
 
 func (s kindSet) has(k kind) bool { return s&(1<<k) != 0 }
 
-// listChange is a notification that lists changed, the member of a listen filter
-// that asks for it, and what it is about.
-type listChange struct {
-	note, filter string
-	kinds        kindSet
+// lists are the lists of these kinds, as changes of them are told.
+func (s kindSet) lists() (l mcp.Lists) {
+	for k := range kinds {
+		if s.has(k) {
+			l |= mcp.ListsRead(k.method())
+		}
+	}
+	return l
 }
 
-// listChanges are all of them; resources and their templates share one.
-func listChanges() [4]listChange {
-	return [...]listChange{
-		{mcp.NoteToolsListChanged, "toolsListChanged", setOf(tools)},
-		{mcp.NotePromptsListChanged, "promptsListChanged", setOf(prompts)},
-		{mcp.NoteResourcesListChanged, "resourcesListChanged", setOf(resources, templates)},
-		{mcp.NoteSkillsListChanged, "skillsListChanged", setOf(skills)},
+// kindsIn are the kinds that lists are of.
+func kindsIn(l mcp.Lists) (s kindSet) {
+	for k := range kinds {
+		if l&mcp.ListsRead(k.method()) != 0 {
+			s |= setOf(k)
+		}
 	}
+	return s
 }
 
 // changedBy returns the kinds that a notification says have changed.
-func changedBy(note string) kindSet {
-	for _, c := range listChanges() {
-		if c.note == note {
-			return c.kinds
-		}
-	}
-	return 0
-}
+func changedBy(note string) kindSet { return kindsIn(mcp.ListsChanged(note)) }

@@ -289,7 +289,7 @@ func TestResourceSubscriptions(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	var many []string
-	for i := range maxSubscriptions + 1 {
+	for i := range mcp.MaxFiltered + 1 {
 		many = append(many, fmt.Sprintf("%q", fmt.Sprint("crm+a:", i)))
 	}
 	tests := []struct{ name, params string }{

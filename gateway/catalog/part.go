@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,24 +23,19 @@ type part struct {
 	tasks  map[string][]string // by original id of a task: as the client has it
 	cancel context.CancelFunc  // ends the part
 
-	answered chan struct{} // closed when decided is set
-	mu       sync.Mutex    // guards the fields below
-	decided  bool          // what is honoured does not change any more
-	granted  grant
+	answered chan struct{}    // closed when decided is set
+	mu       sync.Mutex       // guards the fields below
+	decided  bool             // what is honoured does not change any more
+	granted  mcp.Filter       // by the names that the upstream has
 	failed   map[string]error // why of these original URIs none is granted
 }
-
-// grant is what an upstream honours: original URIs, and ids of tasks.
-type grant struct{ uris, tasks []string }
-
-func (g grant) empty() bool { return len(g.uris)+len(g.tasks) == 0 }
 
 // newParts divides the URIs and tasks among the upstreams that may honour them. What
 // belongs to nobody, or to an upstream that the caller may not know of, is left out, and
 // so missing in the acknowledgement.
-func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want filter, open <-chan struct{}) []*part {
+func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want mcp.Filter, open <-chan struct{}) []*part {
 	var parts []*part
-	bySource := make(map[int]*part)
+	bySource, wanted := make(map[int]*part), make(map[*part]*mcp.Filter)
 	at := func(source int) *part {
 		p := bySource[source]
 		if p == nil {
@@ -47,25 +43,22 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want
 				c: c, s: c.sources[source], notify: call.Notify, open: open,
 				forms: make(map[string][]string), tasks: make(map[string][]string), answered: make(chan struct{}),
 			}
-			bySource[source], parts = p, append(parts, p)
+			bySource[source], parts, wanted[p] = p, append(parts, p), &mcp.Filter{}
 		}
 		return p
 	}
-	wanted := make(map[*part]grant)
-	for _, public := range want.tasks {
+	for _, public := range want.Tasks {
 		id, s, ok := c.openTask(public, &call.Caller)
 		if !ok || id.form != call.Tasks || !sees.has(s.index) {
 			continue
 		}
 		p := at(s.index)
 		if p.tasks[id.native] == nil {
-			g := wanted[p]
-			g.tasks = append(g.tasks, id.native)
-			wanted[p] = g
+			wanted[p].Tasks = append(wanted[p].Tasks, id.native)
 		}
 		p.tasks[id.native] = append(p.tasks[id.native], public)
 	}
-	for _, uri := range want.uris {
+	for _, uri := range want.URIs {
 		to, k, ok := c.findURI(ctx, &call.Caller, uri)
 		if !ok || k != resources || !sees.has(to.source) {
 			continue
@@ -76,15 +69,13 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want
 		}
 		p := at(source)
 		if p.forms[native] == nil {
-			g := wanted[p]
-			g.uris = append(g.uris, native)
-			wanted[p] = g
+			wanted[p].URIs = append(wanted[p].URIs, native)
 		}
 		p.forms[native] = append(p.forms[native], uri)
 	}
 	for _, p := range parts {
 		p.call = call.Clone()
-		p.call.Params = call.Params.With("notifications", wanted[p].filter())
+		p.call.Params = wanted[p].In(call.Params)
 	}
 	return parts
 }
@@ -104,21 +95,9 @@ func awaitParts(ctx context.Context, parts []*part) {
 			return
 		}
 		name := p.s.naming.upstream
-		p.decide(grant{}, p.all(mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, mcp.ExecutedUnknown,
+		p.decide(mcp.Filter{}, p.all(mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, mcp.ExecutedUnknown,
 			"Upstream %s did not confirm the subscription in time; try again later", name)))
 	}
-}
-
-// filter writes what is to be honoured.
-func (g grant) filter() mcp.Raw {
-	out := mcp.Raw(`{}`)
-	if len(g.uris) > 0 {
-		out = out.With("resourceSubscriptions", mcp.Strings(g.uris))
-	}
-	if len(g.tasks) > 0 {
-		out = out.With("taskIds", mcp.Strings(g.tasks))
-	}
-	return out
 }
 
 // run listens at the upstream for as long as ctx lasts, unless nothing is honoured
@@ -128,7 +107,7 @@ func (p *part) run(ctx context.Context) {
 	for {
 		start := time.Now()
 		err := p.attempt(ctx)
-		p.decide(grant{}, p.all(err))
+		p.decide(mcp.Filter{}, p.all(err))
 		if ctx.Err() != nil {
 			return
 		}
@@ -165,32 +144,18 @@ func (p *part) attempt(ctx context.Context) error {
 // acknowledged takes what the upstream honours. When it is not the first time, what
 // happened since the subscriptions were lost is unknown, so each counts as updated.
 func (p *part) acknowledged(ctx context.Context, e mcp.Event) {
-	notifications, _ := e.Params.Member("notifications")
-	honoured := grant{
-		uris:  among(notifications, "resourceSubscriptions", p.forms),
-		tasks: among(notifications, "taskIds", p.tasks),
-	}
+	honoured, _ := mcp.FilterOf(e.Params) // what of it cannot be read is not honoured
+	honoured.URIs = slices.DeleteFunc(honoured.URIs, func(uri string) bool { return p.forms[uri] == nil })
+	honoured.Tasks = slices.DeleteFunc(honoured.Tasks, func(id string) bool { return p.tasks[id] == nil })
 	if p.decide(honoured, e.Failed) {
 		return
 	}
-	for _, native := range honoured.uris {
-		p.updated(ctx, mcp.Object("uri", mcp.String(native)))
+	for _, native := range honoured.URIs {
+		p.updated(ctx, mcp.ResourceUpdated(native).Params)
 	}
-	for _, native := range honoured.tasks {
+	for _, native := range honoured.Tasks {
 		p.look(ctx, native)
 	}
-}
-
-// among reads those strings of a member that were asked for.
-func among(notifications mcp.Raw, member string, asked map[string][]string) (all []string) {
-	list, _ := notifications.Member(member)
-	list.Elements(func(value mcp.Raw) bool {
-		if native := value.Text(); asked[native] != nil {
-			all = append(all, native)
-		}
-		return len(all) < maxSubscriptions
-	})
-	return all
 }
 
 // changed tells the client of a task, by the id that it has.
@@ -253,7 +218,7 @@ func (p *part) all(why error) map[string]error {
 
 // decide sets what is honoured, and why others are not, once, and reports whether it did.
 // When nothing is, the part ends.
-func (p *part) decide(honoured grant, failed map[string]error) bool {
+func (p *part) decide(honoured mcp.Filter, failed map[string]error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.decided {
@@ -261,7 +226,7 @@ func (p *part) decide(honoured grant, failed map[string]error) bool {
 	}
 	p.decided, p.granted, p.failed = true, honoured, failed
 	close(p.answered)
-	if honoured.empty() {
+	if len(honoured.URIs)+len(honoured.Tasks) == 0 {
 		p.cancel()
 	}
 	return true
@@ -271,7 +236,7 @@ func (p *part) decide(honoured grant, failed map[string]error) bool {
 func (p *part) honoured(uris, tasks map[string]bool, failed map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, native := range p.granted.uris {
+	for _, native := range p.granted.URIs {
 		for _, form := range p.forms[native] {
 			uris[form] = true
 		}
@@ -281,7 +246,7 @@ func (p *part) honoured(uris, tasks map[string]bool, failed map[string]error) {
 			failed[form] = why
 		}
 	}
-	for _, native := range p.granted.tasks {
+	for _, native := range p.granted.Tasks {
 		for _, form := range p.tasks[native] {
 			tasks[form] = true
 		}

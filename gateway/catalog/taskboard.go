@@ -128,7 +128,7 @@ func (f *follower) public(task followed) (id string, ok bool) {
 // run tells the client what an upstream says of the session's tasks, until ctx ends.
 func (f *follower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *source) {
 	inner := call.Clone()
-	inner.Params = mcp.Raw(`{"notifications":{}}`)
+	inner.Params = mcp.Filter{}.In(nil)
 	inner.Notify = func(e mcp.Event) {
 		switch e.Method {
 		case mcp.NoteTask:

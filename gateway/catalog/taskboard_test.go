@@ -67,17 +67,17 @@ func TestListenToTasks(t *testing.T) {
 }
 
 func TestListenToTooManyTasks(t *testing.T) {
-	ids := strings.Repeat(`"x",`, maxSubscriptions) + `"y"`
+	ids := strings.Repeat(`"x",`, mcp.MaxFiltered) + `"y"`
 	c := start(t, Source{Upstream: running20251125("crm")})
 	for _, filter := range []string{`{"taskIds":1}`, `{"taskIds":[1]}`} {
 		refused(t, c, inForm(mcp.ExtensionTasks, mcp.MethodListen, "", `{"notifications":`+filter+`}`), mcp.CodeInvalidParams)
 	}
 	var different strings.Builder
-	for i := range maxSubscriptions + 1 {
+	for i := range mcp.MaxFiltered + 1 {
 		fmt.Fprintf(&different, `"%d",`, i)
 	}
 	refused(t, c, inForm(mcp.ExtensionTasks, mcp.MethodListen, "", `{"notifications":{"taskIds":[`+different.String()+`"z"]}}`), mcp.CodeInvalidParams)
-	if _, err := readFilter(mcp.Raw(`{"notifications":{"taskIds":[` + ids + `]}}`)); err != nil {
+	if _, err := mcp.FilterOf(mcp.Raw(`{"notifications":{"taskIds":[` + ids + `]}}`)); err != nil {
 		t.Errorf("the same one often: %v", err)
 	}
 }

@@ -52,7 +52,7 @@ func (b *backlog) take() (events []mcp.Event) {
 		events = append(events, mcp.Event{Method: method})
 	}
 	for _, uri := range b.updated {
-		events = append(events, mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		events = append(events, mcp.ResourceUpdated(uri))
 	}
 	for _, id := range b.completed {
 		events = append(events, mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", mcp.String(id))})

@@ -23,13 +23,13 @@ type live struct {
 	running map[*running]struct{}
 	asked   map[string]*question // by id, as it stands on the wire
 	roots   roots
-	caller  *mcp.Caller       // as the token says that is good the longest; nil for none yet
-	streams []*standing       // open GET streams, the newest last
-	waiting backlog           // events while none is open
-	listed  map[string][]byte // sums of the lists that the client has, by method, until somebody listens
-	heard   *listener         // the one that listens, or did last; nil for none
-	deaf    bool              // the last one ended, and may have missed something
-	leaving bool              // it is being given up to other replicas: nothing begins here
+	caller  *mcp.Caller            // as the token says that is good the longest; nil for none yet
+	streams []*standing            // open GET streams, the newest last
+	waiting backlog                // events while none is open
+	listed  map[string]mcp.ListSum // sums of the lists that the client has, by method, until somebody listens
+	heard   *listener              // the one that listens, or did last; nil for none
+	deaf    bool                   // the last one ended, and may have missed something
+	leaving bool                   // it is being given up to other replicas: nothing begins here
 
 	subscribing chan struct{} // holds one token: whoever changes heard takes it
 }

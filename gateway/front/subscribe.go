@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -27,8 +26,7 @@ type listener struct {
 	ended  chan struct{} // closed when it listens no more
 
 	mu     sync.Mutex       // guards the fields below
-	agreed mcp.Raw          // what the upstreams have agreed to
-	uris   []string         // the resources in that
+	agreed mcp.Filter       // what the upstreams have agreed to
 	why    map[string]error // why to other resources they have not
 	err    error            // why the first try failed
 }
@@ -138,7 +136,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	call := &mcp.Call{
 		ID:      l.f.callID(),
 		Method:  mcp.MethodListen,
-		Params:  wanted{tools: true, prompts: true, resources: true, skills: true, uris: uris}.params(),
+		Params:  mcp.Filter{Lists: mcp.AllLists, URIs: uris}.In(nil),
 		Caller:  caller,
 		Session: l.key,
 		Caps:    r.Caps,
@@ -146,7 +144,7 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 	}
 	call.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged {
-			if honoured, _ := e.Params.Member("notifications"); n.ack(honoured, e.Failed) || l.wasDeaf() {
+			if honoured, _ := mcp.FilterOf(e.Params); n.ack(honoured, e.Failed) || l.wasDeaf() {
 				l.tellAll(honoured)
 			} else {
 				l.tellChangedLists(ctx, call)
@@ -222,18 +220,9 @@ func (l *live) wasDeaf() bool {
 
 // tellAll counts everything that is listened to as changed, after a time in which
 // nobody listened.
-func (l *live) tellAll(honoured mcp.Raw) {
-	w, err := readWanted(honoured)
-	if err != nil {
-		return
-	}
-	for _, note := range []string{mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged} {
-		if w.has(note) {
-			l.event(mcp.Event{Method: note, Params: mcp.Raw("{}")})
-		}
-	}
-	for _, uri := range w.uris {
-		l.event(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+func (l *live) tellAll(honoured mcp.Filter) {
+	for _, e := range honoured.Missed() {
+		l.event(e)
 	}
 }
 
@@ -271,16 +260,10 @@ func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (err error) {
 }
 
 // ack takes what the upstreams have agreed to, and reports whether they had before.
-func (n *listener) ack(honoured mcp.Raw, failed map[string]error) (again bool) {
-	var uris []string
-	list, _ := honoured.Member("resourceSubscriptions")
-	list.Elements(func(uri mcp.Raw) bool {
-		uris = append(uris, uri.Text())
-		return true
-	})
+func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.agreed, n.uris, n.why = bytes.Clone(honoured), uris, failed
+	n.agreed, n.why = honoured, failed
 	if closed(n.acked) {
 		return true
 	}
@@ -291,7 +274,7 @@ func (n *listener) ack(honoured mcp.Raw, failed map[string]error) (again bool) {
 func (n *listener) has(uri string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Contains(n.uris, uri)
+	return slices.Contains(n.agreed.URIs, uri)
 }
 
 // whyNot is the error for a resource that is not among those agreed to. Where its server

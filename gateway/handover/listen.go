@@ -2,12 +2,10 @@ package handover
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
-	"hash/maphash"
 	"math/rand/v2"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -18,7 +16,7 @@ const spread = 500 * time.Millisecond
 // listening is a subscriptions/listen call on its way from way to way.
 type listening struct {
 	call  *mcp.Call
-	acked mcp.Raw // what was acknowledged to the client, nil before
+	acked *mcp.Filter // what was acknowledged to the client, nil before
 }
 
 // listen answers subscriptions/listen until the client or the last way ends it. If callers
@@ -58,7 +56,7 @@ func pause(ctx context.Context) {
 func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 	call := l.call.Clone()
 	if before != nil { // no more than what was acknowledged
-		call.Params = call.Params.With("notifications", l.acked)
+		call.Params = l.acked.In(call.Params)
 	}
 	call.Notify = func(e mcp.Event) {
 		switch {
@@ -67,8 +65,8 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 			l.compare(ctx, before, way, e.Params)
 			return
 		default:
-			acked, _ := e.Params.Member("notifications")
-			l.acked = mcp.Raw(append([]byte(nil), acked...))
+			acked, _ := mcp.FilterOf(e.Params)
+			l.acked = &acked
 		}
 		l.call.Notify(e)
 	}
@@ -78,68 +76,16 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 // compare tells the client which lists look different to it on the new way. What became
 // of a resource between the two nobody knows, so each counts as updated.
 func (l *listening) compare(ctx context.Context, before, way *Way, acked mcp.Raw) {
-	for _, list := range lists() {
-		wanted, _ := l.acked.Member(list.filter)
-		if !wanted.IsTrue() {
-			continue
-		}
-		was, knownBefore := l.sum(ctx, before.Lists, list.methods)
-		is, known := l.sum(ctx, way.Lists, list.methods)
+	for _, change := range l.acked.Lists.Events() {
+		list := mcp.ListsChanged(change.Method)
+		was, knownBefore := listchange.Sum(ctx, before.Lists, l.call, list)
+		is, known := listchange.Sum(ctx, way.Lists, l.call, list)
 		if !known || !knownBefore || was != is {
-			l.call.Notify(mcp.Event{Method: list.note, Params: mcp.Raw(`{}`)})
+			l.call.Notify(change)
 		}
 	}
-	honoured, _ := acked.Member("notifications")
-	uris, _ := honoured.Member("resourceSubscriptions")
-	uris.Elements(func(uri mcp.Raw) bool {
-		l.call.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", uri)})
-		return true
-	})
-}
-
-type list struct {
-	filter, note string
-	methods      []string
-}
-
-func lists() []list {
-	return []list{
-		{"toolsListChanged", mcp.NoteToolsListChanged, []string{mcp.MethodToolsList}},
-		{"promptsListChanged", mcp.NotePromptsListChanged, []string{mcp.MethodPromptsList}},
-		{"skillsListChanged", mcp.NoteSkillsListChanged, []string{mcp.MethodSkillsList}},
-		{"resourcesListChanged", mcp.NoteResourcesListChanged, []string{mcp.MethodResourcesList, mcp.MethodResourceTemplatesList}},
+	honoured, _ := mcp.FilterOf(acked)
+	for _, uri := range honoured.URIs {
+		l.call.Notify(mcp.ResourceUpdated(uri))
 	}
-}
-
-// sumSeed is that of all sums: they are compared within this process only.
-var sumSeed = maphash.MakeSeed()
-
-// sum sums up what the caller sees of lists. A list that does not exist is empty.
-func (l *listening) sum(ctx context.Context, from mcp.Handler, methods []string) (sum uint64, ok bool) {
-	var all maphash.Hash
-	all.SetSeed(sumSeed)
-	for _, method := range methods {
-		var params mcp.Raw
-		for {
-			call := l.call.Clone()
-			call.Method, call.Params, call.Notify = method, params, func(mcp.Event) {}
-			reply, err := from.Handle(ctx, call)
-			if errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
-				break
-			}
-			if err != nil || reply == nil || reply.List == nil {
-				return 0, false
-			}
-			for _, item := range reply.List.Items {
-				all.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(item.Raw))))
-				all.Write(item.Raw)
-			}
-			if reply.List.Next == nil {
-				break
-			}
-			params = mcp.Object("cursor", mcp.String(*reply.List.Next))
-		}
-		all.WriteByte(0)
-	}
-	return all.Sum64(), true
 }

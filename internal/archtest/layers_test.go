@@ -42,8 +42,15 @@ var layers = []layer{
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/park"},
-	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream, safehttp for addresses that are refused
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "internal/safehttp", "internal/safelink", "internal/skillmd", "auth/outbound", "upstream/admit", "upstream/park"},
+	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
+	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire"}},
+	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses that are refused
+	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
+	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "upstream/transport"}}, // http1 for requests that were not sent
+	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/skillmd", "auth/outbound", "upstream/admit", "upstream/park", "upstream/stateful/restore",
+			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have
@@ -54,7 +61,7 @@ var layers = []layer{
 	{level: 5, dir: "gateway/front", // seal for request state
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/seal"},
 		third: []string{"golang.org/x/sync"}},
-	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp"}},
+	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{level: 5, dir: "gateway/demo/issuer", ours: []string{"internal/safelink"}, third: []string{"github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2"}},

@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"encoding/binary"
+	"hash/maphash"
 	"sync"
 	"time"
 )
@@ -37,3 +39,30 @@ func (l *List) Render(form string, build func(*List) []byte) []byte {
 	}
 	return b
 }
+
+// ListSum sums up the items of a list, page by page. Equal sums mean equal lists; they
+// say something within one process only.
+type ListSum uint64
+
+var sumSeed = maphash.MakeSeed()
+
+// sumStep is odd and otherwise of no meaning.
+const sumStep = 0x9e3779b97f4a7c15
+
+// Add adds a page to the pages before it. Where one page ends and the next begins makes
+// no difference: that may depend on items that the caller does not see. A page is summed
+// up once.
+func (s ListSum) Add(page *List) ListSum {
+	memo := page.Render("sum", func(l *List) []byte {
+		sum, shift := uint64(0), uint64(1)
+		for _, item := range l.Items {
+			sum = sum*sumStep + maphash.Bytes(sumSeed, item.Raw)
+			shift *= sumStep
+		}
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, sum), shift)
+	})
+	return s*ListSum(binary.BigEndian.Uint64(memo[8:])) + ListSum(binary.BigEndian.Uint64(memo))
+}
+
+// Then begins another list behind this one.
+func (s ListSum) Then() ListSum { return s*sumStep + 1 }

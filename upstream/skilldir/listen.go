@@ -10,29 +10,17 @@ import (
 // listen tells of changes until its context ends: of the lists, and of the files that are
 // subscribed to. It looks for them itself.
 func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Reply, error) {
-	want, _ := c.Params.Member("notifications")
-	honoured := mcp.Raw("{}")
-	var notes []string
-	for _, change := range [...]struct{ member, note string }{
-		{"skillsListChanged", mcp.NoteSkillsListChanged}, {"resourcesListChanged", mcp.NoteResourcesListChanged},
-	} {
-		if wanted, _ := want.Member(change.member); wanted.IsTrue() {
-			honoured = honoured.With(change.member, mcp.Raw("true"))
-			notes = append(notes, change.note)
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	honoured := mcp.Filter{Lists: want.Lists & (mcp.SkillLists | mcp.ResourceLists)}
+	for _, uri := range want.URIs {
+		if _, is := last.files[uri]; is {
+			honoured.URIs = append(honoured.URIs, uri)
 		}
 	}
-	var uris []string
-	wanted, _ := want.Member("resourceSubscriptions")
-	wanted.Elements(func(uri mcp.Raw) bool {
-		if _, is := last.files[uri.Text()]; is {
-			uris = append(uris, uri.Text())
-		}
-		return true
-	})
-	if uris != nil {
-		honoured = honoured.With("resourceSubscriptions", mcp.Strings(uris))
-	}
-	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", honoured)})
+	c.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil)})
 
 	d.watch.join()
 	defer d.watch.leave()
@@ -54,14 +42,14 @@ func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Rep
 		if held.sum == last.sum {
 			continue
 		}
-		for _, uri := range uris {
+		for _, uri := range honoured.URIs {
 			if held.files[uri].digest != last.files[uri].digest {
-				c.Notify(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+				c.Notify(mcp.ResourceUpdated(uri))
 			}
 		}
 		last = held
-		for _, note := range notes {
-			c.Notify(mcp.Event{Method: note, Params: mcp.Raw("{}")})
+		for _, changed := range honoured.Lists.Events() {
+			c.Notify(changed)
 		}
 	}
 }

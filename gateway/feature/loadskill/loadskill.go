@@ -130,28 +130,24 @@ func (s *stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 
 // listen tells those who listen for changed tools when skills change: the tool names them.
 func (s *stage) listen(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	const tools, skills = "toolsListChanged", "skillsListChanged"
-	want, _ := c.Params.Member("notifications")
-	if wanted, _ := want.Member(tools); !wanted.IsTrue() {
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil || want.Lists&mcp.ToolLists == 0 {
 		return s.next.Handle(ctx, c)
 	}
-	asked, _ := want.Member(skills)
+	asked := want.Lists & mcp.SkillLists
+	want.Lists |= mcp.SkillLists
 	inner := c.Clone()
-	inner.Params = c.Params.With("notifications", want.With(skills, mcp.Raw("true")))
+	inner.Params = want.In(c.Params)
 	inner.Notify = func(e mcp.Event) {
 		switch e.Method {
 		case mcp.NoteAcknowledged:
-			honoured, _ := e.Params.Member("notifications")
-			if heard, _ := honoured.Member(skills); heard.IsTrue() {
-				honoured = honoured.With(tools, mcp.Raw("true"))
-				if !asked.IsTrue() {
-					honoured = honoured.Without(skills)
-				}
-				e.Params = e.Params.With("notifications", honoured)
+			if honoured, _ := mcp.FilterOf(e.Params); honoured.Lists&mcp.SkillLists != 0 {
+				honoured.Lists = honoured.Lists&^mcp.SkillLists | mcp.ToolLists | asked
+				e.Params = honoured.In(e.Params)
 			}
 		case mcp.NoteSkillsListChanged:
 			c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw("{}")})
-			if !asked.IsTrue() {
+			if asked == 0 {
 				return
 			}
 		}

@@ -16,14 +16,12 @@ type Sight interface {
 }
 
 // Middleware shapes the answers of skills/list, skills/get and resources/directory/read,
-// tells of changed skills those who see the change, and lets all else through.
+// and lets all else through.
 func Middleware(sight Sight) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			switch c.Method {
 			case mcp.MethodSkillsList, mcp.MethodSkillsGet, mcp.MethodDirectoryRead:
-			case mcp.MethodListen:
-				return listen(ctx, c, next, sight)
 			default:
 				return next.Handle(ctx, c)
 			}

@@ -1,0 +1,120 @@
+package restore
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// MaxPending bounds how many events wait for a listener, and maxPendingBytes their bytes.
+const (
+	MaxPending      = 1000
+	maxPendingBytes = 1 << 20
+)
+
+// ErrTooMany ends a listener that does not take its events.
+var ErrTooMany = errors.New("restore: too many events")
+
+// Listener is one subscriptions/listen. It must be closed.
+type Listener struct {
+	state *State
+	tasks bool
+	wake  chan struct{}
+	want  mcp.Filter // guarded by the state's lock
+
+	mu      sync.Mutex // guards the fields below
+	pending []mcp.Event
+	bytes   int // of them
+	err     error
+}
+
+// Listen adds a listener, which wants nothing yet but, with tasks, the events of all tasks.
+func (s *State) Listen(tasks bool) *Listener {
+	l := &Listener{state: s, tasks: tasks, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners[l] = struct{}{}
+	return l
+}
+
+// Want sets what the listener is told.
+func (l *Listener) Want(want mcp.Filter) {
+	l.state.mu.Lock()
+	defer l.state.mu.Unlock()
+	l.want = want
+}
+
+// Wake receives when Take has something.
+func (l *Listener) Wake() <-chan struct{} { return l.wake }
+
+// Take returns the events that wait, and why there will be no more.
+func (l *Listener) Take() ([]mcp.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	events := l.pending
+	l.pending, l.bytes = nil, 0
+	return events, l.err
+}
+
+// Close removes the listener, and returns the resources that it wanted.
+func (l *Listener) Close() (uris []string) {
+	l.state.mu.Lock()
+	defer l.state.mu.Unlock()
+	delete(l.state.listeners, l)
+	return l.want.URIs
+}
+
+// wants reports whether the listener is told such an event, of whatever resource. The
+// state's lock is held.
+func (l *Listener) wants(e mcp.Event) bool {
+	if e.Method == mcp.NoteTask {
+		return l.tasks || slices.Contains(l.want.Tasks, mcp.TaskID(e.Params))
+	}
+	return l.want.Lets(e.Method)
+}
+
+func (l *Listener) subscribed(uri string) bool {
+	return slices.ContainsFunc(l.want.URIs, func(own string) bool { return partOf(uri, own) })
+}
+
+// put queues an event, unless the same one waits already.
+func (l *Listener) put(e mcp.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, waiting := range l.pending {
+		if waiting.Method == e.Method && bytes.Equal(waiting.Params, e.Params) {
+			return
+		}
+	}
+	if len(l.pending) >= MaxPending || l.bytes+len(e.Params) > maxPendingBytes {
+		l.err = ErrTooMany
+	} else {
+		l.pending = append(l.pending, e)
+		l.bytes += len(e.Params)
+	}
+	l.signal()
+}
+
+func (l *Listener) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+	l.signal()
+}
+
+func (l *Listener) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// partOf reports whether a resource is another one or, by its path, below it.
+func partOf(uri, whole string) bool {
+	rest, ok := strings.CutPrefix(uri, whole)
+	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+}

@@ -1,0 +1,88 @@
+// Package restore remembers what outlives a session at a server, for the next one in its
+// place: the log level, who listens, what is subscribed for them, the pages that the user
+// was sent to, and what the client said of its roots.
+//
+// It owns the bounds of all that, and that a resource is subscribed once for all who listen
+// to it. It leaves every request to its caller, and starts no goroutine.
+package restore
+
+import (
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// State is what outlives a session. Its methods may be called concurrently.
+type State struct {
+	Pages Pages
+	Roots Roots
+
+	shared bool // by several clients
+
+	mu        sync.Mutex // guards the fields below
+	level     string
+	listeners map[*Listener]struct{}
+	resources map[string]*resource // by URI
+}
+
+// New returns an empty State. shared says that several clients use the session.
+func New(shared bool) *State {
+	return &State{shared: shared, listeners: make(map[*Listener]struct{}), resources: make(map[string]*resource)}
+}
+
+// SetLevel remembers the log level.
+func (s *State) SetLevel(level string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.level = level
+}
+
+// Restore returns what a new session has to be told: the log level, "" for none, and the
+// resources that somebody listens to.
+func (s *State) Restore() (level string, uris []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uri, r := range s.resources {
+		if r.listeners > 0 {
+			uris = append(uris, uri)
+		}
+	}
+	return s.level, uris
+}
+
+// Tell tells an event to the listeners that want it.
+func (s *State) Tell(e mcp.Event) {
+	updated := ""
+	if e.Method == mcp.NoteResourceUpdated {
+		uri, _ := e.Params.Member("uri")
+		updated = uri.Text()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	whose := updated != "" && (s.shared || s.subscribed(updated))
+	for l := range s.listeners {
+		if l.wants(e) && (!whose || l.subscribed(updated)) {
+			l.put(e)
+		}
+	}
+}
+
+// Missed tells the listeners that everything may have changed while nobody heard it.
+func (s *State) Missed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.listeners {
+		for _, e := range l.want.Missed() {
+			l.put(e)
+		}
+	}
+}
+
+// End ends all listening: Listener.Take returns the error.
+func (s *State) End(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.listeners {
+		l.fail(err)
+	}
+}

@@ -1,0 +1,48 @@
+package transport
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// ChatterLine is how many bytes of a line are logged.
+	ChatterLine = 1000
+	chatterMost = 20 // lines that are logged in each chatterTick
+	chatterTick = time.Second
+)
+
+// Chatter logs what a server says for its operator, as far as it says little. What is
+// more is only counted.
+type Chatter struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	said   int        // in the present tick
+	silent int        // of those, what was not logged
+	since  time.Time  // when the tick began
+}
+
+// NewChatter makes a Chatter that says it there.
+func NewChatter(log *slog.Logger) *Chatter { return &Chatter{log: log} }
+
+// Say logs one line under a message, which is constant.
+func (c *Chatter) Say(message string, attrs ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); now.Sub(c.since) >= chatterTick {
+		if c.silent > 0 {
+			c.log.Info("more of what the server says was not logged", "lines", c.silent)
+		}
+		c.said, c.silent, c.since = 0, 0, now
+	}
+	if c.said++; c.said > chatterMost {
+		c.silent++
+		return
+	}
+	c.log.Info(message, attrs...)
+}
+
+// ClipLine bounds a line of a server for the log.
+func ClipLine(line []byte) string { return string(line[:min(len(line), ChatterLine)]) }

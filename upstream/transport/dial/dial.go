@@ -1,0 +1,172 @@
+// Package dial makes the connections to a server on HTTP: an http.RoundTripper for each
+// upstream, which reaches that server and nothing else.
+//
+// It owns which client sends a request, for how long a connection is kept, whose it is, and
+// where it must not lead. It leaves what is sent to transport/streamable. net/http and
+// internal/http1 start the goroutines of connections; CloseIdleConnections ends those of
+// idle ones.
+//
+//	dial.go     the clients
+//	guard.go    where a name must not lead
+//	metrics.go  connections in numbers
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+const (
+	minIdle         = 64
+	maxResponseHead = 64 << 10
+	tcpKeepAlive    = 30 * time.Second
+	// idlePlain is for how long a connection over plain HTTP is used again. Many servers
+	// close theirs after five seconds: what is sent just then is lost, and nobody knows
+	// whether it was read. idleTLS is longer, since it costs more to open one; in HTTP/2
+	// a server says what it has not read.
+	idlePlain = 3 * time.Second
+	idleTLS   = 90 * time.Second
+)
+
+// Config is where a server on HTTP is.
+type Config struct {
+	// URL is its endpoint.
+	URL string
+	// Timeout bounds a connection, and the TLS handshake on it.
+	Timeout time.Duration
+	// Idle is how many connections without a request are kept, or 64 when it is less.
+	Idle int
+	// Standard has net/http's client send all requests.
+	Standard bool
+}
+
+// Transport is the http.RoundTripper of one upstream. All its connections go to the
+// origin of that, and no other upstream uses them: what a server says when it was not asked
+// could be taken for the answer to another one's request. It does not decompress, follow
+// proxies of the environment or, being a RoundTripper, redirects.
+//
+// Small requests over plain HTTP take a client of our own, which needs about half the
+// CPU; all others, and those of an upstream that says so (Config.Standard), net/http's.
+type Transport struct {
+	own      *http1.Transport
+	general  *http.Transport
+	standard bool // all requests are for general
+}
+
+// New makes a Transport. metrics count its connections.
+func New(cfg Config, metrics *Metrics) *Transport {
+	origin, keep := "", idlePlain
+	if u, err := url.Parse(cfg.URL); err == nil {
+		origin = Address(u)
+		if u.Scheme == "https" {
+			keep = idleTLS
+		}
+	}
+	dial := metrics.counting(guarded(net.Dialer{Timeout: cfg.Timeout, KeepAlive: tcpKeepAlive}))
+	perHost := max(minIdle, cfg.Idle)
+	return &Transport{
+		own: http1.New(http1.Config{
+			Dial:        only(origin, dial),
+			IdlePerHost: perHost,
+			IdleTime:    keep,
+			HeadBytes:   maxResponseHead,
+		}),
+		general: &http.Transport{
+			DialContext:            only(origin, dial),
+			DialTLSContext:         only(origin, secure(dial, cfg.Timeout)),
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true,
+			MaxIdleConnsPerHost:    perHost,
+			IdleConnTimeout:        keep,
+			MaxResponseHeaderBytes: maxResponseHead,
+			ExpectContinueTimeout:  time.Second,
+		},
+		standard: cfg.Standard,
+	}
+}
+
+// Address is the host and port of a URL; that of http and https may be left out there.
+func Address(u *url.URL) string {
+	port := u.Port()
+	switch {
+	case port != "":
+	case u.Scheme == "https":
+		port = "443"
+	case u.Scheme == "http":
+		port = "80"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// dialFunc connects to an address, as a net.Dialer does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// only dials one address, whatever is asked for.
+func only(origin string, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, origin) }
+}
+
+// secure dials TLS. What goes wrong in the handshake is told apart from what goes wrong
+// later: the server has not seen a request then.
+func secure(dial dialFunc, limit time.Duration) dialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: host, NextProtos: []string{"h2", "http/1.1"}})
+		if err := secured.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("%w: %w", transport.ErrHandshake, err)
+		}
+		return secured, nil
+	}
+}
+
+// RoundTrip sends a request.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if http1.Handles(req) && !t.standard {
+		return t.own.RoundTrip(req)
+	}
+	return t.general.RoundTrip(req)
+}
+
+// For returns the http.RoundTripper of one user, by mcp.Caller.User: no request with
+// another credential goes over the same connections.
+func (t *Transport) For(user string) http.RoundTripper { return &userTransport{t, user} }
+
+type userTransport struct {
+	*Transport
+	user string
+}
+
+// RoundTrip sends a request. Transports keep connections by the host of the URL, which
+// nobody else looks at: Host is in the request apart, and there is but one origin to dial.
+func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	own, at := *req, *req.URL
+	if own.Host == "" {
+		own.Host = req.URL.Host
+	}
+	at.Host, own.URL = t.user, &at
+	return t.Transport.RoundTrip(&own)
+}
+
+// CloseIdleConnections closes what no request uses.
+func (t *Transport) CloseIdleConnections() {
+	t.own.CloseIdleConnections()
+	t.general.CloseIdleConnections()
+}

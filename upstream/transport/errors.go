@@ -1,0 +1,100 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// What a transport's errors say. Everything else it returns is wrapped around one of
+// them, or is a *StatusError.
+var (
+	// ErrNotSent: the server has not seen the message.
+	ErrNotSent = errors.New("not sent")
+	// ErrHandshake: no TLS connection to the server came about.
+	ErrHandshake = errors.New("TLS handshake")
+	// ErrBroken: the connection failed; whether the server has seen the message is not
+	// known.
+	ErrBroken = errors.New("connection lost")
+	// ErrGarbage: the server answered something that is not the protocol.
+	ErrGarbage = errors.New("not a protocol message")
+	// ErrTooLarge: the answer is larger than the limit.
+	ErrTooLarge = errors.New("answer too large")
+	// ErrNoRoom: the answer is large, and large messages of others fill the memory that
+	// there is for them.
+	ErrNoRoom = errors.New("no room for the answer")
+	// ErrNoStanding: there is no standing stream.
+	ErrNoStanding = errors.New("no standing stream")
+	// ErrSessionGone: the server does not know the session any more. The request did
+	// not run.
+	ErrSessionGone = errors.New("session gone")
+	// ErrEnded: we closed the connection ourselves.
+	ErrEnded = errors.New("connection closed")
+	// ErrTimeout: the server was silent for too long, or took too long altogether.
+	ErrTimeout = errors.New("timeout")
+)
+
+// StatusError is an HTTP status that is not 2xx.
+type StatusError struct {
+	Status int
+	// Message is the JSON-RPC message that came with it; its Kind is 0 when none came.
+	Message wire.Message
+	// Text is the beginning of what came in place of a message.
+	Text string
+	// RetryAfter is how long the server wants to be left alone, 0 when it does not say.
+	RetryAfter time.Duration
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("HTTP status %d", e.Status) }
+
+// HasError reports whether a JSON-RPC error came with the status.
+func (e *StatusError) HasError() bool {
+	return e.Message.Kind == wire.Response && !e.Message.Error.IsNull()
+}
+
+// InSession returns the error of a request in a session, which says ErrSessionGone where
+// the server does not know that: by 404 (2025-11-25 basic/transports#session-management),
+// or by 400, as older servers do.
+func (e *StatusError) InSession() error {
+	if e.lostSession() {
+		return fmt.Errorf("%w: %w", ErrSessionGone, e)
+	}
+	return e
+}
+
+func (e *StatusError) lostSession() bool {
+	code, text := 0, e.Text
+	if e.HasError() {
+		known := wire.ReadError(e.Message.Error)
+		code, text = known.Code, known.Message
+	}
+	switch e.Status {
+	case http.StatusNotFound:
+		return code != mcp.CodeMethodNotFound
+	case http.StatusBadRequest:
+		return (code == 0 || code == -32000 || code == -32001 || code == mcp.CodeInvalidRequest) && sessionWords.MatchString(text)
+	}
+	return false
+}
+
+// sessionWords are in what older servers say about a session that they do not know.
+var sessionWords = regexp.MustCompile(`(?i)session|not initialized`)
+
+// ReadError returns the error of a transport for that of wire's readers.
+func ReadError(err error) error {
+	switch {
+	case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case errors.Is(err, wire.ErrTooLarge):
+		return ErrTooLarge
+	case errors.Is(err, ErrNoRoom):
+		return ErrNoRoom
+	}
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}

@@ -1,0 +1,58 @@
+package transport
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Scan reads one message of a server.
+func Scan(data []byte) (wire.Message, error) {
+	m, err := wire.ScanUpstream(data)
+	if err != nil {
+		return m, fmt.Errorf("%w: %v", ErrGarbage, err) // an error of ours, not one to show
+	}
+	return m, nil
+}
+
+// ScanBatch reads an array of messages, for which wire.IsBatch looks. Only 2025-03-26 has
+// them; they are understood from everybody.
+func ScanBatch(data []byte) ([]wire.Message, error) {
+	messages, errs, err := wire.ScanBatch(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", ErrGarbage, err)
+	}
+	for _, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%w: %v", ErrGarbage, err)
+		}
+	}
+	return messages, nil
+}
+
+// Owned is a message with memory of its own.
+func Owned(m wire.Message) wire.Message {
+	m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
+	m.Result, m.Error = bytes.Clone(m.Result), bytes.Clone(m.Error)
+	return m
+}
+
+// Weight is how many bytes a message holds.
+func Weight(m wire.Message) int64 {
+	return int64(len(m.ID) + len(m.Params) + len(m.Result) + len(m.Error))
+}
+
+// Cancelled is the notification that nobody waits for the answer to a request.
+func Cancelled(id int64, reason string) []byte {
+	params := mcp.Object("requestId", mcp.Raw(strconv.AppendInt(nil, id, 10)), "reason", mcp.String(reason))
+	return wire.AppendNotification(nil, mcp.NoteCancelled, params)
+}
+
+// IsID reports whether a response's or token's text is this id.
+func IsID(raw mcp.Raw, id int64) bool {
+	var buf [20]byte
+	return string(raw) == string(strconv.AppendInt(buf[:0], id, 10))
+}

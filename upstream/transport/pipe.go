@@ -1,0 +1,170 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+const (
+	// minMaxDocument is the size up to which any message is read, however small the limit
+	// for answers; a larger one than both ends the pipe.
+	minMaxDocument = wire.DefaultMaxResult
+	// garbageLimit is how many documents within garbageWindow may be no messages.
+	garbageLimit  = 100
+	garbageWindow = time.Minute
+)
+
+// Words are how a Pipe says what happens on it.
+type Words struct {
+	// Ended is how requests fail that have no answer when the pipe ends.
+	Ended error
+	// TooLong, NoRoom, Skipped and Garbage are log lines.
+	TooLong, NoRoom, Skipped, Garbage string
+}
+
+// Pipe is the part of a Conn that reads, where everything comes on one pipe: a process's
+// output or an event stream. What is read is taken from a Room; answers to calls are taken
+// from the calls' own rooms, too.
+type Pipe struct {
+	mux
+	words   Words
+	log     *slog.Logger
+	garbage *atomic.Int64
+	from    io.Reader
+	meter   mcp.Meter
+	room    *mcp.Room
+	lost    chan struct{} // closed when nothing more can be read
+
+	once     sync.Once
+	quitting chan struct{} // closed by Quit
+}
+
+// NewPipe makes the Pipe of a connection of an owner, which reads from there. giveUp tells
+// the server that nobody waits for the answer to a request; nil where it is told otherwise.
+// End must be called in the end.
+func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64)) *Pipe {
+	return &Pipe{
+		mux: mux{
+			maxResult: env.ResultBytes, giveUp: giveUp,
+			streams: make(map[int64]*PipeStream), deliver: func(wire.Message) {},
+		},
+		words: words, log: env.Log, garbage: env.Garbage, from: from, room: env.Room(owner),
+		lost: make(chan struct{}), quitting: make(chan struct{}),
+	}
+}
+
+// MaxDocument is the size of the largest line or event that is read.
+func (p *Pipe) MaxDocument() int { return max(minMaxDocument, int(p.maxResult)) }
+
+// Metered is what the pipe reads from, for wire's readers. Its error is ErrNoRoom where
+// there is no room for more of a message.
+func (p *Pipe) Metered() io.Reader { return (*metered)(p) }
+
+type metered Pipe
+
+func (p *metered) Read(b []byte) (int, error) {
+	n, err := p.from.Read(b)
+	if !p.meter.Read(p.room, n) {
+		return 0, ErrNoRoom
+	}
+	return n, err
+}
+
+// Documents are the lines or events of a pipe, one after the other.
+type Documents interface {
+	// Next returns the next one, valid until the next call; an empty one is skipped.
+	Next() ([]byte, error)
+	// Buffered is how many bytes of the following ones were read.
+	Buffered() int
+}
+
+// Read sorts the messages until the pipe ends, and returns how requests fail that have no
+// answer: for End, when the reader has cleaned up.
+func (p *Pipe) Read(documents Documents) (lost error) {
+	var garbage tolerance
+	for {
+		text, err := documents.Next()
+		switch {
+		case errors.Is(err, wire.ErrTooLarge):
+			p.log.Warn(p.words.TooLong, "limit", p.MaxDocument())
+			return p.words.Ended
+		case errors.Is(err, ErrNoRoom):
+			p.log.Warn(p.words.NoRoom)
+			return fmt.Errorf("%w: %w", ErrNoRoom, p.words.Ended)
+		case err != nil:
+			return p.words.Ended
+		}
+		p.meter.Next(p.room, documents.Buffered(), false)
+		if len(bytes.TrimSpace(text)) == 0 || p.take(text) {
+			continue
+		}
+		p.garbage.Add(1)
+		p.log.Debug(p.words.Skipped, "bytes", len(text))
+		if garbage.spent() {
+			p.log.Warn(p.words.Garbage)
+			return p.words.Ended
+		}
+	}
+}
+
+// End notes the end of the pipe and fails the requests that have no answer. It reports
+// whether the end was wanted.
+func (p *Pipe) End(lost error) (wanted bool) {
+	select { // before anybody hears of the end, since they may close us then
+	case <-p.quitting:
+		wanted = true
+	default:
+	}
+	close(p.lost) // first: who hears of the end below and calls again gets another pipe
+	p.mux.end(lost)
+	p.room.Free()
+	return wanted
+}
+
+// Quit notes that the end is wanted from now on. It may be called more than once.
+func (p *Pipe) Quit() { p.once.Do(func() { close(p.quitting) }) }
+
+// Quitting is closed when the end is wanted.
+func (p *Pipe) Quitting() <-chan struct{} { return p.quitting }
+
+// Lost is closed when nothing more can be read.
+func (p *Pipe) Lost() <-chan struct{} { return p.lost }
+
+// Take takes room for a message that is kept; false when there is none.
+func (p *Pipe) Take(m wire.Message) bool { return p.room.Take(Weight(m)) }
+
+// Give returns the room of a message.
+func (p *Pipe) Give(m wire.Message) { p.room.Give(Weight(m)) }
+
+// Standing returns ErrNoStanding: everything comes on the one pipe.
+func (p *Pipe) Standing(context.Context, string, func()) (Stream, error) {
+	return nil, ErrNoStanding
+}
+
+// Resume does nothing: the pipe is the session.
+func (p *Pipe) Resume(string) {}
+
+// tolerance counts what a server sends that is no message.
+type tolerance struct {
+	count int
+	since time.Time // when the count began
+}
+
+// spent counts one, and reports whether it was too much.
+func (t *tolerance) spent() bool {
+	if now := time.Now(); now.Sub(t.since) > garbageWindow {
+		t.count, t.since = 0, now
+	}
+	t.count++
+	return t.count > garbageLimit
+}

@@ -1,0 +1,290 @@
+// Package sse reaches a server by HTTP with SSE, of the first revision: all that a server
+// says comes on one event stream, and each message to it is a POST to where the first event
+// of the stream says (2024-11-05 basic/transports#http-with-sse). The stream is the session.
+//
+// It owns the stream and which endpoint is accepted. It leaves requests and their
+// credentials to transport/streamable, and the sorting of messages to package transport.
+// It starts two goroutines for each stream, and one for the POST of each request.
+package sse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
+)
+
+const (
+	// eventsBefore is how many events may come before the one that names the endpoint.
+	eventsBefore = 16
+	maxEndpoint  = 4 << 10 // bytes
+	// lateAnswer is how long a POST may still take whose request is over: many servers
+	// answer it after the request itself.
+	lateAnswer = time.Second
+	postAnswer = 64 << 10 // bytes of the answer to a POST that are read
+)
+
+// ErrNoStream: what the server sends is no event stream, or not this one.
+var ErrNoStream = errors.New("no event stream")
+
+// errStreamEnded: the event stream that a message was for has ended.
+var errStreamEnded = fmt.Errorf("%w: the event stream has ended", transport.ErrBroken)
+
+var words = transport.Words{
+	Ended:   errStreamEnded,
+	TooLong: "server sent an event that is too long, its stream is closed",
+	NoRoom:  "server sent a large event for which there is no room, its stream is closed",
+	Skipped: "event skipped that is no message",
+	Garbage: "server sends too much that is no message, its stream is closed",
+}
+
+// New makes the Transport of a server on HTTP+SSE.
+func New(env transport.Env, cfg streamable.Config) (transport.Transport, error) {
+	http, err := streamable.New(env, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &sse{env, http}, nil
+}
+
+type sse struct {
+	env  transport.Env
+	http *streamable.Transport
+}
+
+// Dial opens the stream and waits for its first event.
+func (t *sse) Dial(ctx context.Context, owner *transport.Identity) (transport.Conn, error) {
+	// The stream outlives the call that it is opened for, until Close.
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	c, err := t.open(life, owner)
+	if !stop() && err == nil {
+		c.discard()
+		err = fmt.Errorf("%w: %w", transport.ErrBroken, context.Cause(ctx))
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	c.cancel = cancel
+	t.env.Spawn(c.readAll)
+	return c, nil
+}
+
+func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, error) {
+	resp, err := t.http.Conn(owner).Events(life, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.StatusCode != http.StatusOK:
+		return nil, streamable.Refusal(resp)
+	case !streamable.IsEvents(resp):
+		resp.Body.Close()
+		return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+	}
+	c := &conn{
+		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), spawn: t.env.Spawn, log: t.env.Log,
+		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
+	}
+	c.events.EventReader = wire.NewEventReader(c.Metered(), c.MaxDocument())
+	endpoint, err := t.endpoint(c.events.EventReader)
+	if err != nil {
+		c.discard()
+		return nil, err
+	}
+	c.posts = t.http.At(endpoint).Conn(owner)
+	return c, nil
+}
+
+// endpoint reads on to the event that names the endpoint. It has to be at the origin of
+// the stream: whoever could name another one would get the credential that is for this.
+func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
+	for range eventsBefore {
+		event, err := events.Next()
+		switch {
+		case err != nil:
+			return nil, transport.ReadError(err)
+		case event.Name != "endpoint" && (event.Name != "" && event.Name != "message" || len(event.Data) == 0):
+			continue
+		case event.Name != "endpoint" || len(event.Data) > maxEndpoint:
+			return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+		}
+		base := t.http.URL()
+		u, err := base.Parse(strings.TrimSpace(string(event.Data)))
+		if err != nil || u.Opaque != "" || u.User != nil || !sameOrigin(u, base) {
+			return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, t.env.Name, mcp.ExecutedNo,
+				"Upstream %s wants its messages at another address than that of its event stream, which is refused; its url may have to be corrected", t.env.Name)
+		}
+		u.Fragment, u.RawFragment = "", ""
+		return u, nil
+	}
+	return nil, fmt.Errorf("%w: %w", ErrNoStream, transport.ErrGarbage)
+}
+
+// sameOrigin compares scheme, host and port (RFC 6454 §5).
+func sameOrigin(a, b *url.URL) bool {
+	return a.Scheme == b.Scheme && strings.EqualFold(dial.Address(a), dial.Address(b))
+}
+
+// conn is one event stream and the POSTs that belong to it: a goroutine that reads,
+// one that hands out what belongs to no request, and one for each POST of a request.
+type conn struct {
+	*transport.Pipe
+	spawn  func(func())
+	log    *slog.Logger
+	posts  *streamable.Conn
+	life   context.Context // of the stream
+	cancel context.CancelCauseFunc
+	body   io.ReadCloser
+	events messages
+	news   chan wire.Message // what belongs to no request
+}
+
+// messages are the events that may be messages; a second endpoint is none, the session
+// stays where it began.
+type messages struct{ *wire.EventReader }
+
+func (m messages) Next() ([]byte, error) {
+	event, err := m.EventReader.Next()
+	if event.Name != "" && event.Name != "message" {
+		return nil, err
+	}
+	return event.Data, err
+}
+
+func (c *conn) Header() http.Header     { return c.posts.Header() }
+func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
+
+// Deliver is called once. What is delivered may be answered by a POST, which must not
+// keep the stream from being read: some servers answer it only when that was.
+func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
+	c.Pipe.Deliver(private, func(m wire.Message) {
+		if !c.Take(m) {
+			return
+		}
+		select {
+		case c.news <- transport.Owned(m):
+		default: // a server that says more than is taken in loses it
+			c.Give(m)
+		}
+	})
+	c.spawn(func() {
+		for {
+			select {
+			case m := <-c.news:
+				deliver(m)
+				c.Give(m)
+			case <-c.Lost():
+				return
+			}
+		}
+	})
+}
+
+func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
+	taken := make(chan struct{})
+	s := c.Begin(req, taken)
+	if s == nil {
+		req.Life.End()
+		return nil, fmt.Errorf("%w: %w", transport.ErrSessionGone, errStreamEnded)
+	}
+	var caller *mcp.Caller
+	if req.Caller != nil {
+		own := *req.Caller // part of a call, which the POST may outlive
+		caller = &own
+	}
+	header, life, body := c.posts.Header(), req.Life, req.Body // Bind replaces the header
+	c.spawn(func() {
+		defer close(taken)
+		if err := c.send(life, caller, header, body); err != nil {
+			s.Fail(err)
+		}
+	})
+	return s, nil
+}
+
+// send POSTs a request. The answer comes on the stream, often before the POST is
+// answered, and what a POST is answered is not looked at.
+func (c *conn) send(life *transport.Life, caller *mcp.Caller, header http.Header, body []byte) error {
+	ctx, cancel := c.within(context.WithoutCancel(life))
+	defer cancel()
+	defer context.AfterFunc(life, func() { time.AfterFunc(lateAnswer, cancel) })()
+	resp, err := c.post(ctx, caller, header, body)
+	if err != nil {
+		return err
+	}
+	life.Touch()
+	_, _ = io.CopyN(io.Discard, resp.Body, postAnswer)
+	resp.Body.Close()
+	return nil
+}
+
+func (c *conn) Post(ctx context.Context, body []byte) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	resp, err := c.post(ctx, nil, c.posts.Header(), body)
+	if err != nil {
+		return err
+	}
+	streamable.Drain(resp)
+	return nil
+}
+
+// within returns a context that also ends with the stream.
+func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// post makes a POST and returns an answer that is not a refusal. A server that does not
+// know the session has not taken the message.
+func (c *conn) post(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
+	select {
+	case <-c.Lost():
+		return nil, errStreamEnded
+	default:
+	}
+	resp, err := c.posts.POST(ctx, caller, header, body)
+	if err != nil || resp.StatusCode/100 == 2 {
+		return resp, err
+	}
+	return nil, streamable.Refusal(resp).InSession()
+}
+
+// readAll reads until the stream ends.
+func (c *conn) readAll() {
+	lost := c.Read(c.events)
+	c.body.Close()
+	wanted := c.End(lost)
+	c.cancel(errStreamEnded)
+	if !wanted {
+		c.log.Info("event stream ended")
+	}
+}
+
+// discard ends a stream that nobody reads.
+func (c *conn) discard() {
+	c.body.Close()
+	c.End(errStreamEnded)
+}
+
+// Close ends the session by ending the stream (2024-11-05 basic/lifecycle#shutdown), and
+// the calls that it still has.
+func (c *conn) Close(context.Context) error {
+	c.Quit()
+	c.cancel(transport.ErrEnded)
+	<-c.Lost()
+	return nil
+}

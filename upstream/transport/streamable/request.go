@@ -1,0 +1,191 @@
+package streamable
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+const (
+	// MaxRetryAfter bounds how long a server can have itself left alone.
+	MaxRetryAfter = 300 * time.Second
+
+	maxErrorBody = 64 << 10
+	maxErrorText = 200 // bytes
+	errorTime    = time.Second
+	drainBytes   = 64 << 10
+	drainTime    = 100 * time.Millisecond
+)
+
+// Credentials authenticates the requests to one server on HTTP. It is the gateway's
+// own: nothing that a client sent to prove who it is goes to a server.
+type Credentials interface {
+	// PerUser reports whether each user has a credential of its own. Then nothing that a
+	// server keeps or answers for one user is shared with another.
+	PerUser() bool
+	// Authorize sets the header that authenticates a request made for this caller; the
+	// zero Caller is nobody. Errors are an *outbound.Error.
+	Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error)
+	// Refused tells that the server answered 401 or 403, with this WWW-Authenticate, to
+	// the request that had the stamp. It reports whether to make it once more.
+	Refused(caller mcp.Caller, stamp uint64, status int, challenge string) (again bool)
+}
+
+// POST sends a message with our credential, on behalf of caller, nil for whose the
+// connection is. The answer has any status.
+func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
+	return c.request(ctx, caller, http.MethodPost, header, body)
+}
+
+// Events asks for an event stream by GET, the rest of it after the event of this id unless
+// that is "". The answer has any status.
+func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, error) {
+	header := c.header.Clone()
+	delete(header, "Content-Type")
+	header["Accept"] = []string{typeEvents}
+	if lastEventID != "" {
+		header[wire.HeaderLastEventID] = []string{lastEventID}
+	}
+	return c.request(ctx, nil, http.MethodGet, header, nil)
+}
+
+// request makes a request with our credential. One that the server refused for its
+// credential did not run: with another one it is made once more.
+func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, header http.Header, body []byte) (*http.Response, error) {
+	credentials, over := c.t.cfg.Credentials, c.t.cfg.HTTP
+	if credentials == nil {
+		return c.t.send(ctx, over, verb, header, body)
+	}
+	var who mcp.Caller
+	if caller != nil {
+		who = *caller
+	} else {
+		who = c.owner.Caller()
+	}
+	if c.t.cfg.HTTPFor != nil && credentials.PerUser() {
+		over = c.t.cfg.HTTPFor(who.User())
+	}
+	for again := false; ; again = true {
+		own := maps.Clone(header) // requests share it
+		stamp, err := credentials.Authorize(ctx, who, own)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", transport.ErrNotSent, err)
+		}
+		resp, err := c.t.send(ctx, over, verb, own, body)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+			return resp, err
+		}
+		challenge := strings.Join(resp.Header.Values("WWW-Authenticate"), ", ")
+		if !credentials.Refused(who, stamp, resp.StatusCode, challenge) || again {
+			return resp, nil
+		}
+		Drain(resp)
+	}
+}
+
+// send makes one request. A body, nil for none, goes in one write with its head: net/http
+// does that for one that it knows to be in memory.
+func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
+	req := t.template.WithContext(ctx)
+	req.Method, req.Header = verb, header
+	if body != nil {
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.ContentLength = int64(len(body))
+		// A connection that turns out to be closed before anything was written is replaced;
+		// net/http repeats a POST in no other case.
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	}
+	resp, err := over.RoundTrip(req)
+	if err != nil {
+		return nil, sendError(err)
+	}
+	return resp, nil
+}
+
+// sendError tells whether the server can have seen a request that failed.
+func sendError(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, transport.ErrHandshake) || errors.Is(err, http1.ErrNotSent) {
+		return fmt.Errorf("%w: %w", transport.ErrNotSent, err)
+	}
+	return fmt.Errorf("%w: %w", transport.ErrBroken, err)
+}
+
+// Refusal reads an answer whose status is not the wanted one.
+func Refusal(resp *http.Response) *transport.StatusError {
+	e := &transport.StatusError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header, time.Now())}
+	timer := time.AfterFunc(errorTime, func() { resp.Body.Close() })
+	body, err := wire.ReadAll(resp.Body, resp.ContentLength, maxErrorBody)
+	timer.Stop()
+	resp.Body.Close()
+	if err != nil || IsEvents(resp) {
+		return e
+	}
+	if m, err := transport.Scan(body); err == nil {
+		e.Message = m
+	} else {
+		e.Text = string(body[:min(len(body), maxErrorText)])
+	}
+	return e
+}
+
+// Drain reads what may still come, within reason, so that the connection can be used again:
+// a server that goes on for ever loses it.
+func Drain(resp *http.Response) {
+	if resp.ContentLength != 0 {
+		timer := time.AfterFunc(drainTime, func() { resp.Body.Close() })
+		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+		timer.Stop()
+	}
+	resp.Body.Close()
+}
+
+// IsEvents reports whether an answer is an event stream.
+func IsEvents(resp *http.Response) bool { return mediaType(resp.Header) == typeEvents }
+
+func mediaType(h http.Header) string {
+	value := h.Get("Content-Type")
+	if value == typeJSON || value == typeEvents {
+		return value
+	}
+	mediaType, _, err := mime.ParseMediaType(value)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+		return ""
+	}
+	return mediaType
+}
+
+// retryAfter reads how long a server wants to be left alone: seconds, or a date by its
+// own clock. 0 is for what is neither, and for what is over.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := h.Get("Retry-After")
+	seconds, err := strconv.ParseUint(value, 10, 64)
+	switch {
+	case err == nil:
+		return time.Duration(min(seconds, uint64(MaxRetryAfter/time.Second))) * time.Second
+	case errors.Is(err, strconv.ErrRange):
+		return MaxRetryAfter
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = theirs
+	}
+	return min(max(at.Sub(now), 0), MaxRetryAfter)
+}

@@ -1,0 +1,179 @@
+package streamable
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// stream is the response to a POST or a GET.
+type stream struct {
+	t      *Transport
+	owner  *transport.Identity
+	resp   *http.Response
+	events *wire.EventReader // nil for a JSON answer
+	batch  []wire.Message    // messages that came in one array and are not delivered yet
+	life   *transport.Life   // nil for a standing stream
+	alive  func()            // of a standing stream: called with what comes; may be nil
+	after  string            // of a standing stream: the event after which it goes on
+	retry  time.Duration
+	read   bool // the JSON body was read
+	over   bool // the response was delivered
+	ended  bool // all of the body was read
+	// passing says that the result is passed on and not kept.
+	passing bool
+	// release gives the memory of the JSON body back; nil when it is not used again.
+	release func()
+	outline *mcp.Outline // of the response
+	meter   mcp.Meter    // of what is being read
+	own     *mcp.Room    // of what is no answer to a call; nil for none yet
+}
+
+func (s *stream) Release() func()        { return s.release }
+func (s *stream) Taken() <-chan struct{} { return nil }
+func (s *stream) Outline() *mcp.Outline  { return s.outline }
+func (s *stream) Retry() time.Duration   { return s.retry }
+
+func (s *stream) LastEventID() string {
+	if s.events == nil {
+		return ""
+	}
+	if id := s.events.LastID(); id != "" {
+		return id
+	}
+	return s.after
+}
+
+// Read reads the body, for the event reader and for JSON bodies.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.resp.Body.Read(p)
+	if err == io.EOF {
+		s.ended = true
+	}
+	switch {
+	case n == 0:
+		return 0, err
+	case s.life != nil:
+		s.life.Touch()
+	case s.alive != nil:
+		s.alive()
+	}
+	if !s.meter.Read(s.room(), n) {
+		return 0, transport.ErrNoRoom
+	}
+	return n, err
+}
+
+// room is what is read is taken from: that of the call, or one that goes with the stream.
+func (s *stream) room() *mcp.Room {
+	if s.life != nil {
+		if room := s.life.Room.Load(); room != nil {
+			return room
+		}
+	}
+	if s.own == nil {
+		s.own = s.t.env.Room(s.owner)
+	}
+	return s.own
+}
+
+func (s *stream) Next() (wire.Message, error) {
+	for {
+		if len(s.batch) > 0 {
+			m := s.batch[0]
+			s.batch = s.batch[1:]
+			s.over = s.over || m.Kind == wire.Response
+			return m, nil
+		}
+		data, err := s.document()
+		if err != nil {
+			return wire.Message{}, err
+		}
+		if wire.IsBatch(data) {
+			if s.batch, err = transport.ScanBatch(data); err != nil {
+				return wire.Message{}, err
+			}
+			continue
+		}
+		m, err := transport.Scan(data)
+		if err != nil {
+			return wire.Message{}, err
+		}
+		s.over, s.outline = m.Kind == wire.Response, m.Outline
+		s.measured(s.over)
+		return m, nil
+	}
+}
+
+// measured ends the measuring of a message. A response is kept, for as long as its call
+// has room for it.
+func (s *stream) measured(keep bool) {
+	left := 0
+	if s.events != nil {
+		left = s.events.Buffered()
+	}
+	s.meter.Next(s.room(), left, keep)
+}
+
+// document returns the next JSON document: the body, or the next event's data.
+func (s *stream) document() (data []byte, err error) {
+	switch {
+	case s.events != nil:
+		return s.event()
+	case s.read:
+		return nil, io.EOF
+	}
+	s.read = true
+	s.meter.Length = s.resp.ContentLength
+	if s.passing {
+		data, s.release, err = readBody(s, s.resp.ContentLength, s.t.env.ResultBytes)
+	} else {
+		data, err = wire.ReadAll(s, s.resp.ContentLength, s.t.env.ResultBytes)
+	}
+	return data, transport.ReadError(err)
+}
+
+func (s *stream) event() ([]byte, error) {
+	for {
+		event, err := s.events.Next()
+		if err != nil {
+			return nil, transport.ReadError(err)
+		}
+		if event.Retry > 0 {
+			s.retry = event.Retry
+		}
+		if len(event.Data) > 0 && (event.Name == "" || event.Name == "message") {
+			return event.Data, nil
+		}
+		s.measured(false) // a priming event, or none of ours
+	}
+}
+
+// Close gives the answer up; of an event stream that has delivered its response the
+// rest, if any, is drained, so that the connection can be used again.
+func (s *stream) Close() {
+	if s.over && !s.ended && s.events != nil {
+		if s.life != nil {
+			s.life.Pause() // the caller has its answer and may go
+		}
+		s.t.env.Spawn(func() {
+			Drain(s.resp)
+			s.end()
+		})
+		return
+	}
+	// A body that was read to its end has returned its connection already.
+	s.resp.Body.Close()
+	s.end()
+}
+
+func (s *stream) end() {
+	s.own.Free()
+	if s.life != nil {
+		s.life.End()
+	}
+}

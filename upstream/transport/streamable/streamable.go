@@ -1,0 +1,239 @@
+// Package streamable reaches a server by streamable HTTP: each message is a POST, answered
+// as JSON or as an event stream (2025-11-25 basic/transports, 2026-07-28
+// basic/transports/streamable-http).
+//
+// It owns the requests, their credentials, and the reading of the answers. HTTP+SSE sends
+// its requests by it, too. It leaves connections to an http.RoundTripper (transport/dial).
+// It starts a goroutine for an event stream that goes on after its response.
+//
+//	streamable.go  a session, or a way to send requests
+//	request.go     one HTTP request with a credential
+//	stream.go      what is answered
+//	body.go        large answers
+package streamable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+const (
+	acceptBoth   = "application/json, text/event-stream"
+	typeJSON     = "application/json"
+	typeEvents   = "text/event-stream"
+	maxSessionID = 1024 // bytes
+)
+
+// Config is a server on HTTP.
+type Config struct {
+	// URL is its endpoint.
+	URL string
+	// Headers go with every request; those of the protocol itself win.
+	Headers map[string]mcp.Secret
+	// HTTP sends the requests.
+	HTTP http.RoundTripper
+	// HTTPFor returns what sends those that have the credential of a user
+	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP.
+	HTTPFor func(user string) http.RoundTripper
+	// Credentials are nil for none.
+	Credentials Credentials
+}
+
+// Transport is streamable HTTP with one server.
+type Transport struct {
+	env      transport.Env
+	cfg      Config
+	template *http.Request // what all requests have in common
+}
+
+// New makes a Transport.
+func New(env transport.Env, cfg Config) (*Transport, error) {
+	if cfg.HTTP == nil {
+		return nil, errors.New("no HTTP transport was given")
+	}
+	u, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, errors.New("url: cannot be parsed")
+	}
+	header := make(http.Header, 8)
+	for name, value := range cfg.Headers {
+		header.Set(name, string(value))
+	}
+	header["Content-Type"] = []string{typeJSON}
+	header["Accept"] = []string{acceptBoth}
+	if header["User-Agent"] == nil {
+		header["User-Agent"] = []string{"gatehouse"}
+	}
+	return &Transport{env: env, cfg: cfg, template: &http.Request{
+		Method: http.MethodPost, URL: u, Host: u.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}}, nil
+}
+
+// URL is the endpoint; not to be changed.
+func (t *Transport) URL() *url.URL { return t.template.URL }
+
+// At returns the same Transport for another endpoint, which is at the same origin.
+func (t *Transport) At(endpoint *url.URL) *Transport {
+	other := *t
+	other.template = t.template.Clone(context.Background())
+	other.template.URL = endpoint
+	return &other
+}
+
+// Dial sends nothing: connections are those of the shared pool.
+func (t *Transport) Dial(_ context.Context, owner *transport.Identity) (transport.Conn, error) {
+	return t.Conn(owner), nil
+}
+
+// Conn is what Dial returns.
+func (t *Transport) Conn(owner *transport.Identity) *Conn {
+	return &Conn{t: t, owner: owner, header: t.template.Header}
+}
+
+// Conn is a session, or, as long as the server gave no session id, merely a way
+// to send requests.
+type Conn struct {
+	t     *Transport
+	owner *transport.Identity
+	// header and session are written before the connection is shared: by the answer to
+	// initialize, and by Bind. The map is not changed, requests share it.
+	header  http.Header
+	session string
+}
+
+// Lost is nil: there is no connection to lose.
+func (c *Conn) Lost() <-chan struct{} { return nil }
+
+// Deliver does nothing: there is the standing stream.
+func (c *Conn) Deliver(bool, func(wire.Message)) {}
+
+// Header are the headers of all requests, for transport.Conn.
+func (c *Conn) Header() http.Header { return c.header }
+
+// Bind sets the revision's header.
+func (c *Conn) Bind(rev *wire.Revision) {
+	if rev.VersionHeader {
+		c.setHeader(wire.HeaderVersion, rev.Name)
+	}
+}
+
+// Resume takes up a session.
+func (c *Conn) Resume(sessionID string) {
+	c.session = sessionID
+	c.setHeader(wire.HeaderSession, sessionID)
+}
+
+func (c *Conn) setHeader(name, value string) {
+	c.header = c.header.Clone()
+	c.header[name] = []string{value}
+}
+
+// Start sends a request by POST.
+func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
+	header := req.Header
+	if header == nil {
+		header = c.header
+	}
+	resp, err := c.POST(req.Life, req.Caller, header, req.Body)
+	if err != nil {
+		req.Life.End()
+		return nil, err
+	}
+	req.Life.Touch()
+	s := &stream{t: c.t, owner: c.owner, resp: resp, life: req.Life, passing: passing(req.Method)}
+	if resp.StatusCode != http.StatusOK {
+		defer req.Life.End()
+		return nil, c.refused(resp)
+	}
+	if req.Method == mcp.MethodInitialize {
+		if err := c.adopt(resp.Header); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	switch mediaType(resp.Header) {
+	case typeJSON:
+	case typeEvents:
+		s.events = wire.NewEventReader(s, int(c.t.env.ResultBytes))
+	default:
+		s.Close()
+		return nil, fmt.Errorf("%w: content type %.80q", transport.ErrGarbage, resp.Header.Get("Content-Type"))
+	}
+	return s, nil
+}
+
+// adopt takes the session id that comes with the answer to initialize.
+func (c *Conn) adopt(h http.Header) error {
+	id := h.Get(wire.HeaderSession)
+	if id == "" {
+		return nil
+	}
+	if len(id) > maxSessionID || strings.ContainsFunc(id, func(r rune) bool { return r < 0x21 || r > 0x7e }) {
+		return fmt.Errorf("%w: its session id is not visible ASCII of at most %d bytes", transport.ErrGarbage, maxSessionID)
+	}
+	c.Resume(id)
+	return nil
+}
+
+// Post sends a message that has no answer.
+func (c *Conn) Post(ctx context.Context, body []byte) error {
+	resp, err := c.POST(ctx, nil, c.header, body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode/100 != 2 {
+		return c.refused(resp)
+	}
+	Drain(resp)
+	return nil
+}
+
+// Standing opens the session's event stream by GET.
+func (c *Conn) Standing(ctx context.Context, lastEventID string, alive func()) (transport.Stream, error) {
+	resp, err := c.Events(ctx, lastEventID)
+	if err != nil {
+		return nil, err
+	}
+	none := resp.StatusCode == http.StatusMethodNotAllowed
+	switch {
+	case !none && resp.StatusCode != http.StatusOK:
+		return nil, c.refused(resp)
+	case none, !IsEvents(resp):
+		resp.Body.Close()
+		return nil, transport.ErrNoStanding
+	}
+	s := &stream{t: c.t, owner: c.owner, resp: resp, after: lastEventID, alive: alive}
+	s.events = wire.NewEventReader(s, int(c.t.env.ResultBytes))
+	return s, nil
+}
+
+// Close ends the session at the server, which may not support that (405).
+func (c *Conn) Close(ctx context.Context) error {
+	if c.session == "" {
+		return nil
+	}
+	resp, err := c.request(ctx, nil, http.MethodDelete, c.header, nil)
+	if err != nil {
+		return err
+	}
+	Drain(resp)
+	return nil
+}
+
+// refused makes the error of an answer whose status is not the wanted one.
+func (c *Conn) refused(resp *http.Response) error {
+	refusal := Refusal(resp)
+	if c.session == "" {
+		return refusal
+	}
+	return refusal.InSession()
+}

@@ -1,0 +1,171 @@
+// Package transport is how an MCP server is reached: what the three transports have in
+// common, and what package upstream and its dialects know of them.
+//
+// It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of
+// what comes on one pipe, and what a transport's errors say. It leaves the transports to
+// the packages below it, which are made in one place (upstream/transports.go), and what a
+// message means to the dialects. A Life starts no goroutine as long as it lasts; a
+// Pipe is read by whoever calls its Read.
+//
+//	transport.go  the contract
+//	errors.go     what goes wrong
+//	life.go       how long an exchange may last
+//	pipe.go       a connection on which everything comes; mux.go sorts it
+//	message.go    reading and keeping messages
+//	chatter.go    what a server says for its operator
+package transport
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Transport reaches one server in one way. upstream/upstreamtest is the suite that each
+// implementation passes.
+type Transport interface {
+	// Dial opens a connection. Transports with credentials use those of its owner.
+	Dial(ctx context.Context, owner *Identity) (Conn, error)
+}
+
+// Conn is one connection: a session on streamable HTTP, an event stream on HTTP+SSE, a
+// process on stdio. Its methods may be called concurrently.
+type Conn interface {
+	// Start sends a request. The stream must be closed.
+	Start(req *Request) (Stream, error)
+	// Post sends a notification or the answer to a request of the server.
+	Post(ctx context.Context, body []byte) error
+	// Standing opens the stream of what belongs to no request, or, with the id of an
+	// event, goes on with the stream of that event. ErrNoStanding when the transport or
+	// the server has none. alive, unless it is nil, is called whenever the server sends
+	// something.
+	Standing(ctx context.Context, lastEventID string, alive func()) (Stream, error)
+	// Deliver says who takes what the server sends that belongs to no request; before,
+	// it is dropped. deliver is called from one goroutine at a time and must not block;
+	// the message is valid until it returns. Streamable HTTP has a standing stream instead.
+	// private says that all requests are of one client: only then is a log message, which
+	// names no request, taken to be of the one that is under way.
+	Deliver(private bool, deliver func(wire.Message))
+	// Bind tells the revision that was negotiated. It is called before the connection
+	// is shared.
+	Bind(rev *wire.Revision)
+	// Resume takes up the session of this id, which another connection began. It is called
+	// before the connection is shared, in place of initialize, and only where the Header of
+	// such a connection had the id; other transports ignore it.
+	Resume(sessionID string)
+	// Header are the HTTP headers of the connection's requests, to build Request.Header
+	// on; not to be changed. Nil for a transport that has none.
+	Header() http.Header
+	// Lost is closed when the connection ended by itself; nil when it cannot. One that
+	// can is one pipe: whatever belongs to no call comes on it, too.
+	Lost() <-chan struct{}
+	// Close ends the connection. ctx bounds the good-bye, not the ending.
+	Close(ctx context.Context) error
+}
+
+// Request is one request on its way out.
+type Request struct {
+	// ID is unique on its connection. It is the progress token, too.
+	ID int64
+	// Method is the method's name.
+	Method string
+	// Body is the whole message.
+	Body []byte
+	// Caller is on whose behalf it is; nil for the owner of the connection.
+	Caller *mcp.Caller
+	// Header has all HTTP headers and is not changed; nil for those of the connection.
+	// Other transports than HTTP ignore it.
+	Header http.Header
+	// Life is the exchange's: it bounds it, the transport touches it whenever the server
+	// sends something, and ends it when the stream is closed and drained, or when Start
+	// fails.
+	Life *Life
+}
+
+// Stream is what comes back for a request, the response last, or what comes on a
+// standing stream.
+type Stream interface {
+	// Next returns the next message. It is valid until the following call; a response
+	// stays valid. io.EOF says that nothing more comes.
+	Next() (wire.Message, error)
+	// LastEventID is where the stream can be gone on with, "" when it cannot; Retry is
+	// how long the server wants us to wait before that.
+	LastEventID() string
+	Retry() time.Duration
+	// Release returns what gives the memory of the response back, for mcp.Reply.Release;
+	// nil when there is nothing to give.
+	Release() func()
+	// Taken is closed when the server has taken the request, or never will; nil when it
+	// had when Start returned.
+	Taken() <-chan struct{}
+	// Outline returns that of the response's result, nil when there is none.
+	Outline() *mcp.Outline
+	// Close gives the stream up, where the transport has a way to tell the server. After
+	// the response it only frees the connection.
+	Close()
+}
+
+// Env is what each transport is made with.
+type Env struct {
+	// Name is that of the upstream, for errors.
+	Name string
+	Log  *slog.Logger
+	// Spawn runs a function on a goroutine that the upstream waits for when it closes.
+	Spawn func(func())
+	// ResultBytes is the size of the largest answer that is accepted.
+	ResultBytes int64
+	// Memory is what large messages are taken from; nil for a boundless one.
+	Memory *mcp.Memory
+	// Garbage counts what came that was no message.
+	Garbage *atomic.Int64
+}
+
+// Room makes the Room of what the server says outside of calls, on a connection of an
+// owner, nil for nobody in particular.
+func (e Env) Room(owner *Identity) *mcp.Room {
+	user := ""
+	if owner != nil {
+		user = owner.User
+	}
+	return e.Memory.Outside(e.Name, user)
+}
+
+// Identity is on whose behalf a connection is: the gateway's own or that of one user,
+// whose latest proof it knows for what the connection does between the user's calls.
+type Identity struct {
+	// User is whose part of the memory it takes, "" for nobody's.
+	User string
+
+	caller atomic.Pointer[mcp.Caller] // nil for the gateway's own
+}
+
+// Meet takes note of a proof, unless one is known that is good for as long.
+func (i *Identity) Meet(caller *mcp.Caller) {
+	var own *mcp.Caller
+	for {
+		known := i.caller.Load()
+		if known != nil && !known.Expires.IsZero() && !caller.Expires.IsZero() && !known.Expires.Before(caller.Expires) {
+			return
+		}
+		if own == nil {
+			copied := *caller // part of a call, which is not to be kept
+			own = &copied
+		}
+		if i.caller.CompareAndSwap(known, own) {
+			return
+		}
+	}
+}
+
+// Caller returns the latest proof, the zero Caller for the gateway's own.
+func (i *Identity) Caller() mcp.Caller {
+	if caller := i.caller.Load(); caller != nil {
+		return *caller
+	}
+	return mcp.Caller{}
+}

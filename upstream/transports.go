@@ -1,0 +1,46 @@
+package upstream
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/stdio"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
+)
+
+// transports is the table of all transports, by their names in the configuration.
+var transports = map[string]func(transport.Env, Config, Deps) (transport.Transport, error){
+	transportStreamable: func(env transport.Env, cfg Config, deps Deps) (transport.Transport, error) {
+		return streamable.New(env, cfg.overHTTP(deps))
+	},
+	transportSSE: func(env transport.Env, cfg Config, deps Deps) (transport.Transport, error) {
+		return sse.New(env, cfg.overHTTP(deps))
+	},
+	transportStdio: func(env transport.Env, cfg Config, _ Deps) (transport.Transport, error) {
+		return stdio.New(env, stdio.Config{Command: cfg.Command, Env: cfg.Env, Dir: cfg.Dir, Patience: cfg.Timeout.Call}), nil
+	},
+}
+
+func transportNames() string {
+	return transportAuto + ", " + strings.Join(slices.Sorted(maps.Keys(transports)), ", ")
+}
+
+func (c Config) overHTTP(deps Deps) streamable.Config {
+	return streamable.Config{URL: c.URL, Headers: c.Headers, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor, Credentials: deps.Credentials}
+}
+
+// NewTransport makes what sends the requests of an upstream that has a URL. metrics count
+// its connections; nil for nobody to know.
+func NewTransport(metrics *Metrics, cfg Config) *dial.Transport {
+	cfg = cfg.withDefaults()
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	return dial.New(dial.Config{
+		URL: cfg.URL, Timeout: cfg.Timeout.Connect, Idle: cfg.Limits.Concurrent, Standard: cfg.HTTPClient == clientStandard,
+	}, metrics.connections)
+}
