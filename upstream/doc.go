@@ -16,7 +16,6 @@
 //	pool.go       one session for each client session
 //	keeper.go     what outlives this process of it
 //	health.go     what is to be seen of it all
-//	skills.go     skills of a server, in whichever form it has them
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
 // stream, for each parked call, for opening a session and for watching a process or an event

@@ -275,7 +275,7 @@ func (u *Upstream) Status() Status {
 	if u.speaksSSE() {
 		s.Transport = transportSSE
 	}
-	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.left()
+	s.DroppedTools, s.SkippedSkills = u.tools.droppedTools(), u.skills.Skipped()
 	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.Len()
 	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()

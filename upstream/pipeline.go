@@ -5,13 +5,16 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/unfold"
 )
 
 // pipeline is the way of every call to the server, the outermost stage first.
 func (u *Upstream) pipeline() mcp.Handler {
-	return mcp.Chain(mcp.HandlerFunc(u.special), // skills and tools in the server's own form, then probe and dialect
+	return mcp.Chain(mcp.HandlerFunc(u.call), // probe, then the dialect
 		u.again,            // a retry finds its call, or makes it anew after its user was sent to a page
 		u.admit.Middleware, // 429, queue, breaker; notes how it went
+		unfold.New(u.log, u.learnUnfolded).Middleware, // tools that the server tells in short
+		u.skills.Middleware,                           // the server's own skills, in whichever form
 	)
 }
 
@@ -59,27 +62,6 @@ func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 		}
 		return next.Handle(ctx, c)
 	})
-}
-
-// special makes a call that a server may answer in a form of its own.
-func (u *Upstream) special(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	switch c.Method {
-	case mcp.MethodDiscover:
-		reply, err := u.call(ctx, c)
-		if err == nil {
-			reply = &mcp.Reply{Result: u.skills.meet(reply.Result)}
-		}
-		return reply, err
-	case mcp.MethodToolsList, mcp.MethodToolsCall, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
-		return u.disclosing(ctx, c)
-	case mcp.MethodSkillsList:
-		return u.listSkills(ctx, c)
-	case mcp.MethodSkillsGet:
-		return u.getSkill(ctx, c)
-	case mcp.MethodResourcesRead:
-		return u.readResource(ctx, c)
-	}
-	return u.call(ctx, c)
 }
 
 // call makes a call in the dialect that the server speaks.

@@ -73,6 +73,15 @@ func (t *tools) learn(u *Upstream, params mcp.Raw, page *mcp.List) *mcp.List {
 	return &mcp.List{Items: kept, Next: page.Next, Expires: page.Expires, Private: page.Private}
 }
 
+// learnUnfolded takes a page of tools whose descriptions were unfolded: arguments that are
+// mirrored into headers may stand there.
+func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
+	if u.isStateful() {
+		return page
+	}
+	return u.tools.learn(u, c.Params, page)
+}
+
 func (t *tools) params(name string) []wire.ParamHeader {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

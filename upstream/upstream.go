@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
+	"github.com/gatehouse-mcp/gatehouse/upstream/skills"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
@@ -85,13 +86,11 @@ type Upstream struct {
 	parks  *park.Table[string, *exchange]
 	holds  *park.Table[taskKey, *exchange]
 	tools  tools
-	skills skillTable
+	skills *skills.Skills
 	health health
 	former former
 	count  numbers
 	said   *transport.Chatter
-
-	disclosed disclosed
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
@@ -150,6 +149,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Upstream: cfg.Name, Concurrent: cfg.Limits.Concurrent, ConcurrentPerUser: cfg.Limits.ConcurrentPerUser, Queued: maxQueuedCalls,
 		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
+	u.skills = skills.New(u.perUser())
 	u.handler = u.pipeline()
 	u.pool.init(u)
 	giveUp := func(x *exchange) { u.spawn(x.giveUp) }

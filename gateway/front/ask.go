@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -59,7 +60,7 @@ func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
 			ctx = mcp.WithCaller(ctx, next.Caller)
 		}
 		if err == nil && expired(next.Caller) {
-			err = expiredError()
+			err = refuse.ExpiredError()
 		}
 		if err != nil {
 			x.letGo(ctx, asked)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -204,8 +205,8 @@ func TestP9_097_AfterAStreamBegan(t *testing.T) {
 func TestP9_097_WhileAStreamBegins(t *testing.T) {
 	b := newBench(t, Config{})
 	for name, end := range map[string]func(*exchange){
-		"an error": func(x *exchange) { x.fail(missingCapability(mcp.Raw(`{"roots":{}}`))) },
-		"a panic":  func(x *exchange) { x.refuse(refuseInternal("")) },
+		"an error": func(x *exchange) { x.fail(refuse.MissingCapability(mcp.Raw(`{"roots":{}}`))) },
+		"a panic":  func(x *exchange) { x.refuse(refuse.Internal("")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2000 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -14,17 +15,17 @@ import (
 // (2025-03-26 basic/index#batching). Each is served as if it had come alone, all at
 // the same time, and answered in JSON: without a stream there is no progress, and
 // nothing can be asked. Nothing reaches a handler as a batch.
-func (f *Front) batch(p *posted) *refusal {
+func (f *Front) batch(p *posted) *refuse.Refusal {
 	messages, errs, err := wire.ScanBatch(p.batch)
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	header, modern, ref := p.era()
 	if ref != nil {
 		return ref
 	}
 	if modern {
-		return refuseInvalid("Invalid request: this revision has no batches")
+		return refuse.Invalid("Invalid request: this revision has no batches")
 	}
 	if f.cfg.Clients == ClientsStateless {
 		return p.refuseStateful(header)
@@ -34,7 +35,7 @@ func (f *Front) batch(p *posted) *refusal {
 	case ref != nil:
 		return ref
 	case !rev.Batches:
-		return refuseInvalid("Invalid request: this revision has no batches: send each message in a POST of its own")
+		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
 	}
 	if ref := checkBatch(messages, errs); ref != nil {
 		return ref
@@ -56,28 +57,28 @@ func (f *Front) batch(p *posted) *refusal {
 }
 
 // member serves one message of a batch.
-func (p *posted) member(f *Front, err error, header string) (ref *refusal) {
+func (p *posted) member(f *Front, err error, header string) (ref *refuse.Refusal) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
-			ref = refuseInternal("")
+			ref = refuse.Internal("")
 		}
 	}()
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	if p.params, err = readParams(p.message); err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	if p.message.Method == mcp.MethodInitialize {
-		return refuseInvalid("Invalid request: initialize is not part of a batch")
+		return refuse.Invalid("Invalid request: initialize is not part of a batch")
 	}
 	return f.stateful(p, header)
 }
 
 // checkBatch refuses a batch that mixes what a client asks with what it answers, or
 // whose answers could not be told apart.
-func checkBatch(messages []wire.Message, errs []error) *refusal {
+func checkBatch(messages []wire.Message, errs []error) *refuse.Refusal {
 	var ids []string
 	responses, others := 0, 0
 	for i, m := range messages {
@@ -90,12 +91,12 @@ func checkBatch(messages []wire.Message, errs []error) *refusal {
 			continue
 		}
 		if slices.Contains(ids, string(m.ID)) {
-			return refuseInvalid("Invalid request: two requests of the batch have one id")
+			return refuse.Invalid("Invalid request: two requests of the batch have one id")
 		}
 		ids = append(ids, string(m.ID))
 	}
 	if responses > 0 && others > 0 {
-		return refuseInvalid("Invalid request: responses are not mixed with other messages")
+		return refuse.Invalid("Invalid request: responses are not mixed with other messages")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -18,13 +19,13 @@ var errFull = errors.New("front: no room for a large message")
 
 // readBody reads the body of a request within its limits, a large one as far as there is
 // room for it. With a refusal comes the id of the request, if it was seen.
-func (p *posted) readBody(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
+func (p *posted) readBody(f *Front) (body []byte, id mcp.Raw, ref *refuse.Refusal) {
 	rc, r := p.rc, p.r
 	// A ResponseWriter without deadlines, as tests have, does without.
 	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime))
 	limit := f.cfg.MaxRequestBytes
 	if r.ContentLength > limit {
-		ref := refuseLarge(limit)
+		ref := refuse.Large(limit)
 		if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
 			return nil, nil, ref
 		}
@@ -50,13 +51,13 @@ func (p *posted) readBody(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
 	}
 	switch {
 	case errors.Is(err, errFull):
-		return nil, id, refuseFull()
+		return nil, id, refuse.Full()
 	case errors.Is(err, wire.ErrTooLarge):
-		return nil, id, refuseLarge(limit)
+		return nil, id, refuse.Large(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, id, refuseSlow()
+		return nil, id, refuse.Slow()
 	}
-	return nil, id, refuseCut()
+	return nil, id, refuse.Cut()
 }
 
 // seen remembers the first bytes of what it reads, and takes room for all of it.

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 )
 
 // maxHeaderFields bounds the header lines of a request.
@@ -29,9 +31,9 @@ func (v verbs) allow() string { return string(v) + ", " + http.MethodOptions }
 // check refuses what needs no look at the body, for all methods: the method, and
 // whoever may be a web page that its user did not mean to let in (2025-11-25
 // basic/transports#security-warning).
-func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refusal {
+func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.Refusal {
 	if !v.has(r.Method) {
-		return refuseMethod(v.allow())
+		return refuse.Method(v.allow())
 	}
 	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
 		// A length beside a chunked body is dropped by net/http, and what a proxy
@@ -39,20 +41,20 @@ func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refusal 
 		w.Header().Set("Connection", "close")
 	}
 	if !f.hosts[hostname(r.Host)] {
-		return refuseForbidden("this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
+		return refuse.Forbidden("this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
 	}
 	if ref := f.checkOrigin(w, r); ref != nil {
 		return ref
 	}
 	if r.Method != http.MethodPost && r.ContentLength != 0 {
-		return refuseInvalid("Invalid request: a %s has no body", r.Method)
+		return refuse.Invalid("Invalid request: a %s has no body", r.Method)
 	}
 	fields := 0
 	for _, values := range r.Header {
 		fields += len(values)
 	}
 	if fields > maxHeaderFields {
-		return refuseInvalid("Invalid request: more than %d header fields", maxHeaderFields)
+		return refuse.Invalid("Invalid request: more than %d header fields", maxHeaderFields)
 	}
 	return nil
 }
@@ -72,18 +74,18 @@ func hostname(host string) string {
 
 // checkPost is the rest of the checks for a POST; the value says which media types
 // the client takes for an answer, which need not be any if there is none.
-func checkPost(r *http.Request, answered bool) (accept, *refusal) {
+func checkPost(r *http.Request, answered bool) (accept, *refuse.Refusal) {
 	switch coding := r.Header["Content-Encoding"]; {
 	case len(coding) == 0, len(coding) == 1 && (coding[0] == "" || strings.EqualFold(coding[0], "identity")):
 	default:
-		return accept{}, refuseMedia("Content-Encoding is not supported: send the body as it is")
+		return accept{}, refuse.Media("Content-Encoding is not supported: send the body as it is")
 	}
 	if kind := r.Header["Content-Type"]; len(kind) != 1 || kind[0] != "application/json" && !isJSON(kind[0]) {
-		return accept{}, refuseMedia("Content-Type must be application/json")
+		return accept{}, refuse.Media("Content-Type must be application/json")
 	}
 	acc := readAccept(r.Header["Accept"])
 	if answered && !acc.json && !acc.stream {
-		return acc, refuseAccept("application/json, text/event-stream")
+		return acc, refuse.Accept("application/json, text/event-stream")
 	}
 	return acc, nil
 }

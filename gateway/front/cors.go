@@ -4,29 +4,30 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 const (
 	corsHeaders = "Authorization, Content-Type, Accept, " + wire.HeaderVersion + ", " + wire.HeaderSession + ", " +
 		wire.HeaderMethod + ", " + wire.HeaderName + ", " + wire.HeaderLastEventID
-	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + headerRetryAfter + ", " + wire.HeaderVersion
+	corsExposed = wire.HeaderSession + ", WWW-Authenticate, " + refuse.HeaderRetryAfter + ", " + wire.HeaderVersion
 	corsMaxAge  = "600"
 )
 
 // checkOrigin refuses requests that a browser says come from a page of another
 // origin, unless that is allowed, and gives those that are allowed their headers.
 // The endpoint's own origin counts as allowed: its Host has been checked.
-func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refusal {
+func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refusal {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-			return refuseForbidden("requests from other sites are not allowed")
+			return refuse.Forbidden("requests from other sites are not allowed")
 		}
 		return nil
 	}
 	if len(origins) > 1 {
-		return refuseForbidden("more than one Origin")
+		return refuse.Forbidden("more than one Origin")
 	}
 	origin := strings.ToLower(origins[0])
 	if f.origins[origin] {
@@ -39,7 +40,7 @@ func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refusal {
 	if host := strings.ToLower(r.Host); origin == "http://"+host || origin == "https://"+host {
 		return nil
 	}
-	return refuseForbidden("this Origin is not allowed: see http.allowed_origins")
+	return refuse.Forbidden("this Origin is not allowed: see http.allowed_origins")
 }
 
 // options answers OPTIONS, a browser's preflight or not.

@@ -3,9 +3,8 @@
 //
 // It owns the choice of the revision, both dialects of Streamable HTTP (stateless.go
 // and stateful.go), the checks of HTTP requests, event streams and their resumption,
-// questions to clients, the sealing of requestState, and how errors are written
-// (errors.go, the one place that knows HTTP statuses). Every call goes through
-// Deps.Handler and nowhere else. It leaves who is calling to auth, which has put the
+// questions to clients, and the sealing of requestState. Every call goes through
+// Deps.Handler and nowhere else. What errors look like it leaves to gateway/front/refuse. It leaves who is calling to auth, which has put the
 // caller into the context, records and event logs to session, and the exact path of
 // the endpoint to gateway.
 //

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -101,7 +102,7 @@ func (x *exchange) serve(ctx context.Context) {
 func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.f.recovered(cause, x.call.ID)
-		x.refuse(refuseInternal(x.call.ID))
+		x.refuse(refuse.Internal(x.call.ID))
 	}
 }
 
@@ -223,8 +224,8 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	if ctx.Err() != nil && x.abandoned(ctx) {
 		return
 	}
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		x.refuse(refused.refusal)
+	if refused, ok := errors.AsType[*refuse.Refusal](err); ok {
+		x.refuse(refused)
 		return
 	}
 	var m message
@@ -251,9 +252,9 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 	case errors.Is(cause, errCancelled), errors.Is(cause, errFenced):
 		x.finish(http.StatusOK, message{})
 	case errors.Is(cause, errEnded):
-		x.refuse(refuseEnded())
+		x.refuse(refuse.Ended())
 	case errors.Is(cause, errClosing):
-		x.fail(closingError(mcp.ExecutedUnknown))
+		x.fail(refuse.ClosingError(mcp.ExecutedUnknown))
 	default:
 		return false
 	}
@@ -281,20 +282,20 @@ func (x *exchange) fail(err error) {
 		e = &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
 	}
 	if e.Code == mcp.CodeRateLimited && x.stream == nil {
-		x.w.Header()[headerRetryAfter] = []string{retryAfter(e)}
+		x.w.Header()[refuse.HeaderRetryAfter] = []string{refuse.RetryAfter(e)}
 	}
-	x.write(status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
+	x.write(refuse.Status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
 }
 
 // refuse ends the exchange by a status, or, once it is a stream, by an error.
-func (x *exchange) refuse(r *refusal) {
+func (x *exchange) refuse(r *refuse.Refusal) {
 	switch {
 	case !x.close():
 	case x.stream == nil:
 		x.f.refuse(x.w, x.id, r)
 	default:
-		x.f.metrics.reached(r.bound)
-		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.err)})
+		x.f.metrics.reached(r.Bound)
+		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.Err)})
 	}
 }
 

@@ -223,7 +223,7 @@ func (f *Front) verbs() verbs {
 // admit answers what needs no caller, and reports whether there is more to do.
 func (f *Front) admit(w http.ResponseWriter, r *http.Request, v verbs) bool {
 	if ref := f.check(w, r, v); ref != nil {
-		ref.close = r.ContentLength != 0 // nobody reads the body
+		ref.Close = r.ContentLength != 0 // nobody reads the body
 		f.refuse(w, nil, ref)
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -15,19 +16,19 @@ func checkHeader(h http.Header, name, want string, encoded bool) error {
 	lines := h[name]
 	switch {
 	case len(lines) == 0:
-		return headerMismatch("%s is missing", name)
+		return refuse.HeaderMismatch("%s is missing", name)
 	case len(lines) > 1:
-		return headerMismatch("%s stands there twice", name)
+		return refuse.HeaderMismatch("%s stands there twice", name)
 	}
 	got := lines[0]
 	if encoded && (got != want || strings.HasPrefix(got, "=?")) {
 		var err error
 		if got, err = wire.DecodeHeader(got); err != nil {
-			return headerMismatch("%s is malformed", name)
+			return refuse.HeaderMismatch("%s is malformed", name)
 		}
 	}
 	if got != want {
-		return headerMismatch("%s does not match the body", name)
+		return refuse.HeaderMismatch("%s does not match the body", name)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 			continue
 		}
 		if len(lines) > 1 {
-			return nil, headerMismatch("%s stands there twice", name)
+			return nil, refuse.HeaderMismatch("%s stands there twice", name)
 		}
 		if len(found) == 0 {
 			found = make(map[string]string)
@@ -54,20 +55,20 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 
 // checkSessionHeader reads the session's id from its header, "" when there is
 // none. What could not be an id of ours is refused before anybody looks for it.
-func checkSessionHeader(h http.Header) (id string, ref *refusal) {
+func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
 	if len(lines) == 0 {
 		return "", nil
 	}
 	if len(lines) > 1 {
-		return "", refuseInvalid("Invalid request: %s stands there twice", wire.HeaderSession)
+		return "", refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderSession)
 	}
 	if id = lines[0]; id == "" || len(id) > maxSessionID {
-		return "", refuseInvalid("Invalid request: %s is malformed", wire.HeaderSession)
+		return "", refuse.Invalid("Invalid request: %s is malformed", wire.HeaderSession)
 	}
 	for _, c := range []byte(id) {
 		if c <= ' ' || c > '~' {
-			return "", refuseInvalid("Invalid request: %s is malformed", wire.HeaderSession)
+			return "", refuse.Invalid("Invalid request: %s is malformed", wire.HeaderSession)
 		}
 	}
 	return id, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -44,7 +45,7 @@ type running struct {
 // liveOf returns what is held of a session. Of one that was initialized and is not held yet,
 // another replica was the owner: what its client follows may have changed since that
 // listened.
-func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refusal) {
+func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refuse.Refusal) {
 	l, isNew := f.hold(r)
 	if !isNew {
 		return l, nil
@@ -134,11 +135,11 @@ func (l *live) leaves() bool {
 }
 
 // refuses is why no call begins.
-func (l *live) refuses() *refusal {
+func (l *live) refuses() *refuse.Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leaving {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	return l.f.refuseSession(session.ErrNotFound)
 }

@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -11,9 +12,9 @@ import (
 // initialize begins a session (2025-11-25 basic/lifecycle). A session that the
 // request names is left alone: ids are never the client's to choose, and clients that begin
 // anew still send the one that they had.
-func (f *Front) initialize(p *posted) *refusal {
+func (f *Front) initialize(p *posted) *refuse.Refusal {
 	if closed(f.drain) || !f.begin() {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	defer f.done()
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
@@ -32,16 +33,16 @@ func (f *Front) initialize(p *posted) *refusal {
 
 // handshake makes a call of initialize. opened is told of the session before it is
 // answered.
-func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refusal) {
+func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refuse.Refusal) {
 	version, _ := p.message.Params.Member("protocolVersion")
 	requested, ok := version.StringValue()
 	if !ok {
-		return nil, refuseBad(invalidParams("protocolVersion is no string"))
+		return nil, refuse.Bad(refuse.InvalidParams("protocolVersion is no string"))
 	}
 	caps, _ := p.message.Params.Member("capabilities")
 	info, _ := p.message.Params.Member("clientInfo")
 	if caps != nil && !caps.IsObject() || info != nil && !info.IsObject() {
-		return nil, refuseBad(invalidParams("capabilities and clientInfo are objects"))
+		return nil, refuse.Bad(refuse.InvalidParams("capabilities and clientInfo are objects"))
 	}
 	rev := wire.Negotiate(requested)
 	x := f.newExchange(p, rev)
@@ -64,7 +65,7 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := x.f.sessions.Create(ctx, r)
 	if err != nil {
-		return nil, &refusedError{x.f.refuseSession(err)}
+		return nil, x.f.refuseSession(err)
 	}
 	reply, err := x.offer(ctx, r)
 	if err == nil {

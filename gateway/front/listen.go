@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -23,7 +24,7 @@ func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 		names, _ := filter.Member(member)
 		names.Elements(func(name mcp.Raw) bool {
 			if !wire.NameOK(name) {
-				err = invalidParams("what is in %s is no string", member)
+				err = refuse.InvalidParams("what is in %s is no string", member)
 			}
 			return err == nil
 		})
@@ -33,22 +34,22 @@ func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 
 // listen serves subscriptions/listen: a stream that lasts until one side ends it.
 // All that is on it carries the id of the request.
-func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refusal {
+func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	want, err := readFilter(filter)
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	if len(want.Tasks) > 0 && x.call.Tasks != mcp.ExtensionTasks {
-		return refuseBad(mcp.ErrTasksUndeclared())
+		return refuse.Bad(mcp.ErrTasksUndeclared())
 	}
 	if !x.accept.stream {
-		return refuseAccept("text/event-stream")
+		return refuse.Accept("text/event-stream")
 	}
 	if closed(x.f.drain) {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	if !x.f.openStream(x.call.Caller, false) {
-		return refuseStreams(ownID)
+		return refuse.Streams(refuse.OwnID)
 	}
 	x.call.Params = want.In(nil)
 	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // the request's body can go

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -45,7 +46,7 @@ func TestH242_LargeRequests(t *testing.T) {
 					t.Errorf("H/242 one too many, of %s: %d %v %s", name, resp.StatusCode, resp.Header, text)
 				}
 			}
-			wantCount(t, "H/242 large requests too many", b.front.metrics.bounds[boundMemory], 2)
+			wantCount(t, "H/242 large requests too many", b.front.metrics.bounds[refuse.BoundMemory], 2)
 			if resp, text := b.send("POST", call("3", "echo"), set(user("eve"), wire.HeaderName, "echo")); resp.StatusCode != http.StatusOK {
 				t.Errorf("H/242 a small one: %d %s", resp.StatusCode, text)
 			}

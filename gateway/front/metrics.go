@@ -2,32 +2,14 @@ package front
 
 import (
 	"errors"
-	"net/http"
 	"os"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/session"
-)
-
-// refusals are the statuses of requests that did not become calls; any other is "other".
-var refusals = []int{
-	http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-	http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
-	http.StatusInternalServerError, http.StatusServiceUnavailable,
-}
-
-// bound is a bound of what clients can use, by which refusals are counted.
-type bound string
-
-const (
-	boundStreams   bound = "streams"
-	boundSessions  bound = "sessions"
-	boundMemory    bound = "memory" // of large requests
-	boundRequests  bound = "requests"
-	boundQuestions bound = "questions"
 )
 
 // Metrics are the numbers of the endpoint. Labels are words of this file.
@@ -38,7 +20,7 @@ type Metrics struct {
 	streams        prometheus.Gauge
 	// What became of Last-Event-ID.
 	replayed, moved, gap, unknown prometheus.Counter
-	bounds                        map[bound]prometheus.Counter
+	bounds                        map[refuse.Bound]prometheus.Counter
 	// What a client that reads slowly lost.
 	slowCut, slowEvents, slowSubscriptions prometheus.Counter
 	fenced                                 prometheus.Counter
@@ -79,17 +61,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
 		gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
-		bounds:  make(map[bound]prometheus.Counter),
+		bounds:  make(map[refuse.Bound]prometheus.Counter),
 		slowCut: slow.WithLabelValues("cut"), slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
 		fenced: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_calls_fenced_total",
 			Help: "Calls here that were cancelled, because another replica owns their session now: it has answered them as lost.",
 		}),
 	}
-	for _, status := range refusals {
+	for _, status := range refuse.Statuses() {
 		m.statuses[status] = statuses.WithLabelValues(strconv.Itoa(status))
 	}
-	for _, b := range []bound{boundStreams, boundSessions, boundMemory, boundRequests, boundQuestions} {
+	for _, b := range refuse.Bounds() {
 		m.bounds[b] = with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": string(b)},
 			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
@@ -99,10 +81,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // refuse counts a refusal.
-func (m *Metrics) refuse(r *refusal) {
+func (m *Metrics) refuse(r *refuse.Refusal) {
 	m.refused.Inc()
-	m.reached(r.bound)
-	c, ok := m.statuses[r.status]
+	m.reached(r.Bound)
+	c, ok := m.statuses[r.Status]
 	if !ok {
 		c = m.statuses[0]
 	}
@@ -110,7 +92,7 @@ func (m *Metrics) refuse(r *refusal) {
 }
 
 // reached counts a refusal for a bound, if it is for one.
-func (m *Metrics) reached(b bound) {
+func (m *Metrics) reached(b refuse.Bound) {
 	if b != "" {
 		m.bounds[b].Inc()
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -102,16 +103,16 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET by a stream, until one of its ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ok := mcp.CallerFrom(r.Context())
-	var ref *refusal
+	var ref *refuse.Refusal
 	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
 	switch {
 	case !ok:
 		f.log.Error("a request came past authentication")
-		ref = refuseInternal("")
+		ref = refuse.Internal("")
 	case !readAccept(r.Header["Accept"]).stream:
-		ref = refuseAccept("text/event-stream")
+		ref = refuse.Accept("text/event-stream")
 	case closed(f.drain):
-		ref = refuseClosing()
+		ref = refuse.Closing()
 	default:
 		ref = o.countIn(caller)
 	}
@@ -135,17 +136,17 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 }
 
 // countIn counts a stream in, among those that last; countOut counts it out.
-func (o *oldStream) countIn(caller mcp.Caller) *refusal {
+func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
 	if !o.f.count(&o.f.streams) {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	if !o.f.openStream(caller, false) {
 		o.f.streams.Done()
-		return refuseStreams(noID)
+		return refuse.Streams(refuse.NoID)
 	}
 	if !o.f.enlist(o, caller.Issuer == "" && caller.Subject == "") {
 		o.countOut(caller)
-		return refuseSilent()
+		return refuse.Silent()
 	}
 	return nil
 }
@@ -251,11 +252,11 @@ func (o *oldStream) session() (session.Record, *live) {
 // adopt makes a session the stream's, which is then where its events go.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
-		return &refusedError{o.f.refuseSession(session.ErrUnavailable)}
+		return o.f.refuseSession(session.ErrUnavailable)
 	}
 	l, ref := o.f.liveOf(ctx, r)
 	if ref != nil {
-		return &refusedError{ref}
+		return ref
 	}
 	st := &standing{name: standStream + o.f.callID(), stream: o.stream, done: make(chan struct{}), plain: true}
 	l.add(st, position{}, false)

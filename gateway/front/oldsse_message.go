@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -20,7 +21,7 @@ func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
-			f.refuse(w, id, refuseInternal(""))
+			f.refuse(w, id, refuse.Internal(""))
 		}
 	}()
 	ref := p.read(f, &id)
@@ -38,7 +39,7 @@ func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	}
 	if ref != nil {
 		if p.message.Kind == wire.Response {
-			ref.id = nullID
+			ref.ID = refuse.NullID
 		}
 		f.refuse(w, id, ref)
 	}
@@ -54,12 +55,12 @@ func streamOf(r *http.Request) string {
 
 // findStream finds the stream that a message is for. That of another user or of another
 // client does not exist. One of another replica takes the message there.
-func (f *Front) findStream(p *posted, id string) *refusal {
+func (f *Front) findStream(p *posted, id string) *refuse.Refusal {
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica := f.streamAt(id); replica != "" {
 			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
 			if gone { // and its streams with it
-				return refuseStream()
+				return refuse.NoStream()
 			}
 			return ref
 		}
@@ -70,7 +71,7 @@ func (f *Front) findStream(p *posted, id string) *refusal {
 	}
 	f.mu.Unlock()
 	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID {
-		return refuseStream()
+		return refuse.NoStream()
 	}
 	p.accept = accept{stream: true}
 	return nil
@@ -78,8 +79,8 @@ func (f *Front) findStream(p *posted, id string) *refusal {
 
 // message takes one message. A refusal is for the POST; a request that is well-formed
 // is answered on the stream whatever it is.
-func (o *oldStream) message(p *posted) *refusal {
-	var ref *refusal
+func (o *oldStream) message(p *posted) *refuse.Refusal {
+	var ref *refuse.Refusal
 	switch p.message.Kind {
 	case wire.Response:
 		if _, l := o.session(); l != nil {
@@ -90,7 +91,7 @@ func (o *oldStream) message(p *posted) *refusal {
 			return o.f.notification(p, record) // which accepts it
 		}
 	default:
-		if ref = o.request(p); ref != nil && ref.id == ownID {
+		if ref = o.request(p); ref != nil && ref.ID == refuse.OwnID {
 			ref = o.refuse(p.message.ID, ref)
 		}
 	}
@@ -102,7 +103,7 @@ func (o *oldStream) message(p *posted) *refusal {
 
 // say answers a request on the stream. What finds no room there waits for it, but its POST,
 // which another replica may have passed on, does not.
-func (o *oldStream) say(answer []byte) *refusal {
+func (o *oldStream) say(answer []byte) *refuse.Refusal {
 	if o.stream.offer(answer) {
 		return nil
 	}
@@ -114,13 +115,13 @@ func (o *oldStream) say(answer []byte) *refusal {
 }
 
 // refuse answers a request on the stream by a refusal, as say.
-func (o *oldStream) refuse(id mcp.Raw, r *refusal) *refusal {
-	o.f.metrics.reached(r.bound)
-	return o.say(wire.AppendError(nil, id, r.err))
+func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
+	o.f.metrics.reached(r.Bound)
+	return o.say(wire.AppendError(nil, id, r.Err))
 }
 
 // request begins to serve a request.
-func (o *oldStream) request(p *posted) *refusal {
+func (o *oldStream) request(p *posted) *refuse.Refusal {
 	record, l := o.session()
 	switch {
 	case p.message.Method == mcp.MethodInitialize:
@@ -128,9 +129,9 @@ func (o *oldStream) request(p *posted) *refusal {
 	case p.message.Method == mcp.MethodPing:
 		return o.say(wire.AppendResult(nil, p.message.ID, nil))
 	case p.message.Method == mcp.MethodDiscover: // of the dialect that this transport does not have
-		return refuseBad(mcp.ErrMethod(p.message.Method))
+		return refuse.Bad(mcp.ErrMethod(p.message.Method))
 	case l == nil:
-		return refuseInvalid("Invalid request: there is no session yet: start with initialize")
+		return refuse.Invalid("Invalid request: there is no session yet: start with initialize")
 	}
 	record, err := o.f.sessions.Get(p.r.Context(), record.User, record.ID)
 	if err != nil {
@@ -159,7 +160,7 @@ func (o *oldStream) request(p *posted) *refusal {
 
 // initialize begins to begin the session, of which a stream has one (2024-11-05
 // basic/lifecycle#initialization).
-func (o *oldStream) initialize(p *posted) *refusal {
+func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 	x, ref := o.f.handshake(p, o.adopt)
 	if ref != nil {
 		return ref
@@ -169,7 +170,7 @@ func (o *oldStream) initialize(p *posted) *refusal {
 	o.beginning = true
 	o.mu.Unlock()
 	if twice {
-		return refuseInvalid("Invalid request: this stream has its session: open another one to begin anew")
+		return refuse.Invalid("Invalid request: this stream has its session: open another one to begin anew")
 	}
 	if ref := o.begin(); ref != nil {
 		o.failed()
@@ -196,7 +197,7 @@ func (o *oldStream) failed() {
 }
 
 // begin counts a request in.
-func (o *oldStream) begin() *refusal {
+func (o *oldStream) begin() *refuse.Refusal {
 	o.mu.Lock()
 	room := o.running < maxAtOnce
 	if room {
@@ -204,11 +205,11 @@ func (o *oldStream) begin() *refusal {
 	}
 	o.mu.Unlock()
 	if !room {
-		return refuseBusy()
+		return refuse.Busy()
 	}
 	if !o.f.begin() {
 		o.leave()
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	return nil
 }
@@ -255,17 +256,17 @@ func (o *oldStream) run(serve func()) {
 
 // batch takes several messages, as the revisions allow that have been spoken over this
 // transport. Each is answered by itself.
-func (o *oldStream) batch(p *posted) *refusal {
+func (o *oldStream) batch(p *posted) *refuse.Refusal {
 	messages, errs, err := wire.ScanBatch(p.batch)
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	record, l := o.session()
 	switch {
 	case l == nil:
-		return refuseInvalid("Invalid request: there is no session yet: start with initialize")
+		return refuse.Invalid("Invalid request: there is no session yet: start with initialize")
 	case !wire.Lookup(record.Revision).Batches:
-		return refuseInvalid("Invalid request: this revision has no batches: send each message in a POST of its own")
+		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
 	}
 	if ref := checkBatch(messages, errs); ref != nil {
 		return ref
@@ -276,16 +277,16 @@ func (o *oldStream) batch(p *posted) *refusal {
 		if err == nil {
 			one.params, err = readParams(m)
 		}
-		var ref *refusal
+		var ref *refuse.Refusal
 		switch {
 		case err != nil:
-			ref = refuseBad(err)
+			ref = refuse.Bad(err)
 		case m.Method == mcp.MethodInitialize:
-			ref = refuseInvalid("Invalid request: initialize is not part of a batch")
+			ref = refuse.Invalid("Invalid request: initialize is not part of a batch")
 		default:
 			ref = o.message(&one)
 		}
-		if ref != nil && ref.id == nullID {
+		if ref != nil && ref.ID == refuse.NullID {
 			return o.f.refuseSession(session.ErrNotFound)
 		}
 		if ref != nil && m.Kind != wire.Notification && m.Kind != wire.Response {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -309,7 +310,7 @@ func TestOldBounds(t *testing.T) {
 			if want := fmt.Sprintf(`"id":"more","error":{"code":%d`, mcp.CodeOverloaded); !strings.Contains(o.settled(), want) {
 				t.Errorf("no %s in %s", want, o)
 			}
-			wantCount(t, "requests too many", f.metrics.bounds[boundRequests], 1)
+			wantCount(t, "requests too many", f.metrics.bounds[refuse.BoundRequests], 1)
 			s.release <- struct{}{}
 			synctest.Wait()
 			o.post(one)

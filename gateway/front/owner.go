@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -23,7 +24,7 @@ import (
 const maxOwners = 3
 
 // forwarded is what own returns for a request that another replica has answered.
-var forwarded = &refusal{}
+var forwarded = &refuse.Refusal{}
 
 // arrival is a request whose owner is not known yet.
 type arrival struct {
@@ -65,7 +66,7 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 
 // own returns nil when this replica owns a home, and answers a. Any other request was
 // answered by its owner (forwarded), or is refused.
-func (f *Front) own(a arrival, home cluster.Home) *refusal {
+func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
 	for range maxOwners {
 		owner, err := f.cluster.Own(a.r.Context(), home)
@@ -90,14 +91,14 @@ func (f *Front) own(a arrival, home cluster.Home) *refusal {
 
 // forward has the owner answer a request. again says that nothing was done, as it does not
 // own the home any more.
-func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refusal, again bool) {
+func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
 	caller, err := f.callers.Write(a.caller)
 	if err != nil {
 		f.log.Error("a caller cannot be told to another replica", "error", err)
-		return refuseInternal(""), false
+		return refuse.Internal(""), false
 	}
 	if !f.begin() {
-		return refuseClosing(), false
+		return refuse.Closing(), false
 	}
 	defer f.done()
 	ctx, cancel := context.WithCancel(a.r.Context())
@@ -117,7 +118,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refusal, again boo
 		return nil, true
 	case errors.Is(err, cluster.ErrLost) && a.id != nil:
 		f.log.Warn("a replica has gone with a request", "replica", owner.Replica, "error", err)
-		f.writeJSON(a.w, http.StatusOK, wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", lostError())))
+		f.writeJSON(a.w, http.StatusOK, wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError())))
 		return forwarded, false
 	}
 	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
@@ -147,7 +148,7 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	caller, err := f.callers.Read(text)
 	if !ok || err != nil {
 		f.log.Error("a request came from another replica without who makes it", "error", err)
-		f.refuse(w, nil, refuseInternal(""))
+		f.refuse(w, nil, refuse.Internal(""))
 		return
 	}
 	r = r.WithContext(mcp.WithCaller(r.Context(), caller))

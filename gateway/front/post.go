@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -125,11 +126,11 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 		case "ref/resource":
 			raw, _ = p.ref.Member("uri")
 		default:
-			return nil, "", invalidParams("ref.type is neither ref/prompt nor ref/resource")
+			return nil, "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
 		}
 	}
 	if !wire.NameOK(raw) {
-		return nil, "", invalidParams("%s needs a name, URI or id that is a string", method)
+		return nil, "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
 	}
 	return raw, raw.Text(), nil
 }
@@ -138,13 +139,13 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 func (p params) skill() (raw mcp.Raw, name string, err error) {
 	raw = p.uri
 	if (p.uri != nil) == (p.name != nil) {
-		return nil, "", invalidParams("skills/get needs either a uri or a name")
+		return nil, "", refuse.InvalidParams("skills/get needs either a uri or a name")
 	}
 	if raw == nil {
 		raw = p.name
 	}
 	if !wire.NameOK(raw) {
-		return nil, "", invalidParams("uri and name are strings")
+		return nil, "", refuse.InvalidParams("uri and name are strings")
 	}
 	return raw, raw.Text(), nil
 }
@@ -162,7 +163,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
-			f.refuse(w, p.message.ID, refuseInternal(""))
+			f.refuse(w, p.message.ID, refuse.Internal(""))
 		}
 	}()
 	if p.batch != nil {
@@ -185,13 +186,13 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if p.message.Kind == wire.Response {
-		ref.id = nullID // the id is one of ours, or of nobody
+		ref.ID = refuse.NullID // the id is one of ours, or of nobody
 	}
 	f.refuse(w, p.message.ID, ref)
 }
 
 // read reads the message. With a refusal it leaves the request's id, if it saw it.
-func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
+func (p *posted) read(f *Front, id *mcp.Raw) (ref *refuse.Refusal) {
 	var body []byte
 	if body, *id, ref = p.body(f); ref != nil {
 		return ref
@@ -206,24 +207,24 @@ func (p *posted) read(f *Front, id *mcp.Raw) (ref *refusal) {
 	p.message, err = wire.Scan(body)
 	*id = p.message.ID
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	if p.params, err = readParams(p.message); err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	return nil
 }
 
 // body reads the body, and who sends it. With a refusal it returns the request's id, if
 // it saw it.
-func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refusal) {
+func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refuse.Refusal) {
 	var ok bool
 	if p.caller, ok = mcp.CallerFrom(p.r.Context()); !ok {
 		f.log.Error("a request came past authentication")
-		return nil, nil, refuseInternal("")
+		return nil, nil, refuse.Internal("")
 	}
 	if p.counted = f.rush.begin(&p.caller); !p.counted {
-		return nil, nil, refuseBusy()
+		return nil, nil, refuse.Busy()
 	}
 	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
 		return nil, f.peek(p.rc, p.r), ref
@@ -246,7 +247,7 @@ func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
 // era decides which dialect a message is in. It is stateless if it says so in its
 // _meta or in its header; then both must agree, which is for stateless to check
 // (2026-07-28 basic/versioning). header is the version that the header says.
-func (p *posted) era() (header string, modern bool, ref *refusal) {
+func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 	lines := p.r.Header[wire.HeaderVersion]
 	modern = p.params.version != nil
 	known := true
@@ -257,14 +258,14 @@ func (p *posted) era() (header string, modern bool, ref *refusal) {
 	}
 	switch {
 	case len(lines) > 1 && modern:
-		return "", true, refuseBad(headerMismatch("%s stands there twice", wire.HeaderVersion))
+		return "", true, refuse.Bad(refuse.HeaderMismatch("%s stands there twice", wire.HeaderVersion))
 	case len(lines) > 1:
-		return "", false, refuseInvalid("Invalid request: %s stands there twice", wire.HeaderVersion)
+		return "", false, refuse.Invalid("Invalid request: %s stands there twice", wire.HeaderVersion)
 	case len(lines) == 1:
 		header = lines[0]
 	}
 	if !modern && !known && p.message.Method != mcp.MethodInitialize {
-		return "", false, refuseVersion(clip(header))
+		return "", false, refuse.Version(clip(header))
 	}
 	return header, modern, nil
 }
@@ -272,14 +273,14 @@ func (p *posted) era() (header string, modern bool, ref *refusal) {
 // refuseStateful is for whoever would need a session where there are none: an older
 // client can tell its user, a newer one that began with initialize can go on without
 // (2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions).
-func (p *posted) refuseStateful(header string) *refusal {
+func (p *posted) refuseStateful(header string) *refuse.Refusal {
 	requested := header
 	if p.message.Method == mcp.MethodInitialize {
 		version, _ := p.message.Params.Member("protocolVersion")
 		requested = version.Text()
 	}
-	ref := refuseVersion(clip(requested))
-	ref.err.Message = "Unsupported protocol version: this server serves no clients with sessions"
+	ref := refuse.Version(clip(requested))
+	ref.Err.Message = "Unsupported protocol version: this server serves no clients with sessions"
 	return ref
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -80,7 +81,7 @@ func (x *exchange) ask(ctx context.Context, requests []mcp.InputRequest, limit t
 	for _, r := range requests {
 		q := &question{InputRequest: r, id: mcp.String(questionPrefix + x.f.callID()), answers: incoming}
 		if !x.live.expect(q) {
-			x.f.metrics.reached(boundQuestions)
+			x.f.metrics.reached(refuse.BoundQuestions)
 			return mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
 		}
 		open[q] = struct{}{}

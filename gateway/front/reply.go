@@ -91,11 +91,6 @@ func serverInfo(s ServerInfo) mcp.Raw {
 
 func serverMeta(info mcp.Raw) mcp.Raw { return mcp.Object(wire.MetaServerInfo, info) }
 
-// supportedVersions are those that a request may name in its _meta.
-func supportedVersions() mcp.Raw {
-	return mcp.Raw("[" + string(mcp.String(wire.Stateless().Name)) + "]")
-}
-
 // render makes the response of a reply with a result or a list.
 func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	switch {
@@ -288,7 +283,7 @@ func (f *Front) discoverResult(result mcp.Raw) mcp.Raw {
 	if !caps.IsObject() {
 		caps = mcp.Raw("{}")
 	}
-	out := mcp.Object("supportedVersions", supportedVersions(), "capabilities", rev.ServerCaps(caps))
+	out := mcp.Object("supportedVersions", mcp.Strings([]string{wire.Stateless().Name}), "capabilities", rev.ServerCaps(caps))
 	for _, name := range []string{"instructions", "ttlMs", "cacheScope"} {
 		if value, ok := result.Member(name); ok {
 			out = out.With(name, value)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -39,12 +40,12 @@ type position struct {
 func (p position) isCall() bool { return strings.HasPrefix(p.name, callStream) }
 
 // readPosition reads Last-Event-ID. What could not be an id of ours is refused.
-func readPosition(h http.Header) (position, *refusal) {
+func readPosition(h http.Header) (position, *refuse.Refusal) {
 	lines := h[wire.HeaderLastEventID]
 	if len(lines) == 0 {
 		return position{}, nil
 	}
-	bad := refuseInvalid("Invalid request: %s is not an id that was given out", wire.HeaderLastEventID)
+	bad := refuse.Invalid("Invalid request: %s is not an id that was given out", wire.HeaderLastEventID)
 	if len(lines) > 1 || len(lines[0]) > maxPosition {
 		return position{}, bad
 	}
@@ -161,7 +162,7 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 
 // lostAnswer is the response to a request whose own is lost.
 func (f *Front) lostAnswer(request mcp.Raw, stream string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), lostError()))
+	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), refuse.LostError()))
 }
 
 // answerLost sends the response to a request whose own is missing in the log.

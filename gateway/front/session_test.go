@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -60,7 +61,7 @@ func TestH052_TooManySessions(t *testing.T) {
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, `42901`) || !strings.Contains(text, `"id":1`) || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%d %s", resp.StatusCode, text)
 	}
-	wantCount(t, "sessions too many", b.front.metrics.bounds[boundSessions], 1)
+	wantCount(t, "sessions too many", b.front.metrics.bounds[refuse.BoundSessions], 1)
 	resp, _ = b.send("POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`, http.Header{"Test-User": {"other"}})
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("another user: %d", resp.StatusCode)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -33,14 +34,14 @@ type standing struct {
 func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	record, rev, caller, ref := f.ofSession(w, r)
 	if ref == nil && !readAccept(r.Header["Accept"]).stream {
-		ref = refuseAccept("text/event-stream")
+		ref = refuse.Accept("text/event-stream")
 	}
 	var after position
 	if ref == nil {
 		after, ref = readPosition(r.Header)
 	}
 	if ref == nil && closed(f.drain) && !after.isCall() {
-		ref = refuseClosing()
+		ref = refuse.Closing()
 	}
 	g := &getting{f: f, record: record, rev: rev, caller: caller, after: after}
 	if ref == nil {
@@ -77,7 +78,7 @@ type getting struct {
 }
 
 // find looks for the stream of a call that is to be gone on with.
-func (g *getting) find() *refusal {
+func (g *getting) find() *refuse.Refusal {
 	if !g.after.isCall() {
 		return nil
 	}
@@ -91,13 +92,13 @@ func (g *getting) find() *refusal {
 }
 
 // countIn counts the stream in, among those that last; countOut counts it out.
-func (g *getting) countIn() *refusal {
+func (g *getting) countIn() *refuse.Refusal {
 	if !g.f.count(&g.f.streams) {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	if !g.f.openStream(g.caller, false) && (g.after.isCall() || !g.live.giveWay(g.after.name) || !g.f.openStream(g.caller, true)) {
 		g.f.streams.Done()
-		return refuseStreams(noID)
+		return refuse.Streams(refuse.NoID)
 	}
 	return nil
 }
@@ -124,7 +125,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream)) {
 // prepare does what comes before a stream for what belongs to no request.
 func (g *getting) prepare(ctx context.Context) {
 	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
-		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), droppedError())))
+		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), refuse.DroppedError())))
 	}
 	if g.record.Initialized {
 		g.live.listen(ctx, g.record, g.caller)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -42,7 +43,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 		case required == nil:
 			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for something that is not known: %s", q.Method)
 		case !ok:
-			return nil, missingCapability(required)
+			return nil, refuse.MissingCapability(required)
 		}
 		params, err := x.rev.Ask(q.Method, q.Params)
 		if err != nil {
@@ -115,7 +116,7 @@ func (x *exchange) retry(p params) error {
 // readAnswers reads inputResponses.
 func (x *exchange) readAnswers(raw mcp.Raw) error {
 	if !raw.IsObject() {
-		return invalidParams("inputResponses is no object")
+		return refuse.InvalidParams("inputResponses is no object")
 	}
 	answers := make(map[string]mcp.Raw)
 	twice := false
@@ -126,14 +127,14 @@ func (x *exchange) readAnswers(raw mcp.Raw) error {
 		return !twice
 	})
 	if twice {
-		return invalidParams("inputResponses has a key twice")
+		return refuse.InvalidParams("inputResponses has a key twice")
 	}
 	x.call.Answers = answers
 	return nil
 }
 
 func badState(reason, text string) error {
-	e := invalidParams("%s", text)
+	e := refuse.InvalidParams("%s", text)
 	e.Data = mcp.Object("reason", mcp.String(reason))
 	return e
 }

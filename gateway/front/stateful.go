@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -13,7 +14,7 @@ import (
 
 // stateful serves a message of a client with a session (2024-11-05 to 2025-11-25),
 // or of one that wants to begin one.
-func (f *Front) stateful(p *posted, header string) *refusal {
+func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 	isRequest := p.message.Kind == wire.Request
 	if isRequest && p.message.Method == mcp.MethodInitialize {
 		return f.initialize(p)
@@ -43,13 +44,13 @@ func (f *Front) stateful(p *posted, header string) *refusal {
 // nor does one that another client of the same user began: a client that gets hold of
 // the id gains nothing by it. A new token of the two keeps the session. One that another
 // replica owns is answered there.
-func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refusal) {
+func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
 	id, ref := checkSessionHeader(a.r.Header)
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}
 	if id == "" {
-		return session.Record{}, nil, refuseInvalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
+		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
 	}
 	if ref := f.own(a, f.homeOf(a.caller.User(), id)); ref != nil {
 		return session.Record{}, nil, ref
@@ -71,7 +72,7 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 }
 
 // notification takes a notification of the client.
-func (f *Front) notification(p *posted, record session.Record) *refusal {
+func (f *Front) notification(p *posted, record session.Record) *refuse.Refusal {
 	switch p.message.Method {
 	case mcp.NoteInitialized:
 		l, ref := f.liveOf(p.r.Context(), record)
@@ -102,13 +103,13 @@ func (f *Front) notification(p *posted, record session.Record) *refusal {
 }
 
 // request serves a request within a session.
-func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *refusal {
+func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *refuse.Refusal {
 	if p.message.Method == mcp.MethodPing {
 		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
 		return nil
 	}
 	if !f.begin() {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	defer f.done()
 	x, ref := f.callOf(p, record, rev)
@@ -120,7 +121,7 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 }
 
 // callOf makes a call of a request. It is nil for one that was answered or refused.
-func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refusal) {
+func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refuse.Refusal) {
 	l, ref := f.liveOf(p.r.Context(), record)
 	if ref != nil {
 		return nil, ref
@@ -161,7 +162,7 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	level, _ := c.Params.Member("level")
 	if !wire.ValidLogLevel(level.Text()) {
-		return nil, invalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
+		return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
 	}
 	_, err := x.update(ctx, func(r *session.Record) { r.LogLevel = level.Text() })
 	return empty(err)
@@ -173,9 +174,9 @@ func (x *exchange) update(ctx context.Context, change func(*session.Record)) (se
 	record, err := x.f.sessions.Update(ctx, x.record.User, x.record.ID, change)
 	switch {
 	case errors.Is(err, session.ErrTooLarge):
-		return record, invalidParams("the session holds too much already")
+		return record, refuse.InvalidParams("the session holds too much already")
 	case err != nil:
-		return record, &refusedError{x.f.refuseSession(err)}
+		return record, x.f.refuseSession(err)
 	}
 	return record, nil
 }
@@ -196,7 +197,7 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	defer x.live.unlockSubscriptions()
 	record, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
 	if err != nil {
-		return nil, &refusedError{x.f.refuseSession(err)}
+		return nil, x.f.refuseSession(err)
 	}
 	if slices.Contains(record.Subscriptions, c.Name) && x.live.honours(c.Name) {
 		return empty(nil)
@@ -253,16 +254,16 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
 
 // ofSession checks a GET or DELETE and finds its session. A stateless client has
 // neither (2026-07-28 basic/transports/streamable-http).
-func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refusal) {
+func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
 		f.log.Error("a request came past authentication")
-		return session.Record{}, nil, caller, refuseInternal("")
+		return session.Record{}, nil, caller, refuse.Internal("")
 	}
 	p := posted{r: r}
 	header, modern, ref := p.era()
 	if modern {
-		ref = refuseMethod(http.MethodPost)
+		ref = refuse.Method(http.MethodPost)
 	}
 	if ref != nil {
 		return session.Record{}, nil, caller, ref

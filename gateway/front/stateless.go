@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -13,10 +14,10 @@ import (
 
 // stateless serves a message that tells all about itself (2026-07-28). Nothing is
 // remembered from one to the next.
-func (f *Front) stateless(p *posted, header string) *refusal {
+func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	switch p.message.Kind {
 	case wire.Response:
-		return refuseInvalid("Invalid request: responses are not accepted in this revision")
+		return refuse.Invalid("Invalid request: responses are not accepted in this revision")
 	case wire.Notification: // there is none that means anything over HTTP
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
@@ -27,11 +28,11 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 	switch p.message.Method { // what this revision does not have, however it is asked for
 	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
 		mcp.MethodTasksResult, mcp.MethodTasksList:
-		return refuseBad(mcp.ErrMethod(p.message.Method))
+		return refuse.Bad(mcp.ErrMethod(p.message.Method))
 	}
 	name, err := p.checkRequest()
 	if err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	x := f.newExchange(p, wire.Stateless())
 	x.call.Name = name
@@ -42,15 +43,15 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 	x.call.LogLevel = p.params.logLevel.Text()
 	if mcp.CanAsk(x.call.Method) {
 		if err := x.retry(p.params); err != nil {
-			return refuseBad(err)
+			return refuse.Bad(err)
 		}
 	}
 	if err := x.extensionTasks(p.params); err != nil {
-		return refuseBad(err)
+		return refuse.Bad(err)
 	}
 	if x.call.Method == mcp.MethodToolsCall {
 		if x.call.ParamHeaders, err = paramHeaders(p.r.Header, f.noParams); err != nil {
-			return refuseBad(err)
+			return refuse.Bad(err)
 		}
 	}
 	if f.cluster.Shared() && f.keeps(&x.call) {
@@ -59,7 +60,7 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 		}
 	}
 	if !f.begin() {
-		return refuseClosing()
+		return refuse.Closing()
 	}
 	defer f.done()
 	switch x.call.Method {
@@ -73,26 +74,26 @@ func (f *Front) stateless(p *posted, header string) *refusal {
 }
 
 // checkVersion compares what header and _meta say of the revision.
-func (p *posted) checkVersion(header string) *refusal {
+func (p *posted) checkVersion(header string) *refuse.Refusal {
 	if said := p.params.version; len(said) == len(header)+2 && said[0] == '"' && string(said[1:len(said)-1]) == header {
 		return knownVersion(header) // the usual case, without a copy
 	}
 	said, isString := p.params.version.StringValue()
 	switch {
 	case header == "":
-		return refuseBad(headerMismatch("%s is missing", wire.HeaderVersion))
+		return refuse.Bad(refuse.HeaderMismatch("%s is missing", wire.HeaderVersion))
 	case p.params.version == nil:
-		return refuseBad(invalidParams("_meta lacks %s", wire.MetaVersion))
+		return refuse.Bad(refuse.InvalidParams("_meta lacks %s", wire.MetaVersion))
 	case !isString || said != header:
-		return refuseBad(headerMismatch("%s does not match the body", wire.HeaderVersion))
+		return refuse.Bad(refuse.HeaderMismatch("%s does not match the body", wire.HeaderVersion))
 	}
 	return knownVersion(said)
 }
 
 // knownVersion refuses a version that is not served without a session.
-func knownVersion(version string) *refusal {
+func knownVersion(version string) *refuse.Refusal {
 	if rev := wire.Lookup(version); rev == nil || rev.Stateful {
-		return refuseVersion(clip(version))
+		return refuse.Version(clip(version))
 	}
 	return nil
 }
@@ -101,13 +102,13 @@ func knownVersion(version string) *refusal {
 // its routing name.
 func (p *posted) checkRequest() (name string, err error) {
 	if !p.params.caps.IsObject() {
-		return "", invalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
+		return "", refuse.InvalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
 	}
 	if p.params.clientInfo != nil && !p.params.clientInfo.IsObject() {
-		return "", invalidParams("%s is no object", wire.MetaClientInfo)
+		return "", refuse.InvalidParams("%s is no object", wire.MetaClientInfo)
 	}
 	if level := p.params.logLevel; level != nil && !wire.ValidLogLevel(level.Text()) {
-		return "", invalidParams("%s is not a level", wire.MetaLogLevel)
+		return "", refuse.InvalidParams("%s is not a level", wire.MetaLogLevel)
 	}
 	method := p.message.Method
 	if err := checkHeader(p.r.Header, wire.HeaderMethod, method, false); err != nil {

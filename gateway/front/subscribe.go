@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -75,7 +76,7 @@ func (l *live) listenIfOpen(ctx context.Context, r session.Record, caller mcp.Ca
 func (l *live) relisten(ctx context.Context, r session.Record, caller mcp.Caller, uris []string, must string) error {
 	next := l.startListener(ctx, r, caller, uris)
 	if next == nil {
-		return closingError(mcp.ExecutedNo)
+		return refuse.ClosingError(mcp.ExecutedNo)
 	}
 	err := next.confirmed(ctx, l.f.ackTime)
 	if err == nil && must != "" && !next.has(must) {
@@ -306,7 +307,7 @@ func (n *listener) confirmed(ctx context.Context, limit time.Duration) error {
 		return mcp.Errorf(mcp.CodeInternal, "subscriptions are not possible now")
 	case <-timeout.C:
 		return &mcp.Error{Code: mcp.CodeUpstreamTimeout, Message: "the subscription was not confirmed in time: try again",
-			Data: ownData(true, mcp.ExecutedUnknown)}
+			Data: refuse.Data(true, mcp.ExecutedUnknown)}
 	case <-ctx.Done():
 		return ctx.Err()
 	}

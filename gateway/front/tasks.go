@@ -1,6 +1,7 @@
 package front
 
 import (
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -59,7 +60,7 @@ func (x *exchange) extensionTasks(p params) error {
 		return nil
 	}
 	if p.answers == nil {
-		return invalidParams("tasks/update needs inputResponses")
+		return refuse.InvalidParams("tasks/update needs inputResponses")
 	}
 	return x.readAnswers(p.answers)
 }

@@ -36,6 +36,7 @@ var rules = []struct {
 	{"only policy decides", checkDecided},
 	{"the guard stands directly above the catalog", checkPipeline},
 	{"nothing gets around the pipeline", checkHandles},
+	{"statuses of errors are for refuse", checkStatuses},
 	{"a caller's token stays with auth", checkCallerToken},
 }
 

@@ -36,6 +36,8 @@ var layers = []layer{
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
+	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal"}, // seal for leases and what forwards carry
+		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}}, // seal for what stands in Redis
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
@@ -48,8 +50,10 @@ var layers = []layer{
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
 	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "upstream/transport"}}, // http1 for requests that were not sent
 	{level: 3, dir: "upstream/transport/sse", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport", "upstream/transport/dial", "upstream/transport/streamable"}},
+	{level: 3, dir: "upstream/skills", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/skillmd", "upstream/transport"}},
+	{level: 3, dir: "upstream/unfold", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "internal/skillmd", "auth/outbound", "upstream/admit", "upstream/park", "upstream/stateful/restore",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "auth/outbound", "upstream/admit", "upstream/park", "upstream/skills", "upstream/stateful/restore", "upstream/unfold",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
@@ -58,8 +62,9 @@ var layers = []layer{
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp"}},
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
+	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/seal"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/seal", "gateway/front/refuse"},
 		third: []string{"golang.org/x/sync"}},
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},

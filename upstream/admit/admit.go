@@ -84,7 +84,11 @@ func User(c *mcp.Caller) string {
 func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if c.Method == mcp.MethodListen {
-			return next.Handle(ctx, c)
+			reply, err := next.Handle(ctx, c)
+			if err != nil {
+				err = a.deps.Failure(ctx, c, err)
+			}
+			return reply, err
 		}
 		user, begins := User(&c.Caller), c.State == "" && c.Method != mcp.MethodDiscover
 		if begins {

@@ -140,20 +140,16 @@ func guidance(item mcp.Item) mcp.Raw {
 // examplesOf makes examples of those that a schema has (JSON Schema, examples).
 func examplesOf(schema mcp.Raw) mcp.Raw {
 	inputs, _ := schema.Member("examples")
-	out := mcp.Raw{'['}
-	inputs.Elements(func(input mcp.Raw) bool {
-		if input.IsObject() {
-			if len(out) > 1 {
-				out = append(out, ',')
-			}
-			out = append(out, mcp.Object("input", input)...)
+	out := inputs.Filter(func(input mcp.Raw) mcp.Raw {
+		if !input.IsObject() {
+			return nil
 		}
-		return true
+		return mcp.Object("input", input)
 	})
-	if len(out) == 1 {
+	if len(out) == len("[]") {
 		return nil
 	}
-	return append(out, ']')
+	return out
 }
 
 // digest tells definitions apart: it changes with all that the upstream or the operator
@@ -186,14 +182,7 @@ func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string
 
 // notFound is the entry of a tool that does not exist for the caller (2.1 §6.3).
 func notFound(name string, available []string) mcp.Raw {
-	list := mcp.Raw{'['}
-	for i, one := range available {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = mcp.AppendString(list, one)
-	}
-	return mcp.Object("error", mcp.String("Tool '"+name+"' not found"), "available_tools", append(list, ']'))
+	return mcp.Object("error", mcp.String("Tool '"+name+"' not found"), "available_tools", mcp.Strings(available))
 }
 
 // missing is the answer to who selects nothing (2.1 §6.1).

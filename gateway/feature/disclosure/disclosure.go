@@ -169,26 +169,20 @@ func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (a
 		ID: c.ID, Method: mcp.MethodToolsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
 		Caps: c.Caps, Tasks: c.Tasks, Notify: func(mcp.Event) {},
 	}
-	for range maxPages {
-		reply, err := s.next.Handle(ctx, call)
+	first := true
+	for page, err := range mcp.Pages(ctx, s.next, call, maxPages) {
 		switch {
 		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
 			return false, nil // nobody has tools
 		case err != nil:
-			return call.Params != nil && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}), err
-		case reply == nil || reply.List == nil:
-			return false, errors.New("disclosure: the answer to tools/list is no list")
+			return !first && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}), err
 		}
-		for _, item := range reply.List.Items {
+		for _, item := range page.Items {
 			if item.Name != ToolName && !fn(item) {
 				return false, nil
 			}
 		}
-		if reply.List.Next == nil {
-			return false, nil
-		}
-		call = call.Clone()
-		call.Params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+		first = false
 	}
 	return false, nil
 }

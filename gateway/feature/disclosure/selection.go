@@ -1,6 +1,7 @@
 package disclosure
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,40 +29,10 @@ func selected(uri string) (names []string, ours bool) {
 	}
 	for part := range strings.SplitSeq(strings.TrimPrefix(query, "?"), "&") {
 		if value, ok := strings.CutPrefix(part, "tools="); ok {
-			names = append(names, strings.Split(decoded(value), ",")...)
+			names = append(names, strings.Split(mcp.Unescape(value), ",")...)
 		}
 	}
 	return tidy(names), true
-}
-
-// decoded takes percent-encoding off. What is none stays.
-func decoded(text string) string {
-	if !strings.Contains(text, "%") {
-		return text
-	}
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		if text[i] == '%' && i+2 < len(text) {
-			high, low := digit(text[i+1]), digit(text[i+2])
-			if high >= 0 && low >= 0 {
-				out = append(out, byte(high<<4|low))
-				i += 2
-				continue
-			}
-		}
-		out = append(out, text[i])
-	}
-	return string(out)
-}
-
-func digit(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		return int(c|0x20-'a') + 10
-	}
-	return -1
 }
 
 // named reads the names that a call of our tool selects: an array of them, or, as models
@@ -98,15 +69,14 @@ func tidy(names []string) []string {
 
 // escaped is a name as it stands in a query.
 func escaped(name string) string {
-	const hex = "0123456789ABCDEF"
 	out := make([]byte, 0, len(name))
 	for i := range len(name) {
 		c := name[i]
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
 			out = append(out, c)
-			continue
+		} else {
+			out = fmt.Appendf(out, "%%%02X", c)
 		}
-		out = append(out, '%', hex[c>>4], hex[c&15])
 	}
 	return string(out)
 }

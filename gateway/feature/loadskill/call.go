@@ -28,7 +28,7 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case !name.IsNull() && name.Text() == "", !file.IsNull() && file.Text() == "":
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: name and file of %s are texts", ToolName)
 	case name.IsNull():
-		return &mcp.Reply{Result: result(mcp.Raw("["+string(block(skills.text()))+"]"), false)}, nil
+		return &mcp.Reply{Result: result(mcp.Array(block(skills.text())), false)}, nil
 	}
 	one, ok := skills.find(name.Text())
 	if !ok {
@@ -46,27 +46,21 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil || reply == nil || reply.Result == nil {
 		return reply, err
 	}
-	content := mcp.Raw{'['}
-	add := func(block mcp.Raw) {
-		if len(content) > 1 {
-			content = append(content, ',')
-		}
-		content = append(content, block...)
-	}
+	var content []mcp.Raw
 	contents, _ := reply.Result.Member("contents")
 	contents.Elements(func(of mcp.Raw) bool {
 		if text, ok := of.Member("text"); ok {
-			add(mcp.Object("type", mcp.Raw(`"text"`), "text", text))
+			content = append(content, mcp.Object("type", mcp.Raw(`"text"`), "text", text))
 		} else {
-			add(mcp.Object("type", mcp.Raw(`"resource"`), "resource", of))
+			content = append(content, mcp.Object("type", mcp.Raw(`"resource"`), "resource", of))
 		}
 		return true
 	})
 	if names := one.others(); uri == one.uri && len(names) > 0 {
-		add(block("Files of this skill, for the argument file: " + strings.Join(names, ", ")))
+		content = append(content, block("Files of this skill, for the argument file: "+strings.Join(names, ", ")))
 	}
 	isError, _ := reply.Result.Member("isError")
-	return &mcp.Reply{Result: result(append(content, ']'), isError.IsTrue()), Release: reply.Release}, nil
+	return &mcp.Reply{Result: result(mcp.Array(content...), isError.IsTrue()), Release: reply.Release}, nil
 }
 
 func block(text string) mcp.Raw {

@@ -39,28 +39,21 @@ func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) 
 		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
 		Notify: func(mcp.Event) {},
 	}
-	for range maxSkillPage {
-		reply, err := s.next.Handle(ctx, call)
+	first := true
+	for page, err := range mcp.Pages(ctx, s.next, call, maxSkillPage) {
 		switch {
 		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
 			return l, nil
 		case err != nil:
 			return l, err
-		case reply == nil || reply.List == nil:
-			return l, errors.New("loadskill: the answer to skills/list is no list")
+		case first || page.Expires.Before(l.expires):
+			l.expires = page.Expires
 		}
-		if call.Params == nil || reply.List.Expires.Before(l.expires) {
-			l.expires = reply.List.Expires
-		}
-		l.private = l.private || reply.List.Private
-		for _, item := range reply.List.Items {
+		first = false
+		l.private = l.private || page.Private
+		for _, item := range page.Items {
 			l.all = append(l.all, readSkill(item.Raw))
 		}
-		if reply.List.Next == nil {
-			break
-		}
-		call = call.Clone()
-		call.Params = mcp.Object("cursor", mcp.String(*reply.List.Next))
 	}
 	return l, nil
 }

@@ -101,24 +101,18 @@ func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 		return object
 	}
 	hidden := false
-	seen := mcp.Raw{'['}
-	all.Elements(func(file mcp.Raw) bool {
-		uri, _ := file.Member("uri")
-		if !s.sight.Sees(s.ctx, s.caller, mcp.KindResources, uri.Text()) {
-			hidden = true
-			return true
+	seen := all.Filter(func(file mcp.Raw) mcp.Raw {
+		if uri, _ := file.Member("uri"); s.sight.Sees(s.ctx, s.caller, mcp.KindResources, uri.Text()) {
+			return file
 		}
-		if len(seen) > 1 {
-			seen = append(seen, ',')
-		}
-		seen = append(seen, file...)
-		return true
+		hidden = true
+		return nil
 	})
 	if !hidden {
 		return object
 	}
 	s.trimmed = true
-	return object.With(member, append(seen, ']'))
+	return object.With(member, seen)
 }
 
 // trim leaves out of the member dependencies what the caller may not know of, which
@@ -154,27 +148,21 @@ func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
 		if !ok {
 			continue
 		}
-		less := mcp.Raw{'['}
-		all.Elements(func(one mcp.Raw) bool {
+		less := all.Filter(func(one mcp.Raw) mcp.Raw {
 			public := one
 			if of.member != "" {
 				public, _ = one.Member(of.member)
 			}
-			if !s.sight.Sees(s.ctx, s.caller, of.kind, public.Text()) {
-				s.trimmed = true
-				return true
+			if s.sight.Sees(s.ctx, s.caller, of.kind, public.Text()) {
+				return one
 			}
-			if len(less) > 1 {
-				less = append(less, ',')
-			}
-			less = append(less, one...)
-			return true
+			s.trimmed = true
+			return nil
 		})
-		if len(less) == 1 {
-			edits = append(edits, mcp.Edit{Name: of.name})
-		} else {
-			edits = append(edits, mcp.Edit{Name: of.name, Value: append(less, ']')})
+		if len(less) == len("[]") {
+			less = nil // a list with none of them goes
 		}
+		edits = append(edits, mcp.Edit{Name: of.name, Value: less})
 	}
 	return dependencies.Edit(edits...)
 }

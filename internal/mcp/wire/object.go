@@ -2,7 +2,10 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -126,4 +129,14 @@ func surrogate(text []byte) int {
 		return lowSurrogate
 	}
 	return noSurrogate
+}
+
+// TextObject reads an object that stands in a text of an upstream, as ScanUpstream reads
+// messages.
+func TextObject(text string) (mcp.Raw, error) {
+	if !json.Valid([]byte(text)) || !mcp.Raw(strings.TrimLeft(text, " \t\r\n")).IsObject() {
+		return nil, errors.New("the text is no JSON object")
+	}
+	m, err := ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`)) // deeper than others look
+	return m.Result, err
 }

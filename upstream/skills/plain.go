@@ -1,4 +1,4 @@
-package upstream
+package skills
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
-	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
 // Servers that have no skills/list may have skills all the same: resources that are a
@@ -26,7 +26,7 @@ const (
 	// through.
 	maxPlainURIs = 10_000
 
-	skillManifest = "/_manifest"
+	manifestFile = "_manifest"
 )
 
 // plainSkills are what the resources of a server tell of skills.
@@ -37,16 +37,16 @@ type plainSkills struct {
 	index     bool
 }
 
-// listPlainSkills makes skills of the resources of a server that has no skills/list.
-func (u *Upstream) listPlainSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	found, err := u.findPlainSkills(ctx, c)
+// listPlain makes skills of the resources of a server that has no skills/list.
+func (s stage) listPlain(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	found, err := s.findPlain(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	list := &mcp.List{}
 	skipped := make(map[string]string)
 	if found.index {
-		more, err := u.readIndex(ctx, c)
+		more, err := s.readIndex(ctx, c)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -65,7 +65,7 @@ func (u *Upstream) listPlainSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply
 			break
 		}
 		root, _ := mcp.SkillRoot(uri)
-		item, err := u.plainSkill(ctx, c, uri, found.manifests[root+skillManifest])
+		item, err := s.plainItem(ctx, c, uri, found.manifests[root+"/"+manifestFile])
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -75,24 +75,19 @@ func (u *Upstream) listPlainSkills(ctx context.Context, c *mcp.Call) (*mcp.Reply
 			list.Items = append(list.Items, item)
 		}
 	}
-	u.skills.skip(skipped)
+	s.skip(skipped)
 	return &mcp.Reply{List: list}, nil
 }
 
-// findPlainSkills looks through the resources.
-func (u *Upstream) findPlainSkills(ctx context.Context, c *mcp.Call) (found plainSkills, err error) {
+// findPlain looks through the resources.
+func (s stage) findPlain(ctx context.Context, c *mcp.Call) (found plainSkills, err error) {
 	found.manifests = make(map[string]bool)
 	seen := make(map[string]bool)
-	var params mcp.Raw
-	for range maxSkillPages {
-		reply, err := u.call(ctx, innerCall(c, mcp.MethodResourcesList, "", params))
+	for page, err := range mcp.Pages(ctx, s.next, inner(c, mcp.MethodResourcesList, "", nil), maxPages) {
 		if err != nil {
 			return found, err
 		}
-		if reply.List == nil {
-			return found, fmt.Errorf("%w: an answer to resources/list without a list", transport.ErrGarbage)
-		}
-		for _, r := range reply.List.Items {
+		for _, r := range page.Items {
 			if !strings.HasPrefix(r.Name, mcp.SkillScheme) || seen[r.Name] || len(seen) == maxPlainURIs {
 				continue
 			}
@@ -103,25 +98,21 @@ func (u *Upstream) findPlainSkills(ctx context.Context, c *mcp.Call) (found plai
 				found.texts = append(found.texts, r.Name)
 			case r.Name == mcp.SkillIndex:
 				found.index = true
-			case strings.HasSuffix(r.Name, skillManifest):
+			case strings.HasSuffix(r.Name, "/"+manifestFile):
 				found.manifests[r.Name] = true
 			}
 		}
-		if reply.List.Next == nil {
-			break
-		}
-		params = mcp.Object("cursor", mcp.String(*reply.List.Next))
 	}
 	return found, nil
 }
 
 // readIndex returns the SKILL.md that an index names, at most one more than are read.
-func (u *Upstream) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err error) {
-	text, err := u.readText(ctx, c, mcp.SkillIndex)
+func (s stage) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err error) {
+	text, err := s.readText(ctx, c, mcp.SkillIndex)
 	if err != nil {
 		return nil, err
 	}
-	index, err := objectIn(string(text))
+	index, err := wire.TextObject(string(text))
 	if err != nil {
 		return nil, &badSkill{mcp.SkillIndex, errors.New("it is no JSON object")}
 	}
@@ -139,22 +130,22 @@ func (u *Upstream) readIndex(ctx context.Context, c *mcp.Call) (uris []string, e
 	return uris, nil
 }
 
-// plainSkill makes the record of a skill that is only a resource. What files it has, and
+// plainItem makes the record of a skill that is only a resource. What files it has, and
 // their digests, only a manifest tells; without one SEP-2640 says so by "dynamic".
-func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string, manifest bool) (mcp.Item, error) {
+func (s stage) plainItem(ctx context.Context, c *mcp.Call, uri string, manifest bool) (mcp.Item, error) {
 	root, _ := mcp.SkillRoot(uri)
-	text, err := u.readText(ctx, c, uri)
+	text, err := s.readText(ctx, c, uri)
 	if err != nil {
 		return mcp.Item{}, err
 	}
-	s, err := skillmd.Read(text)
+	read, err := skillmd.Read(text)
 	if err != nil {
 		return mcp.Item{}, &badSkill{mcp.SkillFile, err}
 	}
 	key := mcp.SkillPath(root)
 	files := mcp.Raw(`"dynamic"`)
 	if manifest {
-		listed, err := u.readText(ctx, c, root+skillManifest)
+		listed, err := s.readText(ctx, c, root+"/"+manifestFile)
 		if ctx.Err() != nil {
 			return mcp.Item{}, context.Cause(ctx)
 		}
@@ -162,8 +153,8 @@ func (u *Upstream) plainSkill(ctx context.Context, c *mcp.Call, uri string, mani
 			files = all
 		}
 	}
-	u.skills.add(key, knownSkill{root: root, made: true, manifest: manifest})
-	return mcp.Item{Name: key, Raw: s.Record(key, uri).With("resources", files)}, nil
+	s.add(key, skill{root: root, plain: true, manifest: manifest})
+	return mcp.Item{Name: key, Raw: read.Record(key, uri).With("resources", files)}, nil
 }
 
 // plainPath is a path in a manifest that is the same in a URI.
@@ -173,13 +164,13 @@ var plainPath = regexp.MustCompile(`^[A-Za-z0-9_~-][A-Za-z0-9._~-]*(/[A-Za-z0-9_
 // It is nil for one that cannot be relied on: which is no JSON, is over the bounds, says
 // anything twice or otherwise than expected, or does not know the SKILL.md that was read.
 func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
-	object, err := objectIn(string(manifest))
+	object, err := wire.TextObject(string(manifest))
 	if err != nil {
 		return nil
 	}
 	listed, _ := object.Member("files")
-	files, seen, total := mcp.Raw{'['}, make(map[string]bool), int64(0)
-	ok := listed.IsArray()
+	var files []mcp.Raw
+	seen, total, ok := make(map[string]bool), int64(0), listed.IsArray()
 	listed.Elements(func(f mcp.Raw) bool {
 		path, _ := f.Member("path")
 		hash, _ := f.Member("hash")
@@ -190,16 +181,13 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 		ok = err == nil && size >= 0 && total <= skillmd.MaxBytes && plainPath.MatchString(name) && !seen[name] && len(seen) < skillmd.MaxFiles &&
 			skillmd.IsDigest(hash.Text()) && (name != mcp.SkillFile || hash.Text() == digest)
 		seen[name] = true
-		if len(files) > 1 {
-			files = append(files, ',')
-		}
-		files = append(files, skillmd.File(root+"/"+name, hash.Text(), size)...)
+		files = append(files, skillmd.File(root+"/"+name, hash.Text(), size))
 		return ok
 	})
 	if !ok || !seen[mcp.SkillFile] {
 		return nil
 	}
-	return append(files, ']')
+	return mcp.Array(files...)
 }
 
 // badSkill is a file that breaks the rules of its format.

@@ -1,4 +1,4 @@
-package upstream
+package unfold
 
 import (
 	"errors"
@@ -7,31 +7,6 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
-
-func TestObjectIn(t *testing.T) {
-	tests := []struct {
-		name, text string
-		ok         bool
-	}{
-		{"an object", `{"a":{"b":1}}`, true},
-		{"space around it", " {\"a\":1}\n", true},
-		{"nothing", ``, false},
-		{"no object", `[1]`, false},
-		{"more behind it", `{}, "id":2`, false},
-		{"two", `{}{}`, false},
-		{"cut", `{"a":`, false},
-		{"too deep", strings.Repeat(`{"a":`, 300) + `1` + strings.Repeat(`}`, 300), false},
-		{"no UTF-8", "{\"a\":\"\xff\"}", false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := objectIn(tt.text)
-			if (err == nil) != tt.ok || tt.ok && !got.IsObject() {
-				t.Errorf("%s, %v", got, err)
-			}
-		})
-	}
-}
 
 func TestWantsDescription(t *testing.T) {
 	const body = `{"error":{"code":"TOOL_DESCRIPTION_REQUIRED"}}`

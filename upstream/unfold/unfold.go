@@ -1,9 +1,16 @@
-package upstream
+// Package unfold tells the tools in full of a server that discloses them progressively by
+// itself (the extension of that name, 2.1).
+//
+// It is one stage of the way to a server. It puts the descriptions that the server has in a
+// resource into the lists of tools, and makes a call again, after reading the description,
+// that was refused because nobody had read it in its session. How the gateway's own clients
+// are told of tools it leaves to gateway/feature/disclosure. It starts no goroutines.
+package unfold
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,44 +21,65 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// This file is for servers that disclose their tools progressively by themselves (the
-// extension of that name, 2.1): lists are told in full all the same, and a call that is
-// refused because its description was not read in its session is made again after that.
-
 // Bounds of reading descriptions.
 const (
-	maxDescribed    = 20 // tools at a time
-	maxLookedAt     = 5  // pages of resources that are looked through for the descriptions
-	describedSuffix = "tool_descriptions"
+	maxTools     = 10_000 // of which it is known that they have a description
+	maxDescribed = 20     // tools at a time
+	maxPages     = 5      // of resources that are looked through for the descriptions
+	maxLogged    = 200    // bytes of a URI
 )
 
-// disclosed is what is known of the descriptions of a server.
-type disclosed struct {
-	on atomic.Bool // there are any
+// Unfold is what is known of the descriptions of a server. Its methods may be called
+// concurrently.
+type Unfold struct {
+	log   *slog.Logger
+	learn func(c *mcp.Call, page *mcp.List) *mcp.List
+	some  atomic.Bool // there are any descriptions: the usual case needs no lock
 
 	mu    sync.Mutex // guards the fields below
 	uri   string     // of the resource that has them
 	tools map[string]bool
 }
 
-// disclosing makes a call at a server that may disclose its tools.
-func (u *Upstream) disclosing(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	reply, err := u.call(ctx, c)
-	switch {
-	case c.Method == mcp.MethodToolsList && err == nil && reply.List != nil:
-		return u.unfold(ctx, c, reply), nil
-	case !u.disclosed.on.Load():
-	case c.Method == mcp.MethodToolsCall:
-		return u.describeAndRepeat(ctx, c, reply, err)
-	case err == nil && reply.List != nil:
-		return u.withoutDescriptions(reply), nil
-	}
-	return reply, err
+// New returns the Unfold of a server. learn is called with each page of tools that was put
+// together here, and returns it without those that cannot be called.
+func New(log *slog.Logger, learn func(c *mcp.Call, page *mcp.List) *mcp.List) *Unfold {
+	return &Unfold{log: log, learn: learn}
+}
+
+// stage is Unfold where calls pass.
+type stage struct {
+	*Unfold
+	next mcp.Handler
+}
+
+// Middleware unfolds lists of tools, leaves the descriptions out of lists of resources and
+// makes calls again. All else passes.
+func (u *Unfold) Middleware(next mcp.Handler) mcp.Handler {
+	s := stage{u, next}
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		reply, err := next.Handle(ctx, c)
+		switch listed := err == nil && reply.List != nil; c.Method {
+		case mcp.MethodToolsList:
+			if listed {
+				return s.unfold(ctx, c, reply), nil
+			}
+		case mcp.MethodToolsCall:
+			if u.some.Load() {
+				return s.again(ctx, c, reply, err)
+			}
+		case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
+			if listed && u.some.Load() {
+				return withoutDescriptions(reply), nil
+			}
+		}
+		return reply, err
+	})
 }
 
 // unfold puts the full descriptions into a page of tools that has only short ones, as far
 // as the server tells them.
-func (u *Upstream) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
+func (s stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Reply {
 	var short []string
 	for _, item := range page.List.Items {
 		if isShort(item.Raw) && item.Name != "" && !strings.Contains(item.Name, ",") {
@@ -61,16 +89,16 @@ func (u *Upstream) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mc
 	if len(short) == 0 {
 		return page
 	}
-	uri := u.findDescriptions(ctx, c)
+	uri := s.find(ctx, c)
 	if uri == "" {
 		return page
 	}
-	u.disclosed.add(uri, short)
+	s.add(uri, short)
 	full := make(map[string]mcp.Raw)
 	for names := range slices.Chunk(short, maxDescribed) {
-		told, err := u.readDescriptions(ctx, c, selection(uri, names))
+		told, err := s.read(ctx, c, selection(uri, names))
 		if err != nil {
-			u.log.WarnContext(ctx, "descriptions of tools cannot be read", slog.String("uri", clip(uri)), slog.Any("error", err))
+			s.log.WarnContext(ctx, "descriptions of tools cannot be read", slog.String("uri", uri[:min(len(uri), maxLogged)]), slog.Any("error", err))
 			break
 		}
 		for _, name := range names {
@@ -82,14 +110,11 @@ func (u *Upstream) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mc
 	list := &mcp.List{Next: page.List.Next, Expires: page.List.Expires, Private: page.List.Private}
 	for _, item := range page.List.Items {
 		if one, ok := full[item.Name]; ok {
-			item.Raw = described(item.Raw, one)
+			item.Raw = unfolded(item.Raw, one)
 		}
 		list.Items = append(list.Items, item)
 	}
-	if !u.isStateful() { // arguments that are mirrored into headers may stand there
-		list = u.tools.learn(u, c.Params, list)
-	}
-	return &mcp.Reply{List: list}
+	return &mcp.Reply{List: s.learn(c, list)}
 }
 
 // isShort reports whether a tool has the schema that stands in place of one.
@@ -103,9 +128,9 @@ func isShort(tool mcp.Raw) bool {
 	return !properties && additional.IsTrue()
 }
 
-// described is a tool of a list with what its description tells. What the list says in
-// short stays as a summary.
-func described(tool, full mcp.Raw) mcp.Raw {
+// unfolded is a tool of a list with what its description tells. What the list says in short
+// stays as a summary.
+func unfolded(tool, full mcp.Raw) mcp.Raw {
 	guidance := mcp.Raw("{}")
 	if summary, ok := tool.Member("description"); ok {
 		guidance = guidance.With("summary", summary)
@@ -128,29 +153,22 @@ func described(tool, full mcp.Raw) mcp.Raw {
 	return tool.Edit(edits...)
 }
 
-// findDescriptions returns the URI of the server's descriptions, "" without any.
-func (u *Upstream) findDescriptions(ctx context.Context, c *mcp.Call) string {
-	call := aside(c, mcp.MethodResourcesList)
-	for range maxLookedAt {
-		reply, err := u.call(ctx, call)
-		if err != nil || reply.List == nil {
+// find returns the URI of the server's descriptions, "" without any.
+func (s stage) find(ctx context.Context, c *mcp.Call) string {
+	for page, err := range mcp.Pages(ctx, s.next, aside(c, mcp.MethodResourcesList), maxPages) {
+		if err != nil {
 			return ""
 		}
-		for _, item := range reply.List.Items {
+		for _, item := range page.Items {
 			if isDescriptions(item.Name) {
 				return item.Name
 			}
 		}
-		if reply.List.Next == nil {
-			return ""
-		}
-		call = call.Clone()
-		call.Params = mcp.Object("cursor", mcp.String(*reply.List.Next))
 	}
 	return ""
 }
 
-func isDescriptions(uri string) bool { return strings.HasSuffix(uri, "/"+describedSuffix) }
+func isDescriptions(uri string) bool { return strings.HasSuffix(uri, "/tool_descriptions") }
 
 // aside is a call of our own on behalf of the caller of another one, in the same session.
 func aside(c *mcp.Call, method string) *mcp.Call {
@@ -160,11 +178,11 @@ func aside(c *mcp.Call, method string) *mcp.Call {
 	}
 }
 
-// readDescriptions reads an object of descriptions.
-func (u *Upstream) readDescriptions(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
+// read reads an object of descriptions.
+func (s stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, error) {
 	call := aside(c, mcp.MethodResourcesRead)
 	call.Name, call.Params = uri, mcp.Object("uri", mcp.String(uri))
-	reply, err := u.call(ctx, call)
+	reply, err := s.next.Handle(ctx, call)
 	if err != nil {
 		return nil, err
 	}
@@ -175,16 +193,7 @@ func (u *Upstream) readDescriptions(ctx context.Context, c *mcp.Call, uri string
 		text = value.Text()
 		return !ok
 	})
-	return objectIn(text)
-}
-
-// objectIn reads an object that stands in a text of a server.
-func objectIn(text string) (mcp.Raw, error) {
-	if !json.Valid([]byte(text)) || !mcp.Raw(strings.TrimLeft(text, " \t\r\n")).IsObject() {
-		return nil, errors.New("the text is no JSON object")
-	}
-	m, err := wire.ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`)) // deeper than others look
-	return m.Result, err
+	return wire.TextObject(text)
 }
 
 // selection is the URI of some descriptions.
@@ -197,8 +206,7 @@ func selection(uri string, names []string) string {
 		}
 		for j := range len(name) {
 			if c := name[j]; c <= ' ' || c > '~' || strings.IndexByte(`%&#+?`, c) >= 0 {
-				const hex = "0123456789ABCDEF"
-				out.Write([]byte{'%', hex[c>>4], hex[c&15]})
+				fmt.Fprintf(&out, "%%%02X", c)
 			} else {
 				out.WriteByte(c)
 			}
@@ -207,40 +215,40 @@ func selection(uri string, names []string) string {
 	return out.String()
 }
 
-func (d *disclosed) add(uri string, names []string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.uri != uri || d.tools == nil || len(d.tools)+len(names) > maxTools {
-		d.uri, d.tools = uri, make(map[string]bool, len(names))
+func (u *Unfold) add(uri string, names []string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.uri != uri || len(u.tools)+len(names) > maxTools {
+		u.uri, u.tools = uri, make(map[string]bool, len(names))
 	}
 	for _, name := range names {
-		d.tools[name] = true
+		u.tools[name] = true
 	}
-	d.on.Store(true)
+	u.some.Store(true)
 }
 
 // of returns the URI of the descriptions if the tool is among those that have one.
-func (d *disclosed) of(tool string) (uri string, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.uri, d.tools[tool]
+func (u *Unfold) of(tool string) (uri string, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.uri, u.tools[tool]
 }
 
-// describeAndRepeat looks whether a call was refused because its description was not read
-// in its session, and, if so, reads that and makes the call once more: it has not run.
-func (u *Upstream) describeAndRepeat(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) (*mcp.Reply, error) {
+// again looks whether a call was refused because its description was not read in its
+// session, and, if so, reads that and makes the call once more: it has not run.
+func (s stage) again(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) (*mcp.Reply, error) {
 	if c.State != "" || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
 		return reply, err
 	}
-	uri, ok := u.disclosed.of(c.Name)
+	uri, ok := s.of(c.Name)
 	if !ok {
 		return reply, err
 	}
-	if _, unread := u.readDescriptions(ctx, c, selection(uri, []string{c.Name})); unread != nil {
-		u.log.DebugContext(ctx, "the description that a call needs cannot be read", slog.Any("error", unread))
+	if _, unread := s.read(ctx, c, selection(uri, []string{c.Name})); unread != nil {
+		s.log.DebugContext(ctx, "the description that a call needs cannot be read", slog.Any("error", unread))
 		return reply, err
 	}
-	return u.call(ctx, c)
+	return s.next.Handle(ctx, c)
 }
 
 // wantsDescription reports whether an answer is TOOL_DESCRIPTION_REQUIRED: as the result of
@@ -251,7 +259,7 @@ func wantsDescription(reply *mcp.Reply, err error) bool {
 		if !strings.Contains(text, code) {
 			return false
 		}
-		body, err := objectIn(text[max(0, strings.IndexByte(text, '{')):])
+		body, err := wire.TextObject(text[max(0, strings.IndexByte(text, '{')):])
 		if err != nil {
 			return false
 		}
@@ -282,7 +290,7 @@ func wantsDescription(reply *mcp.Reply, err error) bool {
 
 // withoutDescriptions leaves the server's descriptions out of a page of its resources:
 // clients are told them in the lists of tools.
-func (u *Upstream) withoutDescriptions(page *mcp.Reply) *mcp.Reply {
+func withoutDescriptions(page *mcp.Reply) *mcp.Reply {
 	ours := func(item mcp.Item) bool {
 		uri, _, _ := strings.Cut(item.Name, "{")
 		return isDescriptions(uri)
@@ -290,11 +298,6 @@ func (u *Upstream) withoutDescriptions(page *mcp.Reply) *mcp.Reply {
 	if !slices.ContainsFunc(page.List.Items, ours) {
 		return page
 	}
-	list := &mcp.List{Next: page.List.Next, Expires: page.List.Expires, Private: page.List.Private, Items: []mcp.Item{}}
-	for _, item := range page.List.Items {
-		if !ours(item) {
-			list.Items = append(list.Items, item)
-		}
-	}
-	return &mcp.Reply{List: list}
+	kept := slices.DeleteFunc(slices.Clone(page.List.Items), ours)
+	return &mcp.Reply{List: &mcp.List{Items: kept, Next: page.List.Next, Expires: page.List.Expires, Private: page.List.Private}}
 }

@@ -1,0 +1,118 @@
+package refuse
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// Status is the HTTP status of a call's error (2026-07-28
+// basic/transports/streamable-http, basic/index#error-codes). Inside a session it
+// is 200 whatever happened to the call, unless there was none, for there were too many.
+func Status(rev *wire.Revision, e *mcp.Error) int {
+	if e.Code == mcp.CodeRateLimited {
+		return http.StatusTooManyRequests
+	}
+	if rev.Stateful {
+		return http.StatusOK
+	}
+	switch e.Code {
+	case mcp.CodeMethodNotFound:
+		return http.StatusNotFound
+	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
+		return http.StatusBadRequest
+	}
+	return http.StatusOK
+}
+
+// Readable turns the error of a call into what its client may read: anything but
+// an *mcp.Error is ours and says no more than where to look.
+func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok {
+		return internal(callID)
+	}
+	if ours(e.Code) {
+		data := e.Data
+		if !data.IsObject() {
+			data = nil
+		}
+		e = &mcp.Error{Code: e.Code, Message: e.Message, Data: data.Edit(mcp.Edit{Name: "request_id", Value: mcp.String(callID)})}
+	}
+	return rev.Error(method, e)
+}
+
+// ours reports whether a code is one of the gateway's own.
+func ours(code int) bool {
+	switch code {
+	case mcp.CodeRateLimited, mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamBadAnswer, mcp.CodeUpstreamAnswerTooLarge,
+		mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost, mcp.CodeDraining, mcp.CodeOverloaded,
+		mcp.CodeStoreUnavailable, mcp.CodeUpstreamTimeout:
+		return true
+	}
+	return false
+}
+
+func internal(callID string) *mcp.Error {
+	e := mcp.Errorf(mcp.CodeInternal, "internal error")
+	if callID != "" {
+		e.Data = mcp.Object("request_id", mcp.String(callID))
+	}
+	return e
+}
+
+// ClosingError is the answer to a call that the end of the gateway cuts off, or keeps from
+// running.
+func ClosingError(executed mcp.Executed) *mcp.Error {
+	message := "the gateway is stopping: try again"
+	if executed != mcp.ExecutedNo {
+		message = "the gateway is stopping, and has cut this call off: see whether it has run before you make it again"
+	}
+	return &mcp.Error{Code: mcp.CodeDraining, Message: message, Data: Data(executed == mcp.ExecutedNo, executed)}
+}
+
+// LostError is the answer to a call that was at a replica which has gone.
+func LostError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
+	e.Data = Data(false, mcp.ExecutedUnknown)
+	return e
+}
+
+// DroppedError is the answer to whoever comes back too late for an answer.
+func DroppedError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
+	e.Data = Data(false, mcp.ExecutedUnknown)
+	return e
+}
+
+// ExpiredError is the answer to a call that cannot go on: whoever made it is not known
+// to be who they were any more.
+func ExpiredError() *mcp.Error {
+	e := mcp.Errorf(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
+	e.Data = Data(false, mcp.ExecutedUnknown)
+	return e
+}
+
+// Data is the data of an error of the gateway's own.
+func Data(retryable bool, executed mcp.Executed) mcp.Raw {
+	return mcp.Raw(fmt.Sprintf(`{"retryable":%t,"executed":%q}`, retryable, executed))
+}
+
+// MissingCapability is MissingRequiredClientCapabilityError (2026-07-28 basic/index).
+func MissingCapability(required mcp.Raw) *mcp.Error {
+	return &mcp.Error{Code: mcp.CodeMissingCapability, Message: "Missing required client capability",
+		Data: mcp.Object("requiredCapabilities", required)}
+}
+
+// HeaderMismatch is for a header that does not say what the body says.
+func HeaderMismatch(format string, args ...any) *mcp.Error {
+	return mcp.Errorf(mcp.CodeHeaderMismatch, format, args...)
+}
+
+// InvalidParams is for params that are wrong.
+func InvalidParams(format string, args ...any) *mcp.Error {
+	return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: "+format, args...)
+}

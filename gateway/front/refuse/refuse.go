@@ -1,0 +1,250 @@
+// Package refuse is the one place that knows which HTTP status an error has and what its
+// body looks like.
+//
+// It owns what clients are told of requests that do not become calls (Refusal), the
+// errors that the endpoint makes itself, and what a client may read of any other error
+// (Readable). It leaves writing, counting and logging to gateway/front. It starts no
+// goroutines.
+//
+// Every answer to a POST that is not 2xx carries a JSON-RPC error with the request's id,
+// or official clients take the connection for dead. Only a lost session has the id null,
+// or they never notice it.
+package refuse
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// Refusal is the answer to a request that did not become a call. It is an error for calls
+// that the endpoint makes itself.
+type Refusal struct {
+	Status int
+	Err    *mcp.Error
+	ID     IDRule
+	Close  bool  // ends the connection: its input cannot be trusted to be in step
+	Bound  Bound // that was reached, "" for none
+	Retry  bool  // with Retry-After: the trouble should pass
+
+	allow string // the Allow header
+}
+
+// IDRule says which id the body of a refusal has.
+type IDRule uint8
+
+const (
+	OwnID  IDRule = iota // the request's, or null where it is not known
+	NullID               // null
+	NoID                 // none: no request was looked at
+)
+
+// Bound is a bound of what clients can use, by which refusals are counted.
+type Bound string
+
+const (
+	BoundStreams   Bound = "streams"
+	BoundSessions  Bound = "sessions"
+	BoundMemory    Bound = "memory" // of large requests
+	BoundRequests  Bound = "requests"
+	BoundQuestions Bound = "questions"
+)
+
+// Bounds are all of them.
+func Bounds() []Bound {
+	return []Bound{BoundStreams, BoundSessions, BoundMemory, BoundRequests, BoundQuestions}
+}
+
+// Statuses are the statuses of refusals.
+func Statuses() []int {
+	return []int{
+		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+		http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
+		http.StatusInternalServerError, http.StatusServiceUnavailable,
+	}
+}
+
+// Error is the message that the client reads.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Body sets the headers of a refusal and returns its body. id is the request's.
+func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
+	if r.allow != "" {
+		h.Set("Allow", r.allow)
+	}
+	if r.Retry {
+		h.Set(HeaderRetryAfter, RetryAfter(r.Err))
+	}
+	if r.Close {
+		h.Set("Connection", "close")
+	}
+	if r.ID != OwnID {
+		id = nil
+	}
+	body := mcp.Raw(wire.AppendError(nil, id, r.Err))
+	if r.ID == NoID {
+		body = body.Without("id")
+	}
+	return body
+}
+
+// maxRetryAfter bounds what clients are told to wait, in seconds.
+const maxRetryAfter = 24 * 60 * 60
+
+// HeaderRetryAfter is the header that says when to come back.
+const HeaderRetryAfter = "Retry-After"
+
+// RetryAfter is the value of Retry-After: the member retry_after of an error's data,
+// whole seconds, one where there is none.
+func RetryAfter(e *mcp.Error) string {
+	after, _ := e.Data.Member("retry_after")
+	seconds, err := strconv.ParseUint(string(after), 10, 32)
+	if err != nil {
+		seconds = 1
+	}
+	return strconv.FormatUint(min(max(seconds, 1), maxRetryAfter), 10)
+}
+
+// Method is for an HTTP method that is not served. allow lists those that are.
+func Method(allow string) *Refusal {
+	return &Refusal{Status: http.StatusMethodNotAllowed, allow: allow, ID: NoID,
+		Err: mcp.Errorf(mcp.CodeInvalidRequest, "this method is not served here: use %s", allow)}
+}
+
+// Forbidden is for a request that this endpoint takes from nobody, such as one of a
+// foreign web page.
+func Forbidden(format string, args ...any) *Refusal {
+	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
+}
+
+// Media is for a body of another media type.
+func Media(format string, args ...any) *Refusal {
+	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
+}
+
+// Accept is for a client that does not take the media types of the answer.
+func Accept(want string) *Refusal {
+	return &Refusal{Status: http.StatusNotAcceptable, Err: mcp.Errorf(mcp.CodeInvalidRequest, "Accept must allow %s", want)}
+}
+
+// Large is for a body of more than limit bytes.
+func Large(limit int64) *Refusal {
+	return &Refusal{Status: http.StatusRequestEntityTooLarge, Close: true,
+		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request is larger than %d bytes", limit)}
+}
+
+// Full is for a large request while large messages fill the memory for them.
+func Full() *Refusal {
+	r := unavailable(mcp.CodeOverloaded, "the gateway has no room for a large request now: try again")
+	r.Close, r.Bound = true, BoundMemory
+	return r
+}
+
+// Slow is for a body that does not come in time.
+func Slow() *Refusal {
+	return &Refusal{Status: http.StatusRequestTimeout, Close: true,
+		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request's body did not come in time")}
+}
+
+// Cut is for a body that ends early.
+func Cut() *Refusal {
+	return &Refusal{Status: http.StatusBadRequest, Close: true, Err: mcp.Errorf(mcp.CodeParse, "Parse error: the body ended early")}
+}
+
+// Bad is for a request that is wrong as it stands, as an *mcp.Error says.
+func Bad(err error) *Refusal {
+	e, ok := errors.AsType[*mcp.Error](err)
+	if !ok {
+		return Internal("")
+	}
+	status := http.StatusBadRequest
+	if e.Code == mcp.CodeMethodNotFound {
+		status = http.StatusNotFound
+	}
+	return &Refusal{Status: status, Err: e}
+}
+
+// Invalid is Bad of an invalid request.
+func Invalid(format string, args ...any) *Refusal {
+	return Bad(mcp.Errorf(mcp.CodeInvalidRequest, format, args...))
+}
+
+// Version is UnsupportedProtocolVersionError (2026-07-28 basic/versioning).
+func Version(requested string) *Refusal {
+	e := mcp.Errorf(mcp.CodeUnsupportedVersion, "Unsupported protocol version")
+	e.Data = mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))
+	return Bad(e)
+}
+
+// Internal is for our own failures; callID is in the log.
+func Internal(callID string) *Refusal {
+	return &Refusal{Status: http.StatusInternalServerError, Err: internal(callID)}
+}
+
+// Closing is for whatever comes when the gateway is stopping.
+func Closing() *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Err: ClosingError(mcp.ExecutedNo)}
+}
+
+// Session is for what the session store answers; ok is false for an error that is none of
+// its own, and which somebody has to log.
+func Session(err error) (r *Refusal, ok bool) {
+	switch {
+	case errors.Is(err, session.ErrNotFound):
+		return lost(mcp.Errorf(mcp.CodeInvalidRequest, "the session does not exist: start a new one with initialize")), true
+	case errors.Is(err, session.ErrTooMany):
+		return tooMany(BoundSessions, mcp.CodeRateLimited, "too many sessions: end one with DELETE, or wait"), true
+	case errors.Is(err, session.ErrTooLarge):
+		return Bad(mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: this is more than a session can hold")), true
+	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // whoever owns it answers the next try
+		return unavailable(mcp.CodeStoreUnavailable, "sessions are not available now"), true
+	}
+	return Internal(""), false
+}
+
+// Ended is for a call whose session ended, or got lost, while it ran.
+func Ended() *Refusal {
+	e := mcp.Errorf(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize")
+	e.Data = Data(false, mcp.ExecutedUnknown)
+	return lost(e)
+}
+
+// NoStream is for messages of HTTP+SSE that have no stream.
+func NoStream() *Refusal {
+	return lost(mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET"))
+}
+
+// Streams is for users who have as many event streams open as they may.
+func Streams(id IDRule) *Refusal {
+	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many event streams of this user are open: end one, or wait")
+	r.ID = id
+	return r
+}
+
+// Silent is for users of HTTP+SSE that open streams and say nothing.
+func Silent() *Refusal {
+	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many streams are open on which no session was begun")
+	r.ID = NoID
+	return r
+}
+
+// Busy is for a client that does not wait for its answers.
+func Busy() *Refusal {
+	return tooMany(BoundRequests, mcp.CodeOverloaded, "too many requests of this client are under way: wait for answers")
+}
+
+func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }
+
+func tooMany(bound Bound, code int, message string) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound,
+		Err: &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}}
+}
+
+func unavailable(code int, message string) *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true,
+		Err: &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}}
+}

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// door is what gateway/front is to a Cluster, in short: it serves a request where its home
+// is. The path is /user/id and what follows.
+type door struct {
+	cluster *Cluster
+	serve   func(w http.ResponseWriter, r *http.Request, o Owner)
+	caller  string // what clients of this door have proved
+}
+
+// tries is how often a door asks anew for the owner.
+const tries = 5
+
+func homeOf(r *http.Request) Home {
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+	if len(parts) < 2 {
+		return Home{}
+	}
+	return Home{User: parts[0], ID: parts[1]}
+}
+
+// status is what a door answers to an error.
+func status(err error) int {
+	switch {
+	case errors.Is(err, ErrNoHome):
+		return http.StatusNotFound
+	case errors.Is(err, ErrLost):
+		return http.StatusBadGateway
+	}
+	return http.StatusServiceUnavailable
+}
+
+// ServeHTTP takes what clients send.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var err error
+	for range tries {
+		var o Owner
+		if o, err = d.cluster.Own(r.Context(), homeOf(r)); err != nil {
+			break
+		}
+		if o.Here() {
+			d.serve(w, r, o)
+			return
+		}
+		err = d.cluster.Forward(w, r, o, []byte(d.caller))
+		if !errors.Is(err, ErrGone) && !errors.Is(err, ErrMoved) {
+			break
+		}
+	}
+	if err != nil && r.Context().Err() == nil {
+		http.Error(w, err.Error(), status(err))
+	}
+}
+
+// forwarded takes what other replicas forward.
+func (d *door) forwarded(w http.ResponseWriter, r *http.Request) {
+	_, home, ok := Forwarded(r)
+	h := homeOf(r)
+	if !ok || home != h.Key() {
+		http.Error(w, "a request without its home", http.StatusInternalServerError)
+		return
+	}
+	o, err := d.cluster.Own(r.Context(), h)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), status(err))
+	case !o.Here():
+		Moved(w)
+	default:
+		d.serve(w, r, o)
+	}
+}
+
+// house is a replica with its door.
+type house struct {
+	*replica
+	door   *door
+	public *httptest.Server
+}
+
+// startHouse runs one until the test ends.
+func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseWriter, *http.Request, Owner), change ...func(*Config, *Deps, *times)) *house {
+	t.Helper()
+	d := &door{serve: serve, caller: "somebody"}
+	ready := make(chan struct{})
+	h := &house{door: d}
+	h.replica = startReplica(t, redis, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-ready
+		d.forwarded(w, r)
+	}), change...)
+	d.cluster = h.Cluster
+	close(ready)
+	h.public = httptest.NewServer(d)
+	t.Cleanup(func() {
+		h.public.CloseClientConnections()
+		h.public.Close()
+	})
+	return h
+}
+
+// do sends a request to the door.
+func (h *house) do(t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	return h.doWith(t.Context(), t, method, path, body, headers...)
+}
+
+func (h *house) doWith(ctx context.Context, t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, h.public.URL+path, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := h.public.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// get returns the body of an answer with status 200.
+func (h *house) get(t testing.TB, path string) string {
+	t.Helper()
+	resp := h.do(t, "GET", path, nil)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s %q %v", path, resp.Status, text, err)
+	}
+	return string(text)
+}
+
+// sayWho answers with the name of the replica that serves.
+func sayWho(w http.ResponseWriter, _ *http.Request, o Owner) { _, _ = io.WriteString(w, o.Replica) }

@@ -1,0 +1,289 @@
+package cluster
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+func TestAGatewayAlone(t *testing.T) {
+	c, err := New(Config{}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Start(nil)
+	defer c.Close(t.Context())
+	o, err := c.Own(t.Context(), some("a"))
+	if err != nil || !o.Here() || o.Replica != c.Self() {
+		t.Errorf("Own: %+v, %v: want it here", o, err)
+	}
+	if key, token := c.Fence("u1:a"); key != "" || token != "" {
+		t.Errorf("Fence: %q, %q: want nothing to compare", key, token)
+	}
+	if err := c.Leave(t.Context(), "u1:a"); err != nil {
+		t.Error(err)
+	}
+	if gone, _ := c.Watch(c.Self()); gone != nil {
+		t.Error("it takes itself to have gone")
+	}
+	gone, _ := c.Watch("another")
+	<-gone
+	if c.Forward(nil, nil, o, nil) == nil || c.Peers() != nil {
+		t.Error("there is somebody to forward to")
+	}
+}
+
+// TestAlone: what another replica left behind is taken over at once, and what is taken from
+// this one is dropped.
+func TestAlone(t *testing.T) {
+	redis := redistest.Start(t)
+	alone := func(cfg *Config, deps *Deps, _ *times) {
+		*cfg = Config{Alone: true}
+		deps.Idle = time.Second
+	}
+	a, b := startReplica(t, redis, nil, alone), startReplica(t, redis, nil, alone)
+	first := a.own(t, some("x"))
+	if !first.Here() || !first.Fresh || first.Former != "" {
+		t.Errorf("Own: %+v: want a new home", first)
+	}
+	second := b.own(t, some("x"))
+	if !second.Here() || !second.Fresh || second.Former != a.Self() || second.Epoch == first.Epoch {
+		t.Errorf("Own elsewhere: %+v: want it taken over from %s", second, a.Self())
+	}
+	eventually(t, "the first one hears of it", func() bool {
+		if o := a.own(t, some("y")); !o.Here() {
+			t.Fatal("another home is not here")
+		}
+		if o, ok := a.homes.here(some("x"), time.Minute); ok && o.Epoch != first.Epoch { // used, as by a request
+			t.Fatal("it has taken the home back")
+		}
+		return len(a.lost) > 0
+	})
+	if home := <-a.lost; home != "u1:x" {
+		t.Errorf("lost %s", home)
+	}
+}
+
+func TestOwn(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	first := a.own(t, some("x"))
+	if !first.Here() || !first.Fresh || first.Replica != a.Self() {
+		t.Errorf("the first: %+v", first)
+	}
+	if again := a.own(t, some("x")); !again.Here() || again.Fresh || again.Epoch != first.Epoch {
+		t.Errorf("again: %+v: want the same, not fresh", again)
+	}
+	for range 2 { // asked of Redis, and known
+		there := b.own(t, some("x"))
+		if there.Here() || there.Fresh || there.Replica != a.Self() || there.Epoch != first.Epoch {
+			t.Errorf("elsewhere: %+v", there)
+		}
+	}
+	key, token := a.Fence("u1:x")
+	client := redis.Client()
+	defer client.Close()
+	if at := client.Get(t.Context(), key).Val(); at != token || token == "" {
+		t.Errorf("the fence is %q, in Redis is %q", token, at)
+	}
+	if other, nobodys := b.Fence("u1:x"); other != key || nobodys == token || nobodys == "" {
+		t.Errorf("the fence of another: %q %q: want the same key, and a token of nobody", other, nobodys)
+	}
+
+	if err := b.Leave(t.Context(), "u1:x"); err != nil || client.Get(t.Context(), key).Val() != token {
+		t.Errorf("another replica gave the home up: %v", err)
+	}
+	if err := a.Leave(t.Context(), "u1:x"); err != nil || client.Exists(t.Context(), key).Val() != 0 {
+		t.Errorf("Leave: %v", err)
+	}
+	b.homes.moved(Owner{home: "u1:x", Epoch: first.Epoch})
+	if taken := b.own(t, some("x")); !taken.Here() || !taken.Fresh || taken.Former != "" {
+		t.Errorf("after Leave: %+v", taken)
+	}
+	if len(a.lost)+len(b.lost) > 0 {
+		t.Error("a home was lost")
+	}
+}
+
+func TestRecord(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	h := Home{User: "u:1 {}", ID: "x", Record: a.homes.db.Key("s:{u%3A1+%7B%7D}:x")}
+	if _, err := a.Own(t.Context(), h); !errors.Is(err, ErrNoHome) {
+		t.Errorf("without its record: %v", err)
+	}
+	client.Set(t.Context(), h.Record, "there", 0)
+	if o := a.own(t, h); !o.Fresh {
+		t.Errorf("with it: %+v", o)
+	}
+	key, token := a.Fence(h.Key())
+	if client.Get(t.Context(), key).Val() != token {
+		t.Errorf("%q is not the fence", key)
+	}
+	a.members.generation.Add(1) // Redis is asked again
+	client.Del(t.Context(), h.Record)
+	if _, err := a.Own(t.Context(), h); !errors.Is(err, ErrNoHome) {
+		t.Errorf("after it has ended: %v", err)
+	}
+	if client.Exists(t.Context(), key).Val() != 0 || len(a.lost) != 0 {
+		t.Error("something is left of it, or another replica is said to have it")
+	}
+}
+
+// TestFreshOnce: of many who come at once, one is told that the home is new.
+func TestFreshOnce(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	var all sync.WaitGroup
+	fresh := make(chan string, 100)
+	for range 50 {
+		all.Go(func() {
+			if o := a.own(t, some("x")); o.Fresh {
+				fresh <- o.Epoch
+			}
+		})
+	}
+	all.Wait()
+	if len(fresh) != 1 {
+		t.Errorf("%d were told", len(fresh))
+	}
+}
+
+// TestHomesInDoubt: after a lease that had ended each home is asked for before it is served.
+func TestHomesInDoubt(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	kept, lost, dropped := a.own(t, some("kept")), a.own(t, some("lost")), a.own(t, some("dropped"))
+	b := startReplica(t, redis, nil)
+	lostKey, _ := a.Fence("u1:lost")
+	client.Set(t.Context(), lostKey, b.Self()+".1", 0)
+	droppedKey, _ := a.Fence("u1:dropped")
+	client.Del(t.Context(), droppedKey)
+	if o := a.own(t, some("lost")); !o.Here() {
+		t.Errorf("Redis is asked while the lease holds: %+v", o)
+	}
+	before := a.members.generation.Load()
+	client.Del(t.Context(), a.homes.db.Key(leasePrefix+a.Self()))
+	eventually(t, "the lease was lost", func() bool { return a.members.generation.Load() > before })
+	if o := a.own(t, some("kept")); !o.Here() || o.Fresh || o.Epoch != kept.Epoch {
+		t.Errorf("what is still ours: %+v", o)
+	}
+	if o := a.own(t, some("lost")); o.Here() || o.Replica != b.Self() || o.Epoch == lost.Epoch {
+		t.Errorf("what another has: %+v", o)
+	}
+	if home := <-a.lost; home != "u1:lost" {
+		t.Errorf("lost %s", home)
+	}
+	if o := a.own(t, some("dropped")); !o.Here() || o.Fresh || o.Epoch == dropped.Epoch {
+		t.Errorf("what nobody has: %+v: want it to go on under another token", o)
+	}
+	if len(a.lost) != 0 {
+		t.Errorf("lost %s", <-a.lost)
+	}
+}
+
+// TestHomesAreKept: Redis hears of the homes that are used, and forgets the others.
+func TestHomesAreKept(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) {
+		deps.Idle = time.Second
+		deps.InUse = func(home string) bool { return home == "u1:running" }
+	})
+	client := redis.Client()
+	defer client.Close()
+	a.own(t, some("quiet"))
+	a.own(t, some("running"))
+	used := a.own(t, some("used"))
+	key, _ := a.Fence("u1:quiet")
+	held := func(home string) bool {
+		a.homes.mu.Lock()
+		defer a.homes.mu.Unlock()
+		return a.homes.held[home] != nil
+	}
+	eventually(t, "what nobody uses is forgotten", func() bool {
+		if o := a.own(t, some("used")); o.Epoch != used.Epoch || o.Fresh {
+			t.Fatalf("what is used has ended: %+v", o)
+		}
+		return !held("u1:quiet") && client.Exists(t.Context(), key).Val() == 0
+	})
+	if !held("u1:running") {
+		t.Error("what runs is forgotten")
+	}
+	if len(a.lost) != 0 {
+		t.Error("another replica is said to have it")
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	here, there := a.own(t, some("here")), b.own(t, some("there"))
+	a.own(t, some("there"))
+	redis.Kill()
+	if _, err := a.Own(t.Context(), some("new")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a home that is not known: %v", err)
+	}
+	// Redis is away for all: what is here goes on for longer than leases last.
+	until := time.Now().Add(2 * shortTimes().lease)
+	eventually(t, "the leases have ended", func() bool {
+		if o := a.own(t, some("here")); !o.Here() || o.Epoch != here.Epoch {
+			t.Fatalf("what is here: %+v", o)
+		}
+		if o := a.own(t, some("there")); o.Here() || o.Epoch != there.Epoch {
+			t.Fatalf("what is elsewhere: %+v", o)
+		}
+		return time.Now().After(until)
+	})
+	redis.Restart(t)
+	eventually(t, "Redis is asked again", func() bool {
+		_, err := a.Own(t.Context(), some("new"))
+		return err == nil
+	})
+}
+
+func TestReadKey(t *testing.T) {
+	for _, h := range []Home{some("a"), {User: "https://issuer|a:b", ID: "c"}, {User: "", ID: "c"}} {
+		if got := readKey(h.Key()); got != h {
+			t.Errorf("%q: %+v", h.Key(), got)
+		}
+	}
+}
+
+func BenchmarkOwnHere(b *testing.B) {
+	redis := redistest.Start(b)
+	a := startReplica(b, redis, nil, func(_ *Config, _ *Deps, t *times) { *t = usualTimes() })
+	h := Home{User: strings.Repeat("u", 40), ID: "ABCDEFGHIJKLMNOPQRSTUVWXYZ", Record: "s"}
+	h.Record = ""
+	a.own(b, h)
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if o, err := a.Own(ctx, h); err != nil || !o.Here() {
+			b.Fatal(o, err)
+		}
+	}
+}
+
+// TestOwnHereAsksNobody: a call of a session that is here costs no command of Redis, and no
+// memory.
+func TestOwnHereAsksNobody(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, http.NotFoundHandler(), func(_ *Config, _ *Deps, t *times) { *t = usualTimes() })
+	a.own(t, some("x"))
+	before := a.homes.tokens.Load()
+	if allocs := testing.AllocsPerRun(100, func() { a.own(t, some("x")) }); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+	if a.homes.tokens.Load() != before {
+		t.Error("Redis was asked")
+	}
+}

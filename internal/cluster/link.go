@@ -1,0 +1,191 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+const (
+	// maxConnections bounds those of other replicas; more wait.
+	maxConnections = 4096
+	// maxStreams is how many forwards one connection can carry. Streams that clients leave
+	// open are among them.
+	maxStreams = 10_000
+	// maxHeaders bounds the headers of a forward, with the caller in them.
+	maxHeaders = 1 << 20
+	// outcomeHeader is on an answer of the link itself, with one of the words below.
+	outcomeHeader = "Gatehouse-Link"
+	linkMoved     = "moved"
+	linkRefused   = "refused"
+)
+
+// newIdentity makes the certificate of a replica. Others know it by its digest: nobody
+// looks at who has signed it, or at its dates.
+func newIdentity(name string) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cluster: making a certificate: %w", err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("cluster: making a certificate: %w", err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}
+
+func digestOf(der []byte) []byte {
+	sum := sha256.Sum256(der)
+	return sum[:]
+}
+
+// linkTLS is what both sides of a link have in common.
+func linkTLS(identity tls.Certificate) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
+	if len(identity.Certificate) > 0 {
+		c.Certificates = []tls.Certificate{identity}
+	}
+	return c
+}
+
+func linkProtocols() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP2(true)
+	return &p
+}
+
+// link is where other replicas reach this one.
+type link struct {
+	ctx      context.Context // over with Close
+	listener net.Listener
+	identity tls.Certificate
+	members  *members
+	carried  *carried
+	times    times
+	log      *slog.Logger
+	count    *Metrics
+
+	handler http.Handler // what is forwarded goes there
+	server  *http.Server
+	serving sync.WaitGroup
+
+	mu      sync.Mutex // guards closed
+	closed  bool
+	running sync.WaitGroup // requests; grows only until closed
+}
+
+// listen opens the listener.
+func listen(address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: listen: %w", err)
+	}
+	return netutil.LimitListener(listener, maxConnections), nil
+}
+
+// start serves the link.
+func (l *link) start(forwarded http.Handler) {
+	l.handler = forwarded
+	config := linkTLS(l.identity)
+	config.ClientAuth = tls.RequireAnyClientCert
+	config.VerifyConnection = l.verify
+	l.server = &http.Server{
+		Handler:           l,
+		TLSConfig:         config,
+		Protocols:         linkProtocols(),
+		ReadHeaderTimeout: l.times.greet,
+		MaxHeaderBytes:    maxHeaders,
+		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, SendPingTimeout: l.times.idle, PingTimeout: l.times.ping, WriteByteTimeout: l.times.idle + l.times.ping,
+			MaxReceiveBufferPerConnection: 4<<20 - 1, MaxReceiveBufferPerStream: streamWindow,
+		},
+	}
+	l.serving.Go(func() {
+		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			l.log.Error("the link to other replicas has ended", "error", err)
+		}
+	})
+}
+
+// close waits for what runs until ctx is over, and ends the rest.
+func (l *link) close(ctx context.Context) {
+	if l.server == nil {
+		l.listener.Close()
+		return
+	}
+	if l.server.Shutdown(ctx) != nil {
+		l.server.Close()
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.running.Wait()
+	l.serving.Wait()
+}
+
+// enter reports whether a request may still run. Who enters calls running.Done.
+func (l *link) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.running.Add(1)
+	}
+	return !l.closed
+}
+
+// verify lets those in whose certificate stands in a lease. A replica that has just started
+// may not be known yet: then the leases are looked at once more, not too often.
+func (l *link) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("cluster: no certificate")
+	}
+	cert := state.PeerCertificates[0]
+	name, sum := cert.Subject.CommonName, digestOf(cert.Raw)
+	if l.members.pinned(name, sum) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, l.times.greet)
+	defer cancel()
+	l.members.lookAgain(ctx)
+	if l.members.pinned(name, sum) {
+		return nil
+	}
+	return fmt.Errorf("cluster: %q is no replica that has a lease", name)
+}
+
+// pinned reports whether a certificate is that of a replica.
+func (m *members) pinned(name string, sum []byte) bool {
+	p := m.peer(name)
+	return p != nil && bytes.Equal(p.digest, sum)
+}
+
+// lookAgain looks at the leases, together with all who want that within a while.
+func (m *members) lookAgain(ctx context.Context) {
+	now := m.now()
+	m.mu.Lock()
+	wait := m.tried + m.times.again - now
+	m.mu.Unlock()
+	select {
+	case <-time.After(wait):
+		m.look(ctx, now)
+	case <-ctx.Done():
+	}
+}

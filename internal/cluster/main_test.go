@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+const (
+	testKey  = "0123456789abcdef0123456789abcdef"
+	otherKey = "fedcba9876543210fedcba9876543210"
+	testIdle = time.Minute
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// shortTimes are those of tests that wait for leases.
+func shortTimes() times {
+	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond, dial: 500 * time.Millisecond, greet: 5 * time.Second,
+		again: 50 * time.Millisecond, idle: time.Second, ping: time.Second}
+}
+
+// openDB opens a Redis until the test ends.
+func openDB(t testing.TB, address string) *redisdb.DB {
+	t.Helper()
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret("redis://" + address)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// replica is a Cluster of a test, in the test's process.
+type replica struct {
+	*Cluster
+	lost chan string
+}
+
+// startReplica runs one until the test ends. handler may be nil.
+func startReplica(t testing.TB, redis *redistest.Server, handler http.Handler, change ...func(*Config, *Deps, *times)) *replica {
+	t.Helper()
+	r := &replica{lost: make(chan string, 100)}
+	cfg, short := Config{Listen: "127.0.0.1:0"}, shortTimes()
+	deps := Deps{DB: openDB(t, redis.Addr), Key: []byte(testKey), Idle: testIdle, Revision: "r1", OnLost: func(home string) { r.lost <- home }, Log: testLog(t)}
+	for _, change := range change {
+		change(&cfg, &deps, &short)
+	}
+	c, err := newCluster(cfg, deps, short)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Cluster = c
+	c.Start(handler)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.Close(ctx)
+	})
+	return r
+}
+
+func testLog(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// crash ends a replica as its death would: nobody listens any more, and the lease stays.
+func (r *replica) crash() {
+	r.members.mu.Lock()
+	r.members.closed = true
+	r.members.mu.Unlock()
+	r.link.server.Close()
+}
+
+// own wants an owner.
+func (r *replica) own(t testing.TB, h Home) Owner {
+	t.Helper()
+	o, err := r.Own(t.Context(), h)
+	if err != nil {
+		t.Fatalf("Own(%s): %v", h.Key(), err)
+	}
+	return o
+}
+
+// eventually returns once something is so.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(15 * time.Second)
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%s: it does not come to that", what)
+		}
+	}
+}
+
+func some(id string) Home { return Home{User: "u1", ID: id} }
+
+// counted is the value of a counter.
+func counted(t testing.TB, c prometheus.Counter) float64 {
+	t.Helper()
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}

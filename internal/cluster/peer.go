@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// refusedPause is after how long a peer that refused a connection is tried once more:
+	// one who is just about to listen is not taken to have gone.
+	refusedPause = 50 * time.Millisecond
+	// idleConnTime is how long a connection to a peer is kept that nothing uses.
+	idleConnTime = 90 * time.Second
+	// streamWindow is how much of one answer waits in memory for its client.
+	streamWindow = 256 << 10
+)
+
+// errEnded is why the context of a peer is over: its lease is, or it refused connections.
+var errEnded = errors.New("cluster: the replica has gone")
+
+// dialError is why there is no connection to a peer: nothing was sent.
+type dialError struct {
+	err     error
+	refused bool // twice: nobody listens there
+}
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// peer is another replica.
+type peer struct {
+	name      string
+	address   string
+	digest    []byte
+	ctx       context.Context // over when it has gone; connections to it end with that
+	end       context.CancelCauseFunc
+	transport *http.Transport
+	tls       *tls.Config
+	times     times
+	conns     atomic.Int64       // connections that are open
+	first     singleflight.Group // the first of them is opened once, however many wait for it
+
+	// The fields below are guarded by members.mu.
+	value     string // its lease, as it stands in Redis
+	lease     lease
+	refused   bool          // it refused connections, and no lease was seen since
+	refusedAt time.Duration // when
+	reach     reach
+}
+
+// newPeer makes one that lives until its end is called. identity is our certificate.
+func newPeer(name, value string, l lease, identity tls.Certificate, t times) *peer {
+	ctx, end := context.WithCancelCause(context.Background()) // until end
+	p := &peer{name: name, address: l.Address, digest: l.Digest, ctx: ctx, end: end, times: t, value: value, lease: l}
+	p.tls = linkTLS(identity)
+	p.tls.ServerName = name
+	p.tls.InsecureSkipVerify = true // no authority signs for replicas: the lease has the digest
+	p.tls.VerifyConnection = p.verify
+	p.transport = &http.Transport{
+		DialTLSContext:     p.dial,
+		Protocols:          linkProtocols(),
+		DisableCompression: true,
+		IdleConnTimeout:    idleConnTime,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: t.idle, PingTimeout: t.ping, WriteByteTimeout: t.idle + t.ping,
+			MaxReceiveBufferPerStream: streamWindow,
+		},
+	}
+	return p
+}
+
+// verify is called for each connection.
+func (p *peer) verify(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 || !bytes.Equal(digestOf(state.PeerCertificates[0].Raw), p.digest) {
+		return fmt.Errorf("cluster: at the address of replica %s another one answers", p.name)
+	}
+	return nil
+}
+
+// RoundTrip sends a request. Where there is no connection yet it asks the peer something of
+// no consequence first: a thousand requests do not open a thousand connections, and a peer
+// that does not let us in has got nothing.
+func (p *peer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.conns.Load() == 0 {
+		_, err, _ := p.first.Do("", func() (any, error) {
+			return p.ask(context.Background()) // it has a time limit, and several wait for it
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.transport.RoundTrip(r)
+}
+
+// dial connects to the peer, wherever the transport thinks that this is. Errors: *dialError.
+func (p *peer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
+	defer cancel()
+	raw, err := connect(ctx, p.address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		select {
+		case <-time.After(refusedPause):
+			raw, err = connect(ctx, p.address)
+		case <-ctx.Done():
+			return nil, &dialError{err: ctx.Err()}
+		}
+	}
+	if err != nil {
+		return nil, &dialError{err: err, refused: errors.Is(err, syscall.ECONNREFUSED)}
+	}
+	conn := tls.Client(p.bound(raw), p.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, &dialError{err: err}
+	}
+	return conn, nil
+}
+
+func connect(ctx context.Context, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// bound has a connection end with the peer, and counts it.
+func (p *peer) bound(conn net.Conn) net.Conn {
+	p.conns.Add(1)
+	return &boundConn{conn, context.AfterFunc(p.ctx, func() { conn.Close() }), sync.OnceFunc(func() { p.conns.Add(-1) })}
+}
+
+type boundConn struct {
+	net.Conn
+	stop     func() bool
+	discount func()
+}
+
+func (c *boundConn) Close() error {
+	c.stop()
+	c.discount()
+	return c.Conn.Close()
+}
+
+// gone ends what waits for the peer.
+func (p *peer) gone() {
+	p.end(errEnded)
+	p.transport.CloseIdleConnections()
+}

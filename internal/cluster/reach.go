@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+)
+
+const (
+	// maxAsked bounds how many peers are asked at a time.
+	maxAsked = 16
+	// standingPath is where a replica says how it stands with Redis.
+	standingPath = "/standing"
+	maxStanding  = 64 // bytes of what it says
+)
+
+// standing is how a replica stands with Redis.
+type standing struct {
+	// unbroken says that its newest renewal succeeded. One of which this is not so takes
+	// nobody to have gone for a whole lease.
+	unbroken bool
+	// age is how long ago the newest answer of Redis to a renewal came.
+	age time.Duration
+}
+
+// reach is what came of asking a peer, by our time.
+type reach struct {
+	asked, answered time.Duration // the newest time, also if no answer came
+	told            standing
+	err             error
+	reported        bool // the log says that it cannot be reached
+	// harmless is when the peer was last asked and said what showed that it had taken nothing
+	// over from us; 0 for never.
+	harmless time.Duration
+}
+
+// tell says how we stand.
+func (m *members) tell() standing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return standing{unbroken: m.tenure.unbroken, age: m.now() - m.tenure.answered}
+}
+
+func (s standing) String() string {
+	return strconv.FormatBool(s.unbroken) + " " + strconv.FormatInt(s.age.Milliseconds(), 10)
+}
+
+func parseStanding(text string) (standing, error) {
+	word, digits, _ := strings.Cut(text, " ")
+	age, err := strconv.ParseUint(digits, 10, 42)
+	if err != nil || word != "true" && word != "false" {
+		return standing{}, fmt.Errorf("cluster: a replica says %q", text)
+	}
+	return standing{unbroken: word == "true", age: time.Duration(age) * time.Millisecond}, nil
+}
+
+// ask asks a peer how it stands.
+func (p *peer) ask(ctx context.Context) (standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.times.look)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.name+standingPath, nil)
+	if err != nil {
+		return standing{}, fmt.Errorf("cluster: %w", err)
+	}
+	resp, err := p.transport.RoundTrip(req)
+	if err != nil {
+		return standing{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxStanding))
+	if err != nil {
+		return standing{}, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return standing{}, fmt.Errorf("cluster: a replica answers %s", resp.Status)
+	}
+	return parseStanding(string(text))
+}
+
+// askAll asks all peers that are not known to have gone, and notes what came of it.
+func (m *members) askAll(ctx context.Context) (asked []*peer) {
+	m.mu.Lock()
+	for _, p := range m.peers {
+		if !p.refused {
+			asked = append(asked, p)
+		}
+	}
+	m.mu.Unlock()
+	var all sync.WaitGroup
+	free := make(chan struct{}, maxAsked)
+	for _, p := range asked {
+		free <- struct{}{}
+		all.Go(func() {
+			defer func() { <-free }()
+			sent := m.now()
+			told, err := p.ask(ctx)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err
+		})
+	}
+	all.Wait()
+	return asked
+}
+
+// askAround finds out, while Redis does not answer us, whether it answers the others. Where
+// no peer's lease is unbroken, and none has had an answer of Redis since ours ended, nobody
+// has taken anything over from us, nor can within a lease from now. A peer that does not
+// answer may do so; one that refuses connections has gone, and if it was harmless until
+// then, it stays so.
+func (m *members) askAround() {
+	began := m.now()
+	peers := m.askAll(context.Background()) // each question has a time limit
+	m.mu.Lock()
+	ends := m.tenure.end()
+	safe := m.tenure.ever && !m.closed
+	var dead []*peer
+	for _, p := range peers {
+		r := &p.reach
+		dial, _ := errors.AsType[*dialError](r.err)
+		switch {
+		case dial != nil && dial.refused && r.answered < max(ends, r.harmless+m.times.lease):
+			dead = append(dead, p)
+		case r.err != nil || r.told.unbroken || r.answered-r.told.age >= ends:
+			safe = false
+		default:
+			r.harmless = r.asked
+		}
+	}
+	if safe {
+		m.sure.Store(max(m.sure.Load(), int64(began+m.times.lease)))
+	}
+	m.mu.Unlock()
+	for _, p := range dead {
+		m.bury(p)
+	}
+}
+
+// try tries now and then whether the peers can be reached, until ctx is over.
+func (m *members) try(ctx context.Context) {
+	tick := time.NewTicker(m.times.lease)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			for _, p := range m.askAll(ctx) {
+				m.report(p)
+			}
+		}
+	}
+}
+
+// report logs, once, that a peer cannot be reached.
+func (m *members) report(p *peer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err, before := p.reach.err, p.reach.reported
+	p.reach.reported = err != nil
+	if err != nil && !before && p.ctx.Err() == nil {
+		m.log.Warn("another replica cannot be reached: sessions that it owns are not served here", "replica", p.name, "address", p.address, "error", err)
+	}
+}
+
+// Peer is another replica, as it says itself.
+type Peer struct {
+	Name     string
+	Address  string // of its link
+	Revision string // of its configuration
+	Leaving  bool
+	// Err is why it could not be reached when that was last tried, nil if it could be, or was
+	// not tried yet.
+	Err error
+}
+
+func (m *members) list() []Peer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var peers []Peer
+	for _, p := range m.peers {
+		if !p.refused {
+			peers = append(peers, p.shown(p.reach.err))
+		}
+	}
+	return inOrder(peers)
+}
+
+func (p *peer) shown(err error) Peer {
+	return Peer{Name: p.name, Address: p.address, Revision: p.lease.Revision, Leaving: p.lease.Leaving, Err: err}
+}
+
+func inOrder(peers []Peer) []Peer {
+	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
+	return peers
+}
+
+// Check lists the replicas that have leases in a Redis, and tries to connect to each, without
+// being one of them. Errors: those of redisdb.DB.Run, and for a key that is too weak.
+func Check(ctx context.Context, db *redisdb.DB, key []byte, accepted [][]byte) ([]Peer, error) {
+	leases, err := newLeaseSeal(key, accepted)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: key: %w", err)
+	}
+	got, err := db.Run(ctx, newScripts().leases, []string{db.Key(leaseNames)}, db.Key(leasePrefix), maxReplicas)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	rows, _ := got.([]any)
+	var peers []Peer
+	for name, value := range readLeaseRows(rows) {
+		l, err := leases.read(name, value)
+		if err != nil {
+			peers = append(peers, Peer{Name: name, Err: fmt.Errorf("cluster: its lease was sealed with another key: %w", err)})
+			continue
+		}
+		p := newPeer(name, value, l, tls.Certificate{}, usualTimes())
+		conn, err := p.dial(ctx, "", "")
+		if err == nil {
+			conn.Close()
+		}
+		p.gone()
+		peers = append(peers, p.shown(err))
+	}
+	return inOrder(peers), nil
+}

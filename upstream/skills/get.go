@@ -1,0 +1,202 @@
+package skills
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// get answers skills/get.
+func (s stage) get(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	uri, byURI := mcp.SkillKey(c.Params)
+	_, uris := s.forms()
+	k, ok := s.find(c.Name)
+	if !ok && !(uris && byURI) { // by URI a server answers for what it does not list, too
+		if err := s.each(ctx, c, func(mcp.Item) bool { return true }); err != nil {
+			return nil, err
+		}
+		if k, ok = s.find(c.Name); !ok {
+			return nil, mcp.ErrUnknown(c.Method, c.Name)
+		}
+	}
+	switch {
+	case byURI && k.plain:
+		item, err := s.plainItem(ctx, c, uri.Text(), k.manifest)
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: mcp.Object("skill", item.Raw)}, nil
+	case byURI && k.made:
+		record, err := s.madeRecord(ctx, c, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		return &mcp.Reply{Result: mcp.Object("skill", record)}, nil
+	case byURI:
+		return s.entry(ctx, c, uri.Text())
+	case k.name != "":
+		return s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", c.Params.Without("uri").With("name", mcp.String(k.name))))
+	}
+	return s.instructions(ctx, c, k)
+}
+
+// entry asks for the entry of a skill by its URI.
+func (s stage) entry(ctx context.Context, c *mcp.Call, uri string) (*mcp.Reply, error) {
+	reply, err := s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", c.Params.Without("name").With("uri", mcp.String(uri))))
+	if err != nil {
+		return nil, err
+	}
+	entry, ok := reply.Result.Member("skill")
+	if !ok || !entry.IsObject() {
+		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", transport.ErrGarbage)
+	}
+	core, _ := s.forms()
+	return &mcp.Reply{Result: reply.Result.With("skill", s.item(entry, core).Raw)}, nil
+}
+
+// instructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is only
+// a resource: its SKILL.md without the frontmatter, and its other files.
+func (s stage) instructions(ctx context.Context, c *mcp.Call, k skill) (*mcp.Reply, error) {
+	uri := k.root + "/" + mcp.SkillFile
+	text, err := s.readText(ctx, c, uri)
+	if err != nil {
+		return nil, err
+	}
+	result, body := mcp.Raw("{}"), text
+	if head, rest, err := skillmd.Split(text); err == nil {
+		body = rest
+		frontmatter, _ := skillmd.ReadFrontmatter(head) // the instructions are good without it, too
+		if description, ok := frontmatter.Member("description"); ok && description.Text() != "" {
+			result = result.With("description", description)
+		}
+	}
+	result = result.With("instructions", mcp.String(string(body)))
+	all, err := s.files(ctx, c, k, uri)
+	if err != nil {
+		return nil, err
+	}
+	var files []mcp.Raw
+	for _, uri := range all {
+		if name, inside := strings.CutPrefix(uri, k.root+"/"); inside && name != mcp.SkillFile && name != manifestFile {
+			files = append(files, skillmd.InstructedFile(name, uri))
+		}
+	}
+	if files != nil {
+		result = result.With("files", mcp.Array(files...))
+	}
+	return &mcp.Reply{Result: result}, nil
+}
+
+// files returns the URIs of the files that a skill may have. Where nothing tells what they
+// are, they are the resources in its directory that the server lists.
+func (s stage) files(ctx context.Context, c *mcp.Call, k skill, uri string) (uris []string, err error) {
+	var record mcp.Raw
+	switch _, byURI := s.forms(); {
+	case byURI:
+		entry, err := s.entry(ctx, c, uri)
+		if err != nil {
+			return nil, err
+		}
+		record, _ = entry.Result.Member("skill")
+	case k.manifest:
+		item, err := s.plainItem(ctx, c, uri, true)
+		if err != nil {
+			return nil, err
+		}
+		record = item.Raw
+	default:
+		found, err := s.findPlain(ctx, c)
+		return found.all, err
+	}
+	resources, _ := record.Member("resources")
+	resources.Elements(func(f mcp.Raw) bool {
+		at, _ := f.Member("uri")
+		uris = append(uris, at.Text())
+		return true
+	})
+	return uris, nil
+}
+
+// readText reads a resource of the server.
+func (s stage) readText(ctx context.Context, c *mcp.Call, uri string) ([]byte, error) {
+	reply, err := s.next.Handle(ctx, inner(c, mcp.MethodResourcesRead, uri, mcp.Object("uri", mcp.String(uri))))
+	if err != nil {
+		return nil, err
+	}
+	var text []byte
+	err = fmt.Errorf("%w: a %s without text", transport.ErrGarbage, mcp.SkillFile)
+	contents, _ := reply.Result.Member("contents")
+	contents.Elements(func(content mcp.Raw) bool {
+		if t, ok := content.Member("text"); ok {
+			text, err = []byte(t.Text()), nil
+		} else if blob, ok := content.Member("blob"); ok {
+			text, err = base64.StdEncoding.DecodeString(blob.Text())
+		}
+		return false
+	})
+	if err == nil && len(text) > skillmd.MaxText {
+		err = transport.ErrTooLarge
+	}
+	return text, err
+}
+
+// read answers resources/read. A SKILL.md that was made up for a skill of SEP-2076 is
+// written of what the skill says without arguments, or of the arguments that it cannot do
+// without, if it was as that skill that policy let the call through.
+func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	core, uris := s.forms()
+	key := c.Target.Name
+	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
+		return s.next.Handle(ctx, c)
+	}
+	// In the session that skills are listed in: the client's may be at another replica, where
+	// nobody knows what the URI stands for.
+	own := c.Clone()
+	own.Session, own.Ephemeral = "", false
+	record, err := s.madeRecord(ctx, own, key)
+	if err != nil {
+		return nil, err
+	}
+	text, needed := wantedArguments(record)
+	if !needed {
+		reply, err := s.next.Handle(ctx, inner(own, mcp.MethodSkillsGet, "", mcp.Object("name", mcp.String(key))))
+		if err != nil {
+			return nil, err
+		}
+		instructions, ok := reply.Result.Member("instructions")
+		if !ok {
+			return nil, fmt.Errorf("%w: an answer to skills/get without instructions", transport.ErrGarbage)
+		}
+		text = instructions.Text()
+	}
+	frontmatter, _ := record.Member("frontmatter")
+	return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, skillmd.Write(frontmatter, text)))}, nil
+}
+
+// wantedArguments stands in for the instructions of a skill that has none without
+// arguments: it names them. needed reports whether the skill is such a one.
+func wantedArguments(record mcp.Raw) (text string, needed bool) {
+	var b strings.Builder
+	b.WriteString("The instructions of this skill depend on arguments. Ask for them by `skills/get`, with the name that `skills/list` has for the skill and these arguments:\n\n")
+	arguments, _ := record.Member("arguments")
+	arguments.Elements(func(argument mcp.Raw) bool {
+		name, _ := argument.Member("name")
+		description, _ := argument.Member("description")
+		b.WriteString("- `" + name.Text() + "`")
+		if required, _ := argument.Member("required"); required.IsTrue() {
+			needed = true
+			b.WriteString(" (required)")
+		}
+		if about := description.Text(); about != "" {
+			b.WriteString(": " + about)
+		}
+		b.WriteByte('\n')
+		return true
+	})
+	return b.String(), needed
+}

@@ -1,0 +1,115 @@
+package skills
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
+)
+
+// list answers skills/list.
+func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	core, uris := s.forms()
+	if !core && !uris {
+		return s.listPlain(ctx, c)
+	}
+	reply, err := s.next.Handle(ctx, c)
+	if err != nil || reply.List == nil {
+		return reply, err
+	}
+	list := &mcp.List{Next: reply.List.Next, Expires: reply.List.Expires, Private: reply.List.Private}
+	for _, item := range reply.List.Items {
+		list.Items = append(list.Items, s.item(item.Raw, core))
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// each lists the skills on behalf of a call, as long as fn returns true.
+func (s stage) each(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) error {
+	for page, err := range mcp.Pages(ctx, mcp.HandlerFunc(s.list), inner(c, mcp.MethodSkillsList, "", nil), maxPages) {
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			if !fn(item) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// item makes the record of an entry of either shape, or of both.
+func (s stage) item(entry mcp.Raw, core bool) mcp.Item {
+	name, _ := entry.Member("name")
+	uri, hasURI := entry.Member("uri")
+	if !hasURI {
+		return s.madeItem(entry, name.Text())
+	}
+	root, ok := mcp.SkillRoot(uri.Text())
+	if !ok {
+		return mcp.Item{Name: uri.Text(), Raw: entry} // which the catalog withholds
+	}
+	key := mcp.SkillPath(root)
+	k := skill{root: root}
+	if core {
+		k.name = name.Text()
+	}
+	s.add(key, k)
+	return mcp.Item{Name: key, Raw: skillmd.WithFields(entry.With("name", mcp.String(key)))}
+}
+
+// madeItem makes the record of an entry that has no URI. What it says may depend on
+// arguments, so that there are no digests.
+func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
+	slug := skillmd.Slug(name)
+	about := ""
+	for _, member := range []string{"description", "title", "name"} {
+		if value, _ := entry.Member(member); about == "" {
+			about = strings.TrimSpace(value.Text())
+		}
+	}
+	if runes := []rune(about); len(runes) > skillmd.MaxDescription {
+		about = string(runes[:skillmd.MaxDescription])
+	}
+	frontmatter := mcp.Object("name", mcp.String(slug), "description", mcp.String(about))
+	var metadata mcp.Raw
+	if version, _ := entry.Member("version"); version.Text() != "" {
+		metadata = metadata.With("version", mcp.String(version.Text()))
+	}
+	if tags, _ := entry.Member("tags"); tags.IsArray() {
+		metadata = metadata.With("tags", mcp.String(strings.Join(skillmd.Words(tags), ", ")))
+	}
+	if metadata != nil {
+		frontmatter = frontmatter.With("metadata", metadata)
+	}
+	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
+	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
+	if !s.perUser {
+		k.record = record
+	}
+	s.add(name, k)
+	return mcp.Item{Name: name, Raw: record}
+}
+
+// madeURI is the URI that is made up for the SKILL.md of a skill that has none.
+func madeURI(name string) string { return mcp.SkillScheme + skillmd.Slug(name) + "/" + mcp.SkillFile }
+
+// madeRecord returns the record of a skill that has no URI of its own, as the caller is
+// told it: what one user is told no other one is shown.
+func (s stage) madeRecord(ctx context.Context, c *mcp.Call, key string) (record mcp.Raw, err error) {
+	if k, ok := s.find(key); ok && k.record != nil {
+		return k.record, nil
+	}
+	err = s.each(ctx, c, func(item mcp.Item) bool {
+		if item.Name == key {
+			record = item.Raw
+		}
+		return record == nil
+	})
+	if err == nil && record == nil {
+		err = mcp.ErrUnknown(c.Method, c.Name)
+	}
+	return record, err
+}
