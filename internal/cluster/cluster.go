@@ -114,7 +114,8 @@ func (c *Cluster) Start(forwarded http.Handler) {
 }
 
 // Close ends what other replicas have forwarded, the lease and all goroutines. What runs of
-// forwards has until ctx is over. Homes that were not left before are taken over by others.
+// forwards has until ctx is over. Homes that were not left before are given up, as far as ctx
+// leaves time, and else taken over by others.
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {
@@ -122,6 +123,9 @@ func (c *Cluster) Close(ctx context.Context) {
 		}
 		c.cancel()
 		c.done.Wait()
+		if c.homes != nil {
+			c.homes.leaveAll(ctx)
+		}
 		if c.members != nil {
 			c.members.resign(ctx)
 		}
