@@ -31,9 +31,9 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 	}
 	doc := mcp.Object("resource", mcp.String(publicURL),
 		"authorization_servers", issuerURLs(cfg),
-		"bearer_methods_supported", texts([]string{"header"}))
+		"bearer_methods_supported", mcp.Strings([]string{"header"}))
 	if len(cfg.ScopesSupported) > 0 {
-		doc = doc.With("scopes_supported", texts(cfg.ScopesSupported))
+		doc = doc.With("scopes_supported", mcp.Strings(cfg.ScopesSupported))
 	}
 	return metadataDocument{
 		url:   origin + metadataPath + path,
@@ -82,17 +82,5 @@ func issuerURLs(cfg Config) mcp.Raw {
 	for _, iss := range cfg.Issuers {
 		urls = append(urls, iss.URL)
 	}
-	return texts(urls)
-}
-
-// texts is a list of strings in JSON.
-func texts(list []string) mcp.Raw {
-	out := mcp.Raw{'['}
-	for i, s := range list {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = mcp.AppendString(out, s)
-	}
-	return append(out, ']')
+	return mcp.Strings(urls)
 }

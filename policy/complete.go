@@ -91,27 +91,25 @@ func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 func (s *suggestions) filter(ctx context.Context, result mcp.Raw) mcp.Raw {
 	completion, _ := result.Member("completion")
 	values, _ := completion.Member("values")
-	count, shown, kept := 0, 0, mcp.Raw{'['}
+	count := 0
+	var kept []mcp.Raw
 	values.Elements(func(value mcp.Raw) bool {
 		if count++; count > maxSuggestions {
 			return false
 		}
 		if text, ok := wholeText(value); ok && s.shows(ctx, text) {
-			if shown++; shown > 1 {
-				kept = append(kept, ',')
-			}
-			kept = append(kept, value...)
+			kept = append(kept, value)
 		}
 		return true
 	})
-	edits := []mcp.Edit{{Name: "values", Value: append(kept, ']')}}
+	edits := []mcp.Edit{{Name: "values", Value: mcp.Array(kept...)}}
 	total, counted := completion.Member("total")
 	more, _ := completion.Member("hasMore")
 	switch {
 	case more.IsTrue(), count > maxSuggestions, counted && string(total) != strconv.Itoa(count):
 		edits = append(edits, mcp.Edit{Name: "total"}, mcp.Edit{Name: "hasMore", Value: mcp.Raw("true")})
 	case counted:
-		edits = append(edits, mcp.Edit{Name: "total", Value: mcp.Int(int64(shown))})
+		edits = append(edits, mcp.Edit{Name: "total", Value: mcp.Int(int64(len(kept)))})
 	}
 	return result.Edit(mcp.Edit{Name: "completion", Value: completion.Edit(edits...)})
 }

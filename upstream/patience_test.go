@@ -74,13 +74,10 @@ func (s *slowStream) Next() (wire.Message, error) {
 	return transport.Scan([]byte(text))
 }
 
-func (s *slowStream) LastEventID() string    { return "" }
-func (s *slowStream) Retry() time.Duration   { return 0 }
-func (s *slowStream) Release() func()        { return nil }
-func (s *slowStream) Taken() <-chan struct{} { return nil }
-
-func (s *slowStream) Outline() *mcp.Outline { return nil }
-func (s *slowStream) Close()                { s.life.End() }
+func (s *slowStream) Resumption() (string, time.Duration) { return "", 0 }
+func (s *slowStream) Reply(result mcp.Raw) *mcp.Reply     { return &mcp.Reply{Result: result} }
+func (s *slowStream) Taken() <-chan struct{}              { return nil }
+func (s *slowStream) Close()                              { s.life.End() }
 
 // A stateless server that needs longer to start than silence is waited for is taken
 // for a stateful one, once: when it then refuses initialize, the next probe waits.

@@ -99,7 +99,8 @@ func (s *session) drain(stream transport.Stream) (lastID string, pause time.Dura
 			continue
 		}
 		if err != nil {
-			return stream.LastEventID(), stream.Retry(), err
+			lastID, pause = stream.Resumption()
+			return lastID, pause, err
 		}
 		if m.Kind != wire.Response {
 			s.deliver(m)

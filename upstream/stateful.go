@@ -221,11 +221,10 @@ func (x *exchange) next() (wire.Message, error) {
 		if err == nil || !ended(err) || x.life.Err() != nil {
 			return m, err
 		}
-		lastID := x.stream.LastEventID()
+		lastID, pause := x.stream.Resumption()
 		if lastID == "" || resumes == maxResumes {
 			return m, fmt.Errorf("%w: %w", transport.ErrBroken, err)
 		}
-		pause := x.stream.Retry()
 		if pause == 0 {
 			pause = admit.FirstPause << resumes
 		}
@@ -431,7 +430,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		return nil, err
 	}
 	if mcp.ListMember(x.call.Method) == "" {
-		return &mcp.Reply{Result: x.taskReply(result), Outline: x.first.Outline(), Release: x.first.Release()}, nil
+		return x.first.Reply(x.taskReply(result)), nil
 	}
 	list, err := readList(x.call.Method, result)
 	if err != nil {

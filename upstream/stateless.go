@@ -61,15 +61,11 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 	if err != nil {
 		return nil, err
 	}
-	var outline *mcp.Outline
+	reply := &mcp.Reply{Result: result}
 	if stream != nil { // not after a repair
-		outline = stream.Outline()
+		reply = stream.Reply(result)
 	}
-	reply, err := u.statelessReply(c, declared, result, outline)
-	if err == nil && reply.Result != nil && stream != nil {
-		reply.Outline, reply.Release = outline, stream.Release()
-	}
-	return reply, err
+	return u.statelessReply(c, declared, reply)
 }
 
 // repair does what can be done about an error that is about our hop, and makes the
@@ -195,9 +191,10 @@ func statelessRefusal(err error) error {
 	return err
 }
 
-// statelessReply judges a result by its resultType.
-func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp.Raw, outline *mcp.Outline) (*mcp.Reply, error) {
-	kind, ok := outline.Member(result, "resultType")
+// statelessReply judges a reply by the resultType of its result.
+func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, reply *mcp.Reply) (*mcp.Reply, error) {
+	result := reply.Result
+	kind, ok := reply.Outline.Member(result, "resultType")
 	switch {
 	case !ok, kind.Text() == resultComplete:
 	case kind.Text() == resultInputRequired && mcp.CanAsk(c.Method):
@@ -207,7 +204,8 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 		}
 		return reply, err
 	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):
-		return &mcp.Reply{Result: result, Task: true}, nil
+		reply.Task = true
+		return reply, nil
 	default:
 		return nil, fmt.Errorf("%w: resultType %.40q", transport.ErrGarbage, kind.Text())
 	}
@@ -216,10 +214,11 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, result mcp
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: task}, nil
+		reply.Result = task
+		return reply, nil
 	}
 	if mcp.ListMember(c.Method) == "" {
-		return &mcp.Reply{Result: result}, nil
+		return reply, nil
 	}
 	list, err := readList(c.Method, result)
 	if err != nil {

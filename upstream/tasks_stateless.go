@@ -87,13 +87,9 @@ func (u *Upstream) callInTask(ctx context.Context, conn transport.Conn, e *era, 
 	if err != nil {
 		return nil, err
 	}
-	reply, err := u.statelessReply(c, declared, result, stream.Outline())
-	switch {
-	case err != nil || reply.Ask != nil:
+	reply, err := u.statelessReply(c, declared, stream.Reply(result))
+	if err != nil || !reply.Task {
 		return reply, err
-	case !reply.Task:
-		reply.Outline, reply.Release = stream.Outline(), stream.Release()
-		return reply, nil
 	}
 	w := &taskWait{u: u, conn: conn, e: e, call: c, declared: declared, id: mcp.TaskID(result)}
 	return w.wait(ctx, pollPause(result))

@@ -164,14 +164,7 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 	if types == nil {
 		return a
 	}
-	merged := mcp.Raw{'['}
-	for i, t := range types {
-		if i > 0 {
-			merged = append(merged, ',')
-		}
-		merged = append(merged, t...)
-	}
-	return a.With("mimeTypes", append(merged, ']'))
+	return a.With("mimeTypes", mcp.Array(types...))
 }
 
 // instructions joins the operator's text and those of the upstreams, each in a

@@ -28,7 +28,7 @@ func TestIssuerIsGone(t *testing.T) {
 			t.Parallel()
 			var issuer *mcptest.Issuer
 			at := newMortal(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { issuer.ServeHTTP(w, r) }))
-			issuer = mcptest.NewIssuer(mcptest.IssuerOptions{URL: "http://" + at.address})
+			issuer = mcptest.NewIssuer(mcptest.IssuerOptions{URL: "http://" + at.Address})
 			t.Cleanup(issuer.Close)
 			cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: doing(t).URL}}}
 			fresh := func() string { issuer.AddKey("ES256"); return issuer.Token(nil) }
@@ -47,7 +47,7 @@ func TestIssuerIsGone(t *testing.T) {
 				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
 				known = append(known, c)
 			}
-			at.kill()
+			at.Kill()
 			unknown := fresh()
 			for _, c := range known {
 				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
@@ -58,13 +58,13 @@ func TestIssuerIsGone(t *testing.T) {
 				all := wholeCall(t, as(t, c, unknown), "tools/call", `{"name":"up__do"}`)
 				wantLater(t, "client "+c.Revision.Name, x)
 				x.Close()
-				if strings.Contains(all, at.address) || strings.Contains(all, "refused") {
+				if strings.Contains(all, at.Address) || strings.Contains(all, "refused") {
 					t.Errorf("client %s: it tells too much: %s", c.Revision.Name, all)
 				}
 				mustCall(t, c, "tools/call", `{"name":"up__do"}`)
 			}
 			fetches := issuer.Fetches(mcptest.EndpointJWKS)
-			at.revive(t)
+			revive(t, at)
 			if !opaque { // by itself: the pauses are of 1 s, 2 s and so on
 				soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()

@@ -24,7 +24,7 @@ func TestSubscribeWhileDown(t *testing.T) {
 				c.Result(`{"resultType":"complete","contents":[{"uri":"test://do","text":"done"}]}`)
 			})
 			m := newMortal(t, server)
-			url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + m.address + "/mcp"}}})
+			url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + m.Address + "/mcp"}}})
 			const it = `{"uri":"up+test://do"}`
 			subscribe := func(c *mcptest.Client) (o faultOutcome) {
 				t.Helper()
@@ -42,7 +42,7 @@ func TestSubscribeWhileDown(t *testing.T) {
 			if read := mustCall(t, known, "resources/read", it); read.Error != nil {
 				t.Fatalf("reading: %s", read.Text)
 			}
-			m.kill()
+			m.Kill()
 			down.check(t, subscribe(fresh)) // has no session there
 			down.check(t, subscribe(known))
 			x, err := raw(t, url, stateless).Send(deadline(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["up+test://do"]}}`)
@@ -54,7 +54,7 @@ func TestSubscribeWhileDown(t *testing.T) {
 			if ack, err := x.Until("notifications/subscriptions/acknowledged"); err != nil || ack.Param("notifications|resourceSubscriptions", &granted) {
 				t.Errorf("acknowledged to a client of %s: %s %v", stateless, ack.Text, err)
 			}
-			m.revive(t)
+			revive(t, m)
 			for _, c := range []*mcptest.Client{fresh, known} {
 				if o := subscribe(c); o.err != nil || o.Error != nil {
 					t.Errorf("once it is back: %s %v", o.Text, o.err)

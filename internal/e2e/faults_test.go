@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,57 +20,33 @@ import (
 // This file is the stage of the tests of faults: servers that can be broken and mended,
 // and a gateway in front of two of them, one of each era, and of one that is sound.
 
-// mortal is a server on HTTP that can be ended, and begun again at its address.
-type mortal struct {
-	address string
-	handler http.Handler
-
-	mu     sync.Mutex // guards server
-	server *httptest.Server
-}
-
-func newMortal(t *testing.T, handler http.Handler) *mortal {
+// newMortal starts a server that can be killed. Whoever wants any free port of 127.0.0.1
+// does not get one of 127.0.0.2, which not every system has.
+func newMortal(t *testing.T, handler http.Handler) *mcptest.Mortal {
 	t.Helper()
-	// Whoever wants any free port of 127.0.0.1 does not get one of 127.0.0.2.
-	m := &mortal{address: "127.0.0.2:0", handler: handler}
-	if l, err := net.Listen("tcp", m.address); err != nil {
-		m.address = "127.0.0.1:0"
-	} else {
-		l.Close()
+	m, err := mcptest.NewMortal("127.0.0.2", handler)
+	if err != nil {
+		m, err = mcptest.NewMortal("127.0.0.1", handler)
 	}
-	m.revive(t)
-	t.Cleanup(m.kill)
-	return m
-}
-
-// revive begins to serve.
-func (m *mortal) revive(t *testing.T) {
-	t.Helper()
-	l, err := net.Listen("tcp", m.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.address = l.Addr().String()
-	m.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: m.handler}}
-	m.server.Start()
+	t.Cleanup(func() { m.Kill() })
+	return m
 }
 
-// kill breaks all connections off and takes no more.
-func (m *mortal) kill() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.server.Listener.Close()
-	m.server.CloseClientConnections()
-	m.server.Close()
+func revive(t *testing.T, m *mcptest.Mortal) {
+	t.Helper()
+	if err := m.Revive(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // faulty is a scripted server with the tool "do". As long as it has a fault, that is what
 // calls meet, and lists wait: what is known of the server comes from calls alone.
 type faulty struct {
 	*mcptest.Server
-	*mortal
+	*mcptest.Mortal
 	name   string // of the upstream
 	fault  atomic.Pointer[fault]
 	struck chan struct{} // gets one for each call that meets the fault
@@ -92,7 +66,7 @@ func newFaulty(t *testing.T, name, revision string) *faulty {
 	f := &faulty{Server: scripted(t, revision), name: name, struck: make(chan struct{}, 1000)}
 	f.Server.Tools("do")
 	f.Server.Tool("do", func(c *mcptest.Call) { c.Text("done") })
-	f.mortal = newMortal(t, f)
+	f.Mortal = newMortal(t, f)
 	return f
 }
 
@@ -141,7 +115,7 @@ func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *s
 	s := &scene{faulty: []*faulty{newFaulty(t, "older", statefulServer), newFaulty(t, "newer", stateless)}}
 	var cfg gateway.Config
 	for _, f := range s.faulty {
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: f.name, URL: "http://" + f.address + "/mcp", Timeout: timeout, Limits: limits})
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: f.name, URL: "http://" + f.Address + "/mcp", Timeout: timeout, Limits: limits})
 	}
 	s.open(t, cfg)
 	for _, f := range s.faulty {

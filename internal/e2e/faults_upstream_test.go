@@ -2,12 +2,12 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -75,14 +75,7 @@ func saysStatus(status int, header ...string) strike {
 }
 
 // resets has the connection reset.
-func resets(w http.ResponseWriter, _ *http.Request, _ string) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(err) // HTTP/1 always can
-	}
-	_ = conn.(*net.TCPConn).SetLinger(0) // if it cannot, the connection just ends
-	conn.Close()
-}
+func resets(w http.ResponseWriter, r *http.Request, _ string) { mcptest.Reset(w, r) }
 
 // TestUpstreamFaults has calls meet a fault, at a server of each era, by clients of each
 // era: what they are told, that others notice nothing, what operators see, and that the
@@ -204,7 +197,7 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 		waits = append(waits, s.all(t, f.name, 1, func(o faultOutcome) { outcomes <- o }))
 		receive(t, "a call", f.struck)
 		receive(t, "the other call", f.struck)
-		f.kill()
+		f.Kill()
 	}
 	for range cap(outcomes) {
 		verdict{200, 50202, "unknown", "it may have done what was asked"}.check(t, receive(t, "an outcome", outcomes))
@@ -231,7 +224,7 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 	for _, f := range s.faulty {
 		f.mend()
 		f.Forget()
-		f.revive(t)
+		revive(t, f.Mortal)
 		s.comesBack(t, f.name)
 	}
 	s.undisturbed(t)

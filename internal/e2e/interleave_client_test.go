@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,11 +62,7 @@ func (c *call) read(open func(context.Context) (*mcptest.Exchange, error)) {
 		for {
 			m, err := x.Next()
 			c.w.mu.Lock()
-			for _, id := range x.EventIDs() {
-				if id != "" {
-					c.line.lastID = id
-				}
-			}
+			c.line.lastID = cmp.Or(x.LastEventID(), c.line.lastID)
 			c.w.mu.Unlock()
 			if err != nil {
 				return // that it ended too early is found out by what is missing
@@ -98,7 +95,7 @@ func (c *call) take(m mcptest.Message) {
 	case m.Method == "notifications/cancelled":
 		l.log = append(l.log, "withdrawn")
 	case m.Method != "" && m.ID != nil:
-		c.tookQuestion(query{id: m.ID, method: m.Method, nonce: nonceOf(m.Params)})
+		c.tookQuestion(query{id: m.ID, method: m.Method, nonce: mcptest.QuestionText(m.Params)})
 	case m.IsResponse():
 		if string(m.ID) != c.id && !c.expired { // that there is no such session has no id
 			c.w.wrongLocked("%s: the response has the id %s, want %s", c, m.ID, c.id)
@@ -152,7 +149,7 @@ func (c *call) tookRound(m mcptest.Message) {
 	}
 	m.Value("inputRequests", &requests)
 	for key, r := range requests {
-		c.tookQuestion(query{key: key, method: r.Method, nonce: nonceOf(r.Params)})
+		c.tookQuestion(query{key: key, method: r.Method, nonce: mcptest.QuestionText(r.Params)})
 	}
 }
 

@@ -124,7 +124,8 @@ func (c *call) ask(count int) {
 		c.n++
 		nonce := fmt.Sprintf("%s:q%d", c.tag, c.n)
 		c.asked = append(c.asked, nonce)
-		method, params := theQuestion(nonce, c.n)
+		method := []string{mcptest.Elicitation, mcptest.Sampling}[c.n%2]
+		params := mcptest.Question(method, nonce)
 		requests = append(requests, fmt.Sprintf("%q:{\"method\":%q,\"params\":%s}", nonce, method, params))
 		if c.at.stateful {
 			c.at.asking.Go(func() {
@@ -192,7 +193,7 @@ func (c *call) answer() {
 		if slices.Contains(c.asked, q.nonce) {
 			c.answered(q.nonce)
 			nonces = append(nonces, q.nonce)
-			answers = append(answers, fmt.Sprintf("%q:%s", q.key, theAnswer(q.method, q.nonce)))
+			answers = append(answers, fmt.Sprintf("%q:%s", q.key, theAnswer(q)))
 		}
 	}
 	c.send(fmt.Sprintf(`,"inputResponses":{%s},"requestState":%s`, strings.Join(answers, ","), state))
@@ -219,7 +220,7 @@ func (c *call) answered(nonce string) {
 func (p *player) reply(q query) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, inPatience)
 	defer cancel()
-	if err := p.Answer(ctx, q.id, theAnswer(q.method, q.nonce)); err != nil {
+	if err := p.Answer(ctx, q.id, theAnswer(q)); err != nil {
 		p.w.fail("%s: %v", p.name, err)
 	}
 }

@@ -152,38 +152,10 @@ func (at *turn) finish(how, tag string) bool {
 	}
 }
 
-// theQuestion is what a server asks: for a sample or, every other time, by a form.
-func theQuestion(nonce string, n int) (method, params string) {
-	if n%2 == 0 {
-		return "elicitation/create", fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`, nonce)
-	}
-	return "sampling/createMessage", fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"text","text":%q}}],"maxTokens":1}`, nonce)
-}
-
-// theAnswer is what a client answers to it.
-func theAnswer(method, nonce string) string {
-	if method == "elicitation/create" {
-		return fmt.Sprintf(`{"action":"accept","content":{"a":"%s yes"}}`, nonce)
-	}
-	return fmt.Sprintf(`{"role":"assistant","model":"m","content":{"type":"text","text":"%s yes"}}`, nonce)
-}
-
 // isAnswer reports whether a server was given the answer to just this question.
 func isAnswer(answer json.RawMessage, nonce string) bool {
 	return strings.Contains(string(answer), `"`+nonce+` yes"`) && strings.Count(string(answer), " yes") == 1
 }
 
-// nonceOf finds the question in the params of a client's request.
-func nonceOf(params json.RawMessage) string {
-	var asked struct {
-		Message  string
-		Messages []struct{ Content struct{ Text string } }
-	}
-	if json.Unmarshal(params, &asked) != nil {
-		return ""
-	}
-	if len(asked.Messages) == 1 {
-		return asked.Messages[0].Content.Text
-	}
-	return unvoiced(asked.Message)
-}
+// theAnswer is what a client answers to a question.
+func theAnswer(q query) string { return mcptest.Answer(q.method, q.nonce+" yes") }

@@ -78,7 +78,7 @@ func TestH175_UnaskedQuestions(t *testing.T) {
 	a := &nosy{Server: scripted(t, statefulServer), ask: make(chan struct{}), answers: make(chan mcptest.Message, 2*unasked)}
 	started, release := holding(a.Server)
 	at := newMortal(t, a)
-	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + at.address + "/mcp"}}})
+	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + at.Address + "/mcp"}}})
 	const caps = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}`
 	mine, other := rawWith(t, url, statefulClient, caps), rawWith(t, url, statefulClient, caps)
 	standing := hearing(t, mine)

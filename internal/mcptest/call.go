@@ -31,6 +31,9 @@ type Call struct {
 // connection gone, or the server closes.
 func (c *Call) Done() <-chan struct{} { return c.ctx.Done() }
 
+// Context ends with Done.
+func (c *Call) Context() context.Context { return c.ctx }
+
 // Result answers. A stateless server's result gets the resultType that it lacks.
 func (c *Call) Result(result string) {
 	if !c.server.revision.Stateful {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 )
 
 // Exchange is the answer to one HTTP request while it comes. It is for one
@@ -93,6 +94,16 @@ func (x *Exchange) find(what string, is func(Message) bool) (Message, error) {
 
 // EventIDs are the ids of all events so far, "" for an event without one.
 func (x *Exchange) EventIDs() []string { return x.events }
+
+// LastEventID is the id of the last event that had one, "" when none had.
+func (x *Exchange) LastEventID() string {
+	for _, id := range slices.Backward(x.events) {
+		if id != "" {
+			return id
+		}
+	}
+	return ""
+}
 
 // Text reads the rest of the body as it is.
 func (x *Exchange) Text() string {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 const (
@@ -34,10 +35,10 @@ func actions() []action {
 				in.Pause = 1 + c.rand.IntN(in.Pause)
 			}
 			if in.Ask != "" && c.rand.IntN(2) == 0 {
-				in.Ask = sampling
+				in.Ask = mcptest.Sampling
 			}
-			if !c.elicits() && in.Ask == elicitation {
-				in.Ask = sampling
+			if !c.elicits() && in.Ask == mcptest.Elicitation {
+				in.Ask = mcptest.Sampling
 			}
 			c.call(ctx, name, c.pick(fits), does, in)
 		}
@@ -48,8 +49,8 @@ func actions() []action {
 		{"call", 30, nil, plain(script{}, nothing, nil)},
 		{"large result", 3, nil, plain(script{Pad: large}, nothing, nil)},
 		{"progress", 15, nil, plain(script{Progress: 3, Pause: 20}, nothing, nil)},
-		{"question", 15, nil, plain(script{Ask: elicitation, Pause: 10}, nothing, asks)},
-		{"progress and question", 5, nil, plain(script{Progress: 2, Ask: elicitation, Pause: 10}, nothing, asks)},
+		{"question", 15, nil, plain(script{Ask: mcptest.Elicitation, Pause: 10}, nothing, asks)},
+		{"progress and question", 5, nil, plain(script{Progress: 2, Ask: mcptest.Elicitation, Pause: 10}, nothing, asks)},
 		{"error", 4, nil, plain(script{End: endFail}, nothing, nil)},
 		{"broken by its server", 2, nil, plain(script{End: endDie}, nothing, dies)},
 		{"cancelled", 8, nil, plain(script{Progress: 1, End: endHang}, cancels, nil)},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,6 +55,18 @@ func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 		c.act(ctx)
 		return wait
 	})
+}
+
+// wait waits for a time, or returns ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // keepOn calls do, with the pauses between that it returns, until stop is closed or ctx has
@@ -111,16 +124,16 @@ func (c *client) open(ctx context.Context) outcome {
 
 // leave ends the session.
 func (c *client) leave(ctx context.Context) {
+	if c.Session == "" {
+		return
+	}
 	if c.standing != nil {
 		c.standing.close()
 		c.standing = nil
 	}
-	if c.Session == "" {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	defer func() { c.Session = "" }()
+	defer c.lost()
 	for again := false; ; again = true { // until it has ended: the gateway keeps what belongs to it
 		from := time.Now()
 		o := c.tell(ctx, http.MethodDelete, "", http.StatusNoContent)
@@ -132,11 +145,7 @@ func (c *client) leave(ctx context.Context) {
 		if !o.failed() || o.kind == sessionLost {
 			return
 		}
-		timer := time.NewTimer(500 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, 500*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -184,12 +193,7 @@ func (c *client) stand() *standing {
 			if status == http.StatusNotFound {
 				return // with its session, as the next call will be told
 			}
-			timer := time.NewTimer(100 * time.Millisecond)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
+			_ = wait(ctx, 100*time.Millisecond) // as the loop asks
 		}
 	}()
 	return s
@@ -207,11 +211,7 @@ func (s *standing) listen(ctx context.Context, c *mcptest.Client, last string, t
 	}
 	for {
 		m, err := x.Next()
-		for _, id := range x.EventIDs() {
-			if id != "" {
-				last = id
-			}
-		}
+		last = cmp.Or(x.LastEventID(), last)
 		if err != nil {
 			return x.Status, last
 		}

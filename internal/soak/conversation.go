@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,11 +107,7 @@ func (v *conversation) run(ctx context.Context) outcome {
 		case time.Since(since) > resumePatience:
 			return outcome{kind: "lost", detail: "the stream cannot be gone on with: " + o.detail}
 		}
-		timer := time.NewTimer(50 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, 50*time.Millisecond) != nil {
 			return outcome{kind: "lost", detail: o.detail}
 		}
 		v.resuming = true
@@ -145,11 +142,7 @@ func (v *conversation) read(ctx context.Context, x *mcptest.Exchange) (outcome, 
 	}
 	for {
 		m, err := x.Next()
-		for _, id := range x.EventIDs() {
-			if id != "" {
-				v.lastID = id
-			}
-		}
+		v.lastID = cmp.Or(x.LastEventID(), v.lastID)
 		if err != nil {
 			return v.ended(x, m, err)
 		}
@@ -219,14 +212,14 @@ func (v *conversation) progress(m mcptest.Message) {
 // reply answers a question. One that cannot be answered is left open: the call then
 // fails.
 func (v *conversation) reply(ctx context.Context, m mcptest.Message) {
-	if nonce := nonceOf(m.Params); nonce != v.in.Nonce || m.Method != v.in.Ask {
+	if nonce := mcptest.QuestionText(m.Params); nonce != v.in.Nonce || m.Method != v.in.Ask {
 		v.wrong("was asked the question of another call: %s", m.Text)
 		return
 	}
 	v.expected = said(v.in.Nonce)
 	v.rounds++
 	for range 20 {
-		x, err := v.c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, answer(m.Method, v.in.Nonce)))
+		x, err := v.c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, mcptest.Answer(m.Method, said(v.in.Nonce))))
 		if err == nil {
 			status := x.Status
 			x.Close()
@@ -234,11 +227,7 @@ func (v *conversation) reply(ctx context.Context, m mcptest.Message) {
 				return
 			}
 		}
-		timer := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, 200*time.Millisecond) != nil {
 			return
 		}
 	}
@@ -311,10 +300,10 @@ func (v *conversation) questions(m mcptest.Message) (outcome, next) {
 		return outcome{kind: "bad question"}, over
 	}
 	for key, q := range requests {
-		if nonce := nonceOf(q.Params); nonce != v.in.Nonce || q.Method != v.in.Ask {
+		if nonce := mcptest.QuestionText(q.Params); nonce != v.in.Nonce || q.Method != v.in.Ask {
 			v.wrong("was asked the question of another call: %s", m.Text)
 		}
-		v.retry = fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, key, answer(q.Method, v.in.Nonce), state)
+		v.retry = fmt.Sprintf(`,"inputResponses":{%q:%s},"requestState":%s`, key, mcptest.Answer(q.Method, said(v.in.Nonce)), state)
 	}
 	v.expected = said(v.in.Nonce)
 	v.rounds++

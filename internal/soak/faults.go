@@ -119,14 +119,7 @@ func (in *injector) inject(ctx context.Context, f fault) error {
 
 // hold waits for a time between two bounds.
 func (in *injector) hold(ctx context.Context, least, most time.Duration) error {
-	timer := time.NewTimer(least + time.Duration(in.rand.Int64N(int64(most-least))))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return wait(ctx, least+time.Duration(in.rand.Int64N(int64(most-least))))
 }
 
 func (in *injector) holdFault(ctx context.Context) error {
@@ -289,7 +282,7 @@ func (in *injector) killServer(ctx context.Context) (string, error) {
 	if err := in.holdFault(ctx); err != nil {
 		return s.name, err
 	}
-	return s.name, s.gate.restart()
+	return s.name, s.gate.Revive()
 }
 
 // failing has a server answer in another way.

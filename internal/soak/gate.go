@@ -1,13 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // gateHost is where servers listen: an address that no outgoing connection has, so that a
@@ -16,39 +14,22 @@ const gateHost = "127.0.0.9"
 
 // gate stands in front of a server's handler, and fails in its place.
 type gate struct {
+	*mcptest.Mortal
 	handler http.Handler
 	forget  func() // has the server lose its sessions
-	address string
 
-	mu     sync.Mutex // guards the fields below
-	fault  http.HandlerFunc
-	ended  chan struct{} // closed when the fault ends; nil without one
-	server *http.Server  // nil while it is down
-	served chan struct{} // closed when it serves no more
+	mu    sync.Mutex // guards the fields below
+	fault http.HandlerFunc
+	ended chan struct{} // closed when the fault ends; nil without one
 }
 
-func newGate(handler http.Handler, forget func()) (*gate, error) {
-	l, err := net.Listen("tcp", gateHost+":0")
-	if err != nil {
-		return nil, err
-	}
-	g := &gate{handler: handler, forget: forget, address: l.Addr().String()}
-	g.serve(l)
-	return g, nil
+func newGate(handler http.Handler, forget func()) (g *gate, err error) {
+	g = &gate{handler: handler, forget: forget}
+	g.Mortal, err = mcptest.NewMortal(gateHost, g)
+	return g, err
 }
 
-func (g *gate) url() string { return "http://" + g.address }
-
-func (g *gate) serve(l net.Listener) {
-	server, served := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute}, make(chan struct{})
-	g.mu.Lock()
-	g.server, g.served = server, served
-	g.mu.Unlock()
-	go func() {
-		defer close(served)
-		_ = server.Serve(l) // http.ErrServerClosed, by kill
-	}()
-}
+func (g *gate) url() string { return "http://" + g.Address }
 
 // ServeHTTP hands a request on, unless there is a fault.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,32 +61,15 @@ func (g *gate) mend() {
 	}
 }
 
-// kill ends the server as a crash would: connections break, the port is closed, sessions
-// are lost.
+// kill ends the server as a crash would: its sessions are lost, too.
 func (g *gate) kill() {
-	g.mu.Lock()
-	server, served := g.server, g.served
-	g.server = nil
-	g.mu.Unlock()
-	if server == nil {
-		return
+	if g.Kill() {
+		g.forget()
 	}
-	_ = server.Close() // its connections are closed, which is all that is wanted
-	<-served
-	g.forget()
 }
 
-// restart ends kill.
-func (g *gate) restart() error {
-	l, err := net.Listen("tcp", g.address)
-	if err != nil {
-		return fmt.Errorf("a server that was down: %w", err)
-	}
-	g.serve(l)
-	return nil
-}
-
-func (g *gate) close() {
+// end ends the server for good.
+func (g *gate) end() {
 	g.mend()
 	g.kill()
 }
@@ -122,20 +86,7 @@ func hanging(ended <-chan struct{}) http.HandlerFunc {
 }
 
 // resetting breaks each connection by RST.
-func resetting(<-chan struct{}) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			err = tcp.SetLinger(0)
-		}
-		if err = errors.Join(err, conn.Close()); err != nil {
-			panic(http.ErrAbortHandler)
-		}
-	}
-}
+func resetting(<-chan struct{}) http.HandlerFunc { return mcptest.Reset }
 
 // saying answers everything with the same.
 func saying(status int, contentType, body string) func(<-chan struct{}) http.HandlerFunc {

@@ -117,14 +117,7 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 	if err := s.heal(ctx); err != nil {
 		return first, last, err
 	}
-	err = c.work(ctx, func() error {
-		select {
-		case <-time.After(warmUp):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	err = c.work(ctx, func() error { return wait(ctx, warmUp) })
 	if err != nil {
 		return first, last, err
 	}

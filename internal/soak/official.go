@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -39,7 +38,7 @@ func official(l *ledger, name string, revision *wire.Revision) (*server, error) 
 		config: fmt.Sprintf("{name: %s, url: %q", name, g.url()+"/mcp"),
 		load:   func() (running, sessions, asked int) { return 0, 0, 0 }, // it does not tell
 		close: func() {
-			g.close()
+			g.end()
 			forget()
 		},
 	}, nil
@@ -48,19 +47,9 @@ func official(l *ledger, name string, revision *wire.Revision) (*server, error) 
 // enact plays the script of a call.
 func enact(ctx context.Context, l *ledger, req *sdk.CallToolRequest, in script) (*sdk.CallToolResult, any, error) {
 	l.run(in.Nonce, 0)
-	wait := func() error {
-		timer := time.NewTimer(time.Duration(in.Pause) * time.Millisecond)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	token := req.Params.GetProgressToken()
 	for i := 1; i <= in.Progress; i++ {
-		if err := wait(); err != nil {
+		if err := wait(ctx, in.pause()); err != nil {
 			return nil, nil, err
 		}
 		err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
@@ -70,7 +59,7 @@ func enact(ctx context.Context, l *ledger, req *sdk.CallToolRequest, in script) 
 			return nil, nil, err
 		}
 	}
-	if err := wait(); err != nil {
+	if err := wait(ctx, in.pause()); err != nil {
 		return nil, nil, err
 	}
 	switch in.End {

@@ -30,7 +30,6 @@ func (s *site) pulse(ctx context.Context) {
 	}()
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
-	answer := make([]byte, 64)
 	for last := time.Now(); ; last = time.Now() {
 		select {
 		case <-tick.C:
@@ -43,10 +42,7 @@ func (s *site) pulse(ctx context.Context) {
 			conn, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", s.store.address)
 		}
 		if err == nil {
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second)) // or what follows fails
-			if _, err = conn.Write([]byte("PING\r\n")); err == nil {
-				_, err = conn.Read(answer)
-			}
+			err = ping(conn)
 		}
 		if err != nil && conn != nil {
 			conn.Close()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"os"
@@ -44,12 +43,7 @@ func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 	r.file = filepath.Join(dir, fmt.Sprintf("replica-%d.yaml", number))
 	r.log = filepath.Join(dir, fmt.Sprintf("replica-%d.log", number))
 	for _, address := range []*string{&r.address, &r.admin} {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", number+1))
-		if err != nil {
-			return nil, err
-		}
-		*address = l.Addr().String()
-		if err := l.Close(); err != nil {
+		if *address, err = freeAddress(fmt.Sprintf("127.0.0.%d", number+1)); err != nil {
 			return nil, err
 		}
 	}

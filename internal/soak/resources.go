@@ -94,12 +94,8 @@ func (s *site) rest(ctx context.Context, enough func(holdings) bool) (h holdings
 		if less || !enough(h) && time.Now().Before(patient) {
 			calm = time.Now()
 		}
-		timer := time.NewTimer(250 * time.Millisecond)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return h, ctx.Err()
+		if err := wait(ctx, 250*time.Millisecond); err != nil {
+			return h, err
 		}
 	}
 	return h, nil

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -70,7 +69,7 @@ func scripted(l *ledger, name string, revision *wire.Revision, transport string)
 	s.gate = g
 	s.config = fmt.Sprintf("{name: %s, transport: %s, url: %q", name, transport, g.url()+path)
 	s.close = func() {
-		g.close()
+		g.end()
 		play.Close()
 	}
 	return s, nil
@@ -92,7 +91,7 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 	if round == 0 {
 		var token json.RawMessage
 		for i := 1; i <= in.Progress; i++ {
-			if !pause(c, in.Pause) {
+			if wait(c.Context(), in.pause()) != nil {
 				return
 			}
 			if c.Param("_meta|progressToken", &token) {
@@ -109,9 +108,9 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 		if !ok {
 			return
 		}
-		text = saidIn(reply)
+		text = mcptest.AnswerText(reply)
 	}
-	if !pause(c, in.Pause) {
+	if wait(c.Context(), in.pause()) != nil {
 		return
 	}
 	switch in.End {
@@ -129,7 +128,7 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 // ask asks the client of a call. It reports false when the call's turn ends here.
 func ask(revision *wire.Revision, c *mcptest.Call, in script, given map[string]json.RawMessage) (json.RawMessage, bool) {
 	if revision.Stateful {
-		m, err := c.Ask(in.Ask, question(in.Ask, in.Nonce))
+		m, err := c.Ask(in.Ask, mcptest.Question(in.Ask, in.Nonce))
 		if err != nil {
 			return nil, false
 		}
@@ -141,23 +140,8 @@ func ask(revision *wire.Revision, c *mcptest.Call, in script, given map[string]j
 	}
 	if given == nil {
 		c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"q":{"method":%q,"params":%s}},"requestState":%q}`,
-			in.Ask, question(in.Ask, in.Nonce), in.Nonce))
+			in.Ask, mcptest.Question(in.Ask, in.Nonce), in.Nonce))
 		return nil, false
 	}
 	return given["q"], true
-}
-
-// pause waits some milliseconds; false when the call is over before.
-func pause(c *mcptest.Call, ms int) bool {
-	if ms == 0 {
-		return true
-	}
-	timer := time.NewTimer(time.Duration(ms) * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.Done():
-		return false
-	}
 }

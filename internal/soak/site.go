@@ -190,11 +190,7 @@ func (s *site) heal(ctx context.Context) error {
 				if !o.failed() {
 					break
 				}
-				timer := time.NewTimer(100 * time.Millisecond)
-				select {
-				case <-timer.C:
-				case <-ctx.Done():
-					timer.Stop()
+				if wait(ctx, 100*time.Millisecond) != nil {
 					return fmt.Errorf("server %s cannot be used by %s after %s: %s %s", to.name, p.URL, healTime, o.kind, o.detail)
 				}
 			}

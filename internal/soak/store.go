@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
@@ -23,8 +24,8 @@ type store struct {
 }
 
 // startStore runs a Redis of which nothing is kept.
-func startStore(ctx context.Context) (*store, error) {
-	s := &store{}
+func startStore(ctx context.Context) (s *store, err error) {
+	s = &store{}
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
 			s.program = path
@@ -34,15 +35,19 @@ func startStore(ctx context.Context) (*store, error) {
 	if s.program == "" {
 		return nil, errors.New("neither redis-server nor valkey-server is in PATH: run \"make redis\"")
 	}
-	l, err := net.Listen("tcp", storeHost+":0")
-	if err != nil {
-		return nil, err
-	}
-	s.address = l.Addr().String()
-	if err := l.Close(); err != nil {
+	if s.address, err = freeAddress(storeHost); err != nil {
 		return nil, err
 	}
 	return s, s.start(ctx)
+}
+
+// freeAddress is host:port, where nobody listens.
+func freeAddress(host string) (string, error) {
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // start runs it, empty, and waits until it answers.
@@ -58,21 +63,24 @@ func (s *store) start(ctx context.Context) (err error) {
 			return err
 		}
 		defer conn.Close()
-		if deadline, ok := ctx.Deadline(); ok {
-			if err := conn.SetDeadline(deadline); err != nil {
-				return err
-			}
-		}
-		if _, err := conn.Write([]byte("PING\r\n")); err != nil {
-			return err
-		}
-		answer := make([]byte, 64)
-		n, err := conn.Read(answer)
-		if err == nil && !strings.HasPrefix(string(answer[:n]), "+PONG") {
-			err = fmt.Errorf("it says %q", answer[:n])
-		}
-		return err
+		return ping(conn)
 	})
+}
+
+// ping wants a sign of life.
+func ping(conn net.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return err
+	}
+	answer := make([]byte, 64)
+	n, err := conn.Read(answer)
+	if err == nil && !strings.HasPrefix(string(answer[:n]), "+PONG") {
+		err = fmt.Errorf("it says %q", answer[:n])
+	}
+	return err
 }
 
 func (s *store) signal(sig syscall.Signal) error { return s.process.Signal(sig) }

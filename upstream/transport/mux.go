@@ -233,17 +233,11 @@ func (s *PipeStream) Close() {
 	s.life.End()
 }
 
-// LastEventID is "": a pipe that ends has ended.
-func (s *PipeStream) LastEventID() string { return "" }
+// Resumption returns nothing: a pipe that ends has ended.
+func (s *PipeStream) Resumption() (string, time.Duration) { return "", 0 }
 
-// Retry is 0.
-func (s *PipeStream) Retry() time.Duration { return 0 }
-
-// Release is nil: messages have memory of their own.
-func (s *PipeStream) Release() func() { return nil }
+// Reply returns the Reply of a result, which has memory of its own.
+func (s *PipeStream) Reply(result mcp.Raw) *mcp.Reply { return &mcp.Reply{Result: result} }
 
 // Taken is closed when the server has taken the request; see Stream.
 func (s *PipeStream) Taken() <-chan struct{} { return s.taken }
-
-// Outline is nil: copies have none.
-func (s *PipeStream) Outline() *mcp.Outline { return nil }

@@ -140,11 +140,8 @@ func (p *Pipe) Quitting() <-chan struct{} { return p.quitting }
 // Lost is closed when nothing more can be read.
 func (p *Pipe) Lost() <-chan struct{} { return p.lost }
 
-// Take takes room for a message that is kept; false when there is none.
-func (p *Pipe) Take(m wire.Message) bool { return p.room.Take(Weight(m)) }
-
-// Give returns the room of a message.
-func (p *Pipe) Give(m wire.Message) { p.room.Give(Weight(m)) }
+// Room is what is read is taken from, and what is kept of it.
+func (p *Pipe) Room() *mcp.Room { return p.room }
 
 // Standing returns ErrNoStanding: everything comes on the one pipe.
 func (p *Pipe) Standing(context.Context, string, func()) (Stream, error) {

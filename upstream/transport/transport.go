@@ -93,18 +93,15 @@ type Stream interface {
 	// Next returns the next message. It is valid until the following call; a response
 	// stays valid. io.EOF says that nothing more comes.
 	Next() (wire.Message, error)
-	// LastEventID is where the stream can be gone on with, "" when it cannot; Retry is
-	// how long the server wants us to wait before that.
-	LastEventID() string
-	Retry() time.Duration
-	// Release returns what gives the memory of the response back, for mcp.Reply.Release;
-	// nil when there is nothing to give.
-	Release() func()
+	// Resumption is the event after which the stream can be gone on with, "" when it
+	// cannot, and how long the server wants us to wait before that.
+	Resumption() (lastEventID string, retry time.Duration)
+	// Reply returns the Reply that has the response's result, or what was made of it. It
+	// knows the Outline, and how to give the memory back.
+	Reply(result mcp.Raw) *mcp.Reply
 	// Taken is closed when the server has taken the request, or never will; nil when it
 	// had when Start returned.
 	Taken() <-chan struct{}
-	// Outline returns that of the response's result, nil when there is none.
-	Outline() *mcp.Outline
 	// Close gives the stream up, where the transport has a way to tell the server. After
 	// the response it only frees the connection.
 	Close()

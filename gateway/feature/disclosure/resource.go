@@ -43,18 +43,15 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	value, _ := argument.Member("value")
 	typed := value.Text()
 	last := strings.LastIndexByte(typed, ',') + 1
-	values, total := mcp.Raw{'['}, 0
-	err := s.eachTool(ctx, c, func() { values, total = mcp.Raw{'['}, 0 }, func(item mcp.Item) bool {
+	var values []string
+	total := 0
+	err := s.eachTool(ctx, c, func() { values, total = nil, 0 }, func(item mcp.Item) bool {
 		if !strings.HasPrefix(item.Name, typed[last:]) {
 			return true
 		}
-		if total++; total > maxValues {
-			return true
+		if total++; total <= maxValues {
+			values = append(values, typed[:last]+item.Name)
 		}
-		if total > 1 {
-			values = append(values, ',')
-		}
-		values = mcp.AppendString(values, typed[:last]+item.Name)
 		return true
 	})
 	if err != nil {
@@ -64,7 +61,7 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if total > maxValues {
 		more = mcp.Raw("true")
 	}
-	return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", append(values, ']'), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
+	return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", mcp.Strings(values), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
 }
 
 // discover adds what we offer to what the upstreams do, and tells models how it is used.

@@ -10,6 +10,7 @@ package listchange
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -75,22 +76,16 @@ func (w *watch) changed(ctx context.Context, list mcp.Lists) bool {
 func Sum(ctx context.Context, from mcp.Handler, as *mcp.Call, lists mcp.Lists) (sum mcp.ListSum, ok bool) {
 	for _, method := range lists.Methods() {
 		sum = sum.Then()
-		var params mcp.Raw
-		for {
-			c := as.Clone()
-			c.Method, c.Params, c.Notify = method, params, func(mcp.Event) {}
-			reply, err := from.Handle(ctx, c)
+		c := as.Clone()
+		c.Method, c.Params, c.Notify = method, nil, func(mcp.Event) {}
+		for page, err := range mcp.Pages(ctx, from, c, math.MaxInt) {
 			if errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 				break
 			}
-			if err != nil || reply == nil || reply.List == nil {
+			if err != nil {
 				return 0, false
 			}
-			sum = sum.Add(reply.List)
-			if reply.List.Next == nil {
-				break
-			}
-			params = mcp.Object("cursor", mcp.String(*reply.List.Next))
+			sum = sum.Add(page)
 		}
 	}
 	return sum, true

@@ -9,7 +9,8 @@
 // The work on skills is divided so that policy decides on every skill, and on every file of
 // one, in its one place:
 //
-//	upstream         makes records of what a server or a directory says, and reads files
+//	upstream/skills  makes records of what a server says, and upstream/skilldir of what a
+//	                 directory holds; they read files
 //	gateway/catalog  merges records, gives them and what they depend on public names, knows
 //	                 of which skill a URI is a file, and so what policy has to decide on
 //	policy           filters lists of skills and of resources, and decides on skills/get,

@@ -170,13 +170,13 @@ func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
 // keep the stream from being read: some servers answer it only when that was.
 func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 	c.Pipe.Deliver(private, func(m wire.Message) {
-		if !c.Take(m) {
+		if !c.Room().Take(transport.Weight(m)) {
 			return
 		}
 		select {
 		case c.news <- transport.Owned(m):
 		default: // a server that says more than is taken in loses it
-			c.Give(m)
+			c.Room().Give(transport.Weight(m))
 		}
 	})
 	c.spawn(func() {
@@ -184,7 +184,7 @@ func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 			select {
 			case m := <-c.news:
 				deliver(m)
-				c.Give(m)
+				c.Room().Give(transport.Weight(m))
 			case <-c.Lost():
 				return
 			}

@@ -52,40 +52,29 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	cmd.Dir = cfg.Dir
 	cmd.Env = environment(cmd.Environ(), cfg.Env)
 	ownGroup(cmd)
-	var files []*os.File
-	pipe := func() (r, w *os.File, err error) {
-		r, w, err = os.Pipe()
-		if err == nil {
-			files = append(files, r, w)
-		}
-		return r, w, err
-	}
+	var pipes [3]struct{ r, w *os.File } // stdin, stdout, stderr
 	fail := func(err error) (*process, error) {
-		for _, f := range files {
-			f.Close()
+		for _, p := range pipes {
+			p.r.Close() // nothing happens to one that is nil
+			p.w.Close()
 		}
 		return nil, fmt.Errorf("%w: starting the process: %w", transport.ErrNotSent, err)
 	}
-	inRead, inWrite, err := pipe()
-	if err != nil {
-		return fail(err)
+	for i := range pipes {
+		var err error
+		if pipes[i].r, pipes[i].w, err = os.Pipe(); err != nil {
+			return fail(err)
+		}
 	}
-	outRead, outWrite, err := pipe()
-	if err != nil {
-		return fail(err)
-	}
-	errRead, errWrite, err := pipe()
-	if err != nil {
-		return fail(err)
-	}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inRead, outWrite, errWrite
+	in, out, said := pipes[0], pipes[1], pipes[2]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in.r, out.w, said.w
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
-	for _, f := range []*os.File{inRead, outWrite, errWrite} {
+	for _, f := range []*os.File{in.r, out.w, said.w} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: inWrite, stdout: outRead, stderr: errRead, log: env.Log, said: transport.NewChatter(env.Log),
+	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r, log: env.Log, said: transport.NewChatter(env.Log),
 		exited: make(chan struct{}), silent: make(chan struct{})}
 	env.Spawn(func() {
 		defer close(p.silent)

@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"time"
@@ -33,19 +34,17 @@ type stream struct {
 	own     *mcp.Room    // of what is no answer to a call; nil for none yet
 }
 
-func (s *stream) Release() func()        { return s.release }
 func (s *stream) Taken() <-chan struct{} { return nil }
-func (s *stream) Outline() *mcp.Outline  { return s.outline }
-func (s *stream) Retry() time.Duration   { return s.retry }
 
-func (s *stream) LastEventID() string {
-	if s.events == nil {
-		return ""
+func (s *stream) Reply(result mcp.Raw) *mcp.Reply {
+	return &mcp.Reply{Result: result, Outline: s.outline, Release: s.release}
+}
+
+func (s *stream) Resumption() (lastEventID string, retry time.Duration) {
+	if s.events != nil {
+		lastEventID = cmp.Or(s.events.LastID(), s.after)
 	}
-	if id := s.events.LastID(); id != "" {
-		return id
-	}
-	return s.after
+	return lastEventID, s.retry
 }
 
 // Read reads the body, for the event reader and for JSON bodies.
