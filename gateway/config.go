@@ -368,3 +368,15 @@ func (c *Config) resolvePaths(dir string) {
 		}
 	}
 }
+
+// checkReplicas reports what is wrong with the section "replicas".
+func (c Config) checkReplicas() error {
+	shared := c.Sessions.Store == session.StoreRedis
+	switch {
+	case shared && c.Replicas.Listen == "" && !c.Replicas.Alone:
+		return errors.New("listen: needed with sessions.store: redis, for replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true")
+	case !shared && c.Replicas != (cluster.Config{}):
+		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
+	}
+	return c.Replicas.Validate()
+}

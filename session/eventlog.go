@@ -3,80 +3,92 @@ package session
 import (
 	"bytes"
 	"context"
+	"errors"
 )
 
-// memoryLog is the EventLog of a Memory. The logs hang on the sessions themselves,
-// so that no log outlives its session.
-type memoryLog struct{ m *Memory }
+// eventLog is the EventLog of what is held. A session's owner is the only one who writes its
+// streams and follows them, and knows all of them; of those that stand in a place the events
+// themselves are there alone.
+type eventLog struct{ s *sessions }
 
-// Append adds an event; see EventLog.
-func (l memoryLog) Append(_ context.Context, key, stream string, data []byte) (uint64, error) {
-	return l.add(key, stream, nil, data, false)
+// Append adds an event; see EventLog. One that cannot be kept leaves a gap.
+func (l eventLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	return l.add(ctx, key, stream, nil, data, false)
 }
 
 // Begin adds the first event of a stream that answers a request; see EventLog.
-func (l memoryLog) Begin(_ context.Context, key, stream string, request, data []byte) (uint64, error) {
-	return l.add(key, stream, request, data, false)
+func (l eventLog) Begin(ctx context.Context, key, stream string, request, data []byte) (uint64, error) {
+	return l.add(ctx, key, stream, request, data, false)
 }
 
 // Finish adds the last event; see EventLog.
-func (l memoryLog) Finish(_ context.Context, key, stream string, data []byte) (uint64, error) {
-	return l.add(key, stream, nil, data, true)
+func (l eventLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	return l.add(ctx, key, stream, nil, data, true)
 }
 
-func (l memoryLog) add(key, stream string, request, data []byte, last bool) (uint64, error) {
-	s, err := l.streams(key)
+func (l eventLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (uint64, error) {
+	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {
 		return 0, err
 	}
-	seq, _, err := s.add(stream, request, logged{size: len(data), data: bytes.Clone(data)}, last, l.m.now())
-	return seq, err
+	defer h.done()
+	e := logged{size: len(data)}
+	if l.s.place == nil {
+		e.data = bytes.Clone(data)
+	}
+	seq, kept, err := h.log.add(stream, request, e, last, int64(l.s.clock()))
+	if err != nil {
+		return 0, err
+	}
+	if err := l.s.tell(ctx, h, change{stream: stream, seq: seq, data: data, kept: kept}); err != nil {
+		h.log.lose(stream)
+		return 0, err
+	}
+	return seq, nil
 }
 
 // Request returns what a stream answers; see EventLog.
-func (l memoryLog) Request(_ context.Context, key, stream string) ([]byte, error) {
-	s, err := l.streams(key)
+func (l eventLog) Request(ctx context.Context, key, stream string) ([]byte, error) {
+	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {
 		return nil, err
 	}
-	return s.answers(stream, l.m.now())
+	defer h.done()
+	return h.log.answers(stream, int64(l.s.clock()))
 }
 
 // End says that nothing more comes; see EventLog.
-func (l memoryLog) End(_ context.Context, key, stream string) error {
-	s, err := l.streams(key)
+func (l eventLog) End(ctx context.Context, key, stream string) error {
+	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {
 		return err
 	}
-	return s.end(stream, l.m.now())
+	defer h.done()
+	if err := h.log.end(stream, int64(l.s.clock())); err != nil || !h.log.changed() {
+		return err
+	}
+	return l.s.tell(ctx, h, change{})
 }
 
 // Read returns the events after a position; see EventLog.
-func (l memoryLog) Read(_ context.Context, key, stream string, after uint64) ([]Event, bool, <-chan struct{}, error) {
-	s, err := l.streams(key)
+func (l eventLog) Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error) {
+	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {
 		return nil, false, nil, err
 	}
-	list, ended, more, err := s.read(stream, after, l.m.now())
-	var events []Event
+	defer h.done()
+	list, ended, more, gap := h.log.read(stream, after, int64(l.s.clock()))
+	if gap != nil && !errors.Is(gap, ErrGap) {
+		return nil, false, nil, gap
+	}
+	if l.s.place != nil && len(list) > 0 {
+		if events, err = l.s.place.fetch(ctx, h, stream, list); err != nil {
+			return nil, false, nil, err
+		}
+		return events, ended, more, gap
+	}
 	for _, e := range list {
 		events = append(events, Event{Seq: e.seq, Data: e.data})
 	}
-	return events, ended, more, err
-}
-
-// streams finds the logs of a session, without restarting its idle time.
-func (l memoryLog) streams(key string) (*streams, error) {
-	if l.m.closed.Load() {
-		return nil, ErrUnavailable
-	}
-	user, id := splitKey(key)
-	s := l.m.shard(id)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.entries[name{user, id}]
-	if e == nil || !e.used.alive(l.m.now(), l.m.cfg.IdleTimeout) {
-		return nil, ErrNotFound
-	}
-	return &e.streams, nil
+	return events, ended, more, gap
 }

@@ -21,13 +21,12 @@ type logRoom struct {
 
 // fits reports whether there is room for so many bytes more.
 func (r *logRoom) fits(user string, n int) bool {
-	most := int64(maxLogBytes / 2)
-	if user == (mcp.Caller{}).User() { // without authentication there is one user
-		most = maxLogBytes
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bytes+int64(n) <= maxLogBytes && r.users[user]+int64(n) <= most
+	if r.bytes+int64(n) > maxLogBytes {
+		return false
+	}
+	return r.users[user]+int64(n) <= maxLogBytes/2 || user == (mcp.Caller{}).User() // without authentication there is one user
 }
 
 // change counts bytes that a user's logs hold now, or, below zero, hold no more.

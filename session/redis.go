@@ -1,15 +1,10 @@
 package session
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -18,29 +13,17 @@ import (
 // startTime bounds what a new store asks Redis before anybody needs it.
 const startTime = 2 * time.Second
 
-// Redis is a Store in a Redis, where a session outlives its owner. The owner's copy of a
-// session is the truth for as long as the owner has it: a call in a session that is held
-// asks Redis nothing, every change is written there, and from time to time that the session
+// Redis is a Store in a Redis, where a session outlives its owner. A call in a session that is
+// held asks Redis nothing; every change is written there, and from time to time that the session
 // was used. What the owner writes is compared with the fence (Deps.Fence): a replica that
-// owns the session no more is refused, and drops its copy.
+// owns the session no more is refused, and drops it.
 type Redis struct {
-	cfg     Config
+	sessions
 	db      *redisdb.DB
-	log     *slog.Logger
-	onEnd   func(key string)
 	owner   func(key string) (redisKey, token string) // Deps.Fence
-	count   *Metrics
 	scripts scripts
 	seals   seals
-	clock   func() time.Duration // monotonic
-	logRoom logRoom
 	kept    *Kept
-	closed  atomic.Bool
-	stop    context.CancelFunc // ends run, for which done waits
-	done    sync.WaitGroup
-
-	mu     sync.RWMutex // guards the field below
-	copies map[name]*held
 }
 
 // NewRedis makes a store. Redis need not be there yet.
@@ -53,25 +36,14 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
-	s := &Redis{
-		cfg:     cfg.withDefaults(),
-		log:     deps.Log,
-		onEnd:   deps.OnEnd,
-		owner:   deps.Fence,
-		count:   deps.Metrics,
-		scripts: newScripts(),
-		clock:   clock,
-		copies:  make(map[name]*held),
-	}
+	s := &Redis{owner: deps.Fence, scripts: newScripts()}
 	s.kept = &Kept{s: s, derived: make(map[name]time.Duration)}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
-	if s.count == nil {
-		s.count = NewMetrics(nil)
-	}
-	if s.onEnd == nil {
-		s.onEnd = func(string) {}
+	s.set(cfg, deps)
+	s.clock, s.place = clock, s
+	s.onEnd = func(h *held) {
+		if deps.OnEnd != nil {
+			deps.OnEnd(h.name.key())
+		}
 	}
 	var err error
 	if s.seals, err = newSeals(cfg.Secrets()); err != nil {
@@ -85,9 +57,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if policy := s.db.Setting(ctx, "maxmemory-policy"); policy != "" && policy != "noeviction" {
 		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", "maxmemory-policy", policy)
 	}
-	running, stop := context.WithCancel(context.Background()) // until Close
-	s.stop = stop
-	s.done.Go(func() { s.run(running) })
+	s.start()
 	return s, nil
 }
 
@@ -151,9 +121,6 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	return value, nil
 }
 
-// ttl is how long Redis keeps a session after its last use.
-func (s *Redis) ttl() time.Duration { return s.cfg.Kept() }
-
 // validID reports whether an id could be one that Create minted. Whatever else clients
 // send never gets to Redis.
 func validID(id string) bool {
@@ -178,11 +145,8 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if s.Known() >= s.cfg.Max {
 		return Record{}, ErrTooMany
 	}
-	r = r.owned()
-	r.ID = rand.Text()
-	r.Created = time.Now()
+	r = r.minted()
 	n := name{r.User, r.ID}
-	r.key = n.key()
 	value, err := encode(r)
 	if err != nil {
 		return Record{}, err
@@ -196,97 +160,21 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 		return Record{}, err
 	}
 	if id, _ := got.(string); id != "" {
-		if h := s.copyOf(name{r.User, id}); h != nil {
+		if h := s.get(name{r.User, id}); h != nil {
 			s.ended(h, s.count.evicted)
 		}
 	}
-	h := s.newHeld(n)
-	h.record.Store(&r)
-	s.mu.Lock()
-	s.copies[n] = h
-	s.mu.Unlock()
-	s.count.open(r.Revision)
+	s.begin(s.newHeld(n), &r)
 	return r, nil
-}
-
-// Get returns a session and restarts its idle time; see Store.
-func (s *Redis) Get(ctx context.Context, user, id string) (Record, error) {
-	if s.closed.Load() {
-		return Record{}, ErrUnavailable
-	}
-	n := name{user, id}
-	if h := s.copyOf(n); h != nil {
-		if r := s.known(h); r != nil {
-			return *r, nil
-		}
-	}
-	h, err := s.use(ctx, n)
-	if err != nil {
-		return Record{}, err
-	}
-	defer h.done()
-	return *h.record.Load(), nil
-}
-
-// Update changes a session as one step; see Store.
-func (s *Redis) Update(ctx context.Context, user, id string, change func(*Record)) (Record, error) {
-	n := name{user, id}
-	h, err := s.use(ctx, n)
-	if err != nil {
-		return Record{}, err
-	}
-	defer h.done()
-	old := h.record.Load()
-	r := *old
-	change(&r)
-	r.User, r.ID, r.Created, r.key = old.User, old.ID, old.Created, old.key
-	if r.size() > MaxRecordBytes {
-		return Record{}, ErrTooLarge
-	}
-	r = r.owned() // change may have kept its pointer
-	value, err := encode(r)
-	if err != nil {
-		return Record{}, err
-	}
-	if before, err := encode(*old); err == nil && !h.unsure && bytes.Equal(before, value) {
-		return r, nil
-	}
-	err = s.write(ctx, h, s.scripts.add, true, recordKey, "v", s.seals.records.SealBytes(value, n.user, n.id))
-	unsure := errors.Is(err, ErrUnsure)
-	if err == nil || unsure {
-		h.record.Store(&r)
-		h.unsure = unsure
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	return r, nil
-}
-
-// Delete ends a session; see Store.
-func (s *Redis) Delete(ctx context.Context, user, id string) error {
-	h, err := s.take(ctx, name{user, id})
-	if err != nil {
-		return err
-	}
-	defer h.done()
-	return s.end(ctx, h, s.count.deleted, -time.Millisecond)
 }
 
 // Drop forgets a session that another replica owns now. Nothing ends, and nobody is called.
 func (s *Redis) Drop(key string) {
 	n := nameOf(key)
-	if h := s.copyOf(n); h != nil {
+	if h := s.get(n); h != nil {
 		s.drop(h)
 	}
 	s.kept.drop(n)
-}
-
-// Known is how many sessions this replica holds.
-func (s *Redis) Known() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.copies)
 }
 
 // Room returns nil if a session could be begun, as far as Redis is concerned: it answers, and
@@ -301,19 +189,11 @@ func (s *Redis) Room(ctx context.Context) error {
 	return nil
 }
 
-// Log is the event log of the sessions.
-func (s *Redis) Log() EventLog { return redisLog{s} }
-
-// Close ends the connections and forgets the copies. The sessions are in Redis for who owns
+// Close ends the connections and forgets what is held. The sessions are in Redis for who owns
 // them next.
 func (s *Redis) Close() error {
-	if !s.closed.CompareAndSwap(false, true) {
+	if !s.close() {
 		return nil
-	}
-	s.stop()
-	s.done.Wait()
-	for _, h := range s.all() {
-		h.log.close() // whoever follows a stream looks again
 	}
 	return s.db.Close()
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,101 +11,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// redisLog is the EventLog of a Redis. The owner of a session is the only one who writes its
-// streams and follows them: it knows all of them but the events themselves, which Redis has
-// for it and for who owns the session next.
-type redisLog struct{ s *Redis }
-
-// Append adds an event; see EventLog. One that cannot be kept leaves a gap.
-func (l redisLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
-	return l.add(ctx, key, stream, nil, data, false)
-}
-
-// Begin adds the first event of a stream that answers a request; see EventLog.
-func (l redisLog) Begin(ctx context.Context, key, stream string, request, data []byte) (uint64, error) {
-	return l.add(ctx, key, stream, request, data, false)
-}
-
-// Finish adds the last event; see EventLog.
-func (l redisLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
-	return l.add(ctx, key, stream, nil, data, true)
-}
-
-func (l redisLog) add(ctx context.Context, key, stream string, request, data []byte, last bool) (uint64, error) {
-	n := nameOf(key)
-	h, err := l.s.take(ctx, n)
-	if err != nil {
-		return 0, err
-	}
-	defer h.done()
-	seq, kept, err := h.log.add(stream, request, logged{size: len(data)}, last, int64(l.s.clock()))
-	if err != nil {
-		return 0, err
-	}
-	at := strconv.FormatUint(seq, 10)
-	set := []any{recordKey, "seq", at}
-	if kept {
-		set = append(set, eventKey, stream+":"+at, l.s.seals.events.SealBytes(data, n.user, n.id, stream, at))
-	}
-	if err := l.s.write(ctx, h, l.s.scripts.add, false, set...); err != nil {
-		h.log.lose(stream)
-		return 0, err
-	}
-	return seq, nil
-}
-
-// Request returns what a stream answers; see EventLog.
-func (l redisLog) Request(ctx context.Context, key, stream string) ([]byte, error) {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return nil, err
-	}
-	defer h.done()
-	return h.log.answers(stream, int64(l.s.clock()))
-}
-
-// End says that nothing more comes; see EventLog.
-func (l redisLog) End(ctx context.Context, key, stream string) error {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return err
-	}
-	defer h.done()
-	if err := h.log.end(stream, int64(l.s.clock())); err != nil || !h.log.changed() {
-		return err
-	}
-	return l.s.write(ctx, h, l.s.scripts.tend, false)
-}
-
-// Read returns the events after a position; see EventLog.
-func (l redisLog) Read(ctx context.Context, key, stream string, after uint64) ([]Event, bool, <-chan struct{}, error) {
-	h, err := l.s.take(ctx, nameOf(key))
-	if err != nil {
-		return nil, false, nil, err
-	}
-	defer h.done()
-	list, ended, more, gap := h.log.read(stream, after, int64(l.s.clock()))
-	if gap != nil && !errors.Is(gap, ErrGap) {
-		return nil, false, nil, gap
-	}
-	events, err := l.fetch(ctx, h.name, stream, list)
-	if err != nil {
-		return nil, false, nil, err
-	}
-	return events, ended, more, gap
-}
-
 // fetch gets events from Redis. A stream with an event that no replica has put there is as
 // good as none.
-func (l redisLog) fetch(ctx context.Context, n name, stream string, list []logged) (events []Event, err error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
+func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged) (events []Event, err error) {
+	n := h.name
 	var fields []any
 	for _, e := range list {
 		fields = append(fields, stream+":"+strconv.FormatUint(e.seq, 10))
 	}
-	got, err := l.s.step(ctx, l.s.scripts.fetch, n, fields...)
+	got, err := s.step(ctx, s.scripts.fetch, n, fields...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +29,9 @@ func (l redisLog) fetch(ctx context.Context, n name, stream string, list []logge
 	}
 	for i, e := range list {
 		sealed, _ := values[i].(string)
-		data, err := l.s.seals.events.OpenBytes([]byte(sealed), n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
+		data, err := s.seals.events.OpenBytes([]byte(sealed), n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
 		if err != nil {
-			l.s.db.Unopened("event")
+			s.db.Unopened("event")
 			return nil, ErrNotFound
 		}
 		events = append(events, Event{Seq: e.seq, Data: data})
@@ -136,8 +49,8 @@ type keptStream struct {
 	Ended   bool   `json:"ended,omitempty"`
 }
 
-// told returns what Redis is to be told of changes, as the script write wants it.
-func (s *Redis) told(h *held, c changes) (set, deleted []any) {
+// described returns what Redis is to be told of changes, as the script write wants it.
+func (s *Redis) described(h *held, c changes) (set, deleted []any) {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	for name := range c.streams {

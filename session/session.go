@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"crypto/rand"
 	"slices"
 	"strings"
 	"time"
@@ -75,6 +76,14 @@ func (r Record) size() int {
 		n += len(uri)
 	}
 	return n
+}
+
+// minted returns the record of a session that begins now, with an id of its own.
+func (r Record) minted() Record {
+	r = r.owned()
+	r.ID, r.Created = rand.Text(), time.Now()
+	r.key = name{r.User, r.ID}.key()
+	return r
 }
 
 // owned returns the record with slices of its own, exactly as long as they are: it

@@ -58,8 +58,8 @@ type eventName struct {
 // above stays there until its session ends.
 const maxDeletions = 2 * LogEvents
 
-// add adds an event, and the stream with its first one. kept is false where there is no
-// room for it, which leaves a gap. Errors: ErrNotFound, ErrEnded.
+// add adds an event, and the stream with its first one, and returns its position. One for
+// which there is no room is not kept, which leaves a gap. Errors: ErrNotFound, ErrEnded.
 func (s *streams) add(name string, request []byte, e logged, last bool, now int64) (seq uint64, kept bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,9 +77,9 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		st.request = bytes.Clone(request)
 	}
 	s.seq++
-	e.seq = s.seq
+	e.seq, kept = s.seq, s.room.fits(s.user, e.size)
 	st.last, st.touched, st.ended = e.seq, now, last
-	if kept = s.room.fits(s.user, e.size); kept {
+	if kept {
 		st.events = append(st.events, e)
 		s.count(st, e.size)
 		for len(st.events) > LogEvents || st.bytes > LogBytes && len(st.events) > 1 {
@@ -89,7 +89,7 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 		s.dropAll(name, st)
 	}
 	s.news(name, st)
-	return s.seq, kept, nil
+	return e.seq, kept, nil
 }
 
 // lose is told that the newest event of a stream could not be kept.

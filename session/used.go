@@ -36,8 +36,3 @@ func (u *lastUse) touch(now int64, idle time.Duration) bool {
 		}
 	}
 }
-
-// sweepEvery is how often a store looks for sessions that are idle for too long.
-func sweepEvery(idle time.Duration) time.Duration {
-	return min(max(idle/10, 10*time.Millisecond), 15*time.Second)
-}

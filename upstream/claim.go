@@ -39,7 +39,7 @@ type unclaimed struct {
 // unclear keeps a question that no call claims, if one may later.
 func (s *session) unclear(m wire.Message) bool {
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
-	if !asks || len(m.Params) > largestUnclaimed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
+	if !asks || len(m.Params) > largestUnclaimed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.Refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
 		return false
 	}
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -26,7 +27,7 @@ func (u *Upstream) userOf(caller *mcp.Caller) string {
 }
 
 // acquire returns the session of a key for the caller of a call. It must be released.
-func (u *Upstream) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared capabilities, e *era, sweeps bool) (*session, error) {
+func (u *Upstream) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared dialect.Capabilities, e *era, sweeps bool) (*session, error) {
 	key.user = u.userOf(caller)
 	if key.session == "" {
 		declared = u.neutral(e.rev)

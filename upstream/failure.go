@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
@@ -36,7 +37,7 @@ var (
 
 // failed makes of the error of a call what its client may read.
 func (u *Upstream) failed(ctx context.Context, c *mcp.Call, err error) error {
-	return u.inOurWords(c, u.failure(ctx, err))
+	return dialect.Inner(u.cfg.Name, c, u.failure(ctx, err))
 }
 
 // failure makes of an error what the client may read, with the cause for the operator. It
@@ -127,7 +128,7 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 	case e.Status == http.StatusTooManyRequests:
 		return u.admit.Limited(e.RetryAfter)
 	case e.HasError():
-		return notOurs(wire.ReadError(e.Message.Error))
+		return dialect.NotOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
 			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", name, e.Status)

@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -22,7 +23,7 @@ func (u *Upstream) listenStateful(ctx context.Context, e *era, c *mcp.Call) (*mc
 	if err != nil {
 		return nil, err
 	}
-	l := s.slot.state.Listen(c.Tasks == mcp.CoreTasks && s.server.tasks)
+	l := s.slot.state.Listen(c.Tasks == mcp.CoreTasks && s.server.Tasks)
 	defer func() {
 		s.unsubscribe(l.Close())
 		u.pool.release(s)
@@ -88,7 +89,7 @@ func (u *Upstream) another(ctx context.Context, e *era, c *mcp.Call, lost *sessi
 // said of that. It reports false, and nothing is subscribed, where the session turns out to
 // be lost.
 func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
-	honoured := mcp.Filter{Lists: want.Lists & s.server.lists}
+	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
 	var failed map[string]error
 	var err error
 	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
@@ -101,7 +102,7 @@ func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filt
 		}
 		return said, false
 	}
-	if s.server.tasks {
+	if s.server.Tasks {
 		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
 	}
 	l.Want(honoured)
@@ -123,16 +124,16 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 	defer room.Free()
 	life.Room.Store(room)
 	id := u.ids.Add(1)
-	declared := capabilities{raw: "{}"}
+	declared := dialect.Capabilities{Raw: "{}"}
 	if c.Session == "" {
 		declared = u.neutral(e.rev)
 	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
-		declared = declare(c.Caps, e.rev)
+		declared = dialect.Declare(c.Caps, e.rev)
 	}
-	out := outgoing{id: id, call: c, rev: e.rev, meta: u.statelessMeta(e.rev, declared.raw, "")}
+	out := dialect.Request{ID: id, Call: c, Rev: e.rev, Meta: u.statelessMeta(e.rev, declared.Raw, "")}
 	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
-		Body: out.appendRequest(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
+		Body: out.Append(nil), Header: statelessHeader(conn, e.rev, c.Method, ""),
 	})
 	if err != nil {
 		return nil, statelessRefusal(life.Why(err))
@@ -158,7 +159,7 @@ func (u *Upstream) listenStateless(ctx context.Context, e *era, c *mcp.Call) (*m
 			c.Notify(mcp.Event{Method: m.Method, Params: params})
 		case mcp.NoteTask:
 			// What asks what it was told cannot be asked is nothing to be told of.
-			if task, err := u.openTask(declared, m.Params.Without("_meta")); err == nil && declared.tasks {
+			if task, err := u.openTask(declared, m.Params.Without("_meta")); err == nil && declared.Tasks {
 				c.Notify(mcp.Event{Method: m.Method, Params: task})
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -58,7 +59,7 @@ func (u *Upstream) takeParked(c *mcp.Call) (*exchange, bool) {
 			return false
 		}
 		// What the server may ask next has to be declared with this request, too.
-		return !c.Ephemeral || declare(c.Caps, x.s.rev).raw == declare(was.Caps, x.s.rev).raw
+		return !c.Ephemeral || dialect.Declare(c.Caps, x.s.rev).Raw == dialect.Declare(was.Caps, x.s.rev).Raw
 	})
 }
 

@@ -32,7 +32,7 @@ type slowConn struct{ ready time.Time }
 func (c *slowConn) Start(req *transport.Request) (transport.Stream, error) {
 	result := `"error":{"code":-32601,"message":"Method not found"}`
 	switch req.Method {
-	case methodDiscover:
+	case mcp.MethodDiscover:
 		result = `"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{}}`
 	case mcp.MethodToolsCall:
 		result = `"result":{"resultType":"complete","content":[]}`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -47,7 +48,7 @@ type slot struct {
 	key      poolKey
 	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
 	owner    *transport.Identity
-	declared capabilities
+	declared dialect.Capabilities
 	sweeps   bool           // it ends by idle time
 	state    *restore.State // what is restored in a new session
 
@@ -79,7 +80,7 @@ func (p *pool) init(u *Upstream) {
 
 // acquire returns the session of the key for this caller, and opens it if need be. It
 // must be released.
-func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared capabilities, e *era, sweeps bool) (*session, error) {
+func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared dialect.Capabilities, e *era, sweeps bool) (*session, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

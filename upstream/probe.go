@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
@@ -242,7 +243,7 @@ func (u *Upstream) ask(ctx context.Context, owner *transport.Identity) (*era, tr
 		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), transport.ErrTimeout)
 		defer cancel()
 	}
-	m, err := u.exchange(silence, conn, wire.Stateless(), methodDiscover, nil)
+	m, err := u.exchange(silence, conn, wire.Stateless(), mcp.MethodDiscover, nil)
 	if stdio {
 		if ctx.Err() != nil {
 			closeConn(conn)
@@ -400,11 +401,11 @@ func modernRefusal(m wire.Message) bool {
 // stateless server wants it, and returns its response.
 func (u *Upstream) exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
 	id := u.ids.Add(1)
-	meta := "{" + u.statelessMeta(rev, u.neutral(rev).raw, "") + "}"
+	meta := "{" + u.statelessMeta(rev, u.neutral(rev).Raw, "") + "}"
 	life := transport.NewLife(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
 	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: method, Life: life,
-		Body:   ownRequest(id, method, params.With("_meta", mcp.Raw(meta))),
+		Body:   dialect.Own(id, method, params.With("_meta", mcp.Raw(meta))),
 		Header: statelessHeader(conn, rev, method, ""),
 	})
 	if err != nil {

@@ -126,7 +126,7 @@ func (s *session) giveRoots(c *mcp.Call) {
 // call: there is one now.
 func (s *session) settleRoots() {
 	s.mu.Lock()
-	owed := s.rootsOwed && s.declared.rootsChange
+	owed := s.rootsOwed && s.declared.RootsChange
 	s.rootsOwed = s.rootsOwed && !owed
 	s.mu.Unlock()
 	if owed {
@@ -143,7 +143,7 @@ func (u *Upstream) RootsChanged(session string) {
 			continue
 		}
 		sl.state.Roots.Changed()
-		if s := sl.current; s != nil && s.declared.rootsChange && s.rev.Stateful {
+		if s := sl.current; s != nil && s.declared.RootsChange && s.rev.Stateful {
 			u.spawn(func() { s.post(wire.AppendNotification(nil, mcp.NoteRootsListChanged, nil)) })
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -20,8 +21,7 @@ const (
 	// before it takes calls: some servers drop what they have to say while nobody
 	// listens, some answer nothing until there is something.
 	standingWait = 250 * time.Millisecond
-	maxQuestions = 20      // open ones of a call
-	maxHello     = 1 << 20 // bytes of what a server says of itself, which is kept
+	maxQuestions = 20 // open ones of a call
 )
 
 // session is one session at a stateful server. Of a stateless one it is only the
@@ -32,8 +32,8 @@ type session struct {
 	conn     transport.Conn
 	rev      *wire.Revision
 	result   mcp.Raw // of initialize; of a resumed session the capabilities
-	server   serverCaps
-	declared capabilities
+	server   dialect.Server
+	declared dialect.Capabilities
 	began    time.Time
 
 	base   context.Context // of what the session does on its own
@@ -113,8 +113,8 @@ func (u *Upstream) newSession(sl *slot, conn transport.Conn, rev *wire.Revision)
 // handshake is initialize and notifications/initialized (2025-11-25 basic/lifecycle).
 func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
-		"capabilities", mcp.Raw(s.declared.raw), "clientInfo", s.u.clientInfo)
-	m, err := s.request(ctx, methodInitialize, params)
+		"capabilities", mcp.Raw(s.declared.Raw), "clientInfo", s.u.clientInfo)
+	m, err := s.request(ctx, mcp.MethodInitialize, params)
 	if err != nil && piped(s.conn) {
 		return err // the server was found to speak this
 	}
@@ -130,7 +130,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.u.cfg.Name, mcp.ExecutedNo,
 			"Upstream %s refused to initialize: %s", s.u.cfg.Name, clip(e.Message))
 	}
-	if len(m.Result) > maxHello {
+	if len(m.Result) > dialect.MaxHello {
 		return fmt.Errorf("%w: initialize", transport.ErrTooLarge)
 	}
 	version, _ := m.Result.Member("protocolVersion")
@@ -149,7 +149,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 func (s *session) learn(result mcp.Raw) {
 	s.result = result
 	caps, _ := result.Member("capabilities")
-	s.server = readServerCaps(validTasks(s.rev, caps))
+	s.server = dialect.ReadServer(dialect.ValidTasks(s.rev, caps))
 	info, _ := result.Member("serverInfo")
 	s.u.health.meet(s.rev.Name, true, info)
 }
@@ -170,7 +170,7 @@ func initializeRefusal(err error) error {
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.slot.state.Restore()
-	if s.slot.key.session == "" || s.declared.any() || level != "" || len(uris) > 0 {
+	if s.slot.key.session == "" || s.declared.Any() || level != "" || len(uris) > 0 {
 		s.stand()
 	}
 	if level != "" {
@@ -191,7 +191,7 @@ func (s *session) restore(ctx context.Context) {
 func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.u.ids.Add(1)
 	life := transport.NewLife(ctx, s.u.cfg.Timeout.Call, s.u.cfg.Timeout.Total)
-	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: ownRequest(id, method, params)})
+	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)})
 	if err != nil {
 		return wire.Message{}, life.Why(err)
 	}
@@ -213,7 +213,7 @@ func (s *session) request(ctx context.Context, method string, params mcp.Raw) (w
 // server that refuses, or keeps silent, keeps its level and is not asked for this one
 // again.
 func (s *session) setLevel(ctx context.Context, level string) {
-	if !s.server.logging || !wire.ValidLogLevel(level) {
+	if !s.server.Logging || !wire.ValidLogLevel(level) {
 		return
 	}
 	if now := s.level.Load(); now != nil && *now == level {
@@ -319,7 +319,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 		s.post(wire.AppendResult(nil, m.ID, nil))
 		return
 	}
-	why := s.declared.refuses(m.Method, m.Params)
+	why := s.declared.Refuses(m.Method, m.Params)
 	switch {
 	case why != nil:
 	case s.slot.key.session == "":
@@ -444,7 +444,7 @@ func (s *session) all() []*exchange {
 // askedElsewhere reports whether questions of a call may come from outside of its own
 // stream, so that its caller cannot simply read that.
 func (s *session) askedElsewhere() bool {
-	if !s.declared.any() || s.slot.key.session == "" {
+	if !s.declared.Any() || s.slot.key.session == "" {
 		return false
 	}
 	s.mu.Lock()
@@ -479,7 +479,7 @@ func (s *session) refusal(err error) error {
 		if e.Code == mcp.CodeHeaderMismatch || offered(status.Message) != nil {
 			return fmt.Errorf("%w: %w", errWrongEra, err) // a server that had sessions once
 		}
-		return s.declared.notOurs(e)
+		return s.declared.NotOurs(e)
 	case piped(s.conn):
 	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%w: %w", errWrongEra, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -28,12 +29,12 @@ const (
 // sessionFor returns the upstream session for a call. It must be released.
 func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*session, error) {
 	if c.Session == "" || u.cfg.Shared && u.cfg.Transport == transportStdio {
-		return u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
+		return u.acquire(ctx, poolKey{}, &c.Caller, dialect.Capabilities{}, e, false)
 	}
 	key := poolKey{session: c.Session}
-	declared := declare(c.Caps, e.rev)
+	declared := dialect.Declare(c.Caps, e.rev)
 	if c.Ephemeral {
-		key.caps = declared.raw
+		key.caps = declared.Raw
 	}
 	return u.acquire(ctx, key, &c.Caller, declared, e, c.Ephemeral)
 }
@@ -63,13 +64,13 @@ func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.
 }
 
 func (u *Upstream) discoverStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, dialect.Capabilities{}, e, false)
 	if err != nil {
 		return nil, err
 	}
 	defer u.pool.release(s)
 	info, _ := s.result.Member("serverInfo")
-	return discovered(s.rev, s.result, info)
+	return dialect.Discovered(s.rev, s.result, info)
 }
 
 // exchange is one call under way at a stateful server.
@@ -116,7 +117,7 @@ type question struct {
 
 // call makes a call and releases the session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if mcp.IsTaskMethod(c.Method) && !s.server.tasks {
+	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
 		s.u.pool.release(s)
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
 	}
@@ -132,7 +133,7 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.wake = s, s.u.ids.Add(1), x.call.Notify, make(chan struct{}, 1)
-	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.any()
+	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.Any()
 	life, err := s.u.life(ctx, false)
 	if err != nil {
 		x.abandon()
@@ -151,9 +152,9 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	if meanwhile != nil {
 		meanwhile()
 	}
-	out := outgoing{id: x.id, call: request, rev: s.rev, task: s.taskParams(request)}
+	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
 	stream, err := s.conn.Start(&transport.Request{
-		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.appendRequest(make([]byte, 0, out.size())),
+		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.Append(make([]byte, 0, out.Size())),
 	})
 	if err != nil {
 		s.remove(x)
@@ -196,7 +197,7 @@ func (x *exchange) read() {
 	case m.Kind == wire.Response:
 		if answers(m, x.id) {
 			if m.Error != nil {
-				x.end(nil, x.s.declared.notOurs(wire.ReadError(m.Error)))
+				x.end(nil, x.s.declared.NotOurs(wire.ReadError(m.Error)))
 			} else {
 				x.end(m.Result, nil)
 			}
@@ -210,7 +211,7 @@ func (x *exchange) read() {
 
 // owns reports whether progress has the token of this call.
 func (x *exchange) owns(m wire.Message) bool {
-	return hasToken(m, x.id) || x.token != 0 && hasToken(m, x.token)
+	return dialect.HasToken(m, x.id) || x.token != 0 && dialect.HasToken(m, x.token)
 }
 
 // next reads the next message, of another stream where the first one broke and can
@@ -304,7 +305,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if !x.s.u.admit.MayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
 		return admit.ErrAskedTooMuch
 	}
-	params, why := x.s.u.put(m.Method, m.Params)
+	params, why := x.s.u.voice.Put(m.Method, m.Params)
 	if why != nil {
 		return why
 	}
@@ -432,7 +433,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	if mcp.ListMember(x.call.Method) == "" {
 		return x.first.Reply(x.taskReply(result)), nil
 	}
-	list, err := readList(x.call.Method, result)
+	list, err := dialect.ReadList(x.call.Method, result)
 	if err != nil {
 		return nil, err
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -25,7 +25,7 @@ const (
 // statelessConn returns the connection to a stateless server: over HTTP none that
 // matters, over stdio the one process.
 func (u *Upstream) statelessConn(ctx context.Context, e *era, c *mcp.Call) (conn transport.Conn, release func(), err error) {
-	s, err := u.acquire(ctx, poolKey{}, &c.Caller, capabilities{}, e, false)
+	s, err := u.acquire(ctx, poolKey{}, &c.Caller, dialect.Capabilities{}, e, false)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,13 +48,13 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 	if w := u.waiting(conn, e, c); w != nil {
 		return w.resume(ctx)
 	}
-	declared := declare(c.Caps, e.rev)
+	declared := dialect.Declare(c.Caps, e.rev)
 	if c.Session == "" && !mcp.CanAsk(c.Method) {
 		declared = u.neutral(e.rev)
 	}
 	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
-		return u.callInTask(ctx, conn, e, c, declared.withTasks())
+		return u.callInTask(ctx, conn, e, c, declared.WithTasks())
 	} else if ok {
 		result, err = u.repair(ctx, conn, e, c, declared, refused)
 	}
@@ -70,7 +70,7 @@ func (u *Upstream) callStateless(ctx context.Context, e *era, c *mcp.Call) (*mcp
 
 // repair does what can be done about an error that is about our hop, and makes the
 // request once more: it was refused, so it did not run. Such errors are not passed on.
-func (u *Upstream) repair(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities, refused *mcp.Error) (mcp.Raw, error) {
+func (u *Upstream) repair(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (mcp.Raw, error) {
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
 		if err := u.relist(ctx, conn, e, c); err != nil {
@@ -87,52 +87,43 @@ func (u *Upstream) repair(ctx context.Context, conn transport.Conn, e *era, c *m
 		e = better
 	case mcp.CodeMissingCapability:
 		if wasDeclared(declared, refused) {
-			return nil, u.hopError(refused)
+			return nil, dialect.HopError(u.cfg.Name, refused)
 		}
 		return nil, refused
 	case mcp.CodeURLElicitation: // not in this dialect
-		return nil, u.hopError(refused)
+		return nil, dialect.HopError(u.cfg.Name, refused)
 	default:
 		return nil, refused
 	}
 	result, _, err := u.roundTrip(ctx, conn, e, c, declared)
 	if again, ok := errors.AsType[*mcp.Error](err); ok && again.Code == refused.Code {
-		return nil, u.hopError(again)
+		return nil, dialect.HopError(u.cfg.Name, again)
 	}
 	return result, err
 }
 
 // wasDeclared reports whether the server asks for capabilities that it was told of.
-func wasDeclared(declared capabilities, refused *mcp.Error) bool {
+func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
 	required, _ := refused.Data.Member("requiredCapabilities")
-	return required.IsObject() && declared.has(required)
-}
-
-// hopError is for errors that describe the hop between gateway and server, which the
-// client can do nothing about.
-func (u *Upstream) hopError(e *mcp.Error) *mcp.Error {
-	out := mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedNo,
-		"Upstream %s does not accept the gateway's requests", u.cfg.Name)
-	out.Data = out.Data.With("reason", mcp.String(e.Message))
-	return out
+	return required.IsObject() && declared.Has(required)
 }
 
 // roundTrip sends the call and reads on to its result, of which the stream, closed by
 // now, knows the Outline and the Release. Over HTTP it is exactly one POST.
-func (u *Upstream) roundTrip(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities) (result mcp.Raw, of transport.Stream, err error) {
+func (u *Upstream) roundTrip(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared dialect.Capabilities) (result mcp.Raw, of transport.Stream, err error) {
 	life, err := u.life(ctx, false)
 	if err != nil {
 		return nil, nil, err
 	}
 	life.Room.Store(c.Room)
 	id := u.ids.Add(1)
-	out := outgoing{
-		id: id, call: c, rev: e.rev, answers: true,
-		meta: u.statelessMeta(e.rev, declared.raw, c.LogLevel),
+	out := dialect.Request{
+		ID: id, Call: c, Rev: e.rev, Answers: true, State: serverState(c.State),
+		Meta: u.statelessMeta(e.rev, declared.Raw, c.LogLevel),
 	}
 	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
-		Body:   out.appendRequest(make([]byte, 0, out.size())),
+		Body:   out.Append(make([]byte, 0, out.Size())),
 		Header: u.callHeader(conn, e.rev, c),
 	})
 	if err != nil {
@@ -150,17 +141,11 @@ func (u *Upstream) roundTrip(ctx context.Context, conn transport.Conn, e *era, c
 				return nil, nil, wire.ReadError(m.Error)
 			}
 			return m.Result, stream, nil
-		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && hasToken(m, id)):
+		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)):
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
 		// Requests do not exist in this dialect, and other messages are none of ours.
 	}
-}
-
-// hasToken reports whether progress is that of a request.
-func hasToken(m wire.Message, id int64) bool {
-	token, _ := m.Params.Member(wire.MetaProgressToken)
-	return transport.IsID(token, id)
 }
 
 // statelessRefusal sorts the statuses with which a server refuses a request. A
@@ -192,7 +177,7 @@ func statelessRefusal(err error) error {
 }
 
 // statelessReply judges a reply by the resultType of its result.
-func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, reply *mcp.Reply) (*mcp.Reply, error) {
+func (u *Upstream) statelessReply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.Reply) (*mcp.Reply, error) {
 	result := reply.Result
 	kind, ok := reply.Outline.Member(result, "resultType")
 	switch {
@@ -203,7 +188,7 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, reply *mcp
 			return nil, u.admit.AskedTooMuch()
 		}
 		return reply, err
-	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.tasks && isTask(result):
+	case kind.Text() == resultTask && c.Method == mcp.MethodToolsCall && declared.Tasks && isTask(result):
 		reply.Task = true
 		return reply, nil
 	default:
@@ -220,7 +205,7 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, reply *mcp
 	if mcp.ListMember(c.Method) == "" {
 		return reply, nil
 	}
-	list, err := readList(c.Method, result)
+	list, err := dialect.ReadList(c.Method, result)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +217,14 @@ func (u *Upstream) statelessReply(c *mcp.Call, declared capabilities, reply *mcp
 
 // askReply makes the Ask of an InputRequiredResult (2026-07-28 basic/patterns/mrtr).
 // Keys and state stay as they are, unless they look like the gateway's own.
-func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, error) {
+func (u *Upstream) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.Reply, error) {
 	ask := &mcp.Ask{}
 	var err error
 	requests, hasRequests := result.Member("inputRequests")
 	requests.Each(func(key string, request mcp.Raw) bool {
 		method, _ := request.Member("method")
 		params, _ := request.Member("params")
-		if why := declared.refuses(method.Text(), params); why != nil {
+		if why := declared.Refuses(method.Text(), params); why != nil {
 			err = mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
 				"Upstream %s asks what it was told cannot be asked: %s", u.cfg.Name, why.Message)
 			return false
@@ -247,13 +232,13 @@ func (u *Upstream) askReply(declared capabilities, result mcp.Raw) (*mcp.Reply, 
 		if method.Text() == mcp.MethodElicit { // which has no id here: ours must not be made up
 			params = params.Without("elicitationId")
 		}
-		params, why := u.put(method.Text(), params)
+		params, why := u.voice.Put(method.Text(), params)
 		if why != nil {
 			err = mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
 				"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, why.Message)
 			return false
 		}
-		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: publicKey(unescape(key)), Method: method.Text(), Params: params})
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(unescape(key)), Method: method.Text(), Params: params})
 		return true
 	})
 	if err != nil {
@@ -283,7 +268,7 @@ func (u *Upstream) discoverStateless(ctx context.Context, e *era, c *mcp.Call) (
 			return nil, err
 		}
 		defer release()
-		m, err := u.exchange(ctx, conn, e.rev, methodDiscover, nil)
+		m, err := u.exchange(ctx, conn, e.rev, mcp.MethodDiscover, nil)
 		if err != nil {
 			return nil, statelessRefusal(err)
 		}
@@ -295,7 +280,7 @@ func (u *Upstream) discoverStateless(ctx context.Context, e *era, c *mcp.Call) (
 	meta, _ := result.Member("_meta")
 	info, _ := meta.Member(wire.MetaServerInfo)
 	u.health.meet(e.rev.Name, false, info)
-	return discovered(e.rev, result, info)
+	return dialect.Discovered(e.rev, result, info)
 }
 
 // takeDiscover returns the result that the probe got, to the first who wants it.
@@ -305,26 +290,6 @@ func (u *Upstream) takeDiscover(e *era) mcp.Raw {
 	result := e.discover
 	e.discover = nil
 	return result
-}
-
-// discovered makes the reply to server/discover, the same for both dialects.
-func discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
-	if len(result) > maxHello {
-		return nil, fmt.Errorf("%w: server/discover", transport.ErrTooLarge)
-	}
-	caps, _ := result.Member("capabilities")
-	caps = validTasks(rev, caps)
-	if !caps.IsObject() {
-		return nil, fmt.Errorf("%w: no capabilities", transport.ErrGarbage)
-	}
-	out := mcp.Object("capabilities", caps)
-	if instructions, ok := result.Member("instructions"); ok && instructions.Text() != "" {
-		out = out.With("instructions", instructions)
-	}
-	if info.IsObject() {
-		out = out.With("serverInfo", info)
-	}
-	return &mcp.Reply{Result: out}, nil
 }
 
 // statelessMeta writes the members of _meta that each request has, without braces.
@@ -345,45 +310,13 @@ func (u *Upstream) statelessMeta(rev *wire.Revision, caps, logLevel string) stri
 	return b.String()
 }
 
-// readList takes the page of a list apart.
-func readList(method string, result mcp.Raw) (*mcp.List, error) {
-	items, ok := result.Member(mcp.ListMember(method))
-	if !ok || !items.IsArray() {
-		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
+// neutral is what the gateway declares where it looks at a server for itself: many servers
+// list some of their tools only to clients that can be asked. It answers what it is asked
+// then (forNobody). A process that clients share declares nothing, since their calls run
+// there, and which of them it asks nobody knows.
+func (u *Upstream) neutral(rev *wire.Revision) dialect.Capabilities {
+	if rev.Stateful && u.cfg.Shared && u.cfg.Transport == transportStdio {
+		return dialect.Capabilities{Raw: "{}"}
 	}
-	list := &mcp.List{}
-	key := mcp.ItemKey(method)
-	items.Elements(func(item mcp.Raw) bool {
-		name, _ := item.Member(key)
-		list.Items = append(list.Items, mcp.Item{Name: name.Text(), Raw: item})
-		return true
-	})
-	if next, ok := result.Member("nextCursor"); ok && !next.IsNull() {
-		cursor := next.Text()
-		list.Next = &cursor
-	}
-	if ttl, ok := result.Member("ttlMs"); ok {
-		if ms, ok := milliseconds(ttl); ok {
-			list.Expires = time.Now().Add(ms)
-		}
-	}
-	scope, _ := result.Member("cacheScope")
-	list.Private = scope.Text() == "private"
-	return list, nil
-}
-
-// milliseconds reads a duration, at most a day.
-func milliseconds(raw mcp.Raw) (time.Duration, bool) {
-	const day = 24 * time.Hour
-	n := int64(0)
-	if len(raw) == 0 || len(raw) > 15 {
-		return 0, false
-	}
-	for _, c := range raw {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return min(time.Duration(min(n, day.Milliseconds()))*time.Millisecond, day), true
+	return dialect.Declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
 }

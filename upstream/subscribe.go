@@ -17,7 +17,7 @@ const maxWanted = restore.MaxPending / 2
 // subscribeAll subscribes to resources, and returns those that it subscribed to and why it
 // could not to others. The error says that the session is lost.
 func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
-	if !s.server.subscribe {
+	if !s.server.Subscribe {
 		return nil, nil, nil
 	}
 	all = all[:min(len(all), maxWanted)]
@@ -43,7 +43,7 @@ func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []s
 func (s *session) subscribe(ctx context.Context, uri string) error {
 	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	if err == nil && m.Error != nil {
-		err = s.declared.notOurs(wire.ReadError(m.Error))
+		err = s.declared.NotOurs(wire.ReadError(m.Error))
 	}
 	return err
 }

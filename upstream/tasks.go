@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -27,22 +27,10 @@ const (
 	mostPoll  = 30 * time.Second
 )
 
-// validTasks returns a ServerCapabilities object without the form of tasks that is void in
-// the server's revision.
-func validTasks(rev *wire.Revision, caps mcp.Raw) mcp.Raw {
-	if !rev.CoreTasks {
-		caps = caps.Without("tasks")
-	}
-	if extensions, ok := caps.Member("extensions"); ok && rev.Stateful && mcp.DeclaresTasks(caps) {
-		caps = caps.With("extensions", extensions.Without(mcp.TasksExtension))
-	}
-	return caps
-}
-
 // pollPause is how long the server wants us to wait before the task is asked for again.
 func pollPause(task mcp.Raw) time.Duration {
 	raw, _ := task.Member("pollIntervalMs")
-	pause, ok := milliseconds(raw)
+	pause, ok := dialect.Milliseconds(raw)
 	if !ok {
 		return usualPoll
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
@@ -42,7 +43,7 @@ type taskKey struct {
 // session.
 func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	defer s.u.pool.release(s)
-	if !s.server.tasks {
+	if !s.server.Tasks {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
 	about := mcp.Object("taskId", mcp.String(c.Name))
@@ -58,7 +59,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			m, err = s.request(ctx, mcp.MethodTasksGet, about)
 		}
 		if err == nil && m.Error != nil {
-			err = s.declared.notOurs(wire.ReadError(m.Error))
+			err = s.declared.NotOurs(wire.ReadError(m.Error))
 		}
 		if err != nil {
 			return nil, s.refusal(err)
@@ -70,7 +71,7 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case mcp.MethodTasksGet:
 		m, err := s.request(ctx, c.Method, about)
 		if err == nil && m.Error != nil {
-			err = s.declared.notOurs(wire.ReadError(m.Error))
+			err = s.declared.NotOurs(wire.ReadError(m.Error))
 		}
 		if err != nil {
 			return nil, s.refusal(err)
@@ -102,7 +103,7 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 		case err != nil:
 			return nil, s.refusal(err)
 		case m.Error != nil:
-			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", s.u.taskError(m.Error)), nil
+			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", dialect.TaskError(s.u.cfg.Name, m.Error)), nil
 		}
 		return task.With("status", mcp.String(mcp.TaskCompleted)).With("result", unrelate(m.Result)), nil
 	}
@@ -193,9 +194,9 @@ func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
 
 // hold reads the stream of a held request until its task ends or it is given up.
 func (x *exchange) hold(key taskKey) {
-	out := outgoing{id: x.id, call: x.call, rev: x.s.rev}
+	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
 	stream, err := x.s.conn.Start(&transport.Request{
-		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.appendRequest(nil),
+		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Append(nil),
 	})
 	if err == nil {
 		x.first, x.stream = stream, stream
@@ -235,7 +236,7 @@ func (x *exchange) settleNothing() {
 func (s *session) lastsFor(task mcp.Raw) {
 	life := usualLife
 	raw, _ := task.Member("ttlMs")
-	if ttl, ok := milliseconds(raw); ok {
+	if ttl, ok := dialect.Milliseconds(raw); ok {
 		life = min(ttl, mostLife)
 	}
 	s.u.pool.keepUntil(s.slot, time.Now().Add(life))

@@ -15,7 +15,7 @@ import (
 // that shall not. A task that is waited for here need not live longer than the wait.
 func (s *session) taskParams(c *mcp.Call) mcp.Raw {
 	switch {
-	case c.Method != mcp.MethodToolsCall || !s.server.tasks:
+	case c.Method != mcp.MethodToolsCall || !s.server.Tasks:
 		return nil
 	case c.Task != nil && c.Tasks == mcp.NoTasks:
 		return mcp.Object("ttl", mcp.Int(s.u.cfg.Timeout.Total.Milliseconds()))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -27,9 +28,9 @@ func isTask(result mcp.Raw) bool {
 
 // openTask returns a task with the questions that it asks as they may be handed on, those
 // in its error not at all.
-func (u *Upstream) openTask(declared capabilities, task mcp.Raw) (mcp.Raw, error) {
+func (u *Upstream) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw, error) {
 	if failed, ok := task.Member("error"); ok {
-		task = task.With("error", u.taskError(failed))
+		task = task.With("error", dialect.TaskError(u.cfg.Name, failed))
 	}
 	requests, ok := task.Member("inputRequests")
 	if !ok {
@@ -50,21 +51,10 @@ func (u *Upstream) openTask(declared capabilities, task mcp.Raw) (mcp.Raw, error
 	return task.With("inputRequests", clean), nil
 }
 
-// withTasks are the capabilities with the extension.
-func (c capabilities) withTasks() capabilities {
-	raw := mcp.Raw(c.raw)
-	extensions, _ := raw.Member("extensions")
-	if !extensions.IsObject() {
-		extensions = mcp.Raw(`{}`)
-	}
-	c.raw, c.tasks = string(raw.With("extensions", extensions.With(mcp.TasksExtension, mcp.Raw(`{}`)))), true
-	return c
-}
-
 // insistsOnTasks reports whether a server refused a call for the sole reason that its
 // client does not declare the extension.
-func insistsOnTasks(c *mcp.Call, declared capabilities, refused *mcp.Error) bool {
-	if c.Method != mcp.MethodToolsCall || declared.tasks || refused.Code != mcp.CodeMissingCapability {
+func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) bool {
+	if c.Method != mcp.MethodToolsCall || declared.Tasks || refused.Code != mcp.CodeMissingCapability {
 		return false
 	}
 	required, _ := refused.Data.Member("requiredCapabilities")
@@ -82,7 +72,7 @@ func insistsOnTasks(c *mcp.Call, declared capabilities, refused *mcp.Error) bool
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
 // task that comes of it.
-func (u *Upstream) callInTask(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared capabilities) (*mcp.Reply, error) {
+func (u *Upstream) callInTask(ctx context.Context, conn transport.Conn, e *era, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	result, stream, err := u.roundTrip(ctx, conn, e, c, declared)
 	if err != nil {
 		return nil, err
@@ -102,7 +92,7 @@ type taskWait struct {
 	conn     transport.Conn
 	e        *era
 	call     *mcp.Call
-	declared capabilities
+	declared dialect.Capabilities
 	id       string
 	answered []string // keys, which are unique in the life of a task
 
@@ -142,7 +132,7 @@ func (u *Upstream) waiting(conn transport.Conn, e *era, c *mcp.Call) *taskWait {
 	if !ok {
 		return nil
 	}
-	w := &taskWait{u: u, conn: conn, e: e, call: c, declared: declare(c.Caps, e.rev).withTasks()}
+	w := &taskWait{u: u, conn: conn, e: e, call: c, declared: dialect.Declare(c.Caps, e.rev).WithTasks()}
 	mcp.Raw(text).Elements(func(value mcp.Raw) bool {
 		if w.id == "" {
 			w.id = value.Text()
@@ -220,7 +210,7 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 		return nil, fmt.Errorf("%w: a completed task without a result", transport.ErrGarbage)
 	case mcp.TaskFailed:
 		if why, _ := task.Member("error"); why.IsObject() {
-			return nil, w.declared.notOurs(wire.ReadError(why))
+			return nil, w.declared.NotOurs(wire.ReadError(why))
 		}
 	case mcp.TaskCancelled:
 	default:
@@ -282,7 +272,7 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 		return cause
 	}
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
-		return w.declared.notOurs(e)
+		return w.declared.NotOurs(e)
 	}
 	return begun(err)
 }
@@ -322,13 +312,13 @@ func (w *taskWait) sayCancel() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.u.base), goodbye)
 	defer cancel()
 	id := w.u.ids.Add(1)
-	out := outgoing{
-		id: id, rev: w.e.rev, meta: w.u.statelessMeta(w.e.rev, w.declared.raw, ""),
-		call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
+	out := dialect.Request{
+		ID: id, Rev: w.e.rev, Meta: w.u.statelessMeta(w.e.rev, w.declared.Raw, ""),
+		Call: &mcp.Call{Method: mcp.MethodTasksCancel, Name: w.id, Caller: w.call.Caller},
 	}
 	stream, err := w.conn.Start(&transport.Request{
-		ID: id, Method: out.call.Method, Caller: &out.call.Caller, Life: transport.NewLife(ctx, goodbye, goodbye),
-		Body: out.appendRequest(nil), Header: w.u.callHeader(w.conn, w.e.rev, out.call),
+		ID: id, Method: out.Call.Method, Caller: &out.Call.Caller, Life: transport.NewLife(ctx, goodbye, goodbye),
+		Body: out.Append(nil), Header: w.u.callHeader(w.conn, w.e.rev, out.Call),
 	})
 	if err == nil {
 		_, err = response(stream, id)

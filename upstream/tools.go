@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -103,7 +104,7 @@ func (u *Upstream) relist(ctx context.Context, conn transport.Conn, e *era, c *m
 		if err != nil {
 			return err
 		}
-		list, err := readList(call.Method, result)
+		list, err := dialect.ReadList(call.Method, result)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/park"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skills"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -78,6 +79,7 @@ type Upstream struct {
 
 	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
 	handler mcp.Handler  // pipeline
+	voice   *dialect.Voice
 	admit   *admit.Admit
 	probe   probe
 	pool    pool
@@ -150,7 +152,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
 	u.skills = skills.New(u.perUser())
-	u.handler = u.pipeline()
+	u.handler, u.voice = u.pipeline(), &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log}
 	u.pool.init(u)
 	giveUp := func(x *exchange) { u.spawn(x.giveUp) }
 	u.parks, u.holds = park.New[string](giveUp), park.New[taskKey](giveUp)

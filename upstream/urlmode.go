@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
 // This file is questions that send the user to a URL. Only 2025-11-25 has ids for them.
@@ -54,7 +55,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 		if !wire.IsURLMode(params) {
 			return true
 		}
-		params, why := u.put(mcp.MethodElicit, params)
+		params, why := u.voice.Put(mcp.MethodElicit, params)
 		if why != nil {
 			refused = why
 			return true
@@ -68,13 +69,13 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 		return len(ids) < maxQuestions
 	})
 	ask.State = anew + strings.Join(ids, ",")
-	asks := x.s.declared.url && c.Session != "" // the gateway itself opens no page
+	asks := x.s.declared.URL && c.Session != "" // the gateway itself opens no page
 	switch {
 	case mcp.CanAsk(c.Method) && refused != nil:
 		return nil, mcp.UpstreamError(mcp.CodeInternal, u.cfg.Name, mcp.ExecutedUnknown,
 			"Upstream %s asks what the user cannot be asked: %s", u.cfg.Name, refused.Message)
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
-		return nil, u.hopError(e)
+		return nil, dialect.HopError(u.cfg.Name, e)
 	case asks && !u.admit.MayAsk(c, ask.Requests...):
 		return nil, u.admit.AskedTooMuch()
 	case asks:

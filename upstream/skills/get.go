@@ -154,8 +154,7 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return s.next.Handle(ctx, c)
 	}
-	// In the session that skills are listed in: the client's may be at another replica, where
-	// nobody knows what the URI stands for.
+	// In the session that skills are listed in: another one may know others.
 	own := c.Clone()
 	own.Session, own.Ephemeral = "", false
 	record, err := s.madeRecord(ctx, own, key)

@@ -1,4 +1,4 @@
-package upstream
+package dialect
 
 import (
 	"log/slog"
@@ -87,8 +87,8 @@ func TestWhatAServerMayAsk(t *testing.T) {
 		{"the user's own computer", `{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`, "own computer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			u := &Upstream{cfg: Config{Name: "crm"}, log: slog.New(slog.DiscardHandler)}
-			params, err := u.put(mcp.MethodElicit, mcp.Raw(tt.params))
+			v := &Voice{Upstream: "crm", Log: slog.New(slog.DiscardHandler)}
+			params, err := v.Put(mcp.MethodElicit, mcp.Raw(tt.params))
 			if (err == nil) != (tt.want == "") || err != nil && (err.Code != mcp.CodeInvalidParams || !strings.Contains(err.Message, tt.want)) {
 				t.Fatalf("got %v, want %q", err, tt.want)
 			}
@@ -97,13 +97,13 @@ func TestWhatAServerMayAsk(t *testing.T) {
 			}
 		})
 	}
-	u := &Upstream{cfg: Config{Name: "crm", LoopbackLinks: true}, log: slog.New(slog.DiscardHandler)}
-	if _, err := u.put(mcp.MethodElicit, mcp.Raw(`{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`)); err != nil {
+	v := &Voice{Upstream: "crm", LoopbackLinks: true, Log: slog.New(slog.DiscardHandler)}
+	if _, err := v.Put(mcp.MethodElicit, mcp.Raw(`{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`)); err != nil {
 		t.Errorf("with loopback_links: %v", err)
 	}
 	// What is no elicitation has nothing that a user reads as a question.
 	for _, params := range []string{`{"messages":[],"systemPrompt":"Gatehouse asks: yes?","maxTokens":1}`, ``} {
-		if got, err := u.put(mcp.MethodCreateMessage, mcp.Raw(params)); err != nil || string(got) != params {
+		if got, err := v.Put(mcp.MethodCreateMessage, mcp.Raw(params)); err != nil || string(got) != params {
 			t.Errorf("%s becomes %s, %v", params, got, err)
 		}
 	}
@@ -115,7 +115,7 @@ func FuzzKeys(f *testing.F) {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
-		public := publicKey(key)
+		public := PublicKey(key)
 		if isOwnKey(public) {
 			t.Errorf("%q becomes %q", key, public)
 		}

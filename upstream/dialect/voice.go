@@ -1,6 +1,7 @@
-package upstream
+package dialect
 
 import (
+	"log/slog"
 	"strings"
 	"unicode"
 
@@ -16,25 +17,33 @@ import (
 // quoteMark is in front of what a server says below the first line of a question.
 const quoteMark = "> "
 
-// put returns the params of a server's question as the client is asked it: an
+// Voice puts the questions of one server.
+type Voice struct {
+	Upstream string // its name
+	// LoopbackLinks: users may be sent to pages on their own computer.
+	LoopbackLinks bool
+	Log           *slog.Logger
+}
+
+// Put returns the params of a server's question as the client is asked it: an
 // elicitation says who asks and leads to no URL that users must not be sent to. What is
 // sampled is for a model, and what it says of itself there is nobody's approval. The
 // error is for the server.
-func (u *Upstream) put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
+func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 	if method != mcp.MethodElicit {
 		return withoutContext(method, params), nil
 	}
-	if err := u.checkElicitation(params); err != nil {
-		u.log.Warn("a question of the upstream is refused", "cause", err.Message)
+	if err := v.check(params); err != nil {
+		v.Log.Warn("a question of the upstream is refused", "cause", err.Message)
 		return nil, err
 	}
 	message, _ := params.Member("message")
-	return params.Edit(mcp.Edit{Name: "message", Value: mcp.String(inVoice(u.cfg.Name, message.Text()))}), nil
+	return params.Edit(mcp.Edit{Name: "message", Value: mcp.String(inVoice(v.Upstream, message.Text()))}), nil
 }
 
-// checkElicitation refuses what could be read otherwise than it was judged here, and URLs
+// check refuses what could be read otherwise than it was judged here, and URLs
 // that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
-func (u *Upstream) checkElicitation(params mcp.Raw) *mcp.Error {
+func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message)
 	}
@@ -46,7 +55,7 @@ func (u *Upstream) checkElicitation(params mcp.Raw) *mcp.Error {
 	case !hasURL && !wire.IsURLMode(params):
 		return nil
 	}
-	if err := safelink.Check(url.Text(), u.cfg.LoopbackLinks); err != nil {
+	if err := safelink.Check(url.Text(), v.LoopbackLinks); err != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the user is not sent there: %v", err)
 	}
 	return nil
@@ -86,10 +95,10 @@ func inVoice(name, text string) string {
 // own, or has it already.
 const serverKey = "server:"
 
-// publicKey is the key under which the client is asked what a server asks under key, and
+// PublicKey is the key under which the client is asked what a server asks under key, and
 // nativeKey the inverse; ok is false for keys of the gateway's own, which no server asks
 // under.
-func publicKey(key string) string {
+func PublicKey(key string) string {
 	if strings.HasPrefix(key, serverKey) || isOwnKey(key) {
 		return serverKey + key
 	}

@@ -1,4 +1,4 @@
-package upstream
+package dialect
 
 import (
 	"strings"
@@ -10,54 +10,43 @@ import (
 // maxExtensions bounds what of a client's declared extensions is passed on.
 const maxExtensions = 4 << 10
 
-// capabilities are what a server is told that it can ask: never more than the client
+// Capabilities are what a server is told that it can ask: never more than the client
 // declared, and only what can be relayed.
-type capabilities struct {
-	raw string // a ClientCapabilities object
+type Capabilities struct {
+	Raw         string // a ClientCapabilities object
+	RootsChange bool   // roots.listChanged
+	URL         bool   // elicitation in URL mode
+	Tasks       bool   // the extension
 
 	roots         bool
-	rootsChange   bool // roots.listChanged
 	sampling      bool
 	samplingTools bool
 	form          bool // elicitation in form mode
-	url           bool // elicitation in URL mode
-	tasks         bool // the extension
 }
 
-// declare makes what a server of this revision is told from what the client said. The
+// Declare makes what a server of this revision is told from what the client said. The
 // tasks that 2025-11-25 clients can run for servers are left out, since their messages are
 // not relayed, and the context of sampling, which would be that of other servers too. The
 // extension for tasks is of 2026-07-28 alone.
-func declare(client mcp.Raw, rev *wire.Revision) capabilities {
+func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	if len(client) <= len("{}") {
-		return capabilities{raw: "{}"}
+		return Capabilities{Raw: "{}"}
 	}
 	c := readCapabilities(client)
 	raw := rev.ClientCaps(c.object(client, !rev.Stateful))
 	if !raw.IsObject() {
-		return capabilities{raw: "{}"}
+		return Capabilities{Raw: "{}"}
 	}
 	c = readCapabilities(raw)
-	c.raw = string(raw)
+	c.Raw = string(raw)
 	return c
 }
 
-// neutral is what the gateway declares where it looks at a server for itself: many servers
-// list some of their tools only to clients that can be asked. It answers what it is asked
-// then (forNobody). A process that clients share declares nothing, since their calls run
-// there, and which of them it asks nobody knows.
-func (u *Upstream) neutral(rev *wire.Revision) capabilities {
-	if rev.Stateful && u.cfg.Shared && u.cfg.Transport == transportStdio {
-		return capabilities{raw: "{}"}
-	}
-	return declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
-}
-
-func readCapabilities(client mcp.Raw) (c capabilities) {
+func readCapabilities(client mcp.Raw) (c Capabilities) {
 	if roots, ok := client.Member("roots"); ok {
 		c.roots = true
 		changed, _ := roots.Member("listChanged")
-		c.rootsChange = changed.IsTrue()
+		c.RootsChange = changed.IsTrue()
 	}
 	if sampling, ok := client.Member("sampling"); ok {
 		c.sampling = true
@@ -65,17 +54,17 @@ func readCapabilities(client mcp.Raw) (c capabilities) {
 	}
 	if elicitation, ok := client.Member("elicitation"); ok {
 		_, c.form = elicitation.Member("form")
-		_, c.url = elicitation.Member("url")
-		c.form = c.form || !c.url // {} means form, 2025-11-25 client/elicitation
+		_, c.URL = elicitation.Member("url")
+		c.form = c.form || !c.URL // {} means form, 2025-11-25 client/elicitation
 	}
-	c.tasks = mcp.DeclaresTasks(client)
+	c.Tasks = mcp.DeclaresTasks(client)
 	return c
 }
 
-func (c capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
+func (c Capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
 	var members []string
 	switch {
-	case c.rootsChange:
+	case c.RootsChange:
 		members = append(members, `"roots":{"listChanged":true}`)
 	case c.roots:
 		members = append(members, `"roots":{}`)
@@ -83,8 +72,8 @@ func (c capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
 	if c.sampling {
 		members = append(members, `"sampling":`+flags("tools", c.samplingTools))
 	}
-	if c.form || c.url {
-		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.url))
+	if c.form || c.URL {
+		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.URL))
 	}
 	if extensions, ok := client.Member("extensions"); ok && extensions.IsObject() && len(extensions) <= maxExtensions {
 		if !tasks {
@@ -108,21 +97,32 @@ func flags(names ...any) string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// has reports whether these capabilities, by their names, were declared.
-func (c capabilities) has(required mcp.Raw) bool {
+// WithTasks are the capabilities with the extension.
+func (c Capabilities) WithTasks() Capabilities {
+	raw := mcp.Raw(c.Raw)
+	extensions, _ := raw.Member("extensions")
+	if !extensions.IsObject() {
+		extensions = mcp.Raw(`{}`)
+	}
+	c.Raw, c.Tasks = string(raw.With("extensions", extensions.With(mcp.TasksExtension, mcp.Raw(`{}`)))), true
+	return c
+}
+
+// Has reports whether these capabilities, by their names, were declared.
+func (c Capabilities) Has(required mcp.Raw) bool {
 	all := true
 	required.Each(func(name string, _ mcp.Raw) bool {
-		_, all = mcp.Raw(c.raw).Member(name)
+		_, all = mcp.Raw(c.Raw).Member(name)
 		return all
 	})
 	return all
 }
 
-// any reports whether there is something that the server can ask.
-func (c capabilities) any() bool { return c.roots || c.sampling || c.form || c.url }
+// Any reports whether there is something that the server can ask.
+func (c Capabilities) Any() bool { return c.roots || c.sampling || c.form || c.URL }
 
-// refuses says why a question cannot be put to the client, nil if it can.
-func (c capabilities) refuses(method string, params mcp.Raw) *mcp.Error {
+// Refuses says why a question cannot be put to the client, nil if it can.
+func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	switch method {
 	case mcp.MethodRootsList:
 		if !c.roots {
@@ -140,9 +140,9 @@ func (c capabilities) refuses(method string, params mcp.Raw) *mcp.Error {
 	case mcp.MethodElicit:
 		mode, _ := params.Member("mode")
 		switch {
-		case !c.form && !c.url:
+		case !c.form && !c.URL:
 			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not elicit")
-		case mode.Text() == "url" && !c.url:
+		case mode.Text() == "url" && !c.URL:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in url mode")
 		case mode.Text() != "url" && !c.form:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in form mode")
@@ -166,29 +166,42 @@ func withoutContext(method string, params mcp.Raw) mcp.Raw {
 	return params.Without("includeContext")
 }
 
-// serverCaps are the capabilities of a server that decide what we do.
-type serverCaps struct {
-	logging   bool
-	tasks     bool      // tools run as tasks of 2025-11-25
-	subscribe bool      // resources.subscribe
-	lists     mcp.Lists // listChanged
+// Server are the capabilities of a server that decide what we do.
+type Server struct {
+	Logging   bool
+	Tasks     bool      // tools run as tasks of 2025-11-25
+	Subscribe bool      // resources.Subscribe
+	Lists     mcp.Lists // listChanged
 }
 
-func readServerCaps(caps mcp.Raw) (s serverCaps) {
-	_, s.logging = caps.Member("logging")
-	s.tasks, _ = mcp.OffersTasks(caps)
+// ReadServer reads a ServerCapabilities object.
+func ReadServer(caps mcp.Raw) (s Server) {
+	_, s.Logging = caps.Member("logging")
+	s.Tasks, _ = mcp.OffersTasks(caps)
 	flag := func(feature, name string) bool {
 		f, _ := caps.Member(feature)
 		v, _ := f.Member(name)
 		return v.IsTrue()
 	}
-	s.subscribe = flag("resources", "subscribe")
+	s.Subscribe = flag("resources", "subscribe")
 	for feature, list := range map[string]mcp.Lists{
 		"tools": mcp.ToolLists, "prompts": mcp.PromptLists, "resources": mcp.ResourceLists, "skills": mcp.SkillLists,
 	} {
 		if flag(feature, "listChanged") {
-			s.lists |= list
+			s.Lists |= list
 		}
 	}
 	return s
+}
+
+// ValidTasks returns a ServerCapabilities object without the form of tasks that is void in
+// the server's revision.
+func ValidTasks(rev *wire.Revision, caps mcp.Raw) mcp.Raw {
+	if !rev.CoreTasks {
+		caps = caps.Without("tasks")
+	}
+	if extensions, ok := caps.Member("extensions"); ok && rev.Stateful && mcp.DeclaresTasks(caps) {
+		caps = caps.With("extensions", extensions.Without(mcp.TasksExtension))
+	}
+	return caps
 }

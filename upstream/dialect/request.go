@@ -1,4 +1,4 @@
-package upstream
+package dialect
 
 import (
 	"slices"
@@ -8,43 +8,39 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// The two methods that an Upstream makes on its own behalf.
-const (
-	methodInitialize = mcp.MethodInitialize
-	methodDiscover   = mcp.MethodDiscover
-)
-
 // envelopeSize is about what a request has besides its params.
 const envelopeSize = 128
 
-// outgoing is a Call on its way to be a request.
-type outgoing struct {
-	id   int64
-	call *mcp.Call
-	rev  *wire.Revision
-	// meta are the members of _meta that the dialect wants, without braces, "" for none.
-	meta string
-	// task is the member task of 2025-11-25, nil for none.
-	task mcp.Raw
-	// answers says that the answers of a retry belong into the params (2026-07-28
-	// basic/patterns/mrtr); else they go another way.
-	answers bool
+// Request is a Call on its way to a server.
+type Request struct {
+	ID   int64
+	Call *mcp.Call
+	Rev  *wire.Revision
+	// Meta are the members of _meta that the dialect wants, without braces, "" for none.
+	Meta string
+	// Task is the member task of 2025-11-25, nil for none.
+	Task mcp.Raw
+	// Answers says that the answers of a retry belong into the params, with State
+	// (2026-07-28 basic/patterns/mrtr); else they go another way.
+	Answers bool
+	// State is the server's requestState, "" for none.
+	State string
 }
 
-// size is about how long the request becomes.
-func (o *outgoing) size() int {
-	return envelopeSize + len(o.call.Method) + len(o.call.Name) + len(o.call.Params) + len(o.meta) + len(o.task)
+// Size is about how long the request becomes.
+func (o *Request) Size() int {
+	return envelopeSize + len(o.Call.Method) + len(o.Call.Name) + len(o.Call.Params) + len(o.Meta) + len(o.Task)
 }
 
-// appendRequest writes the message in one pass over the client's params: the name as
+// Append writes the message in one pass over the client's params: the name as
 // the server knows it, what belongs to the hop between client and gateway out, ours in.
-func (o *outgoing) appendRequest(dst []byte) []byte {
-	c := o.call
+func (o *Request) Append(dst []byte) []byte {
+	c := o.Call
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = strconv.AppendInt(dst, o.id, 10)
+	dst = strconv.AppendInt(dst, o.ID, 10)
 	dst = mcp.AppendString(append(dst, `,"method":`...), c.Method)
 	dst = append(dst, `,"params":{`...)
-	params := o.rev.Params(c.Method, c.Params)
+	params := o.Rev.Params(c.Method, c.Params)
 	nameMember := mcp.NameMember(c.Method)
 	if nameMember == "" && c.Name != "" {
 		params = mcp.ParamsFor(c.Method, params, c.Name)
@@ -88,30 +84,30 @@ func (o *outgoing) appendRequest(dst []byte) []byte {
 		member(nameMember)
 		dst = mcp.AppendString(dst, c.Name)
 	}
-	if o.task != nil {
+	if o.Task != nil {
 		member("task")
-		dst = append(dst, o.task...)
+		dst = append(dst, o.Task...)
 	}
-	if o.answers && c.Answers != nil {
+	if o.Answers && c.Answers != nil {
 		member("inputResponses")
 		dst = appendAnswers(dst, c.Answers)
 	}
-	if o.answers && c.State != "" {
+	if o.Answers && o.State != "" {
 		member("requestState")
-		dst = mcp.AppendString(dst, serverState(c.State))
+		dst = mcp.AppendString(dst, o.State)
 	}
-	if !hasMeta && o.meta != "" {
+	if !hasMeta && o.Meta != "" {
 		member("_meta")
-		dst = append(append(append(dst, '{'), o.meta...), '}')
+		dst = append(append(append(dst, '{'), o.Meta...), '}')
 	}
 	return append(dst, '}', '}')
 }
 
 // appendMeta writes _meta: the members that are for the server, not those that were
 // for us.
-func (o *outgoing) appendMeta(dst []byte, meta mcp.Raw) []byte {
-	dst = append(append(dst, '{'), o.meta...)
-	first := o.meta == ""
+func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
+	dst = append(append(dst, '{'), o.Meta...)
+	first := o.Meta == ""
 	traced := true
 	if parent, ok := meta.Member("traceparent"); ok {
 		traced = validTraceparent(parent.Text())
@@ -122,7 +118,7 @@ func (o *outgoing) appendMeta(dst []byte, meta mcp.Raw) []byte {
 			if value.IsNull() {
 				return true
 			}
-			value = strconv.AppendInt(nil, o.id, 10)
+			value = strconv.AppendInt(nil, o.ID, 10)
 		case wire.ReservedMeta(name):
 			return true
 		case !traced && (string(name) == "traceparent" || string(name) == "tracestate"):
@@ -189,7 +185,7 @@ func validTraceparent(s string) bool {
 	return s[3:35] != none+none && s[36:52] != none && zeros < length
 }
 
-// ownRequest writes a request of the gateway itself.
-func ownRequest(id int64, method string, params mcp.Raw) []byte {
+// Own writes a request of the gateway itself.
+func Own(id int64, method string, params mcp.Raw) []byte {
 	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
 }

@@ -1,4 +1,4 @@
-package upstream
+package dialect
 
 import (
 	"errors"
@@ -7,15 +7,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// inOurWords returns an error with which a server refused a call as the inner language
-// has it.
-func (u *Upstream) inOurWords(c *mcp.Call, err error) error {
+// Inner returns an error with which an upstream refused a call as the inner language has it.
+func Inner(upstream string, c *mcp.Call, err error) error {
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch {
 	case !ok:
 		return err
 	case e.Code == mcp.CodeURLElicitation: // what it asks has become a question, or cannot be asked
-		return u.hopError(e)
+		return HopError(upstream, e)
 	case !mcp.CanAsk(c.Method):
 		return err
 	}
@@ -31,24 +30,24 @@ func (u *Upstream) inOurWords(c *mcp.Call, err error) error {
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: data}
 	case e.Code == mcp.CodeMethodNotFound:
 		// It is this server that does not know the method: the gateway does.
-		return &mcp.Error{Code: e.Code, Message: e.Message, Data: data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(u.cfg.Name)})}
+		return &mcp.Error{Code: e.Code, Message: e.Message, Data: data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)})}
 	}
 	return err
 }
 
-// notOurs returns an error of a server that was told of these capabilities without the
+// NotOurs returns an error of a server that was told of these capabilities without the
 // codes by which 2026-07-28 judges a request: from a server with sessions, or out of a
 // task, they would tell the client that something is wrong with its request to the
 // gateway. What a client really lacks, it is to be told.
-func (c capabilities) notOurs(e *mcp.Error) *mcp.Error {
-	if required, _ := e.Data.Member("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.has(required) {
+func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
+	if required, _ := e.Data.Member("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.Has(required) {
 		return e
 	}
-	return notOurs(e)
+	return NotOurs(e)
 }
 
-// notOurs is the same for a server of which nothing is known.
-func notOurs(e *mcp.Error) *mcp.Error {
+// NotOurs is the same for a server of which nothing is known.
+func NotOurs(e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
 		return &mcp.Error{Code: mcp.CodeInternal, Message: e.Message,
@@ -57,12 +56,21 @@ func notOurs(e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// taskError returns the error with which a task has failed as a client may read it: what it
+// TaskError returns the error with which a task of an upstream has failed as a client may read it: what it
 // asks the user was judged by nobody.
-func (u *Upstream) taskError(failed mcp.Raw) mcp.Raw {
+func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
 		return failed
 	}
 	return mcp.Object("code", mcp.Int(mcp.CodeInternal),
-		"message", mcp.String("Upstream "+u.cfg.Name+" needs the user to open a page first: make the call without a task"))
+		"message", mcp.String("Upstream "+upstream+" needs the user to open a page first: make the call without a task"))
+}
+
+// HopError is for errors that describe the hop between gateway and server, which the
+// client can do nothing about.
+func HopError(upstream string, e *mcp.Error) *mcp.Error {
+	out := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedNo,
+		"Upstream %s does not accept the gateway's requests", upstream)
+	out.Data = out.Data.With("reason", mcp.String(e.Message))
+	return out
 }

@@ -1,0 +1,99 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// load gets a session from Redis. Errors: ErrNotFound, also for what cannot be read, ErrMoved,
+// ErrUnavailable.
+func (s *Redis) load(ctx context.Context, h *held) error {
+	n := h.name
+	got, err := s.step(ctx, s.scripts.load, n)
+	if err != nil {
+		return err
+	}
+	fields, _ := got.([]any)
+	if len(fields) != 6 {
+		return ErrNotFound
+	}
+	value, _ := fields[0].(string)
+	left, _ := fields[3].(int64)
+	plain, err := s.seals.records.OpenBytes([]byte(value), n.user, n.id)
+	if err != nil {
+		s.db.Unopened("session")
+		return ErrNotFound
+	}
+	r, err := decode(plain, n)
+	if err != nil {
+		s.log.Warn("redis holds a session that cannot be read", "error", err)
+		return ErrNotFound
+	}
+	h.writes, _ = number(fields[1])
+	used := int64(s.clock() - s.ttl() + time.Duration(left)*time.Millisecond)
+	h.used.Store(used)
+	h.told.Store(used)
+	s.restore(h, fields[2], fields[4], fields[5])
+	h.record.Store(r)
+	return nil
+}
+
+// write writes what has changed of a session. A change of which Redis does not say that it was
+// made is made again with the next one.
+func (s *Redis) write(ctx context.Context, h *held, c change) error {
+	n, script := h.name, s.scripts.tend
+	var set []any // the number of the key, the name and the value of each field
+	if c.record != nil {
+		old, err := encode(*h.record.Load())
+		if err != nil {
+			return err
+		}
+		value, err := encode(*c.record)
+		if err != nil || bytes.Equal(old, value) && !h.unsure {
+			return err
+		}
+		script, set = s.scripts.add, append(set, recordKey, "v", s.seals.records.SealBytes(value, n.user, n.id))
+	}
+	if c.seq > 0 {
+		at := strconv.FormatUint(c.seq, 10)
+		script, set = s.scripts.add, append(set, recordKey, "seq", at)
+		if c.kept {
+			set = append(set, eventKey, c.stream+":"+at, s.seals.events.SealBytes(c.data, n.user, n.id, c.stream, at))
+		}
+	}
+	changed := h.log.takeChanges()
+	more, deleted := s.described(h, changed)
+	set = append(set, more...)
+	unused, used := int64(-1), h.used.Load()
+	if c.used && used != expired {
+		unused = time.Duration(int64(s.clock()) - used).Milliseconds()
+	}
+	h.writes++
+	_, err := s.step(ctx, script, n, append([]any{h.writes, unused, len(set) / 3}, append(set, deleted...)...)...)
+	if err != nil {
+		h.log.putBack(changed)
+	} else if unused >= 0 {
+		h.told.Store(used)
+	}
+	if c.record != nil {
+		h.unsure = errors.Is(err, ErrUnsure) || err != nil && h.unsure
+	}
+	return err
+}
+
+// remove ends a session in Redis.
+func (s *Redis) remove(ctx context.Context, h *held, left time.Duration) error {
+	_, err := s.step(ctx, s.scripts.remove, h.name, left.Milliseconds())
+	return err
+}
+
+// swept is the part of a sweep that is no session's.
+func (s *Redis) swept(ctx context.Context) {
+	s.kept.sweep(ctx)
+	if s.db.Full() { // it may be that nobody else finds out when it is not any more
+		_ = s.db.Room(ctx)
+	}
+}
