@@ -11,13 +11,8 @@ import (
 	"time"
 )
 
-const (
-	// shardCount divides the sessions so that readers of different ones rarely meet.
-	shardCount = 256
-	// sweepTime bounds one sweep, and sweepers how many sessions it deals with at a time.
-	sweepTime = 10 * time.Second
-	sweepers  = 16
-)
+// shardCount divides the sessions so that readers of different ones rarely meet.
+const shardCount = 256
 
 // sessions are those that this process holds: all that there are in memory, of those in Redis
 // the ones that this replica owns. What is held is the truth for as long as it is held.
@@ -127,80 +122,6 @@ func (s *sessions) begin(h *held, r *Record) {
 	sh.mu.Unlock()
 	s.known.Add(1)
 	s.count.open(r.Revision)
-}
-
-// Known is how many sessions this process holds.
-func (s *sessions) Known() int { return int(s.known.Load()) }
-
-// Get returns a session and restarts its idle time; see Store. What is held costs no look at
-// the place.
-func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {
-	if s.closed.Load() {
-		return Record{}, ErrUnavailable
-	}
-	n := name{user, id}
-	if h := s.get(n); h != nil {
-		if r := s.current(h); r != nil {
-			return *r, nil
-		}
-	}
-	h, err := s.use(ctx, n)
-	if err != nil {
-		return Record{}, err
-	}
-	defer h.done()
-	return *h.record.Load(), nil
-}
-
-// Update changes a session as one step; see Store.
-func (s *sessions) Update(ctx context.Context, user, id string, edit func(*Record)) (Record, error) {
-	h, err := s.use(ctx, name{user, id})
-	if err != nil {
-		return Record{}, err
-	}
-	defer h.done()
-	old := h.record.Load()
-	r := *old
-	edit(&r)
-	r.User, r.ID, r.Created, r.key = old.User, old.ID, old.Created, old.key
-	if r.size() > MaxRecordBytes {
-		return Record{}, ErrTooLarge
-	}
-	stored := r.owned() // edit may have kept its pointer
-	err = s.tell(ctx, h, change{used: true, record: &stored})
-	if err == nil || errors.Is(err, ErrUnsure) {
-		h.record.Store(&stored)
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	return stored, nil
-}
-
-// Delete ends a session; see Store.
-func (s *sessions) Delete(ctx context.Context, user, id string) error {
-	h, err := s.take(ctx, name{user, id})
-	if err != nil {
-		return err
-	}
-	defer h.done()
-	return s.end(ctx, h, s.count.deleted, -time.Millisecond)
-}
-
-// Log is the event log of the sessions.
-func (s *sessions) Log() EventLog { return eventLog{s} }
-
-// close stops the goroutine and ends nothing. It reports whether it is the first.
-func (s *sessions) close() bool {
-	first := s.closed.CompareAndSwap(false, true)
-	s.stop()
-	s.done.Wait()
-	if first {
-		for _, h := range s.all() {
-			h.log.close() // whoever follows a stream looks again
-		}
-	}
-	return first
 }
 
 func (s *sessions) shard(n name) *shard {
@@ -395,64 +316,4 @@ func (s *sessions) drop(h *held) bool {
 	s.known.Add(-1)
 	h.log.close()
 	return true
-}
-
-// run sweeps from time to time, until the store is closed.
-func (s *sessions) run(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery(s.cfg.IdleTimeout))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			s.sweep(ctx)
-		}
-	}
-}
-
-// sweepEvery is how often sessions are swept.
-func sweepEvery(idle time.Duration) time.Duration {
-	return min(max(idle/10, 10*time.Millisecond), 15*time.Second)
-}
-
-// sweep ends the sessions that are idle for too long, and tells the place which others were
-// used and what has become of their streams, where that was not told yet.
-func (s *sessions) sweep(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, sweepTime)
-	defer cancel()
-	turns := make(chan struct{}, sweepers)
-	var all sync.WaitGroup
-	now := int64(s.clock())
-	for _, h := range s.all() {
-		h.log.forget(now)
-		if alive := h.used.alive(now, s.cfg.IdleTimeout); alive && !s.owes(h) || h.record.Load() == nil {
-			continue
-		}
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			s.tend(ctx, h)
-		})
-	}
-	all.Wait()
-	if s.place != nil {
-		s.place.swept(ctx)
-	}
-}
-
-// owes reports whether the place does not know all of a session.
-func (s *sessions) owes(h *held) bool {
-	return s.place != nil && (h.used.Load() > h.told.Load() || h.log.changed())
-}
-
-// tend is the part of a sweep for one session. What goes wrong, the next sweep tries again.
-func (s *sessions) tend(ctx context.Context, h *held) {
-	if h.await(ctx) != nil {
-		return
-	}
-	defer h.done()
-	if !h.over.Load() && s.ready(ctx, h) == nil {
-		_ = s.tell(ctx, h, change{used: true})
-	}
 }

@@ -20,8 +20,8 @@ type Deps struct {
 	// Log may be nil.
 	Log *slog.Logger
 	// OnEnd is called once for each session that was deleted or left idle for too
-	// long, with its key, and under no lock; nil for nobody. It delays the Delete,
-	// or the end of other idle sessions: it should not wait for anything.
+	// long, with its key, and under no lock; nil for nobody. It delays whoever has
+	// ended the session, or found that it has: it should not wait for anything.
 	OnEnd func(key string)
 	// Fence names the key of Redis that says whose a session is, by its key, and what this
 	// replica's is marked with there: what the store writes of the session is refused where

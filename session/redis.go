@@ -113,7 +113,7 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case value == said0:
+	case value == none:
 		return nil, ErrNotFound
 	case value == moved:
 		return nil, ErrMoved
@@ -135,9 +135,10 @@ func validID(id string) bool {
 	return true
 }
 
-// Create begins a session; see Store. What is written of it after that needs its
-// home. The bound on all sessions counts those that this replica holds. A session that makes room may be another replica's:
-// it is deleted with its home, and its owner finds out at its next write or sweep.
+// Create begins a session; see Store. It has no home yet: whoever calls this makes one before
+// anything else is written of it. The bound on all sessions counts those that this replica
+// holds. A session that makes room may be another replica's: it is deleted with its home, and
+// its owner finds out at its next write or sweep.
 func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if r.size() > MaxRecordBytes {
 		return Record{}, ErrTooLarge
@@ -153,11 +154,13 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	}
 	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // of which Redis hears that late
 	got, err := s.step(ctx, s.scripts.create, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(value, n.user, n.id))
-	if errors.Is(err, ErrNotFound) {
-		return Record{}, ErrTooMany
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotFound): // what stands there is not ours
+		return Record{}, ErrUnavailable
+	case err != nil:
 		return Record{}, err
+	case got == tooMany:
+		return Record{}, ErrTooMany
 	}
 	if id, _ := got.(string); id != "" {
 		if h := s.get(name{r.User, id}); h != nil {

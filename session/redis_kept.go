@@ -62,7 +62,7 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 		return fmt.Errorf("%w: %d bytes for %s", ErrTooLarge, len(value), name)
 	}
 	got, err := k.s.step(ctx, k.s.scripts.keep, n, flag(validID(n.id)), maxKept, field, seal.SealBytes(value, n.user, n.id, name))
-	if err == nil && got != said1 {
+	if err == nil && got == tooMany {
 		err = ErrTooMany
 	}
 	if err == nil {

@@ -35,11 +35,11 @@ const (
 	reading = "#!lua flags=no-writes,allow-oom\n"
 )
 
-// What scripts return where they have nothing to say.
+// What scripts return where they have done nothing; 1 is for what is done.
 const (
-	said0 = int64(0)  // there is no such session
-	said1 = int64(1)  // it is done
-	moved = int64(-1) // the session is another replica's
+	none    = int64(0)  // there is no such session
+	tooMany = int64(2)  // there is a bound
+	moved   = int64(-1) // the session is another replica's
 )
 
 // lua is what scripts share. Their KEYS are always those of kinds, and their first arguments
@@ -101,14 +101,14 @@ type scripts struct {
 
 func newScripts() scripts {
 	return scripts{
-		// ARGV: most sessions, after how long unused one makes room, value. Returns 0 for too
+		// ARGV: most sessions, after how long unused one makes room, value. Returns 2 for too
 		// many, or the id of the session that has made room, "" for none.
 		create: redisdb.NewScript(growing + lua + `
 local at, room = now(), ''
 redis.call('ZREMRANGEBYSCORE', users, '-inf', string.format('%.0f', at - ttl))
 if not there() and redis.call('ZCARD', users) >= tonumber(ARGV[4]) then
   local oldest = redis.call('ZRANGE', users, 0, 0, 'WITHSCORES')
-  if at - tonumber(oldest[2]) < tonumber(ARGV[5]) then return 0 end
+  if at - tonumber(oldest[2]) < tonumber(ARGV[5]) then return 2 end
   room = oldest[1]
   forget(room)
 end

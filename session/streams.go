@@ -197,6 +197,15 @@ func (s *streams) putBack(c changes) {
 	}
 }
 
+// wake has all who wait for news look again.
+func (s *streams) wake() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.byName {
+		st.wake()
+	}
+}
+
 // begin adds a stream, and makes room for it: the first to go is the one that ended
 // first, and if none has, the one that was written longest ago. What follows is called
 // with mu held.
@@ -257,10 +266,7 @@ func (s *streams) count(st *stream, n int) {
 
 // news wakes whoever waits for news of a stream, and notes them for Redis.
 func (s *streams) news(name string, st *stream) {
-	if st.more != nil {
-		close(st.more)
-		st.more = nil
-	}
+	st.wake()
 	s.note(name)
 }
 
@@ -281,3 +287,10 @@ func (s *streams) deleted(e eventName) {
 }
 
 func (st *stream) old(now int64) bool { return st.ended && now-st.touched >= int64(streamKept) }
+
+func (st *stream) wake() {
+	if st.more != nil {
+		close(st.more)
+		st.more = nil
+	}
+}

@@ -52,9 +52,9 @@ type session struct {
 	held      []question
 	holding   *time.Timer
 	rootsOwed bool
-	// Questions of which it is not clear yet what call they are of; see claim.
-	unclaimed []unclaimed
-	claiming  *time.Timer
+	// Questions of which it is not clear yet what call they are of; see attribute.
+	unattributed []unattributed
+	attributing  *time.Timer
 }
 
 // openSession connects and, if the server is stateful, shakes hands.
@@ -260,7 +260,7 @@ func (s *session) deliver(m wire.Message) {
 		if !s.rev.Stateful {
 			return // not in this dialect, which has no way to answer
 		}
-		x := s.sole()
+		x := s.onlyCall()
 		if x != nil && !x.elsewhere {
 			x = nil // its caller reads its own stream and cannot be interrupted
 		}
@@ -269,7 +269,7 @@ func (s *session) deliver(m wire.Message) {
 		}
 		s.serve(m, x)
 	case wire.Notification:
-		x := s.sole()
+		x := s.onlyCall()
 		if m.Method == mcp.NoteProgress {
 			x = s.inProgress(m)
 		}
@@ -297,7 +297,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 		for _, x := range s.all() {
 			x.withdraw(id)
 		}
-		s.withdrawUnclaimed(id)
+		s.withdrawUnattributed(id)
 	case mcp.NoteElicitationComplete:
 		s.completed(m)
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
@@ -390,10 +390,10 @@ func (s *session) logOnly(m wire.Message) {
 	s.u.said.Say("log message", "level", clip(level.Text()), "data", transport.ClipLine(data))
 }
 
-// sole returns the one call that is under way, nil when there is none or more than
+// onlyCall returns the one call that is under way, nil when there is none or more than
 // one: then nothing says which one a message is for. What waits for a task counts only
 // where there is no other: a message of a task says of which (taskOf).
-func (s *session) sole() *exchange {
+func (s *session) onlyCall() *exchange {
 	if s.shared() {
 		return nil
 	}

@@ -405,7 +405,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 				case q.request.Method == mcp.MethodRootsList:
 					x.s.strayRoots(q.id)
 				case q.guessed != nil:
-					x.s.reclaim(x, q)
+					x.s.unattribute(x, q)
 				default:
 					x.s.post(unrelated(q.id))
 				}

@@ -19,19 +19,19 @@ import (
 // open. A question of which it stays unclear is refused, as SEP-2260 has it.
 
 const (
-	// claimPause is how long a question waits for calls to end. If then there are at least as
-	// many questions as calls, each call is taken to have asked one.
-	claimPause = time.Second
-	// claimTime is how long a question waits at all, before it is refused.
-	claimTime = 20 * time.Second
-	// maxUnclaimed bounds the questions of a session that wait.
-	maxUnclaimed = 20
-	// largestUnclaimed is the largest of them that does, in bytes.
-	largestUnclaimed = 256 << 10
+	// attributePause is how long a question waits for calls to end. If then there are at
+	// least as many questions as calls, each call is taken to have asked one.
+	attributePause = time.Second
+	// attributeTime is how long a question waits at all, before it is refused.
+	attributeTime = 20 * time.Second
+	// maxUnattributed bounds the questions of a session that wait.
+	maxUnattributed = 20
+	// largestUnattributed is the largest of them that does, in bytes.
+	largestUnattributed = 256 << 10
 )
 
-// unclaimed is a question of which it is not clear yet what call asks it.
-type unclaimed struct {
+// unattributed is a question of which it is not clear yet what call asks it.
+type unattributed struct {
 	question wire.Message
 	since    time.Time
 }
@@ -39,17 +39,17 @@ type unclaimed struct {
 // unclear keeps a question that no call claims, if one may later.
 func (s *session) unclear(m wire.Message) bool {
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
-	if !asks || len(m.Params) > largestUnclaimed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.Refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
+	if !asks || len(m.Params) > largestUnattributed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.Refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
 		return false
 	}
 	s.mu.Lock()
-	room := len(s.unclaimed) < maxUnclaimed
+	room := len(s.unattributed) < maxUnattributed
 	if room {
-		s.unclaimed = append(s.unclaimed, unclaimed{transport.Owned(m), time.Now()})
+		s.unattributed = append(s.unattributed, unattributed{transport.Owned(m), time.Now()})
 	}
 	s.mu.Unlock()
 	if room {
-		s.claim()
+		s.attribute()
 	}
 	return room
 }
@@ -66,29 +66,29 @@ func (s *session) askers() []*exchange {
 	return all
 }
 
-// claim gives questions to the calls that ask them, as far as that is clear by now.
-func (s *session) claim() {
+// attribute gives questions to the calls that ask them, as far as that is clear by now.
+func (s *session) attribute() {
 	askers := s.askers()
 	s.mu.Lock()
-	held := s.unclaimed
+	held := s.unattributed
 	if len(held) == 0 {
 		s.mu.Unlock()
 		return
 	}
-	if s.claiming != nil {
-		s.claiming.Stop()
+	if s.attributing != nil {
+		s.attributing.Stop()
 	}
 	age := time.Since(held[0].since)
-	next := claimTime - age
-	if age < claimPause {
-		next = claimPause - age
+	next := attributeTime - age
+	if age < attributePause {
+		next = attributePause - age
 	}
-	overdue := age >= claimTime || s.base.Err() != nil
-	decided := overdue || len(askers) == 1 || age >= claimPause && len(askers) > 0 && len(held) >= len(askers)
+	overdue := age >= attributeTime || s.base.Err() != nil
+	decided := overdue || len(askers) == 1 || age >= attributePause && len(askers) > 0 && len(held) >= len(askers)
 	if decided {
-		s.unclaimed = nil
+		s.unattributed = nil
 	} else {
-		s.claiming = time.AfterFunc(next, func() { s.u.spawn(s.claim) })
+		s.attributing = time.AfterFunc(next, func() { s.u.spawn(s.attribute) })
 	}
 	s.mu.Unlock()
 	if !decided {
@@ -109,19 +109,19 @@ func (s *session) claim() {
 	}
 }
 
-// reclaim takes back a question that was guessed to be of a call. The call has ended with
+// unattribute takes back a question that was guessed to be of a call. The call has ended with
 // the question open, so that it was another call's.
-func (s *session) reclaim(x *exchange, q question) {
+func (s *session) unattribute(x *exchange, q question) {
 	s.remove(x)
 	s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
 }
 
-// unclaim refuses all questions that wait: a call has ended without an answer of the server,
-// and may have been the one that asked.
-func (s *session) unclaim() {
+// refuseUnattributed refuses all questions that wait: a call has ended without an answer of
+// the server, and may have been the one that asked.
+func (s *session) refuseUnattributed() {
 	s.mu.Lock()
-	held := s.unclaimed
-	s.unclaimed = nil
+	held := s.unattributed
+	s.unattributed = nil
 	s.mu.Unlock()
 	if len(held) == 0 {
 		return
@@ -136,15 +136,15 @@ func (s *session) unclaim() {
 // released is told that a call is not under way any more.
 func (s *session) released(err error) {
 	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
-		s.claim()
+		s.attribute()
 	} else {
-		s.unclaim()
+		s.refuseUnattributed()
 	}
 }
 
-// withdrawUnclaimed forgets a question that the server does not want answered any more.
-func (s *session) withdrawUnclaimed(id mcp.Raw) {
+// withdrawUnattributed forgets a question that the server does not want answered any more.
+func (s *session) withdrawUnattributed(id mcp.Raw) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unclaimed = slices.DeleteFunc(s.unclaimed, func(h unclaimed) bool { return bytes.Equal(h.question.ID, id) })
+	s.unattributed = slices.DeleteFunc(s.unattributed, func(h unattributed) bool { return bytes.Equal(h.question.ID, id) })
 }

@@ -1,0 +1,84 @@
+package session
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+func openRedis(t *testing.T, server *redistest.Server) *Redis {
+	t.Helper()
+	s, err := NewRedis(Config{Store: StoreRedis, Redis: redisdb.Config{URL: mcp.Secret(server.URL())}, Key: "0123456789abcdef0123456789abcdef"}, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// H/178: a write that arrives after a later one, as its connection was held up, changes nothing;
+// one that arrives twice is one.
+func TestLateWrite(t *testing.T) {
+	server := redistest.Start(t)
+	s := openRedis(t, server)
+	client := server.Client()
+	defer client.Close()
+	r, err := s.Create(t.Context(), Record{User: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := name{r.User, r.ID}
+	for _, write := range []struct {
+		number      int
+		value, want string
+	}{{1, "one", "one"}, {3, "three", "three"}, {2, "two", "three"}, {3, "three", "three"}, {4, "four", "four"}} {
+		if got, err := s.step(t.Context(), s.scripts.add, n, write.number, -1, 1, recordKey, "v", write.value); err != nil || got != int64(1) {
+			t.Fatalf("H/178 write %d: %v, %v", write.number, got, err)
+		}
+		if got, err := client.HGet(t.Context(), s.RecordKey(r.Key()), "v").Result(); err != nil || got != write.want {
+			t.Errorf("H/178 after write %d: %q, %v, want %q", write.number, got, err, write.want)
+		}
+	}
+	s.Drop(r.Key()) // which ends nothing, so that the record is there to be loaded
+	if _, err := s.Get(t.Context(), r.User, r.ID); !errors.Is(err, ErrNotFound) {
+		t.Errorf("what stands there now is no record: %v", err)
+	}
+}
+
+// TestEventLogsInRedis: of one user's logs no more stands in Redis than a replica has room
+// for; what is above is a gap.
+func TestEventLogsInRedis(t *testing.T) {
+	server := redistest.Start(t)
+	s := openRedis(t, server)
+	client := server.Client()
+	defer client.Close()
+	r, err := s.Create(t.Context(), Record{User: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.logRoom.change("alice", maxLogBytes/2-5) // as if another session of the user held that much
+	for _, tt := range []struct {
+		event string
+		want  error
+	}{{"fits", nil}, {"too much", ErrGap}} {
+		seq, err := s.Log().Append(t.Context(), r.Key(), "s", []byte(tt.event))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := s.Log().Read(t.Context(), r.Key(), "s", seq-1); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.event, err, tt.want)
+		}
+	}
+	if n, err := client.HLen(t.Context(), "gatehouse:e:{alice}:"+r.ID).Result(); err != nil || n != 0 {
+		t.Errorf("%d events stand in Redis, %v", n, err)
+	}
+	if err := s.Delete(t.Context(), r.User, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.logRoom.held(); got != maxLogBytes/2-5 {
+		t.Errorf("%d bytes are counted after the session's end", got)
+	}
+}

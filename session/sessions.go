@@ -1,0 +1,81 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Known is how many sessions this process holds.
+func (s *sessions) Known() int { return int(s.known.Load()) }
+
+// Get returns a session and restarts its idle time; see Store. What is held costs no look at
+// the place.
+func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {
+	if s.closed.Load() {
+		return Record{}, ErrUnavailable
+	}
+	n := name{user, id}
+	if h := s.get(n); h != nil {
+		if r := s.current(h); r != nil {
+			return *r, nil
+		}
+	}
+	h, err := s.use(ctx, n)
+	if err != nil {
+		return Record{}, err
+	}
+	defer h.done()
+	return *h.record.Load(), nil
+}
+
+// Update changes a session as one step; see Store.
+func (s *sessions) Update(ctx context.Context, user, id string, edit func(*Record)) (Record, error) {
+	h, err := s.use(ctx, name{user, id})
+	if err != nil {
+		return Record{}, err
+	}
+	defer h.done()
+	old := h.record.Load()
+	r := *old
+	edit(&r)
+	r.User, r.ID, r.Created, r.key = old.User, old.ID, old.Created, old.key
+	if r.size() > MaxRecordBytes {
+		return Record{}, ErrTooLarge
+	}
+	stored := r.owned() // edit may have kept its pointer
+	err = s.tell(ctx, h, change{used: true, record: &stored})
+	if err == nil || errors.Is(err, ErrUnsure) {
+		h.record.Store(&stored)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	return stored, nil
+}
+
+// Delete ends a session; see Store.
+func (s *sessions) Delete(ctx context.Context, user, id string) error {
+	h, err := s.take(ctx, name{user, id})
+	if err != nil {
+		return err
+	}
+	defer h.done()
+	return s.end(ctx, h, s.count.deleted, -time.Millisecond)
+}
+
+// Log is the event log of the sessions.
+func (s *sessions) Log() EventLog { return eventLog{s} }
+
+// close stops the goroutine and ends nothing. It reports whether it is the first.
+func (s *sessions) close() bool {
+	first := s.closed.CompareAndSwap(false, true)
+	s.stop()
+	s.done.Wait()
+	if first {
+		for _, h := range s.all() {
+			h.log.wake() // whoever follows a stream finds out
+		}
+	}
+	return first
+}
