@@ -50,7 +50,6 @@ var exceptions = []exception{
 	{"files of a circle", "gateway/catalog", 32, "not cut yet"},
 	{"files of a circle", "gateway/demo/issuer", 15, "not cut yet"},
 	{"files of a circle", "gateway/front", 43, "is being cut into rooms"},
-	{"files of a circle", "internal/soak", 14, "not cut yet"},
 	{"files of a circle", "policy", 20, "not cut yet"},
 	{"files of a circle", "upstream", 65, "is being cut into rooms"},
 	{"files with methods of a type", "gateway Config", 8, "not cut yet"},

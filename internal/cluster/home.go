@@ -188,6 +188,9 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 		}
 		return Owner{}, ErrUnavailable
 	}
+	if !s.room(key) {
+		return Owner{}, fmt.Errorf("%w: this replica has %d of them", ErrUnavailable, maxHeld)
+	}
 	stale := ""
 	for range ownTries {
 		generation, _ := s.certain()
@@ -201,7 +204,8 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 		}
 		owner := replicaOf(token)
 		if owner == s.self {
-			return s.hold(h, key, token, replicaOf(stale), generation)
+			s.hold(h, key, token, replicaOf(stale), generation)
+			return Owner{here: true}, nil
 		}
 		s.lose(key)
 		if s.members == nil {
@@ -258,7 +262,7 @@ func replicaOf(token string) string {
 // hold notes that a home is here. One that was here before, and has another token now, was
 // not in Redis any more: what has a record is made again from that, for somebody else may
 // have had it meanwhile; all else goes on.
-func (s *homes) hold(h Home, key, token, former string, generation uint64) (Owner, error) {
+func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	now := s.now()
 	s.mu.Lock()
 	x := s.held[key]
@@ -269,10 +273,7 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) (Owne
 		x = s.held[key]
 	}
 	defer s.mu.Unlock()
-	switch {
-	case x == nil && len(s.held) >= maxHeld:
-		return Owner{}, fmt.Errorf("%w: this replica has %d of them", ErrUnavailable, maxHeld)
-	case x == nil:
+	if x == nil {
 		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, fresh: true}
 		s.held[key] = x
 		s.others.Remove(key)
@@ -282,7 +283,13 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) (Owne
 		}
 	}
 	x.token, x.generation, x.used, x.kept = token, generation, now, now
-	return Owner{here: true}, nil
+}
+
+// room reports whether a home is here, or could be.
+func (s *homes) room(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held[key] != nil || len(s.held) < maxHeld
 }
 
 // drop forgets a home, and reports whether it was here.

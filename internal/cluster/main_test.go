@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -22,7 +24,16 @@ const (
 	testIdle = time.Minute
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(replicaVariable) != "" {
+		if err := runReplica(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // shortTimes are those of tests that wait for leases.
 func shortTimes() times {

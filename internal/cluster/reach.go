@@ -38,10 +38,8 @@ type reach struct {
 	asked, answered time.Duration // the newest time, also if no answer came
 	told            standing
 	err             error
-	reported        bool // the log says that it cannot be reached
-	// harmless is when the peer was last asked and said what showed that it had taken nothing
-	// over from us; 0 for never.
-	harmless time.Duration
+	reported        bool          // the log says that it cannot be reached
+	harmless        time.Duration // when it was last asked and turned out to be; 0 for never
 }
 
 // tell says how we stand.
@@ -113,28 +111,24 @@ func (m *members) askAll(ctx context.Context) (asked []*peer) {
 	return asked
 }
 
-// askAround finds out, while Redis does not answer us, whether it answers the others. Where
-// no peer's lease is unbroken, and none has had an answer of Redis since ours ended, nobody
-// has taken anything over from us, nor can within a lease from now. A peer that does not
-// answer may do so; one that refuses connections has gone, and if it was harmless until
-// then, it stays so.
+// askAround finds out, while Redis does not answer us, whether it answers the others. If all
+// peers are harmless nobody has taken anything over from us, nor can within a lease from now.
+// Of a replica that has come since Redis last answered nothing is known here: against that
+// one there is the fence.
 func (m *members) askAround() {
 	began := m.now()
 	peers := m.askAll(context.Background()) // each question has a time limit
 	m.mu.Lock()
-	ends := m.tenure.end()
 	safe := m.tenure.ever && !m.closed
 	var dead []*peer
 	for _, p := range peers {
-		r := &p.reach
-		dial, _ := errors.AsType[*dialError](r.err)
-		switch {
-		case dial != nil && dial.refused && r.answered < max(ends, r.harmless+m.times.lease):
+		switch p.reach.judge(m.tenure) {
+		case gone:
 			dead = append(dead, p)
-		case r.err != nil || r.told.unbroken || r.answered-r.told.age >= ends:
-			safe = false
+		case harmless:
+			p.reach.harmless = p.reach.asked
 		default:
-			r.harmless = r.asked
+			safe = false
 		}
 	}
 	if safe {
@@ -144,6 +138,30 @@ func (m *members) askAround() {
 	for _, p := range dead {
 		m.bury(p)
 	}
+}
+
+// verdict is what a peer may have done when our own lease could not be renewed.
+type verdict int
+
+const (
+	suspect  verdict = iota // it may have taken something over from us, or be about to
+	harmless                // it has not, and cannot within a lease from when it was asked
+	gone                    // it has not, and never will
+)
+
+// judge says what follows from asking a peer. It has taken nothing over if Redis has not
+// answered it since our own lease ended; and takes nobody to have gone for a lease if its
+// newest renewal failed. One that does not answer may do both. One that refuses connections
+// has gone: if it was harmless until then, it stays so.
+func (r reach) judge(own tenure) verdict {
+	dial, _ := errors.AsType[*dialError](r.err)
+	switch {
+	case dial != nil && dial.refused && r.answered < max(own.end(), r.harmless+own.lease):
+		return gone
+	case r.err == nil && !r.told.unbroken && r.answered-r.told.age < own.end():
+		return harmless
+	}
+	return suspect
 }
 
 // try tries now and then whether the peers can be reached, until ctx is over.
@@ -162,13 +180,17 @@ func (m *members) try(ctx context.Context) {
 	}
 }
 
-// report logs, once, that a peer cannot be reached.
+// report logs, once, that a peer cannot be reached, or can be again.
 func (m *members) report(p *peer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err, before := p.reach.err, p.reach.reported
 	p.reach.reported = err != nil
-	if err != nil && !before && p.ctx.Err() == nil {
+	switch {
+	case p.ctx.Err() != nil || before == (err != nil):
+	case before:
+		m.log.Info("another replica can be reached again", "replica", p.name, "address", p.address)
+	default:
 		m.log.Warn("another replica cannot be reached: sessions that it owns are not served here", "replica", p.name, "address", p.address, "error", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 //	                      home is not used for too long
 //	l:{replicas}:name     hash: the lease of a replica: v what others read of it, sealed; n the
 //	                      number of its newest renewal; t whether that one found it there
-//	n:{replicas}          set: the names of those who have leases, or had
+//	n:{replicas}          sorted set: the names of those who have leases, or had
 const (
 	leasePrefix = "l:{replicas}:"
 	leaseNames  = "n:{replicas}"
@@ -47,14 +47,14 @@ const sparing = "#!lua flags=allow-oom\n"
 const readLeases = `
 local function leases(own, prefix, most)
   local got = {}
-  for _, name in ipairs(redis.call('SRANDMEMBER', KEYS[1], most)) do
+  for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, most - 1)) do
     if name ~= own then
       local value = redis.call('HGET', prefix .. name, 'v')
       if value then
         got[#got + 1] = name
         got[#got + 1] = value
       else
-        redis.call('SREM', KEYS[1], name)
+        redis.call('ZREM', KEYS[1], name)
       end
     end
   end
@@ -74,7 +74,7 @@ local there = number and '1' or '0'
 if number == ARGV[6] then there = redis.call('HGET', key, 't') end
 redis.call('HSET', key, 'v', ARGV[4], 'n', ARGV[6], 't', there)
 redis.call('PEXPIRE', key, ARGV[5])
-redis.call('SADD', KEYS[1], ARGV[3])
+redis.call('ZADD', KEYS[1], 0, ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 local got = leases(ARGV[3], ARGV[1], ARGV[2])
 table.insert(got, 1, tonumber(there))
@@ -87,7 +87,7 @@ const leasesSource = `return leases('', ARGV[1], ARGV[2])`
 // the lease. ARGV: name, value.
 const resignSource = `
 if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], 'v') ~= ARGV[2] then return 0 end
-redis.call('SREM', KEYS[1], ARGV[1])
+redis.call('ZREM', KEYS[1], ARGV[1])
 return redis.call('DEL', KEYS[2])`
 
 // ownSource returns the token of a home's owner, which is the new one if nobody, or the

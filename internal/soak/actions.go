@@ -12,7 +12,7 @@ import (
 
 const (
 	// hearPatience bounds the wait for an update of a resource.
-	hearPatience = healTime
+	hearPatience = time.Minute
 	// large is the size of a result that does not fit into one packet, in bytes.
 	large = 200 << 10
 )
@@ -176,10 +176,6 @@ func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 	m, err := x.Response()
 	return refused(x, m, err)
 }
-
-// notHeard is how a subscription ends whose stream ended before an update came: its client
-// listens anew, and reads what it follows.
-const notHeard = "stream ended"
 
 // unheard is a subscription of which nothing comes after the client's last call.
 func (c *client) unheard() outcome {

@@ -57,18 +57,6 @@ func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 	})
 }
 
-// wait waits for a time, or returns ctx's error.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // keepOn calls do, with the pauses between that it returns, until stop is closed or ctx has
 // ended.
 func keepOn(ctx context.Context, stop <-chan struct{}, do func() time.Duration) {
@@ -328,6 +316,3 @@ func refusedText(status int, text string) outcome {
 	}
 	return outcome{kind: strconv.Itoa(said.Error.Code), detail: text}
 }
-
-// sessionLost is how a call ends whose session the gateway does not know.
-const sessionLost = "session lost"

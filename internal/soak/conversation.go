@@ -40,13 +40,6 @@ type conversation struct {
 	retry     string // members of the next round
 }
 
-// toldAgain is an event that comes again on a stream that is gone on with.
-const toldAgain = "told again"
-
-// partlyTold is progress that is missing of a call that another replica makes: it is told
-// through Redis, once.
-const partlyTold = "partly told"
-
 // next is what follows when a stream has ended.
 type next int
 

@@ -21,10 +21,6 @@ type fault struct {
 	after  time.Duration // for how long its consequences may be noticed when all has healed
 }
 
-// retryAfter is what servers ask for that want to be left alone: their users are refused for
-// so long, although all works for others.
-const retryAfter = time.Second
-
 // injector makes things go wrong, one after the other.
 type injector struct {
 	*site
@@ -35,17 +31,6 @@ type injector struct {
 func (s *site) injector(o options) *injector {
 	return &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(o.clients)))}
 }
-
-// Failures that faults explain.
-var (
-	// cutOff is what clients meet whose replica ends under them: broken connections and
-	// streams that nobody goes on with.
-	cutOff = []string{"cut", "lost", streamLost, streamUnsure, notHeard, "HTTP 502", "50205"}
-	// unserved is what an upstream that fails is answered with.
-	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
-	// storeless is what needs the store and has to do without.
-	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain, partlyTold}
-)
 
 // faults are all of them.
 func faults() []fault {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
@@ -11,6 +12,10 @@ import (
 // gateHost is where servers listen: an address that no outgoing connection has, so that a
 // server that was down finds its port free.
 const gateHost = "127.0.0.9"
+
+// retryAfter is what servers ask for that want to be left alone: their users are refused for
+// so long, although all works for others.
+const retryAfter = time.Second
 
 // gate stands in front of a server's handler, and fails in its place.
 type gate struct {

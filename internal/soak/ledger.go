@@ -19,29 +19,8 @@ const (
 	maxRounds = 4
 )
 
-// Outcomes of calls that are no failures.
-const (
-	answered  = "answered"
-	cancelled = "cancelled" // as its client wanted
-	died      = "died"      // its server broke the connection, as it was told to
-)
-
-// executedNo is what an error says that promises that the call did not run.
-const executedNo = "no"
-
-// outcome is how a call ended.
-type outcome struct {
-	kind     string    // answered, cancelled or, of a failure, its code, its HTTP status or a word
-	session  time.Time // since when there is the session that it was made in; zero without one
-	server   string    // whose answer it is, "" for none
-	executed string    // what the error says of this round: "no", "unknown" or nothing
-	round    int       // in which it ended
-	detail   string    // for people
-}
-
-func (o outcome) failed() bool {
-	return o.kind != answered && o.kind != cancelled && o.kind != died
-}
+// stalled is the name of the time in which the machine has too much to do.
+const stalled = "the machine stalls"
 
 // ledger holds what was sent, what ran and what came back.
 type ledger struct {

@@ -15,15 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-const (
-	// limit bounds a whole run.
-	limit = 24 * time.Hour
-	// roleStdio, as the first argument, makes the program a server over stdio: it carries
-	// lines to and from the address behind it.
-	roleStdio = "as-stdio"
-	// warmUp is how long clients work before the first fault.
-	warmUp = 3 * time.Second
-)
+// warmUp is how long clients work before the first fault.
+const warmUp = 3 * time.Second
 
 // options are what the flags say.
 type options struct {

@@ -16,9 +16,6 @@ const (
 	afterStall = 2 * time.Second
 )
 
-// stalled is the name of the time in which the machine has too much to do.
-const stalled = "the machine stalls"
-
 // pulse watches, until ctx ends, whether the machine has the time to run Redis. Where it has
 // not, replicas rightly say that Redis does not answer.
 func (s *site) pulse(ctx context.Context) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"time"
 )
@@ -28,6 +29,18 @@ const failCode = 7
 
 // pause is how long to wait before each step.
 func (s script) pause() time.Duration { return time.Duration(s.Pause) * time.Millisecond }
+
+// wait waits for a time, or returns ctx's error.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // padding follows the nonce in the text of a result.
 const padding = " all work and no play"

@@ -12,6 +12,10 @@ import (
 // toolDo is the one tool of all servers: it plays a script.
 const toolDo = "do"
 
+// roleStdio, as the first argument, makes the program a server over stdio: it carries lines
+// to and from the address behind it.
+const roleStdio = "as-stdio"
+
 // server is an upstream.
 type server struct {
 	name     string

@@ -15,8 +15,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// healTime bounds how long it may take until all works after a fault.
-const healTime = time.Minute
+const (
+	// limit bounds a whole run.
+	limit = 24 * time.Hour
+	// healTime bounds how long it may take until all works after a fault.
+	healTime = time.Minute
+)
 
 // site is everything that runs.
 type site struct {

@@ -12,14 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it was
-// at a replica that has gone, or nobody can ask for it.
-const streamLost = "stream lost"
-
-// streamUnsure is how a message for a stream at another replica ends of which nobody says
-// that it came there.
-const streamUnsure = "stream unsure"
-
 // piped is a client of HTTP+SSE, whose stream is at one replica, and whose messages come to
 // any of them.
 type piped struct {

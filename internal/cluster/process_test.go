@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// processLease is long enough that a busy machine does not let leases end by itself.
+const processLease = 3 * time.Second
+
+// process is a replica in a process of its own.
+type process struct {
+	report
+	redis, link *faultproxy.Proxy // what lies between it and Redis, and between the others and it
+	cmd         *exec.Cmd
+	hanging     chan struct{} // a message for each request that hangs there
+	end         func()
+}
+
+// startProcess runs one until the test ends.
+func startProcess(t *testing.T, redis *redistest.Server, lease time.Duration) *process {
+	t.Helper()
+	p := &process{redis: proxyTo(t, redis.Addr), link: proxyTo(t, "127.0.0.1:1"), hanging: make(chan struct{}, 10)}
+	told, err := json.Marshal(orders{Redis: p.redis.Addr(), Advertise: p.link.Addr(), Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd = exec.Command(program)
+	p.cmd.Env = append(os.Environ(), replicaVariable+"="+string(told))
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			if lines.Text() == "hanging" {
+				p.hanging <- struct{}{}
+			} else {
+				t.Log(p.Name, lines.Text())
+			}
+		}
+	})
+	p.end = sync.OnceFunc(func() {
+		in.Close()
+		reading.Wait()
+		_ = p.cmd.Wait() // killed, or over with its input
+	})
+	t.Cleanup(func() {
+		resume(p)
+		p.redis.Pass()
+		p.end()
+	})
+	line, err := bufio.NewReader(out).ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(line, &p.report); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.link.Redirect(p.Link); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func proxyTo(t *testing.T, target string) *faultproxy.Proxy {
+	t.Helper()
+	p, err := faultproxy.Start(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// kill ends it as kill -9 does; nobody listens any more where it was.
+func (p *process) kill() {
+	p.link.Close()
+	_ = p.cmd.Process.Kill()
+	p.end()
+}
+
+// get asks a replica for a home. A status other than 200 is in err.
+func (p *process) get(ctx context.Context, path string) (counter, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://"+p.Public+path, nil)
+	if err != nil {
+		return counter{}, 0, err
+	}
+	transport := http.Transport{DisableKeepAlives: true}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return counter{}, 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return counter{}, 0, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return counter{}, resp.StatusCode, fmt.Errorf("%s: %s", resp.Status, strings.TrimSpace(string(text)))
+	}
+	var c counter
+	err = json.Unmarshal(text, &c)
+	return c, resp.StatusCode, err
+}
+
+// want asks a replica and wants the answer of this one, with this count.
+func (p *process) want(t *testing.T, path string, by *process, count int) {
+	t.Helper()
+	got, _, err := p.get(t.Context(), path)
+	if err != nil || got != (counter{Replica: by.Name, Count: count}) {
+		t.Fatalf("%s at %s: %+v, %v; want %d of %s", path, p.Name, got, err, count, by.Name)
+	}
+}
+
+// until asks a replica until this one answers, and returns after how long. In between there
+// may be errors, and no answers of a third.
+func (p *process) until(t *testing.T, path string, by *process, count int) time.Duration {
+	t.Helper()
+	began := time.Now()
+	eventually(t, "another replica answers", func() bool {
+		got, status, err := p.get(t.Context(), path)
+		if err != nil {
+			if status == 0 {
+				t.Fatal(err)
+			}
+			return false
+		}
+		if got != (counter{Replica: by.Name, Count: count}) {
+			t.Fatalf("%s at %s: %+v; want %d of %s", path, p.Name, got, count, by.Name)
+		}
+		return true
+	})
+	return time.Since(began)
+}
+
+// settle waits until a replica would notice that another has gone.
+func settle() { <-time.After(processLease + shortTimes().beat) }

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// round has two replicas do all that they do in Redis.
+func round(t *testing.T, a, b *house, record string) {
+	t.Helper()
+	if o := a.own(t, some("x")); !o.Here() {
+		t.Errorf("%+v", o)
+	}
+	if who := b.get(t, "/u1/x"); who != a.Self() {
+		t.Errorf("%s answers", who)
+	}
+	for _, user := range []string{"u2", "u3", "u4"} {
+		a.own(t, Home{User: user, ID: "x", Record: a.homes.db.Key(record + ":{" + user + "}:x")})
+	}
+	a.homes.mu.Lock()
+	for _, x := range a.homes.held {
+		x.used++ // so that Redis hears of it
+	}
+	a.homes.mu.Unlock()
+	a.homes.keepAll(t.Context())
+	if err := a.Leave(t.Context(), "u1:x"); err != nil {
+		t.Error(err)
+	}
+	a.crash()
+	for _, user := range []string{"u2", "u3", "u4"} {
+		if who := b.get(t, "/"+user+"/x"); who != b.Self() {
+			t.Errorf("%s answers", who)
+		}
+	}
+	if len(b.Peers()) > 0 || len(a.lost)+len(b.lost) > 0 {
+		t.Error("it has not gone, or something was lost")
+	}
+}
+
+// TestRedisCluster: what one script uses is on one node.
+func TestRedisCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	client := cluster.Client()
+	defer client.Close()
+	on := func(_ *Config, deps *Deps, _ *times) {
+		db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(cluster.URL())}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		deps.DB = db
+	}
+	a, b := startHouse(t, cluster.Nodes[0], sayWho, on), startHouse(t, cluster.Nodes[0], sayWho, on)
+	for _, user := range []string{"u2", "u3", "u4"} {
+		if err := client.Set(t.Context(), a.homes.db.Key("s:{"+user+"}:x"), "", time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round(t, a, b, "s")
+}
+
+// TestRedisUser: the user that the documentation has operators make may do all of this.
+func TestRedisUser(t *testing.T) {
+	redis := redistest.Start(t)
+	redistest.AddUser(t, "../../docs/configuration.md", redis)
+	client := redis.Client()
+	defer client.Close()
+	as := func(_ *Config, deps *Deps, _ *times) {
+		db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret(redis.URL()), Username: redistest.Username, Password: redistest.Password}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		deps.DB = db
+	}
+	a, b := startHouse(t, redis, sayWho, as), startHouse(t, redis, sayWho, as)
+	for _, user := range []string{"u2", "u3", "u4"} {
+		client.Set(t.Context(), a.homes.db.Key("s:{"+user+"}:x"), "", time.Hour)
+	}
+	round(t, a, b, "s")
+}
+
+// TestRedisIsFull: homes find owners all the same.
+func TestRedisIsFull(t *testing.T) {
+	redis := redistest.Start(t, "maxmemory", "1", "maxmemory-policy", "noeviction")
+	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	if o := a.own(t, some("x")); !o.Here() {
+		t.Errorf("%+v", o)
+	}
+	if o := b.own(t, some("x")); o.Replica != a.Self() {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,167 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+)
+
+// replicaVariable is the environment variable that makes the test program a replica.
+const replicaVariable = "GATEHOUSE_TEST_REPLICA"
+
+// orders are what such a process is told in the variable.
+type orders struct {
+	Redis, Advertise string
+	Lease            time.Duration
+}
+
+// report is what it says in one line when it is ready.
+type report struct{ Name, Link, Public string }
+
+// counter is what a replica answers: how often a home was asked for. The owner counts in its
+// memory, and writes the count for its successor.
+type counter struct {
+	Replica string
+	Count   int
+	// Refused says that the fence has refused to write: another replica has the home.
+	Refused bool `json:",omitempty"`
+	// Torn says that it has not, and that the count was not what this one has in memory.
+	Torn bool `json:",omitempty"`
+}
+
+// countSource writes a count under the fence. It returns 1, 0 where the fence refuses, and
+// -1 where another count stood there than the one before.
+const countSource = `#!lua
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if (redis.call('GET', KEYS[2]) or '0') ~= ARGV[2] then return -1 end
+redis.call('SET', KEYS[2], ARGV[3])
+return 1`
+
+// readCountSource reads it.
+const readCountSource = "#!lua\nreturn tonumber(redis.call('GET', KEYS[1]) or '0')"
+
+// counters are the homes of a replica.
+type counters struct {
+	cluster     *Cluster
+	db          *redisdb.DB
+	count, read *redisdb.Script
+
+	mu    sync.Mutex // guards homes
+	homes map[string]*tally
+}
+
+// tally is one of them.
+type tally struct {
+	mu    sync.Mutex // held while the home serves a request
+	epoch string
+	count int
+}
+
+// lost drops what is held for a home.
+func (c *counters) lost(home string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.homes, home)
+}
+
+func (c *counters) home(key string) *tally {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.homes[key] == nil {
+		c.homes[key] = &tally{}
+	}
+	return c.homes[key]
+}
+
+// serve counts, or, with /hang at the end of the path, waits until the client leaves.
+func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
+	if r.URL.Query().Has("hang") {
+		fmt.Fprintln(os.Stderr, "hanging")
+		<-r.Context().Done()
+		return
+	}
+	key := homeOf(r).Key()
+	x := c.home(key)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	at := c.db.Key("c:{" + homeOf(r).User + "}:" + homeOf(r).ID)
+	if x.epoch != o.Epoch {
+		got, err := c.db.Run(r.Context(), c.read, []string{at})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInsufficientStorage)
+			return
+		}
+		n, _ := got.(int64)
+		x.epoch, x.count = o.Epoch, int(n)
+	}
+	fence, token := c.cluster.Fence(key)
+	got, err := c.db.Run(r.Context(), c.count, []string{fence, at}, token, x.count, x.count+1)
+	if err != nil {
+		x.epoch = "" // nobody knows whether it was written
+		http.Error(w, err.Error(), http.StatusInsufficientStorage)
+		return
+	}
+	answer := counter{Replica: c.cluster.Self(), Refused: got == int64(0), Torn: got == int64(-1)}
+	if got == int64(1) {
+		x.count++
+	}
+	answer.Count = x.count
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// runReplica is the process: a replica whose homes are counters. It ends with its standard
+// input.
+func runReplica() error {
+	var told orders
+	if err := json.Unmarshal([]byte(os.Getenv(replicaVariable)), &told); err != nil {
+		return err
+	}
+	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret("redis://" + told.Redis)}, nil, nil)
+	if err != nil {
+		return err
+	}
+	homes := &counters{db: db, count: redisdb.NewScript(countSource), read: redisdb.NewScript(readCountSource), homes: make(map[string]*tally)}
+	t := shortTimes()
+	t.lease = told.Lease
+	homes.cluster, err = newCluster(Config{Listen: "127.0.0.1:0", Advertise: told.Advertise}, Deps{
+		DB: db, Key: []byte(testKey), Idle: testIdle, OnLost: homes.lost,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}, t)
+	if err != nil {
+		return err
+	}
+	d := &door{cluster: homes.cluster, serve: homes.serve}
+	homes.cluster.Start(http.HandlerFunc(d.forwarded))
+	public, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: d}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(public) }()
+	err = json.NewEncoder(os.Stdout).Encode(report{homes.cluster.Self(), homes.cluster.link.listener.Addr().String(), public.Addr().String()})
+	if err != nil {
+		return err
+	}
+	_, _ = io.Copy(io.Discard, bufio.NewReader(os.Stdin))
+	server.Close()
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	homes.cluster.Close(ctx)
+	return db.Close()
+}

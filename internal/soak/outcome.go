@@ -1,0 +1,58 @@
+package main
+
+import "time"
+
+// Outcomes of calls that are no failures.
+const (
+	answered  = "answered"
+	cancelled = "cancelled" // as its client wanted
+	died      = "died"      // its server broke the connection, as it was told to
+)
+
+// executedNo is what an error says that promises that the call did not run.
+const executedNo = "no"
+
+// outcome is how a call ended.
+type outcome struct {
+	kind     string    // answered, cancelled or, of a failure, its code, its HTTP status or a word
+	session  time.Time // since when there is the session that it was made in; zero without one
+	server   string    // whose answer it is, "" for none
+	executed string    // what the error says of this round: "no", "unknown" or nothing
+	round    int       // in which it ended
+	detail   string    // for people
+}
+
+func (o outcome) failed() bool {
+	return o.kind != answered && o.kind != cancelled && o.kind != died
+}
+
+// Failures that have no code.
+const (
+	// sessionLost is how a call ends whose session the gateway does not know.
+	sessionLost = "session lost"
+	// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it
+	// was at a replica that has gone, or nobody can ask for it.
+	streamLost = "stream lost"
+	// streamUnsure is how a message for a stream at another replica ends of which nobody
+	// says that it came there.
+	streamUnsure = "stream unsure"
+	// notHeard is how a subscription ends whose stream ended before an update came: its
+	// client listens anew, and reads what it follows.
+	notHeard = "stream ended"
+	// toldAgain is an event that comes again on a stream that is gone on with.
+	toldAgain = "told again"
+	// partlyTold is progress that is missing of a call that another replica makes: it is
+	// told through Redis, once.
+	partlyTold = "partly told"
+)
+
+// Failures that faults explain.
+var (
+	// cutOff is what clients meet whose replica ends under them: broken connections and
+	// streams that nobody goes on with.
+	cutOff = []string{"cut", "lost", streamLost, streamUnsure, notHeard, "HTTP 502", "50205"}
+	// unserved is what an upstream that fails is answered with.
+	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
+	// storeless is what needs the store and has to do without.
+	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain, partlyTold}
+)
