@@ -121,7 +121,7 @@ func TestReadyzWithoutStore(t *testing.T) {
 	}
 	dead.Close()
 	good := newSite(t, true, one("work", saying("x")))
-	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\n"+
+	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: \"redis://%s\"}}\nreplicas: {alone: true}\n"+
 		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", dead.Addr(), good.url))
 	for query, want := range map[string]int{"": 503, "?exclude=store": 200, "?exclude=other": 503} {
 		if status, text := ask(t, c.admin.Addr().String(), "/readyz"+query); status != want || strings.Contains(text, `"reasons":["the session store`) != (want == 503) {

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -47,6 +48,8 @@ type Config struct {
 	Auth auth.Config `yaml:"auth"`
 	// Sessions is what is kept for stateful clients.
 	Sessions session.Config `yaml:"sessions"`
+	// Replicas is how several gateways with one session store find each other.
+	Replicas cluster.Config `yaml:"replicas"`
 	// Policy is what callers may do. Needed in auth.mode oauth; without authentication
 	// and without this section everything is allowed.
 	Policy policy.Config `yaml:"policy"`
@@ -108,6 +111,7 @@ func (c Config) Validate() error {
 		add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
 	add("sessions", c.Sessions.Validate())
+	add("replicas", c.checkReplicas())
 	errs = append(errs, c.checkPolicy()...)
 	add("naming", c.Naming.Validate())
 	add("disclosure", c.Disclosure.validate(c.issuers()))
@@ -363,4 +367,16 @@ func (c *Config) resolvePaths(dir string) {
 			absolute(&u.Command[0])
 		}
 	}
+}
+
+// checkReplicas reports what is wrong with the section "replicas".
+func (c Config) checkReplicas() error {
+	shared := c.Sessions.Store == session.StoreRedis
+	switch {
+	case shared && c.Replicas.Listen == "" && !c.Replicas.Alone:
+		return errors.New("listen: needed with sessions.store: redis, for replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true")
+	case !shared && c.Replicas != (cluster.Config{}):
+		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
+	}
+	return c.Replicas.Validate()
 }

@@ -71,6 +71,9 @@ type (
 			Name, Value string
 			From        struct {
 				Secret struct{ Name, Key string } `yaml:"secretKeyRef"`
+				Field  struct {
+					Path string `yaml:"fieldPath"`
+				} `yaml:"fieldRef"`
 			} `yaml:"valueFrom"`
 		}
 		Ports []struct {
@@ -116,12 +119,16 @@ type (
 		Ingress []struct {
 			From []struct {
 				Namespaces selector `yaml:"namespaceSelector"`
+				Pods       selector `yaml:"podSelector"`
 			}
 			Ports []struct{ Port string }
 		}
 		Egress []struct {
+			To []struct {
+				Pods selector `yaml:"podSelector"`
+			}
 			Ports []struct {
-				Port     int
+				Port     string
 				Protocol string
 			}
 		}
@@ -183,8 +190,8 @@ func TestDeployKubernetes(t *testing.T) {
 	d := deployed{file: kubernetesDir + k.ConfigMaps[0].Files[0], mounted: c.Mounts[0].Path, args: c.Args, grace: time.Duration(pods.Grace) * time.Second}
 	for _, e := range c.Env {
 		d.env = append(d.env, e.Name)
-		if (e.Value == "") == (e.From.Secret.Name == "") {
-			t.Errorf("%s has a value and is a secret, or neither", e.Name)
+		if (e.Value == "") == (e.From.Secret.Name == "" && e.From.Field.Path == "") {
+			t.Errorf("%s has a value and comes from elsewhere, or neither", e.Name)
 		}
 	}
 	if pods.Volumes[0].Name != c.Mounts[0].Name || pods.Volumes[0].ConfigMap.Name != k.ConfigMaps[0].Name || !k.Options.NoHash {
@@ -201,11 +208,18 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	for _, p := range c.Ports {
 		at[p.Name] = "0.0.0.0:" + strconv.Itoa(p.Port)
 	}
-	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen || at[net.Ingress[1].Ports[0].Port] != cfg.Admin.Listen {
+	if at[svc.Ports[0].Target] != cfg.Listen || at[net.Ingress[0].Ports[0].Port] != cfg.Listen || at[net.Ingress[2].Ports[0].Port] != cfg.Admin.Listen {
 		t.Errorf("ports %v, service %+v, network %+v; the configuration has %s and %s", at, svc.Ports, net.Ingress, cfg.Listen, cfg.Admin.Listen)
 	}
-	if len(net.Ingress[1].From) == 0 {
+	if len(net.Ingress[2].From) == 0 {
 		t.Error("everybody reaches the port for operators")
+	}
+	link := net.Ingress[1]
+	if at[link.Ports[0].Port] != cfg.Replicas.Listen || !strings.HasSuffix(cfg.Replicas.Advertise, strings.TrimPrefix(cfg.Replicas.Listen, "0.0.0.0")) {
+		t.Errorf("replicas: network %+v, configuration %+v", link, cfg.Replicas)
+	}
+	if out := net.Egress[1]; out.Ports[0].Port != link.Ports[0].Port || !maps.Equal(out.To[0].Pods.MatchLabels, net.Pods.MatchLabels) || !maps.Equal(link.From[0].Pods.MatchLabels, net.Pods.MatchLabels) {
+		t.Errorf("replicas do not reach each other, or others reach them: %+v, %+v", link, out)
 	}
 	for want, p := range map[string]probe{"/healthz": c.Liveness, "/readyz?exclude=" + excludeStore: c.Readiness} {
 		if p.Get.Path != want || at[p.Get.Port] != cfg.Admin.Listen {

@@ -92,6 +92,7 @@ func settings(t *testing.T) {
 	for name, value := range map[string]string{
 		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
 		"REDIS_URL": "rediss://redis.example.com:6379/0", "GATEHOUSE_KEY": "0123456789abcdef0123456789abcdef",
+		"POD_IP": "10.1.2.3", "HOSTNAME": "3f2a9c",
 	} {
 		t.Setenv(name, value)
 	}
@@ -199,7 +200,7 @@ func TestDeployCompose(t *testing.T) {
 		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
 			t.Errorf("%s is built from %s", name, from)
 		}
-		d.grace, d.env = s.Grace, nil
+		d.grace, d.env = s.Grace, []string{"HOSTNAME"} // which the engine sets
 		for variable, value := range s.Environment {
 			d.env = append(d.env, variable)
 			checkExplained(t, value)

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,6 +35,9 @@ const (
 	maxHeaderBytes     = 32 << 10
 )
 
+// leaveTime bounds giving up a session to other replicas.
+const leaveTime = time.Second
+
 // Gateway is a gateway that is bound to its port. Make one with New; Run it, or
 // Start and Stop it.
 type Gateway struct {
@@ -48,8 +50,7 @@ type Gateway struct {
 	front    *front.Front
 	listener *doorway
 	server   *http.Server
-	failed   chan error    // takes why the server stopped by itself
-	built    chan struct{} // closed once the front is there
+	failed   chan error // takes why the server stopped by itself
 
 	lookEvery time.Duration // lookAtFile, but for tests
 	logLevel  slog.LevelVar // of the gateway's own log
@@ -76,7 +77,7 @@ type Gateway struct {
 // connects to nothing yet, and what it made it takes down again when it fails. The
 // error of a bad configuration is a *ConfigError.
 func New(opts Options) (*Gateway, error) {
-	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), built: make(chan struct{}), lookEvery: lookAtFile}
+	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
 	if opts.ConfigFile != "" {
 		g.file = &configFile{path: opts.ConfigFile}
 	}
@@ -130,19 +131,18 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error 
 }
 
 func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metrics) error {
-	shared, err := newCommon(cfg.Sessions, session.Deps{Log: g.log, OnEnd: g.endSession, OnMail: g.takeMail, OnJoin: g.rejoin, OnBindings: g.takeTold}, metrics)
+	shared, err := g.newCommon(cfg, metrics)
 	if err != nil {
 		return err
 	}
 	closeSessions := func(context.Context) error { return shared.sessions.Close() }
 	g.undo.onStop("sessions", closeSessions)
+	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
+	g.undo.onStop("replicas", closeCluster)
 	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
 	g.lasting.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
-	if shared.mail != nil {
-		g.lasting.peers = &peers{shared.mail, g.forward}
-	}
 	if g.current, err = newGraph(cfg, g.lasting, nil); err != nil {
 		return err
 	}
@@ -150,8 +150,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("upstreams", g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
 	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
-	g.undo.onStop("processes", g.yield)
-	g.undo.onStop("questions", g.letGo) // before the sessions, which replicas that go on know them by
+	g.undo.onStop("replicas", closeCluster)  // before the sessions, with which it gives up what is left
 
 	if err := g.openAdmin(cfg); err != nil {
 		return err
@@ -183,9 +182,11 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
 
-		Mail:         shared.mail,
+		Cluster:      shared.cluster,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
-		Direct:       g.direct,
+		RecordKey:    shared.recordKey,
+		Keeps:        func(c *mcp.Call) bool { return g.graph().catalog.Keeps(c) },
+		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
 		// Each holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
@@ -194,9 +195,6 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	})
 	if err == nil {
 		err = metrics.look(g)
-	}
-	if err == nil {
-		close(g.built)
 	}
 	return err
 }
@@ -209,66 +207,39 @@ func (g *Gateway) endSession(key string) {
 	for _, u := range g.members() {
 		u.EndSession(key)
 	}
+	g.leaveHome(key)
 }
 
-// takeMail takes a letter of another replica. Before the gateway serves, none is for it.
-func (g *Gateway) takeMail(letter []byte) {
-	select {
-	case <-g.built:
-		g.front.Mail(letter)
-	default:
+// dropSession lets go of a client's session that another replica owns now. What is kept of
+// it at upstreams goes on there.
+func (g *Gateway) dropSession(key string) {
+	g.front.DropSession(key)
+	for _, u := range g.members() {
+		u.DropSession(key)
 	}
+	g.lasting.drop(key)
 }
 
-// rejoin is told that letters may have been missed.
-func (g *Gateway) rejoin() {
-	select {
-	case <-g.built:
-		g.front.Rejoin()
-	default:
-		return
+// leaveSession gives a session up for another replica to own.
+func (g *Gateway) leaveSession(key string) {
+	for _, u := range g.members() {
+		u.DropSession(key)
 	}
-	for _, m := range g.members() {
-		if m.mcp != nil {
-			m.mcp.Rejoin()
-		}
-	}
+	g.lasting.drop(key)
+	g.leaveHome(key)
 }
 
-// takeTold takes what another replica told of a session at an upstream. Before the gateway
-// serves there is none.
-func (g *Gateway) takeTold(message []byte) {
-	select {
-	case <-g.built:
-	default:
-		return
-	}
-	var t told
-	if err := json.Unmarshal(message, &t); err != nil {
-		return // of a replica of another version
-	}
-	for _, m := range g.members() {
-		if m.mcp != nil {
-			m.mcp.Hear(t.Session, t.Server, t.Message)
-		}
+func (g *Gateway) leaveHome(key string) {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	if err := g.lasting.cluster.Leave(ctx, key); err != nil {
+		g.log.Debug("a session was not given up: other replicas own it when this one has gone", "error", err)
 	}
 }
 
 // tell gives a client's session what an upstream says to it. There is none before the
 // front begins one.
 func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
-
-// letGo ends what waits for answers of users: nobody can bring them here any more.
-func (g *Gateway) letGo(ctx context.Context) error {
-	var all sync.WaitGroup
-	for _, m := range g.members() {
-		if m.mcp != nil {
-			all.Go(func() { m.mcp.LetGo(ctx) })
-		}
-	}
-	all.Wait()
-	return nil
-}
 
 // rootsChanged tells the upstreams that a session's client has other roots.
 func (g *Gateway) rootsChanged(key string) {
@@ -295,6 +266,7 @@ func (g *Gateway) Start() {
 		}
 		(*g.routes.Load()).ServeHTTP(w, watch(r))
 	}), g.log)
+	g.lasting.cluster.Start(http.HandlerFunc(g.front.Forwarded))
 	g.server.ConnState = func(conn net.Conn, state http.ConnState) {
 		g.lasting.metrics.connection(conn, state)
 		g.listener.state(conn, state)
@@ -382,7 +354,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 // repeat a POST that was lost with it.
 func (g *Gateway) drain() {
 	g.draining.Store(true)
-	g.front.Drain(g.lasting.mail != nil)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	g.lasting.cluster.Leaving(ctx)
+	g.front.Drain(g.lasting.redis != nil)
 }
 
 // linger drains, and gives what sends requests here the time to send them elsewhere.

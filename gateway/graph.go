@@ -51,6 +51,7 @@ type server interface {
 	PerUser() bool
 	Idle() bool
 	EndSession(session string)
+	DropSession(session string)
 	RootsChanged(session string)
 	Close(ctx context.Context) error
 }
@@ -61,7 +62,6 @@ type lasting struct {
 	version string
 	log     *slog.Logger
 	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
-	peers   upstream.Peers                    // nil for one gateway alone
 	cursors *seal.Key
 	tasks   *seal.Key
 	grants  grants
@@ -111,7 +111,11 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 			return g, err
 		}
 		g.members = append(g.members, m)
-		sources = append(sources, catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""})
+		source := catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
+		if m.mcp != nil {
+			source.Keeps = m.mcp.Keeps
+		}
+		sources = append(sources, source)
 	}
 	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks}
 	if before == nil {
@@ -149,10 +153,6 @@ func newMember(c upstream.Config, with lasting, before *member) (*member, error)
 	if before != nil {
 		former = before.mcp
 	}
-	var shared upstream.Shared
-	if with.upsessions != nil {
-		shared = with.upsessions
-	}
 	transport := upstream.NewTransport(with.metrics.upstreams, c)
 	u, err := upstream.New(c, upstream.Deps{
 		Log:         with.log,
@@ -162,8 +162,7 @@ func newMember(c upstream.Config, with lasting, before *member) (*member, error)
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
 		Before:      former,
-		Shared:      shared,
-		Peers:       with.peers,
+		Keeper:      with.kept,
 		Memory:      with.memory,
 		Metrics:     with.metrics.upstreams,
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -41,6 +42,7 @@ type metrics struct {
 	disclosure *disclosure.Metrics
 	front      *front.Metrics
 	sessions   *session.Metrics
+	cluster    *cluster.Metrics
 	upstreams  *upstream.Metrics
 	redis      *redisdb.Metrics // nil without Redis
 	log        *observe.LogMetrics
@@ -78,6 +80,7 @@ func newMetrics(version string, redis bool) *metrics {
 		disclosure: disclosure.NewMetrics(reg),
 		front:      front.NewMetrics(reg),
 		sessions:   session.NewMetrics(reg, revisions...),
+		cluster:    cluster.NewMetrics(reg),
 		upstreams:  upstream.NewMetrics(reg),
 		log:        observe.NewLogMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{

@@ -223,6 +223,7 @@ func (c Config) needsRestart(holds Config) error {
 		{"listen", holds.Listen, c.Listen},
 		{"public_url", holds.PublicURL, c.PublicURL},
 		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
+		{"replicas", holds.Replicas, c.Replicas},
 		{"http", holds.HTTP, c.HTTP},
 		{"connections", holds.Connections, c.Connections},
 		{"admin", holds.Admin, c.Admin},

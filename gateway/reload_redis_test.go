@@ -31,7 +31,7 @@ func TestRedisPasswordRotates(t *testing.T) {
 	}
 	put("one\n")
 	good := newSite(t, true, one("work", saying("x")))
-	text := fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: %q, username: rotated, password: \"${file:%s}\"}}\n"+
+	text := fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nsessions: {store: redis, key: %s, redis: {url: %q, username: rotated, password: \"${file:%s}\"}}\nreplicas: {alone: true}\n"+
 		"upstreams:\n- {name: good, url: %q}\n", "0123456789abcdef0123456789abcdef", server.URL(), secret, good.url)
 	c := startConfigured(t, text)
 	if err := c.lasting.room(t.Context()); err != nil {

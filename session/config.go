@@ -116,6 +116,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Kept is how long Redis keeps a session after its last use. It hears of that late, so that a
+// session whose owner is gone may last a little longer than IdleTimeout, never shorter.
+func (c Config) Kept() time.Duration {
+	idle := c.withDefaults().IdleTimeout
+	return idle + idle/4
+}
+
 // most is how many sessions a user may have.
 func (c Config) most(user string) int {
 	switch {

@@ -151,7 +151,7 @@ func (s *sessions) all() []*held {
 
 // ttl is how long a place keeps a session after its last use. It hears of that late, so that a
 // session whose owner is gone may last a little longer than it should, never shorter.
-func (s *sessions) ttl() time.Duration { return s.cfg.IdleTimeout + s.cfg.IdleTimeout/4 }
+func (s *sessions) ttl() time.Duration { return s.cfg.Kept() }
 
 // current returns the record of a session that is held and in use, and restarts its idle
 // time; nil where the place has to be asked. That is so, too, where it has heard nothing of

@@ -37,6 +37,15 @@ type remembered struct {
 	Capabilities string `json:"capabilities"`
 }
 
+// Keeps reports whether the server may keep something for a client from one call to the
+// next: a session, a process, or a call that waits for its user. Until its revision is known
+// it may.
+func (u *Upstream) Keeps() bool {
+	u.probe.mu.Lock()
+	defer u.probe.mu.Unlock()
+	return u.probe.known == nil || u.probe.known.rev.Stateful
+}
+
 // keeps reports whether the session of a slot is one that can be resumed.
 func (u *Upstream) keeps(sl *slot, e *era) bool {
 	return u.keeper != nil && sl.key.session != "" && e.rev.Stateful && !e.sse && u.cfg.Transport == transportStreamable

@@ -246,7 +246,7 @@ func replicate(t *testing.T, config string, upstreams ...string) *several {
 	t.Helper()
 	s := &several{redis: redistest.Start(t)}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\n"+
-		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}}\n%s", s.redis.URL(), config)
+		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n%s", s.redis.URL(), config)
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

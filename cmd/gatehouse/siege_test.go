@@ -51,7 +51,7 @@ func besiegeWith(t *testing.T, c siegeConfig, upstreams ...string) *siege {
 	}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: 127.0.0.1:0}\npublic_url: %s\nhttp: {allowed_hosts: [\"127.0.0.1\"]%s}\n"+
 		"auth: {mode: oauth, issuers: [{url: %q}]%s}\n"+
-		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}%s}\npolicy: %s\n%s",
+		"sessions: {store: redis, key: 0123456789abcdef0123456789abcdef, redis: {url: %q}%s}\nreplicas: {alone: true}\npolicy: %s\n%s",
 		siegeResource, c.http, s.issuer.URL, c.auth, s.redis.URL(), c.sessions, c.policy, c.rest)
 	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -34,6 +34,9 @@ type Source struct {
 	// PerUser says that the upstream's credential is the user's: it is asked for its
 	// lists on behalf of each user, when they call, and never by the gateway itself.
 	PerUser bool
+	// Keeps reports whether the upstream keeps something for a client from one call to the
+	// next, such as a session or a process; nil for one that does not.
+	Keeps func() bool
 	// SkillDir says that it is a directory of skills. It has no tools of its own, so what
 	// its skills depend on is written upstream/name.
 	SkillDir bool
@@ -77,7 +80,8 @@ type source struct {
 	index    int
 	upstream Upstream
 	naming   naming
-	people   *people  // keeps what it tells each user; nil unless it is per user
+	people   *people // keeps what it tells each user; nil unless it is per user
+	keeps    func() bool
 	changes  *changes // what the upstream says has changed, for the watch
 	inherits bool     // what is known of it at first is inherited
 }
@@ -139,7 +143,10 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[name] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges()}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), keeps: s.Keeps}
+		if one.keeps == nil {
+			one.keeps = func() bool { return false }
+		}
 		if s.PerUser {
 			if c.people == nil {
 				c.plan.private, c.people = true, newPeople(c)

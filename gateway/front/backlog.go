@@ -34,19 +34,6 @@ func (b *backlog) put(e mcp.Event) bool {
 	return addOnce(&b.changed, e.Method, maxUpdated)
 }
 
-// has reports whether an event waits.
-func (b *backlog) has(e mcp.Event) bool {
-	switch e.Method {
-	case mcp.NoteResourceUpdated:
-		uri, _ := e.Params.Member("uri")
-		return slices.Contains(b.updated, uri.Text())
-	case mcp.NoteElicitationComplete:
-		id, _ := e.Params.Member("elicitationId")
-		return slices.Contains(b.completed, id.Text())
-	}
-	return slices.Contains(b.changed, e.Method)
-}
-
 // addOnce adds what is not there yet; false when there is no room for it.
 func addOnce(list *[]string, what string, most int) bool {
 	if slices.Contains(*list, what) {

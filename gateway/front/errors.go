@@ -20,12 +20,15 @@ var (
 	errCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
 	errEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
 	errClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
-	errFenced    = fmt.Errorf("front: another replica has ended its stream: %w", context.Canceled)
+	errFenced    = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
 	errExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
 // refuse writes a refusal.
 func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
+	if r == forwarded {
+		return
+	}
 	f.metrics.refuse(r)
 	body := r.Body(w.Header(), id)
 	if r.Close {

@@ -29,23 +29,22 @@ type exchange struct {
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
 
-	// servedBy is the replica that alone can go on with the call, "" for this one.
-	servedBy string
-
 	// Of a stateful client only.
 	record session.Record
 	live   *live
 	run    *running
 	shared bool // the stream is that of all its client's requests, and does not end with one
 
-	lasts func(*stream) // of subscriptions/listen: to be called once there is a stream
+	// Of subscriptions/listen only.
+	r     *http.Request // as long as the answer may be JSON
+	lasts func(*stream) // to be called once there is a stream
 
 	mu       sync.Mutex  // guards the fields below
 	over     bool        // the answer is being written: nothing else may be
 	stream   *stream     // nil as long as the answer may be JSON
 	logged   string      // the name of the stream in the session's event log, "" for none
 	begun    bool        // the log has it
-	fenced   bool        // another replica has ended it there: nothing more is written
+	fenced   bool        // another replica owns the session: nothing more is written
 	progress mcp.Raw     // what was reported last
 	pace     pace        // of progress
 	held     bool        // params are progress that was not told yet
@@ -143,11 +142,11 @@ func (x *exchange) begin() {
 	}
 	if x.live == nil {
 		if x.lasts != nil {
-			x.w.Header()["Connection"] = connClose
+			closeAfter(x.w, x.r)
 		}
 		x.stream = x.f.newStream(x.w, x.rc, nil)
 		if x.lasts != nil {
-			x.w, x.rc = nil, nil // only the stream keeps them
+			x.w, x.rc, x.r = nil, nil, nil // only the stream keeps them
 			x.lasts(x.stream)
 		}
 		return
@@ -172,7 +171,8 @@ func (x *exchange) send(data []byte) {
 
 // keep is called with mu held. It returns the id that the event log gives an event, ""
 // where the session has ended or the stream cannot be resumed. ours is false when
-// another replica, which took this one to have gone, has ended the stream.
+// another replica, which took this one to have gone, owns the session or has ended the
+// stream.
 func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
 		return "", true
@@ -190,7 +190,7 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 		x.begun = err == nil
 	}
 	switch {
-	case errors.Is(err, session.ErrEnded):
+	case errors.Is(err, session.ErrEnded), errors.Is(err, session.ErrMoved):
 		x.fence()
 		return "", false
 	case err != nil:

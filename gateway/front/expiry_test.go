@@ -258,7 +258,7 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 		}
 		// What is there already is not replayed to a token that is not good any more.
 		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), live: f.known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
-		if !late.expired() || !late.wait(t.Context(), nil, nil) {
+		if !late.expired() || !late.wait(t.Context(), nil) {
 			t.Error("an expired token waits for more")
 		}
 	})

@@ -2,17 +2,19 @@ package front
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -42,13 +44,20 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
-	// Mail takes letters to other replicas; nil for one gateway alone.
-	Mail session.Mailbox
-	// Callers carries callers to other replicas; needed with Mail.
+	// Cluster knows which replica owns what; nil for one gateway alone.
+	Cluster *cluster.Cluster
+	// Callers carries callers to other replicas; needed with Cluster.
 	Callers Callers
-	// Direct makes a call of another replica at a place of its choice, past Handler, where
-	// it has been decided on there; ErrNotThere where there is nothing. Needed with Mail.
-	Direct func(ctx context.Context, place string, c *mcp.Call) (*mcp.Reply, error)
+	// RecordKey is the key in Redis that a session's record stands under; nil where sessions
+	// are in memory.
+	RecordKey func(session string) string
+	// Keeps reports whether a call of a client without a session is to something that keeps
+	// what belongs to the client: then it is made at the owner of its derived session. It may
+	// err that way. Needed with Cluster.
+	Keeps func(*mcp.Call) bool
+	// Leave gives a session up, whose key it is told, so that another replica can own it. Needed
+	// with Cluster.
+	Leave func(session string)
 	// RootsChanged is told the key of a session whose client has other roots now; nil
 	// for nobody.
 	RootsChanged func(session string)
@@ -84,34 +93,30 @@ type Front struct {
 	memory   *mcp.Memory       // for large messages
 	rush     rush
 	onRoots  func(session string) // nil for nobody
-	mail     session.Mailbox      // nil for one gateway alone
+	cluster  *cluster.Cluster
 	callers  Callers
-	direct   func(ctx context.Context, place string, c *mcp.Call) (*mcp.Reply, error)
-	mailing  chan struct{} // one token for each letter that something is done about
-	burying  chan struct{} // one token for each stream that is being finished for a replica that has gone
-	unread   atomic.Int64  // how many letters have or wait for one
-	brought  atomic.Int64  // how many are brought that nobody waits for
-	prefix   string        // of call ids: ours among all processes
+	keeps    func(*mcp.Call) bool
+	onLeave  func(session string)
+	recalls  atomic.Bool // sessions go on at other replicas: this one gives them up
+	prefix   string      // of call ids: ours among all processes
 	calls    atomic.Uint64
+
+	recordKey func(session string) string // nil for none
 
 	bodyTime, writeTime, ackTime, helloTime time.Duration // the constants, but for tests
 
 	mu       sync.Mutex // guards the fields below
 	closing  bool
 	lives    map[string]*live
-	olds     map[string]*oldStream              // by their ids
-	open     map[string]int                     // event streams that last, by their users
-	owned    map[*ownConn]struct{}              // connections of those
-	pending  map[string]*pending                // calls that other replicas serve and answers for them, by their numbers
-	serving  map[string]context.CancelCauseFunc // those of other replicas
-	requests atomic.Int64                       // what begin has counted in
-	running  sync.WaitGroup                     // requests and listeners; grows only while not closing
-	streams  sync.WaitGroup                     // GET streams; likewise
-	letters  sync.WaitGroup                     // of other replicas, about which something is done; grows only while not silent
-	silent   bool
-	drain    <-chan struct{} // closed by Drain: nothing begins that lasts, subscriptions end
-	quiet    chan struct{}   // closed when nothing runs any more, or may no longer: streams end
-	hush     sync.Once       // closes quiet
+	olds     map[string]*oldStream // by their ids
+	open     map[string]int        // event streams that last, by their users
+	owned    map[*ownConn]struct{} // connections of those
+	requests atomic.Int64          // what begin has counted in
+	running  sync.WaitGroup        // requests and listeners; grows only while not closing
+	streams  sync.WaitGroup        // GET streams; likewise
+	drain    <-chan struct{}       // closed by Drain: nothing begins that lasts, subscriptions end
+	quiet    chan struct{}         // closed when nothing runs any more, or may no longer: streams end
+	hush     sync.Once             // closes quiet
 
 	draining   context.Context // whose Done is drain
 	beginDrain context.CancelFunc
@@ -125,8 +130,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if deps.Handler == nil || deps.Sessions == nil || deps.Seal == nil {
 		return nil, errors.New("front: a handler, a session store and a key are needed")
 	}
-	if deps.Mail != nil && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Direct == nil) {
-		return nil, errors.New("front: letters to other replicas need how callers are written, and who makes calls of others")
+	if deps.Cluster != nil && (deps.Callers.Write == nil || deps.Callers.Read == nil || deps.Keeps == nil || deps.Leave == nil) {
+		return nil, errors.New("front: with replicas it is needed how callers are written, what is kept and how sessions are left")
 	}
 	f := &Front{
 		cfg:       cfg.withDefaults(),
@@ -140,7 +145,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		noParams:  make(map[string]string),
 		memory:    deps.Memory,
 		onRoots:   deps.RootsChanged,
-		prefix:    strings.ToLower(rand.Text()[:8]),
 		bodyTime:  bodyTime,
 		writeTime: writeTime,
 		ackTime:   ackTime,
@@ -149,13 +153,11 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		olds:      make(map[string]*oldStream),
 		open:      make(map[string]int),
 		owned:     make(map[*ownConn]struct{}),
-		mail:      deps.Mail,
+		cluster:   deps.Cluster,
 		callers:   deps.Callers,
-		direct:    deps.Direct,
-		mailing:   make(chan struct{}, maxMail),
-		burying:   make(chan struct{}, maxBuried),
-		pending:   make(map[string]*pending),
-		serving:   make(map[string]context.CancelCauseFunc),
+		keeps:     deps.Keeps,
+		onLeave:   deps.Leave,
+		recordKey: deps.RecordKey,
 		quiet:     make(chan struct{}),
 	}
 	f.draining, f.beginDrain = context.WithCancel(context.Background())
@@ -170,9 +172,10 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if f.memory == nil {
 		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
 	}
-	if f.mail != nil { // so that what we give out says where it is from
-		f.prefix = f.mail.Self()
+	if f.cluster == nil {
+		f.cluster = cluster.Alone()
 	}
+	f.prefix = f.cluster.Self()
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
 	}
@@ -242,27 +245,17 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// EndSession stops what runs for a session of this key (session.Record.Key): its
-// calls, its streams, its subscriptions. Whoever ends a session calls it: front
-// itself on DELETE, the owner of the session store for all others.
-func (f *Front) EndSession(key string) {
-	f.mu.Lock()
-	l := f.lives[key]
-	delete(f.lives, key)
-	f.mu.Unlock()
-	if l != nil {
-		l.end()
-	}
-}
-
 // Drain stops what is to begin elsewhere: new sessions, GET streams and subscriptions are
 // refused, and subscriptions of stateless clients end. Calls go on, those too that come
-// yet. elsewhere says that another process knows the sessions: then their GET streams
-// end, too, so that their clients come back there. Close is the next step.
+// yet. elsewhere says that another process can go on with the sessions: then those for which
+// nothing runs are given up, and their GET streams end, so that their clients come back there.
+// Close is the next step.
 func (f *Front) Drain(elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
+		f.recalls.Store(true)
 		f.Recall()
+		f.leaveAll()
 	}
 }
 
@@ -275,23 +268,16 @@ func (f *Front) Close(ctx context.Context) error {
 	f.Drain(false)
 	f.mu.Lock()
 	f.closing = true
-	lives := make([]*live, 0, len(f.lives))
-	for _, l := range f.lives {
-		lives = append(lives, l)
-	}
 	f.mu.Unlock()
+	lives := f.all()
 	for _, l := range lives {
 		l.stopListening()
 	}
 	ended := make(chan struct{})
-	go func() { // ends with the last request, the last stream and the last letter
+	go func() { // ends with the last request and the last stream
 		f.running.Wait()
 		f.endStreams()
 		f.streams.Wait()
-		f.mu.Lock()
-		f.silent = true
-		f.mu.Unlock()
-		f.letters.Wait()
 		close(ended)
 	}()
 	select {
@@ -303,12 +289,6 @@ func (f *Front) Close(ctx context.Context) error {
 	for _, l := range lives {
 		cut += l.cancelAll(errClosing)
 	}
-	f.mu.Lock()
-	cut += len(f.serving)
-	for _, cancel := range f.serving {
-		cancel(errClosing)
-	}
-	f.mu.Unlock()
 	select {
 	case <-ended:
 		if cut > 0 {
@@ -320,6 +300,13 @@ func (f *Front) Close(ctx context.Context) error {
 		f.cutOwned()
 		return fmt.Errorf("front: requests still run: %w", ctx.Err())
 	}
+}
+
+// all returns what is held of all sessions.
+func (f *Front) all() []*live {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Values(f.lives))
 }
 
 func (f *Front) endStreams() { f.hush.Do(func() { close(f.quiet) }) }

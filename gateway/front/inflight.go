@@ -11,7 +11,7 @@ import (
 )
 
 // live is what this process holds of a session: what runs for it. It is made with
-// the session's first call and goes with EndSession.
+// the session's first request and goes with EndSession or DropSession.
 type live struct {
 	f    *Front
 	key  string
@@ -30,7 +30,7 @@ type live struct {
 	listed  map[string]mcp.ListSum // sums of the lists that the client has, by method, until somebody listens
 	heard   *listener              // the one that listens, or did last; nil for none
 	deaf    bool                   // the last one ended, and may have missed something
-	ceded   *ceded                 // to whom it is left to tell events; nil for nobody
+	leaving bool                   // it is being given up to other replicas: nothing begins here
 
 	subscribing chan struct{} // holds one token: whoever changes heard takes it
 }
@@ -42,18 +42,38 @@ type running struct {
 	cancel context.CancelCauseFunc
 }
 
-// liveOf returns what is held of a session.
+// liveOf returns what is held of a session. Of one that was initialized and is not held yet,
+// another replica was the owner: what its client follows may have changed since that
+// listened.
 func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refuse.Refusal) {
-	key := r.Key()
-	f.mu.Lock()
-	l := f.lives[key]
-	if l != nil {
-		f.mu.Unlock()
+	l, isNew := f.hold(r)
+	if !isNew {
 		return l, nil
+	}
+	l.mu.Lock()
+	l.deaf = r.Initialized
+	l.mu.Unlock()
+	// The session may have ended since it was looked up; its end came too early to
+	// take this one along.
+	if _, err := f.sessions.Get(ctx, r.User, r.ID); err != nil {
+		if errors.Is(err, session.ErrNotFound) {
+			f.EndSession(l.key)
+		}
+		return nil, f.refuseSession(err)
+	}
+	return l, nil
+}
+
+// hold returns what is held of a session, from now on if nothing was.
+func (f *Front) hold(r session.Record) (l *live, isNew bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if l = f.lives[r.Key()]; l != nil {
+		return l, false
 	}
 	l = &live{
 		f:           f,
-		key:         key,
+		key:         r.Key(),
 		user:        r.User,
 		id:          r.ID,
 		gone:        make(chan struct{}),
@@ -61,17 +81,8 @@ func (f *Front) liveOf(ctx context.Context, r session.Record) (*live, *refuse.Re
 		asked:       make(map[string]*question),
 		subscribing: make(chan struct{}, 1),
 	}
-	f.lives[key] = l
-	f.mu.Unlock()
-	// The session may have ended since it was looked up; its end came too early to
-	// take this one along.
-	if _, err := f.sessions.Get(ctx, r.User, r.ID); err != nil {
-		if errors.Is(err, session.ErrNotFound) {
-			f.EndSession(key)
-		}
-		return nil, f.refuseSession(err)
-	}
-	return l, nil
+	f.lives[r.Key()] = l
+	return l, true
 }
 
 // known returns what is held of a session, nil for nothing.
@@ -84,13 +95,13 @@ func (f *Front) known(key string) *live {
 // start counts a call in. Its context ends by notifications/cancelled, with the
 // session or with the front, not when its client goes away: a disconnect is no
 // cancellation (2025-11-25 basic/transports#sending-messages-to-the-server). It is nil
-// when the session has ended.
+// when the session has ended, or is being given up.
 func (l *live) start(ctx context.Context, id mcp.Raw) *running {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r := &running{id: string(id), ctx: ctx, cancel: cancel}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
+	if l.ended || l.leaving {
 		cancel(errEnded)
 		return nil
 	}
@@ -103,6 +114,34 @@ func (l *live) stop(r *running) {
 	delete(l.running, r)
 	l.mu.Unlock()
 	r.cancel(nil)
+	if l.f.recalls.Load() && l.f.begin() {
+		go func() { // the answer does not wait for it
+			defer l.f.done()
+			l.f.leave(l)
+		}()
+	}
+}
+
+// leaves reports whether a session can be given up: nothing runs for it, and nothing begins
+// from now on. One of HTTP+SSE ends with its stream instead.
+func (l *live) leaves() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.leaving || len(l.running) > 0 || len(l.streams) > 0 && l.streams[0].plain {
+		return false
+	}
+	l.leaving = true
+	return true
+}
+
+// refuses is why no call begins.
+func (l *live) refuses() *refuse.Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leaving {
+		return refuse.Closing()
+	}
+	return l.f.refuseSession(session.ErrNotFound)
 }
 
 // cancel cancels the calls whose request has this id, all of them if a client used
@@ -127,14 +166,14 @@ func (l *live) cancelAll(cause error) (count int) {
 }
 
 // end stops everything.
-func (l *live) end() {
+func (l *live) end(why error) {
 	l.mu.Lock()
 	if !l.ended {
 		l.ended = true
 		close(l.gone)
 	}
 	l.mu.Unlock()
-	l.cancelAll(errEnded)
+	l.cancelAll(why)
 	l.stopListening()
 }
 

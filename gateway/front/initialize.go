@@ -20,6 +20,9 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
 		// By the one goroutine that answers, before anything was written.
 		p.w.Header()[wire.HeaderSession] = []string{r.ID}
+		if f.cluster.Shared() { // its first request may come to another replica
+			f.onLeave(r.Key())
+		}
 		return nil
 	})
 	if x != nil {
@@ -57,7 +60,8 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 
 // open creates the session and asks what there is on offer: in this order, since a call
 // that is observed to have succeeded must not be refused afterwards. The session ends if
-// the rest fails.
+// the rest fails. Nobody owns it yet: its first request comes to where the others will, if the
+// balancer goes by session ids.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := x.f.sessions.Create(ctx, r)
 	if err != nil {
@@ -68,7 +72,8 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 		err = opened(ctx, r)
 	}
 	if err != nil {
-		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID) // nobody knows its id: it expires otherwise
+		_, _ = x.f.cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
+		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id: it expires otherwise
 		return nil, err
 	}
 	return reply, nil

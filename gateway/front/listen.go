@@ -57,7 +57,7 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	x.f.outlast(r, func(ctx context.Context, lasts func(*stream)) {
 		defer x.f.running.Done()
 		defer x.f.closeStream(x.call.Caller)
-		x.lasts = lasts
+		x.r, x.lasts = r, lasts
 		x.listening(ctx, want)
 	})
 	return nil

@@ -8,6 +8,17 @@ type Load struct {
 	Streams   int // open GET streams
 }
 
+// InUse reports whether anything runs for a session: a call, or a stream.
+func (f *Front) InUse(key string) bool {
+	l := f.known(key)
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.running) > 0 || len(l.streams) > 0
+}
+
 // Load counts.
 func (f *Front) Load() (sum Load) {
 	f.mu.Lock()

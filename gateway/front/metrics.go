@@ -24,8 +24,6 @@ type Metrics struct {
 	// What a client that reads slowly lost.
 	slowCut, slowEvents, slowSubscriptions prometheus.Counter
 	fenced                                 prometheus.Counter
-	// Letters between replicas.
-	lettersSent, lettersReceived, lettersLost prometheus.Counter
 }
 
 // NewMetrics makes them, and registers them unless reg is nil.
@@ -39,12 +37,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "gatehouse_resumes_total",
 		Help: "Streams that clients came back for with Last-Event-ID: call for one of a call, session for the session's own, unknown where nothing is left of it, gap (beside one of these) where events are missing.",
 	}, []string{"outcome"})
-	letters := func(outcome string) prometheus.Counter {
-		return with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_letters_total", ConstLabels: prometheus.Labels{"outcome": outcome},
-			Help: "Letters between replicas: sent; received; lost here, as Redis did not take them or too much came; uncollected, large ones that could not be fetched from Redis; unopened, which no replica with the same key had sealed for this one; repeated, which had come before.",
-		})
-	}
 	slow := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_slow_readers_total",
 		Help: "What clients lost that did not read fast enough: cut for a connection, subscription for one of a client without a session that ended, event for one of a call (in a session it is kept for Last-Event-ID).",
@@ -73,9 +65,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		slowCut: slow.WithLabelValues("cut"), slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
 		fenced: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_calls_fenced_total",
-			Help: "Calls here that were cancelled, for other replicas had taken this one to have gone and answered them as lost.",
+			Help: "Calls here that were cancelled, because another replica owns their session now: it has answered them as lost.",
 		}),
-		lettersSent: letters("sent"), lettersReceived: letters("received"), lettersLost: letters("lost"),
 	}
 	for _, status := range refuse.Statuses() {
 		m.statuses[status] = statuses.WithLabelValues(strconv.Itoa(status))
@@ -118,15 +109,6 @@ func (m *Metrics) resume(err error) {
 	default:
 		m.unknown.Inc()
 	}
-}
-
-// letter counts one that was to be sent.
-func (m *Metrics) letter(err error) {
-	if err != nil {
-		m.lettersLost.Inc()
-		return
-	}
-	m.lettersSent.Inc()
 }
 
 // unread counts a connection that could not be written to, if that took too long.

@@ -2,7 +2,9 @@ package front
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +66,18 @@ type oldStream struct {
 	closed    bool
 }
 
+// streamID makes an id for a stream of this replica, which it begins with and nobody can
+// guess.
+func (f *Front) streamID() string { return f.cluster.Self() + "-" + rand.Text() }
+
+// streamAt is the replica that has a stream, "" for this one, or for no id of ours.
+func (f *Front) streamAt(id string) string {
+	if replica, _, found := strings.Cut(id, "-"); found && replica != f.cluster.Self() {
+		return replica
+	}
+	return ""
+}
+
 // SSEMessages is the path for the messages of HTTP+SSE whose streams are at this one.
 func SSEMessages(stream string) string { return stream + messagesPath }
 
@@ -107,7 +121,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
-	w.Header()["Connection"] = connClose
+	closeAfter(w, r)
 	s := f.newStream(w, http.NewResponseController(w), o.beat)
 	s.name = "message"
 	f.mu.Lock()
@@ -237,15 +251,15 @@ func (o *oldStream) session() (session.Record, *live) {
 
 // adopt makes a session the stream's, which is then where its events go.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
+	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
+		return o.f.refuseSession(session.ErrUnavailable)
+	}
 	l, ref := o.f.liveOf(ctx, r)
 	if ref != nil {
 		return ref
 	}
 	st := &standing{name: standStream + o.f.callID(), stream: o.stream, done: make(chan struct{}), plain: true}
 	l.add(st, position{}, false)
-	if o.f.mail != nil {
-		o.f.apart(func(ctx context.Context) { l.stands(ctx, "") })
-	}
 	o.mu.Lock()
 	late := o.closed
 	if !late {

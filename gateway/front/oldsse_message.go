@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -23,15 +24,13 @@ func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 			f.refuse(w, id, refuse.Internal(""))
 		}
 	}()
-	if replica := f.streamAt(stream); replica != "" {
-		f.postElsewhere(&p, replica, stream)
-		return
-	}
 	ref := p.read(f, &id)
 	if ref == nil {
 		ref = f.findStream(&p, stream)
 	}
 	switch {
+	case ref == forwarded:
+		return
 	case ref != nil:
 	case p.batch != nil:
 		ref = p.on.batch(&p)
@@ -55,8 +54,17 @@ func streamOf(r *http.Request) string {
 }
 
 // findStream finds the stream that a message is for. That of another user or of another
-// client does not exist.
+// client does not exist. One of another replica takes the message there.
 func (f *Front) findStream(p *posted, id string) *refuse.Refusal {
+	if _, _, came := cluster.Forwarded(p.r); !came {
+		if replica := f.streamAt(id); replica != "" {
+			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
+			if gone { // and its streams with it
+				return refuse.NoStream()
+			}
+			return ref
+		}
+	}
 	f.mu.Lock()
 	if o := f.olds[id]; o != nil && o.stream != nil {
 		p.on = o

@@ -17,6 +17,7 @@ type posted struct {
 	r       *http.Request
 	accept  accept
 	caller  mcp.Caller
+	raw     []byte // the body
 	message wire.Message
 	params  params
 	batch   []byte // an array of messages, in place of message
@@ -197,6 +198,7 @@ func (p *posted) read(f *Front, id *mcp.Raw) (ref *refuse.Refusal) {
 		return ref
 	}
 	f.metrics.read(len(body))
+	p.raw = body
 	if wire.IsBatch(body) {
 		p.batch = body
 		return nil

@@ -89,9 +89,6 @@ func (g *getting) follow(ctx context.Context, r reading) {
 	if g.rev.Priming {
 		g.stream.send(after.id, nil)
 	}
-	gone, unwatch := g.f.watchCall(after.name)
-	defer func() { unwatch() }()
-	buried := false
 	for seq := after.seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.f.metrics.gap.Inc()
@@ -114,24 +111,17 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		case r.ended: // what is missing was before these events, or is the end: see which
 		default:
 			g.stream.open()
-			if g.wait(ctx, r.more, gone) {
+			more := r.more
+			if !g.f.writes(after.name) {
+				more = g.finishLost(ctx)
+			}
+			if g.wait(ctx, more) {
 				g.end()
 				return
 			}
 		}
 		var err error
-		switch {
-		case closed(gone):
-			unwatch()
-			gone, err = nil, g.f.bury(ctx, g.live.key, after.name, g.rev)
-			buried = err == nil
-		case gone == nil && !buried: // too many were watched, or bury has failed
-			unwatch()
-			gone, unwatch = g.f.watchCall(after.name)
-		}
-		if err == nil {
-			r, err = g.read(after.name, seq)
-		}
+		r, err = g.read(after.name, seq)
 		switch {
 		case errors.Is(err, session.ErrUnavailable):
 			r = reading{more: later()}
@@ -140,6 +130,39 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			return
 		}
 	}
+}
+
+// writes reports whether the stream of a call is, or was, written by this process.
+func (f *Front) writes(stream string) bool {
+	replica, _, _ := strings.Cut(strings.TrimPrefix(stream, callStream), "-")
+	return replica == f.prefix
+}
+
+// finishLost answers a call that ended with the replica which owned the session before:
+// its client hears that it is not known whether the call has run. Only one of those who
+// finish a stream does, so that a replica which was only cut off writes no more of it. The
+// stream is to be read again once more is closed.
+func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
+	log, key, stream := g.f.sessions.Log(), g.live.key, g.after.name
+	request, err := log.Request(ctx, key, stream)
+	switch {
+	case err != nil:
+	case request == nil:
+		err = log.End(ctx, key, stream)
+	default:
+		_, err = log.Finish(ctx, key, stream, g.f.lostAnswer(request, stream, g.rev))
+	}
+	if err != nil && !errors.Is(err, session.ErrNotFound) {
+		return later()
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// lostAnswer is the response to a request whose own is lost.
+func (f *Front) lostAnswer(request mcp.Raw, stream string, rev *wire.Revision) []byte {
+	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), refuse.LostError()))
 }
 
 // answerLost sends the response to a request whose own is missing in the log.

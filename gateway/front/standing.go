@@ -3,7 +3,6 @@ package front
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -33,7 +32,7 @@ type standing struct {
 // get answers a GET: the session's stream for what belongs to no request, or an
 // earlier stream from where it broke off.
 func (f *Front) get(w http.ResponseWriter, r *http.Request) {
-	record, rev, caller, ref := f.ofSession(r)
+	record, rev, caller, ref := f.ofSession(w, r)
 	if ref == nil && !readAccept(r.Header["Accept"]).stream {
 		ref = refuse.Accept("text/event-stream")
 	}
@@ -59,7 +58,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.live.saw(caller)
-	w.Header()["Connection"] = connClose
+	closeAfter(w, r)
 	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
 	f.outlast(r, g.serve)
 }
@@ -128,7 +127,7 @@ func (g *getting) prepare(ctx context.Context) {
 	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
 		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), refuse.DroppedError())))
 	}
-	if g.record.Initialized && g.f.mail == nil { // else claimStream sees to it
+	if g.record.Initialized {
 		g.live.listen(ctx, g.record, g.caller)
 	}
 }
@@ -152,23 +151,19 @@ func (g *getting) stand(ctx context.Context, lasts func(*stream)) {
 	g.live.add(st, g.after, g.rev.Priming)
 	g.stream.open()
 	lasts(g.stream)
-	unclaim := g.live.claimStream(ctx, g.after.name)
-	g.wait(ctx, st.done, nil)
+	g.wait(ctx, st.done)
 	g.live.remove(st)
 	g.end()
-	unclaim()
 }
 
-// wait returns when the stream is to end, or more or gone was closed.
-func (g *getting) wait(ctx context.Context, more, gone <-chan struct{}) (ended bool) {
+// wait returns when the stream is to end, or more was closed.
+func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	if g.expired() {
 		return true
 	}
 	select {
 	case <-g.expire:
 	case <-more:
-		return false
-	case <-gone:
 		return false
 	case <-ctx.Done():
 	case <-g.stream.brokenOff():
@@ -235,28 +230,25 @@ func (l *live) add(st *standing, after position, priming bool) {
 // Recall ends the GET streams of all sessions, and what is heard on their behalf, in good
 // order: their clients come back and say anew who they are.
 func (f *Front) Recall() {
-	f.mu.Lock()
-	lives := slices.Collect(maps.Values(f.lives))
-	f.mu.Unlock()
-	for _, l := range lives {
+	for _, l := range f.all() {
 		l.stopListening()
-		l.mu.Lock()
-		for _, st := range l.streams {
-			close(st.done)
-		}
-		l.streams = nil
-		l.uncede()
-		l.mu.Unlock()
+		l.endStreams()
 	}
+}
+
+func (l *live) endStreams() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, st := range l.streams {
+		close(st.done)
+	}
+	l.streams = nil
 }
 
 func (l *live) remove(st *standing) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streams = slices.DeleteFunc(l.streams, func(s *standing) bool { return s == st })
-	if len(l.streams) == 0 {
-		l.uncede()
-	}
 	_ = l.f.sessions.Log().End(context.Background(), l.key, st.name) // there may be no log of it
 }
 
@@ -282,11 +274,7 @@ func (l *live) event(e mcp.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.ended:
-	case l.ceded != nil:
-		l.passOn(e)
-	default:
+	if !l.ended {
 		l.deliver(e)
 	}
 }

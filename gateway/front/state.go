@@ -2,7 +2,6 @@ package front
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,7 +24,6 @@ const (
 // bound to the user and the client that it is for (2026-07-28 basic/patterns/mrtr).
 type requestState struct {
 	State   string `json:"state"`
-	Replica string `json:"replica,omitempty"` // that alone can go on with the call
 	Method  string `json:"method"`
 	Name    string `json:"name"`
 	Digest  string `json:"digest"`
@@ -73,13 +71,8 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 }
 
 func (x *exchange) sealState(ask *mcp.Ask) string {
-	replica := ""
-	if ask.Here && !ask.Routed {
-		replica = cmp.Or(x.servedBy, x.f.self())
-	}
 	plain, err := json.Marshal(requestState{
 		State:   ask.State,
-		Replica: replica,
 		Method:  x.call.Method,
 		Name:    x.call.Name,
 		Digest:  paramsDigest(x.call.Params),
@@ -117,12 +110,6 @@ func (x *exchange) retry(p params) error {
 		return badState("mismatch", "requestState belongs to a request with other params")
 	}
 	x.call.State = state.State
-	if state.Replica != "" && state.Replica != x.f.self() {
-		if x.f.mail == nil || !isReplica(state.Replica) {
-			return badState("expired", "requestState has expired: make the request again without it")
-		}
-		x.servedBy, x.handler = state.Replica, elsewhere{x.f, state.Replica}
-	}
 	return nil
 }
 

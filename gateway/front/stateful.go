@@ -23,14 +23,14 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
 		return nil
 	}
-	record, rev, ref := f.session(p.r, p.caller, header)
+	record, rev, ref := f.session(arrivalOf(p), header)
 	if ref != nil {
 		return ref
 	}
 	switch p.message.Kind {
 	case wire.Response:
-		if ref := f.answered(p.r.Context(), record, p.message, p.caller); ref != nil {
-			return ref
+		if l := f.known(record.Key()); l != nil {
+			l.answered(p.message, p.caller)
 		}
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
@@ -42,21 +42,25 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 
 // session finds the session that a request names. One of another user does not exist,
 // nor does one that another client of the same user began: a client that gets hold of
-// the id gains nothing by it. A new token of the two keeps the session.
-func (f *Front) session(r *http.Request, caller mcp.Caller, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
-	id, ref := checkSessionHeader(r.Header)
+// the id gains nothing by it. A new token of the two keeps the session. One that another
+// replica owns is answered there.
+func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
+	id, ref := checkSessionHeader(a.r.Header)
 	if ref != nil {
 		return session.Record{}, nil, ref
 	}
 	if id == "" {
 		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
 	}
-	record, err := f.sessions.Get(r.Context(), caller.User(), id)
+	if ref := f.own(a, f.homeOf(a.caller.User(), id)); ref != nil {
+		return session.Record{}, nil, ref
+	}
+	record, err := f.sessions.Get(a.r.Context(), a.caller.User(), id)
 	if err != nil {
 		return record, nil, f.refuseSession(err)
 	}
 	rev := wire.Lookup(record.Revision)
-	if rev == nil || record.Client != caller.ClientID {
+	if rev == nil || record.Client != a.caller.ClientID {
 		// Of another gateway's version, or another client's.
 		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
@@ -71,23 +75,20 @@ func (f *Front) session(r *http.Request, caller mcp.Caller, header string) (sess
 func (f *Front) notification(p *posted, record session.Record) *refuse.Refusal {
 	switch p.message.Method {
 	case mcp.NoteInitialized:
+		l, ref := f.liveOf(p.r.Context(), record)
+		if ref != nil {
+			return ref
+		}
 		record, err := f.sessions.Update(p.r.Context(), record.User, record.ID, func(r *session.Record) { r.Initialized = true })
 		if err != nil {
 			return f.refuseSession(err)
 		}
-		if l := f.known(record.Key()); l != nil {
-			l.saw(p.caller)
-			l.listenIfOpen(p.r.Context(), record, p.caller)
-		}
-		f.announce(p.r.Context(), letter{Kind: mailInitialized, Session: record.Key()})
+		l.saw(p.caller)
+		l.listenIfOpen(p.r.Context(), record, p.caller)
 	case mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
-		known := id != nil && len(id) <= wire.MaxID // no request has a longer one
-		if l := f.known(record.Key()); l != nil && known {
+		if l := f.known(record.Key()); l != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
 			l.cancel(id)
-		}
-		if known {
-			f.announce(p.r.Context(), letter{Kind: mailCancel, Session: record.Key(), ID: id})
 		}
 	case mcp.NoteRootsListChanged:
 		if l := f.known(record.Key()); l != nil {
@@ -96,7 +97,6 @@ func (f *Front) notification(p *posted, record session.Record) *refuse.Refusal {
 		if f.onRoots != nil {
 			f.onRoots(record.Key())
 		}
-		f.announce(p.r.Context(), letter{Kind: mailRoots, Session: record.Key()})
 	}
 	p.w.WriteHeader(http.StatusAccepted)
 	return nil
@@ -153,7 +153,7 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	}
 	l.saw(p.caller)
 	if x.run = l.start(p.r.Context(), x.id); x.run == nil {
-		return nil, f.refuseSession(session.ErrNotFound)
+		return nil, l.refuses()
 	}
 	return x, nil
 }
@@ -195,7 +195,7 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 		return nil, err
 	}
 	defer x.live.unlockSubscriptions()
-	record, err := x.live.now(ctx)
+	record, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
 	if err != nil {
 		return nil, x.f.refuseSession(err)
 	}
@@ -206,9 +206,7 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	if err := x.live.relisten(ctx, record, c.Caller, uris, c.Name); err != nil {
 		return nil, err
 	}
-	before := ""
-	updated, err := x.update(ctx, func(r *session.Record) {
-		before = x.live.listensIn(r)
+	_, err = x.update(ctx, func(r *session.Record) {
 		if !slices.Contains(r.Subscriptions, c.Name) {
 			r.Subscriptions = append(slices.Clone(r.Subscriptions), c.Name)
 		}
@@ -217,7 +215,6 @@ func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 		_ = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
 		return nil, err
 	}
-	x.live.subscribed(ctx, updated, before)
 	return empty(nil)
 }
 
@@ -228,21 +225,20 @@ func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, er
 		return nil, err
 	}
 	defer x.live.unlockSubscriptions()
-	before, had := "", 0
+	had := 0
 	record, err := x.update(ctx, func(r *session.Record) {
-		before, had = x.live.listensIn(r), len(r.Subscriptions)
+		had = len(r.Subscriptions)
 		r.Subscriptions = slices.DeleteFunc(slices.Clone(r.Subscriptions), func(uri string) bool { return uri == c.Name })
 	})
 	if err == nil && len(record.Subscriptions) < had {
 		err = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
-		x.live.subscribed(ctx, record, before)
 	}
 	return empty(err)
 }
 
 // delete ends a session.
 func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
-	record, _, _, ref := f.ofSession(r)
+	record, _, _, ref := f.ofSession(w, r)
 	if ref == nil {
 		if err := f.sessions.Delete(r.Context(), record.User, record.ID); err != nil {
 			ref = f.refuseSession(err)
@@ -258,7 +254,7 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
 
 // ofSession checks a GET or DELETE and finds its session. A stateless client has
 // neither (2026-07-28 basic/transports/streamable-http).
-func (f *Front) ofSession(r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
+func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
 		f.log.Error("a request came past authentication")
@@ -272,6 +268,6 @@ func (f *Front) ofSession(r *http.Request) (session.Record, *wire.Revision, mcp.
 	if ref != nil {
 		return session.Record{}, nil, caller, ref
 	}
-	record, rev, ref := f.session(r, caller, header)
+	record, rev, ref := f.session(arrival{w: w, r: r, caller: caller}, header)
 	return record, rev, caller, ref
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -35,7 +36,8 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	}
 	x := f.newExchange(p, wire.Stateless())
 	x.call.Name = name
-	x.call.Session = derivedSession(p.caller, p.params.clientInfo)
+	client := derivedID(p.caller, p.params.clientInfo)
+	x.call.Session = p.caller.User() + ":" + client
 	x.call.Ephemeral = true
 	x.call.Caps = p.params.caps
 	x.call.LogLevel = p.params.logLevel.Text()
@@ -50,6 +52,11 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	if x.call.Method == mcp.MethodToolsCall {
 		if x.call.ParamHeaders, err = paramHeaders(p.r.Header, f.noParams); err != nil {
 			return refuse.Bad(err)
+		}
+	}
+	if f.cluster.Shared() && f.keeps(&x.call) {
+		if ref := f.own(arrivalOf(p), cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
+			return ref
 		}
 	}
 	if !f.begin() {
@@ -119,16 +126,16 @@ func (p *posted) checkRequest() (name string, err error) {
 	return name, nil
 }
 
-// derivedSession is what a stateless client gets in place of a session: the same
-// for all requests of one program of one user.
-func derivedSession(caller mcp.Caller, clientInfo mcp.Raw) string {
+// derivedID is what a stateless client gets in place of a session's id: the same for all
+// requests of one program of one user.
+func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 	var buf [512]byte
 	b := append(append(buf[:0], caller.ClientID...), 0)
 	sum := sha256.Sum256(append(b, clientInfo...))
 	var text [1 + 16]byte
 	text[0] = '~' // which no minted session id has
 	hex.Encode(text[1:], sum[:8])
-	return caller.User() + ":" + string(text[:])
+	return string(text[:])
 }
 
 // discover is the handler of server/discover.

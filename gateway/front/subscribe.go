@@ -30,7 +30,6 @@ type listener struct {
 	agreed mcp.Filter       // what the upstreams have agreed to
 	why    map[string]error // why to other resources they have not
 	err    error            // why the first try failed
-	told   backlog          // what it has told since it last began to listen, as far as there is room
 }
 
 // lockSubscriptions makes the caller the one who may change the listener.
@@ -153,7 +152,6 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 			}
 			return
 		}
-		n.tells(e)
 		l.event(e)
 	}
 	go func() {
@@ -178,7 +176,6 @@ func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 		start := time.Now()
 		err := l.listenOnce(ctx, call)
 		n.lost(err)
-		n.forget()
 		if ctx.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 			return // there is nothing to listen to
 		}
@@ -273,25 +270,6 @@ func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool
 	}
 	close(n.acked)
 	return false
-}
-
-func (n *listener) tells(e mcp.Event) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.told.put(e)
-}
-
-func (n *listener) hasTold(e mcp.Event) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.told.has(e)
-}
-
-// forget is called when something may be missed: what was told before says nothing of it.
-func (n *listener) forget() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.told = backlog{}
 }
 
 func (n *listener) has(uri string) bool {

@@ -20,6 +20,14 @@ const maxAfter = 16 << 10
 
 var connClose = []string{"close"}
 
+// closeAfter has the connection of an answer that lasts close with it, where it carries
+// nothing else.
+func closeAfter(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 {
+		w.Header()["Connection"] = connClose
+	}
+}
+
 // ownConn is a connection that a stream has taken over. It is an http.ResponseWriter whose
 // head was written.
 type ownConn struct {

@@ -137,6 +137,6 @@ func (x *exchange) urlRequired(requests []mcp.InputRequest) (*mcp.Reply, error) 
 // Tell takes an event of a session that belongs to no request of it.
 func (f *Front) Tell(session string, e mcp.Event) {
 	if l := f.known(session); l != nil {
-		l.toStream(e)
+		l.event(e)
 	}
 }

@@ -25,6 +25,13 @@ type Cluster struct {
 	once   sync.Once // of Close
 }
 
+// Alone is a gateway alone.
+func Alone() *Cluster {
+	c := &Cluster{self: newName()}
+	c.ctx, c.cancel = context.WithCancel(context.Background()) // until Close
+	return c
+}
+
 // New makes a Cluster and binds its listener. Redis need not be there yet.
 func New(cfg Config, deps Deps) (*Cluster, error) { return newCluster(cfg, deps, usualTimes()) }
 
@@ -44,8 +51,7 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 	if deps.InUse == nil {
 		deps.InUse = func(string) bool { return false }
 	}
-	c := &Cluster{self: strings.ToLower(rand.Text()[:nameSize])}
-	c.ctx, c.cancel = context.WithCancel(context.Background()) // until Close
+	c := Alone()
 	switch {
 	case deps.DB == nil:
 		return c, nil
@@ -108,7 +114,8 @@ func (c *Cluster) Start(forwarded http.Handler) {
 }
 
 // Close ends what other replicas have forwarded, the lease and all goroutines. What runs of
-// forwards has until ctx is over. Homes that were not left before are taken over by others.
+// forwards has until ctx is over. Homes that were not left before are given up, as far as ctx
+// leaves time, and else taken over by others.
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {
@@ -116,14 +123,22 @@ func (c *Cluster) Close(ctx context.Context) {
 		}
 		c.cancel()
 		c.done.Wait()
+		if c.homes != nil {
+			c.homes.leaveAll(ctx)
+		}
 		if c.members != nil {
 			c.members.resign(ctx)
 		}
 	})
 }
 
+func newName() string { return strings.ToLower(rand.Text()[:nameSize]) }
+
 // Self is the name of this replica: lower-case letters and digits, other ones with each start.
 func (c *Cluster) Self() string { return c.self }
+
+// Shared reports whether there may be other replicas: alone, every home is here.
+func (c *Cluster) Shared() bool { return c.members != nil }
 
 // Own finds the owner of a home, or makes this replica the owner: of one that has none, and
 // of one whose owner has gone. Errors: ErrNoHome, ErrUnavailable.

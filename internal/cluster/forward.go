@@ -76,10 +76,14 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 		}
 		f.count.forwards[ended].Inc()
 	}()
-	p := f.members.peer(to.Replica)
-	if p == nil {
+	p, gone := f.members.whereabouts(r.Context(), to.Replica, f.members.now())
+	switch {
+	case gone:
 		ended = outcomeGone
 		return ErrGone
+	case p == nil:
+		ended = outcomeUnreachable
+		return fmt.Errorf("%w: nothing is known of replica %s", ErrUnreachable, to.Replica)
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)

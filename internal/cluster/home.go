@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +28,8 @@ const (
 	findTime = 3 * time.Second
 	// ownTries is how often an owner is looked for while others change it.
 	ownTries = 4
+	// leavers is how many homes are given up at a time.
+	leavers = 16
 	// nobody is a token that nobody has.
 	nobody = "-"
 )
@@ -319,6 +323,24 @@ func (s *homes) leave(ctx context.Context, key string) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
+}
+
+// leaveAll gives up all homes, until ctx is over.
+func (s *homes) leaveAll(ctx context.Context) {
+	s.mu.Lock()
+	keys := slices.Collect(maps.Keys(s.held))
+	s.mu.Unlock()
+	var all sync.WaitGroup
+	for i := range leavers {
+		all.Go(func() {
+			for ; i < len(keys) && ctx.Err() == nil; i += leavers {
+				if s.leave(ctx, keys[i]) != nil {
+					return // Redis is away, or slow: their leases end
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // fence is what a write for a home compares.

@@ -20,7 +20,7 @@ import (
 func TestH240_ReplicasDiffer(t *testing.T) {
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
-		"sessions: {store: redis, key: %s, redis: {url: %q}}\n", s.URL, "0123456789abcdef0123456789abcdef", redistest.Start(t).URL())
+		"sessions: {store: redis, key: %s, redis: {url: %q}}\nreplicas: {listen: \"127.0.0.1:0\"}\n", s.URL, "0123456789abcdef0123456789abcdef", redistest.Start(t).URL())
 	first, same := fromFile(t, text), fromFile(t, text)
 	other := fromFile(t, text+"policy: {default: deny}\n")
 	revision := revisionOf(t, first)

@@ -147,7 +147,7 @@ func TestMetrics(t *testing.T) {
 			})},
 		},
 	}
-	cfg.Sessions.Store = "redis"
+	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Redis.URL = mcp.Secret(redistest.Start(t).URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
 	g := guard(t, cfg)

@@ -49,7 +49,7 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 		s.servers = append(s.servers, server)
 		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: server.name, URL: server.URL})
 	}
-	cfg.Sessions.Store = "redis"
+	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
 	cfg.HTTP.StreamAfter = 10 * time.Millisecond
 	if change != nil {

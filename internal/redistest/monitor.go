@@ -17,6 +17,22 @@ var manyDigits = regexp.MustCompile(`\d{10,19}`)
 // is: those with a number that is about now, in any unit from seconds to nanoseconds.
 func (s *Server) Times(t testing.TB, do func()) (told []string) {
 	t.Helper()
+	said := s.Commands(t, do)
+	if len(said) == 0 {
+		t.Error("redistest: nothing was asked of Redis")
+	}
+	for _, command := range said {
+		if tellsTime(command) {
+			told = append(told, command)
+		}
+	}
+	return told
+}
+
+// Commands runs do and returns the commands of clients meanwhile, without those that scripts
+// run.
+func (s *Server) Commands(t testing.TB, do func()) (said []string) {
+	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -38,21 +54,13 @@ func (s *Server) Times(t testing.TB, do func()) (told []string) {
 	if err := client.Echo(t.Context(), last).Err(); err != nil {
 		t.Fatal(err)
 	}
-	seen := 0
 	for lines.Scan() {
 		from, command, _ := strings.Cut(lines.Text(), "] ")
 		if strings.Contains(command, last) {
-			if seen == 0 {
-				t.Error("redistest: nothing was asked of Redis")
-			}
-			return told
+			return said
 		}
-		if strings.HasSuffix(from, " lua") { // of a script: that is Redis's own time
-			continue
-		}
-		seen++
-		if tellsTime(command) {
-			told = append(told, command)
+		if !strings.HasSuffix(from, " lua") {
+			said = append(said, command)
 		}
 	}
 	t.Fatalf("redistest: MONITOR: %v", lines.Err())

@@ -53,7 +53,7 @@ func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 
 // configure writes the configuration: what all have, and addresses of its own.
 func (r *replica) configure(sections string) error {
-	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\n%s",
+	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\nreplicas: {listen: \"127.0.0.1:0\"}\n%s",
 		r.address, r.admin, r.link.Addr(), sections)
 	next := r.file + ".next"
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {

@@ -96,6 +96,9 @@ func (d *Dir) Idle() bool { return true }
 // EndSession does nothing: a directory knows no sessions.
 func (d *Dir) EndSession(string) {}
 
+// DropSession does nothing either.
+func (d *Dir) DropSession(string) {}
+
 // RootsChanged does nothing.
 func (d *Dir) RootsChanged(string) {}
 

@@ -88,13 +88,6 @@ func DroppedError() *mcp.Error {
 	return e
 }
 
-// StoreError is the answer to a call that cannot go on while the store is away.
-func StoreError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeStoreUnavailable, "what replicas of the gateway have in common is not available now: try again")
-	e.Data = Data(true, mcp.ExecutedNo)
-	return e
-}
-
 // ExpiredError is the answer to a call that cannot go on: whoever made it is not known
 // to be who they were any more.
 func ExpiredError() *mcp.Error {

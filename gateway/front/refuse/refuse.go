@@ -190,11 +190,6 @@ func Closing() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Err: ClosingError(mcp.ExecutedNo)}
 }
 
-// Store is for what cannot be done while the store of replicas is away.
-func Store() *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Err: StoreError()}
-}
-
 // Session is for what the session store answers; ok is false for an error that is none of
 // its own, and which somebody has to log.
 func Session(err error) (r *Refusal, ok bool) {
@@ -205,7 +200,7 @@ func Session(err error) (r *Refusal, ok bool) {
 		return tooMany(BoundSessions, mcp.CodeRateLimited, "too many sessions: end one with DELETE, or wait"), true
 	case errors.Is(err, session.ErrTooLarge):
 		return Bad(mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: this is more than a session can hold")), true
-	case errors.Is(err, session.ErrUnavailable):
+	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // whoever owns it answers the next try
 		return unavailable(mcp.CodeStoreUnavailable, "sessions are not available now"), true
 	}
 	return Internal(""), false
@@ -221,13 +216,6 @@ func Ended() *Refusal {
 // NoStream is for messages of HTTP+SSE that have no stream.
 func NoStream() *Refusal {
 	return lost(mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET"))
-}
-
-// Untaken is for messages of HTTP+SSE of which the replica with their stream does not
-// say in time what became of them. The stream may well be there.
-func Untaken() *Refusal {
-	return &Refusal{Status: http.StatusGatewayTimeout,
-		Err: &mcp.Error{Code: mcp.CodeOverloaded, Message: "the replica of the gateway that has this stream did not answer in time: the message may have been taken", Data: Data(false, mcp.ExecutedUnknown)}}
 }
 
 // Streams is for users who have as many event streams open as they may.

@@ -1,0 +1,199 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// A session has one owner, the replica of the gateway in whose memory everything lives that
+// belongs to it. Each request is asked once, after authentication and before the pipeline,
+// whose it is; one that came to another replica is forwarded to the owner, whole.
+
+// maxOwners bounds how many owners of one session a request tries: each try finds that the
+// owner before has gone.
+const maxOwners = 3
+
+// forwarded is what own returns for a request that another replica has answered.
+var forwarded = &refuse.Refusal{}
+
+// arrival is a request whose owner is not known yet.
+type arrival struct {
+	w      http.ResponseWriter
+	r      *http.Request
+	caller mcp.Caller
+	body   []byte // as far as it was read; nil for a request without one
+	// id is that of the one JSON-RPC request in the body, nil for anything else: only a
+	// request can be answered that it may have run.
+	id mcp.Raw
+}
+
+// arrivalOf is the arrival of a POST.
+func arrivalOf(p *posted) arrival {
+	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.raw}
+	if p.message.Kind == wire.Request {
+		a.id = p.message.ID
+	}
+	return a
+}
+
+// revisionOf is the revision that a request names, of a client with a session the newest
+// where it names none.
+func revisionOf(r *http.Request) *wire.Revision {
+	if rev := wire.Lookup(r.Header.Get(wire.HeaderVersion)); rev != nil {
+		return rev
+	}
+	return wire.NewestStateful()
+}
+
+// homeOf is the home of a user's session.
+func (f *Front) homeOf(user, id string) cluster.Home {
+	h := cluster.Home{User: user, ID: id}
+	if f.recordKey != nil {
+		h.Record = f.recordKey(h.Key())
+	}
+	return h
+}
+
+// own returns nil when this replica owns a home, and answers a. Any other request was
+// answered by its owner (forwarded), or is refused.
+func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
+	_, _, came := cluster.Forwarded(a.r)
+	for range maxOwners {
+		owner, err := f.cluster.Own(a.r.Context(), home)
+		switch {
+		case errors.Is(err, cluster.ErrNoHome):
+			return f.refuseSession(session.ErrNotFound)
+		case err != nil:
+			f.log.Warn("it is not known which replica owns a session", "error", err)
+			return f.refuseSession(session.ErrUnavailable)
+		case owner.Here():
+			return nil
+		case came: // a forwarded request is never forwarded again
+			cluster.Moved(a.w)
+			return forwarded
+		}
+		if ref, again := f.forward(a, owner); !again {
+			return ref
+		}
+	}
+	return f.refuseSession(session.ErrUnavailable)
+}
+
+// forward has the owner answer a request. again says that nothing was done, as it does not
+// own the home any more.
+func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
+	caller, err := f.callers.Write(a.caller)
+	if err != nil {
+		f.log.Error("a caller cannot be told to another replica", "error", err)
+		return refuse.Internal(""), false
+	}
+	if !f.begin() {
+		return refuse.Closing(), false
+	}
+	defer f.done()
+	ctx, cancel := context.WithCancel(a.r.Context())
+	defer cancel()
+	if a.r.Method == http.MethodGet { // its client comes back elsewhere when this replica stops
+		defer context.AfterFunc(f.draining, cancel)()
+	}
+	r := a.r.WithContext(ctx)
+	if a.body != nil {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))
+	}
+	err = f.cluster.Forward(&patient{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writeTime}, r, owner, caller)
+	switch {
+	case err == nil:
+		return forwarded, false
+	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
+		return nil, true
+	case errors.Is(err, cluster.ErrLost) && a.id != nil:
+		f.log.Warn("a replica has gone with a request", "replica", owner.Replica, "error", err)
+		f.writeJSON(a.w, http.StatusOK, wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError())))
+		return forwarded, false
+	}
+	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
+	return f.refuseSession(session.ErrUnavailable), false
+}
+
+// patient gives the client of a forwarded request as much time for each write as for one
+// of this replica's own.
+type patient struct {
+	http.ResponseWriter
+	rc    *http.ResponseController
+	limit time.Duration
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	_ = p.rc.SetWriteDeadline(time.Now().Add(p.limit)) // where there are none, none is needed
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Forwarded serves the requests that other replicas forward here. The path says which of
+// the endpoint's they are.
+func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
+	text, _, ok := cluster.Forwarded(r)
+	caller, err := f.callers.Read(text)
+	if !ok || err != nil {
+		f.log.Error("a request came from another replica without who makes it", "error", err)
+		f.refuse(w, nil, refuse.Internal(""))
+		return
+	}
+	r = r.WithContext(mcp.WithCaller(r.Context(), caller))
+	if _, messages := f.SSEPaths(); messages != "" && r.URL.Path == messages {
+		f.postOld(w, r)
+		return
+	}
+	f.serve(w, r)
+}
+
+// EndSession stops what runs for a session of this key (session.Record.Key): its
+// calls, its streams, its subscriptions. Whoever ends a session calls it: front
+// itself on DELETE, the owner of the session store for all others.
+func (f *Front) EndSession(key string) { f.release(key, errEnded) }
+
+// DropSession lets a session go that another replica owns now. Its client hears nothing
+// more from this one: it is answered there.
+func (f *Front) DropSession(key string) { f.release(key, errFenced) }
+
+func (f *Front) release(key string, why error) {
+	f.mu.Lock()
+	l := f.lives[key]
+	delete(f.lives, key)
+	f.mu.Unlock()
+	if l != nil {
+		l.end(why)
+	}
+}
+
+// leaveAll gives up the sessions that are idle, as the gateway stops: their clients come
+// back to any other replica, which then owns them. Those with calls follow when these have
+// ended.
+func (f *Front) leaveAll() {
+	for _, l := range f.all() {
+		f.leave(l)
+	}
+}
+
+// leave gives up a session for which nothing runs.
+func (f *Front) leave(l *live) {
+	if !l.leaves() {
+		return
+	}
+	l.stopListening()
+	l.endStreams()
+	f.onLeave(l.key)
+	f.release(l.key, errEnded)
+}
