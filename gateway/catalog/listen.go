@@ -16,6 +16,38 @@ const partWait = 5 * time.Second
 // watches, that resources changed from one listen call to each upstream. It ends
 // with ctx, or in good order with the catalog.
 func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	l, err := c.beginListening(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	defer l.end()
+	return l.tellAll()
+}
+
+// subscription is a call of subscriptions/listen. Its beginning is apart from the rest, for the
+// stack of the rest is kept for as long as somebody listens, and there are many.
+type subscription struct {
+	c        *Catalog
+	call     *mcp.Call
+	want     mcp.Lists // of what is told
+	ctx      context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	listener *listener
+	follower *follower // nil for none
+}
+
+func (l *subscription) end() {
+	l.cancel()
+	if l.follower != nil {
+		l.c.board.leave(l.call, l.follower)
+	}
+	l.c.hub.leave(l.listener)
+	l.running.Wait()
+}
+
+// beginListening tells the client what it gets.
+func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscription, err error) {
 	want, err := mcp.FilterOf(call.Params)
 	if err != nil {
 		return nil, err
@@ -24,24 +56,16 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	listener := c.hub.join(sees, call.Caller.User())
-	defer c.hub.leave(listener)
-	follower := c.board.join(call)
-	if follower != nil {
-		defer c.board.leave(call, follower)
-	}
-
+	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call.Caller.User()), follower: c.board.join(call)}
+	l.ctx, l.cancel = context.WithCancel(ctx)
 	want.Lists &= (s.faceFor(sees).offers.kinds | c.offeredBefore(call.Visible)).lists()
+	l.want = want.Lists
 	open := make(chan struct{}) // closed when the client was told what it gets
-	parts := c.newParts(ctx, call, sees, want, open)
+	parts := c.newParts(l.ctx, call, sees, want, open)
 	for _, p := range parts {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(l.ctx)
 		p.cancel = cancel
-		wg.Go(func() {
+		l.running.Go(func() {
 			defer cancel()
 			p.run(ctx)
 		})
@@ -49,36 +73,42 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	if c.people != nil {
 		for _, own := range c.people.sources {
 			if kinds := kindsIn(want.Lists) & s.states[own.index].announces(); kinds != 0 && sees.has(own.index) {
-				wg.Go(func() { own.people.follow(ctx, call, own, kinds) })
+				l.running.Go(func() { own.people.follow(l.ctx, call, own, kinds) })
 			}
 		}
 	}
-	awaitParts(ctx, parts)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	awaitParts(l.ctx, parts)
+	if err := ctx.Err(); err != nil {
+		l.end()
+		return nil, err
 	}
 	call.Notify(acknowledgement(want, parts))
 	close(open)
+	return l, nil
+}
 
-	tell := func(kinds kindSet) {
-		for _, event := range (kinds.lists() & want.Lists).Events() {
-			call.Notify(event)
-		}
-	}
+// tellAll tells the client what changes.
+func (l *subscription) tellAll() (*mcp.Reply, error) {
 	for {
 		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-c.done:
-			tell(listener.now()) // what was still gathered
+		case <-l.ctx.Done():
+			return nil, l.ctx.Err()
+		case <-l.c.done:
+			l.tell(l.listener.now()) // what was still gathered
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
-		case <-follower.some():
-			for _, i := range follower.take() {
-				wg.Go(func() { follower.run(ctx, c, call, c.sources[i]) })
+		case <-l.follower.some():
+			for _, i := range l.follower.take() {
+				l.running.Go(func() { l.follower.run(l.ctx, l.c, l.call, l.c.sources[i]) })
 			}
-		case <-listener.some():
-			tell(listener.take(ctx))
+		case <-l.listener.some():
+			l.tell(l.listener.take(l.ctx))
 		}
+	}
+}
+
+func (l *subscription) tell(kinds kindSet) {
+	for _, event := range (kinds.lists() & l.want).Events() {
+		l.call.Notify(event)
 	}
 }
 

@@ -73,6 +73,8 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		switch {
 		case errors.Is(err, cluster.ErrNoHome):
 			return f.refuseSession(session.ErrNotFound)
+		case err != nil && home.Record == "" && f.recordKey != nil: // of a client without a session: each replica for itself, until it is known
+			return nil
 		case err != nil:
 			f.log.Warn("it is not known which replica owns a session", "error", err)
 			return f.refuseSession(session.ErrUnavailable)

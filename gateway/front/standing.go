@@ -143,7 +143,7 @@ func (g *getting) limit() (stop func()) {
 }
 
 // expired reports whether nothing may be delivered any more.
-func (g *getting) expired() bool { return expired(g.caller) }
+func (g *getting) expired() bool { return past(g.caller.Expires) }
 
 // stand keeps the session's stream open until somebody ends it.
 func (g *getting) stand(ctx context.Context, lasts func(*stream)) {

@@ -167,11 +167,8 @@ func (l *live) startListener(ctx context.Context, r session.Record, caller mcp.C
 func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 	defer close(n.ended)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		if expired(call.Caller) {
-			call = call.Clone()
-			if call.Caller = l.newest(); expired(call.Caller) {
-				return
-			}
+		if call = l.renewed(call); call == nil {
+			return
 		}
 		start := time.Now()
 		err := l.listenOnce(ctx, call)
@@ -179,7 +176,7 @@ func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 		if ctx.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 			return // there is nothing to listen to
 		}
-		if expired(call.Caller) {
+		if past(call.Caller.Expires) {
 			continue
 		}
 		if time.Since(start) > lastRetry {
@@ -195,9 +192,31 @@ func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 
 // listenOnce listens as long as the caller's proof is good.
 func (l *live) listenOnce(ctx context.Context, call *mcp.Call) error {
-	ctx, end := whileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
+	ctx, end := onBehalf(ctx, call)
 	defer end()
 	return l.f.handleSafely(ctx, call)
+}
+
+// onBehalf is apart from listenOnce, as renewed is from run, for the stack of a listener is
+// kept for as long as it listens, and there are many.
+//
+//go:noinline
+func onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
+	return whileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
+}
+
+// renewed is the call with a proof of the caller that is good; nil where there is none.
+//
+//go:noinline
+func (l *live) renewed(call *mcp.Call) *mcp.Call {
+	if !expired(call.Caller) {
+		return call
+	}
+	call = call.Clone()
+	if call.Caller = l.newest(); expired(call.Caller) {
+		return nil
+	}
+	return call
 }
 
 // newest returns what the newest token says of the session's user. There is one: what

@@ -30,22 +30,27 @@ func Middleware(sight Sight) mcp.Middleware {
 			if c.Method != mcp.MethodListen || sight.SeesAll(&c.Caller) {
 				return next.Handle(ctx, c)
 			}
-			w := &watch{call: c, next: next, last: make(map[mcp.Lists]mcp.ListSum)}
-			inner := c.Clone()
-			inner.Notify = func(e mcp.Event) {
-				if e.Method == mcp.NoteAcknowledged {
-					honoured, _ := mcp.FilterOf(e.Params)
-					for _, change := range honoured.Lists.Events() {
-						w.changed(ctx, mcp.ListsChanged(change.Method))
-					}
-				} else if list := mcp.ListsChanged(e.Method); list != 0 && !w.changed(ctx, list) {
-					return
-				}
-				c.Notify(e)
-			}
-			return next.Handle(ctx, inner)
+			return next.Handle(ctx, watched(ctx, next, c))
 		})
 	}
+}
+
+// watched is a call whose events are held back where nothing changed for its caller.
+func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
+	w := &watch{call: c, next: next, last: make(map[mcp.Lists]mcp.ListSum)}
+	inner := c.Clone()
+	inner.Notify = func(e mcp.Event) {
+		if e.Method == mcp.NoteAcknowledged {
+			honoured, _ := mcp.FilterOf(e.Params)
+			for _, change := range honoured.Lists.Events() {
+				w.changed(ctx, mcp.ListsChanged(change.Method))
+			}
+		} else if list := mcp.ListsChanged(e.Method); list != 0 && !w.changed(ctx, list) {
+			return
+		}
+		c.Notify(e)
+	}
+	return inner
 }
 
 // watch is the lists that a caller listens to, as they saw them last.
