@@ -249,8 +249,10 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 	switch {
 	case x.live == nil:
 		x.finish(http.StatusOK, message{}) // nobody is there to read it
-	case errors.Is(cause, errCancelled), errors.Is(cause, errFenced):
+	case errors.Is(cause, errCancelled):
 		x.finish(http.StatusOK, message{})
+	case errors.Is(cause, errFenced): // on a stream the event log refuses it: the new owner has said the same there
+		x.fail(refuse.LostError())
 	case errors.Is(cause, errEnded):
 		x.refuse(refuse.Ended())
 	case errors.Is(cause, errClosing):

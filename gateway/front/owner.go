@@ -35,6 +35,9 @@ type arrival struct {
 	// id is that of the one JSON-RPC request in the body, nil for anything else: only a
 	// request can be answered that it may have run.
 	id mcp.Raw
+	// anywhere says that while nobody can tell whose it is this replica serves it: a call of a
+	// client without a session, which answers no question.
+	anywhere bool
 }
 
 // arrivalOf is the arrival of a POST.
@@ -64,8 +67,8 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 	return h
 }
 
-// own returns nil when this replica owns a home, and answers a. Any other request was
-// answered by its owner (forwarded), or is refused.
+// own returns nil when this replica owns a home, or serves a for want of anybody who can tell
+// who does. Any other request was answered by its owner (forwarded), or is refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
 	for range maxOwners {
@@ -73,7 +76,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		switch {
 		case errors.Is(err, cluster.ErrNoHome):
 			return f.refuseSession(session.ErrNotFound)
-		case err != nil && home.Record == "" && f.recordKey != nil: // of a client without a session: each replica for itself, until it is known
+		case err != nil && a.anywhere:
 			return nil
 		case err != nil:
 			f.log.Warn("it is not known which replica owns a session", "error", err)

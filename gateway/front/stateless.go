@@ -55,7 +55,9 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		}
 	}
 	if f.cluster.Shared() && f.keeps(&x.call) {
-		if ref := f.own(arrivalOf(p), cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
+		a := arrivalOf(p)
+		a.anywhere = x.call.State == "" && x.call.Answers == nil
+		if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
 			return ref
 		}
 	}

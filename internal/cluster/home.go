@@ -105,6 +105,7 @@ type held struct {
 	key, redisKey string
 	token         string
 	former        string
+	record        bool          // without which there is no home
 	fresh         bool          // nobody was told yet
 	generation    uint64        // in which Redis said that it is ours; 0 for in doubt
 	used          time.Duration // when a request last came for it
@@ -274,7 +275,7 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	}
 	defer s.mu.Unlock()
 	if x == nil {
-		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, fresh: true}
+		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, record: h.Record != "", fresh: true}
 		s.held[key] = x
 		s.others.Remove(key)
 		s.count.homes.Set(float64(len(s.held)))

@@ -191,6 +191,37 @@ func TestHomesInDoubt(t *testing.T) {
 	}
 }
 
+// TestHomesAfterALapse: who has lost its lease hears at once what others have taken over, and
+// claims what Redis has lost before somebody else does, but for what needs a record: that is
+// lost, too.
+func TestHomesAfterALapse(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	recorded := Home{User: "u1", ID: "recorded", Record: a.homes.db.Key("s:{u1}:recorded")}
+	client.Set(t.Context(), recorded.Record, "there", 0)
+	for _, h := range []Home{some("dropped"), some("taken"), recorded} {
+		a.own(t, h)
+	}
+	client.FlushAll(t.Context())
+	taken, _ := a.Fence("u1:taken")
+	client.Set(t.Context(), taken, "another.1", 0)
+	if home := <-a.lost; home != "u1:taken" {
+		t.Errorf("lost %s", home)
+	}
+	eventually(t, "what Redis has dropped is claimed", func() bool {
+		key, token := a.Fence("u1:dropped")
+		return client.Get(t.Context(), key).Val() == token
+	})
+	if key, _ := a.Fence(recorded.Key()); client.Exists(t.Context(), key).Val() != 0 {
+		t.Error("what has lost its record is claimed")
+	}
+	if len(a.lost) > 0 {
+		t.Errorf("lost %s", <-a.lost)
+	}
+}
+
 // TestHomesAreKept: Redis hears of the homes that are used, and forgets the others.
 func TestHomesAreKept(t *testing.T) {
 	redis := redistest.Start(t)

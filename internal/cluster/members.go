@@ -31,6 +31,8 @@ type members struct {
 	turn chan struct{} // holds one token: who renews the lease takes it
 	kick chan struct{} // holds one token: somebody wants to know at once
 
+	lapsed chan struct{} // holds one token: the lease was held again after it had ended
+
 	// sure is until when certainly nobody has taken a home over from this replica: its lease
 	// holds, or nobody else can tell that it does not. generation is another one each time
 	// that the lease was held again after it had ended: homes of an older one are in doubt.
@@ -58,7 +60,7 @@ func newMembers(self string, deps Deps, s scripts, identity tls.Certificate, add
 	}
 	m := &members{
 		self: self, db: deps.DB, scripts: s, seal: leases, identity: identity, times: t, start: time.Now(), log: deps.Log, count: deps.Metrics,
-		turn: make(chan struct{}, 1), kick: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), lapsed: make(chan struct{}, 1),
 		own:    lease{Address: address, Digest: digestOf(identity.Certificate[0]), Revision: deps.Revision},
 		tenure: tenure{lease: t.lease},
 		peers:  make(map[string]*peer), watched: make(map[string]*watch),
@@ -167,6 +169,12 @@ func (m *members) renewed(asked, answered time.Duration, there bool, leases map[
 		m.count.leaseRenewed.Inc()
 	}
 	m.sure.Store(int64(m.tenure.end()))
+	if lapsed {
+		select {
+		case m.lapsed <- struct{}{}:
+		default:
+		}
+	}
 	m.alive = make(map[string]struct{}, len(leases))
 	for name, value := range leases {
 		m.alive[name] = struct{}{}

@@ -10,7 +10,13 @@ import (
 const sweeps = 10
 
 // sweep has Redis keep the homes that are used, and forgets the others, until ctx is over.
+// When the lease has ended meanwhile it asks at once for all of them: what others have taken
+// over must not run here too, and what Redis has lost must not go to whoever asks first.
 func (s *homes) sweep(ctx context.Context) {
+	var lapsed chan struct{} // never
+	if s.members != nil {
+		lapsed = s.members.lapsed
+	}
 	tick := time.NewTicker(max(s.idle/sweeps, time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -19,6 +25,9 @@ func (s *homes) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.keepAll(ctx)
+		case <-lapsed:
+			used, quiet := s.sorted()
+			s.keepThese(ctx, append(used, quiet...))
 		}
 	}
 }
@@ -34,7 +43,11 @@ func (s *homes) keepAll(ctx context.Context) {
 			s.forget(x)
 		}
 	}
-	for _, x := range used {
+	s.keepThese(ctx, used)
+}
+
+func (s *homes) keepThese(ctx context.Context, homes []*held) {
+	for _, x := range homes {
 		if ctx.Err() != nil || !s.keep(ctx, x) {
 			return
 		}
@@ -56,12 +69,14 @@ func (s *homes) sorted() (used, quiet []*held) {
 	return used, quiet
 }
 
-// keep moves on when a home ends in Redis, and reports whether Redis could be asked.
+// keep moves on when a home ends in Redis, and reports whether Redis could be asked. One that
+// Redis has dropped is claimed anew, where it needs no record: that is gone, too.
 func (s *homes) keep(ctx context.Context, x *held) bool {
 	s.mu.Lock()
 	token := x.token
 	s.mu.Unlock()
 	now := s.now()
+	generation, _ := s.certain()
 	got, err := s.db.Run(ctx, s.scripts.keep, []string{x.redisKey}, token, s.idle.Milliseconds())
 	if err != nil {
 		return false
@@ -71,15 +86,19 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	switch {
 	case !same:
 	case got == int64(1):
-		x.used, x.kept = max(x.used, now), now
-	case got == nil: // Redis has dropped it: it is asked for again before it is served
+		x.used, x.kept, x.generation = max(x.used, now), now, generation
+	case got == nil: // it is asked for again before it is served
 		x.generation = 0
 	}
 	s.mu.Unlock()
-	if same && got == int64(0) {
+	switch {
+	case !same:
+	case got == int64(0):
 		s.lose(x.key)
+	case got == nil && !x.record:
+		_, err = s.find(ctx, readKey(x.key), x.key)
 	}
-	return true
+	return err == nil
 }
 
 // forget forgets a home that was not used for so long that Redis has dropped it, or will.

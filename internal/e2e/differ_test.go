@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestH240_ReplicasDiffer: replicas whose files differ say so, each for itself, and each
-// applies its own policy to sessions that they share.
+// TestH240_ReplicasDiffer: replicas whose files differ say so, each for itself, and what a
+// session may do is for its owner's file to say, wherever a request comes.
 func TestH240_ReplicasDiffer(t *testing.T) {
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
@@ -31,20 +31,19 @@ func TestH240_ReplicasDiffer(t *testing.T) {
 		t.Errorf("H/240 of two files the revisions are %q and %q", revision, got)
 	}
 
-	begun := opened(t, first.URL(), statefulClient)
-	for _, tt := range []struct {
-		name    string
-		g       *gateway.Gateway
-		allowed bool
-	}{{"where it began", first, true}, {"with the same file", same, true}, {"with another file", other, false}} {
-		c := unopened(t, tt.g.URL(), statefulClient)
-		c.Session = begun.Session
-		m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
-		if err != nil {
-			t.Fatalf("H/240 the session at the replica %s: %v", tt.name, err)
-		}
-		if refused := m.Error != nil && m.Error.Code == mcp.CodeInvalidParams; refused == tt.allowed {
-			t.Errorf("H/240 at the replica %s: %s", tt.name, m.Text)
+	replicas := []*gateway.Gateway{first, same, other}
+	for owner, allowed := range []bool{true, true, false} {
+		begun := opened(t, replicas[owner].URL(), statefulClient)
+		for n, g := range replicas {
+			c := unopened(t, g.URL(), statefulClient)
+			c.Session = begun.Session
+			m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__do"}`)
+			if err != nil {
+				t.Fatalf("H/240 a session of replica %d at replica %d: %v", owner, n, err)
+			}
+			if refused := m.Error != nil && m.Error.Code == mcp.CodeInvalidParams; refused == allowed {
+				t.Errorf("H/240 a session of replica %d at replica %d: %s", owner, n, m.Text)
+			}
 		}
 	}
 }

@@ -56,7 +56,7 @@ type outage struct {
 	other *redistest.Server
 	links []*faultproxy.Proxy // between each replica and Redis
 
-	known *mcptest.Client // with a session, which all replicas have seen
+	known *mcptest.Client // with a session, which is at replica 0 and known to all
 	free  *mcptest.Client // without one
 	// Calls that wait at replica 0 for an answer, which will come to replica 0 and to
 	// replica 1.
@@ -95,15 +95,19 @@ func newOutageBy(t *testing.T, server *redistest.Server, way func(replica int) s
 	plain := scripted(t, statefulServer)
 	plain.Tools("do")
 	plain.Tool("do", func(c *mcptest.Call) { c.Text("done") })
+	newer := scripted(t, stateless)
+	newer.Tools("do")
+	newer.Tool("do", func(c *mcptest.Call) { c.Text("done") })
 	s.several = replicatedBy(t, server, way, func(cfg *gateway.Config) {
-		for _, name := range []string{"plain", "few", "guarded", "short"} {
+		for _, name := range []string{"plain", "guarded", "short"} {
 			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: plain.URL})
 		}
 		cfg.Upstreams[len(cfg.Upstreams)-1].Disclosure.Mode = disclosure.ModeProgressive
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // of no session: served where it comes
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"}, Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
 	})
-	s.known, s.free = rawWith(t, s.url, statefulClient, askable), rawWith(t, s.url, stateless, askable)
+	s.known, s.free = rawWith(t, s.urls[0], statefulClient, askable), rawWith(t, s.url, stateless, askable)
 	return s
 }
 
@@ -341,11 +345,18 @@ func (s *outage) goesOn(t *testing.T) {
 	}
 }
 
-// heals wants a replica to take new sessions again.
+// heals wants a replica to take new sessions again, and to serve them.
 func (s *outage) heals(t *testing.T, here int) {
 	t.Helper()
+	fresh := unopened(t, s.urls[here], statefulClient)
 	s.eventually(t, fmt.Sprint("H/177 replica ", here, " heals"), func() bool {
 		x := s.begin(t, here)
+		defer x.Close()
+		fresh.Session = x.Header.Get("Mcp-Session-Id")
+		return x.Status == http.StatusOK
+	})
+	s.eventually(t, fmt.Sprint("H/177 replica ", here, " serves what is new"), func() bool {
+		x := s.send(t, fresh, "tools/list", "{}")
 		defer x.Close()
 		return x.Status == http.StatusOK
 	})
@@ -373,7 +384,7 @@ func TestRedisPartition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newOutage(t)
 			s.prepare(t)
-			other := raw(t, s.url, statefulClient)
+			other := raw(t, s.urls[1], statefulClient)
 			for here := range 3 {
 				s.called(t, "before", s.at(other, here), "plain")
 			}
@@ -389,15 +400,19 @@ func TestRedisPartition(t *testing.T) {
 			if status, err := s.at(other, 1).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
 				t.Errorf("DELETE at another replica: %d, %v", status, err)
 			}
-			s.called(t, "H/178 a session of whose end it cannot hear", s.at(other, 0), "plain")
+			ended := func(what string) {
+				t.Helper()
+				x := s.send(t, s.at(other, 0), "tools/list", "{}")
+				defer x.Close()
+				if x.Status != http.StatusNotFound {
+					t.Errorf("P9/56 the session has ended, %s: %d", what, x.Status)
+				}
+			}
+			ended("as its owner knows")
 
 			s.links[0].Pass()
 			s.heals(t, 0)
-			s.eventually(t, "P9/56 it hears of the end", func() bool {
-				x := s.send(t, s.at(other, 0), "tools/list", "{}")
-				defer x.Close()
-				return x.Status == http.StatusNotFound
-			})
+			ended("as Redis knows")
 			s.called(t, "the session that was begun meanwhile", s.at(fresh, 0), "plain")
 			mustCall(t, s.at(s.known, 0), "logging/setLevel", `{"level":"debug"}`)
 			s.answered(t, 1, s.there)

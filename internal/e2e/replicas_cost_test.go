@@ -4,14 +4,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
 // TestCallsCostNoRedis: a call of a session costs its owner no Redis command, nor does one of
 // a client without sessions.
 func TestCallsCostNoRedis(t *testing.T) {
-	r := replicated(t, nil)
+	r := replicated(t, withoutStreams)
 	for _, revision := range wire.Revisions() {
 		c := raw(t, r.url, revision.Name)
 		for _, s := range r.servers {
@@ -35,7 +37,7 @@ func TestCallsCostNoRedis(t *testing.T) {
 // TestForwardedCallsCostNoRedis: nor does one that another replica forwards, once it knows
 // where.
 func TestForwardedCallsCostNoRedis(t *testing.T) {
-	r := replicated(t, nil)
+	r := replicated(t, withoutStreams)
 	s := r.servers[0]
 	s.asks()
 	c := raw(t, r.url, statefulClient)
@@ -51,6 +53,9 @@ func TestForwardedCallsCostNoRedis(t *testing.T) {
 		t.Errorf("30 calls cost %d commands:\n%s", len(said), strings.Join(said, "\n"))
 	}
 }
+
+// withoutStreams has calls be answered without event streams, which are kept in Redis.
+func withoutStreams(cfg *gateway.Config) { cfg.HTTP.StreamAfter = time.Minute }
 
 // commands are what Redis is asked while something is done, but for leases, which are renewed
 // all the time, and what a connection begins with.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -333,10 +334,8 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 		t.Cleanup(stopping)
 		var clients []*mcptest.Client
 		for _, revision := range []string{statefulClient, stateless} {
-			c := raw(t, r.url, revision)
-			there := r.at(c, 0)
-			there.URL = g.URL()
-			wantCount(t, "at the owner", there, 1)
+			c := raw(t, g.URL(), revision)
+			wantCount(t, "at the owner", c, 1)
 			for n := range 3 {
 				wantCount(t, "before the stop", r.at(c, n), n+2)
 			}
@@ -351,19 +350,34 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	})
 }
 
-// TestH_178_ProcessesWithoutRedis: each replica has a process of its own as long as nobody
-// can tell whose it is, and one has it again afterwards.
+// TestH_178_ProcessesWithoutRedis: the process of a client is known, as its owner is; for
+// one that is not each replica has a process of its own as long as nobody can tell whose it
+// is, and one has it again afterwards.
 func TestH_178_ProcessesWithoutRedis(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
-		c := raw(t, r.url, stateless)
+		c := raw(t, r.url, statefulClient)
 		for n := range 3 {
 			wantCount(t, "with Redis", r.at(c, n), n+1)
 		}
 		r.redis.Kill()
-		wantCount(t, "who has the process", r.at(c, 0), 4)
-		for n := 1; n < 3; n++ {
-			wantCount(t, "without Redis", r.at(c, n), 1)
+		for n := range 3 {
+			wantCount(t, "without Redis", r.at(c, n), n+4)
+		}
+		fresh := raw(t, r.url, stateless)
+		for n := range 3 {
+			wantCount(t, "new without Redis", r.at(fresh, n), 1)
+		}
+		r.redis.Restart(t)
+		for before, end := 0, time.Now().Add(20*time.Second); ; {
+			n := countAt(t, r.at(fresh, 0))
+			countAt(t, r.at(fresh, 1))
+			if before = countAt(t, r.at(fresh, 2)); before == n+2 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("with Redis again: counted as %d, then as %d", n, before)
+			}
 		}
 	})
 }

@@ -1,0 +1,280 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// wantLost checks the answer to a call whose replica has gone.
+func wantLost(t *testing.T, what string, m mcptest.Message, err error, id string) {
+	t.Helper()
+	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeUpstreamSessionLost || string(m.ID) != id {
+		t.Errorf("%s: %s %v", what, m.Text, err)
+		return
+	}
+	for _, part := range []string{`"executed":"unknown"`, `"retryable":false`} {
+		if !strings.Contains(string(m.Error.Data), part) {
+			t.Errorf("%s: the error lacks %s: %s", what, part, m.Error.Data)
+		}
+	}
+}
+
+// lostStream begins a stream of a call that another replica had, and returns the id of its
+// first event.
+func lostStream(t *testing.T, b *bench, c *mcptest.Client, stream string) (event string) {
+	t.Helper()
+	seq, err := b.store.Log().Begin(t.Context(), keyOf(c), stream, []byte(`"the call"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eventID(stream, seq)
+}
+
+// keyOf is the key of a client's session, whose user has no name.
+func keyOf(c *mcptest.Client) string {
+	caller := mcp.NewCaller(mcp.Caller{})
+	return caller.User() + ":" + c.Session
+}
+
+func follow(t *testing.T, c *mcptest.Client, after string) *mcptest.Exchange {
+	t.Helper()
+	x, err := c.Get(soon(t), after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
+
+// TestFollowLost: whoever comes back for a call that ran at the owner before is told at once
+// that it is lost, one of them in the log, where a later one finds it.
+func TestFollowLost(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	log := b.store.Log()
+	event := lostStream(t, b, c, "c-gone-1")
+	if _, err := log.Append(t.Context(), keyOf(c), "c-gone-1", []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	var last string
+	for range 3 {
+		x := follow(t, c, event)
+		m, err := x.Response()
+		wantLost(t, "who follows", m, err, `"the call"`)
+		if len(x.Before) != 1 || m.EventID == "" || last != "" && m.EventID != last {
+			t.Errorf("after %d messages, the error is event %q, before %q", len(x.Before), m.EventID, last)
+		}
+		last = m.EventID
+	}
+
+	// One of which it is not known what it answers.
+	seq, err := log.Append(t.Context(), keyOf(c), "c-gone-2", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := follow(t, c, eventID("c-gone-2", seq)).Next(); err == nil {
+		t.Errorf("got %s", m.Text)
+	}
+}
+
+// faultyStore is a session store whose event log fails as a test wants it to.
+type faultyStore struct {
+	session.Store
+	log *faultyLog
+}
+
+func (s faultyStore) Log() session.EventLog { return s.log }
+
+type faultyLog struct {
+	session.EventLog
+	crammed atomic.Int64 // how many streams cannot be finished
+	moved   atomic.Bool  // another replica owns the session
+	reads   chan error   // what Read answers instead, as long as there is something; nil is for a good answer
+}
+
+func faulty(b *bench) *faultyLog {
+	l := &faultyLog{EventLog: b.store.Log(), reads: make(chan error, 10)}
+	b.front.sessions = faultyStore{b.store, l}
+	return l
+}
+
+func (l *faultyLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	if l.moved.Load() {
+		return 0, session.ErrMoved
+	}
+	return l.EventLog.Append(ctx, key, stream, data)
+}
+
+func (l *faultyLog) Finish(ctx context.Context, key, stream string, data []byte) (uint64, error) {
+	switch {
+	case l.moved.Load():
+		return 0, session.ErrMoved
+	case l.crammed.Add(-1) >= 0:
+		return 0, session.ErrUnavailable
+	}
+	return l.EventLog.Finish(ctx, key, stream, data)
+}
+
+func (l *faultyLog) Read(ctx context.Context, key, stream string, after uint64) ([]session.Event, bool, <-chan struct{}, error) {
+	select {
+	case err := <-l.reads:
+		if err != nil {
+			return nil, errors.Is(err, session.ErrGap), nil, err
+		}
+	default:
+	}
+	return l.EventLog.Read(ctx, key, stream, after)
+}
+
+// TestFinishAgain: H/185 while Redis is full, whoever follows a call that is lost tries now
+// and then to finish its stream, not all the time.
+func TestFinishAgain(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	event := lostStream(t, b, c, "c-gone-1")
+	const tries = 3
+	faulty(b).crammed.Store(tries)
+	start := time.Now()
+	m, err := follow(t, c, event).Response()
+	wantLost(t, "who follows", m, err, `"the call"`)
+	if took, least := time.Since(start), tries*readAgain/2; took < least {
+		t.Errorf("H/185 it was tried %d times in %s, want at least %s", tries, took, least)
+	}
+}
+
+// TestFollowLostEnd: H/63 whose response could not be kept is told that, and by an error.
+func TestFollowLostEnd(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	event := lostStream(t, b, c, "c-"+b.front.prefix+"-1")
+	faulty(b).reads <- session.ErrGap
+	m, err := follow(t, c, event).Response()
+	wantLost(t, "H/63 a response that could not be kept", m, err, `"the call"`)
+}
+
+// TestFollowWithoutStore: a call's stream that cannot be read now is not a stream that is not
+// known: whoever wants to go on with it is told to come again, and whoever does goes on once
+// it can be read.
+func TestFollowWithoutStore(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	stream := "c-" + b.front.prefix + "-1"
+	event := lostStream(t, b, c, stream)
+	log := faulty(b)
+	log.reads <- session.ErrUnavailable
+	if x := follow(t, c, event); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
+		t.Errorf("H/178 the store is away: status %d, Retry-After %q", x.Status, x.Header.Get("Retry-After"))
+	}
+	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is of a stream that is found
+		log.reads <- err
+	}
+	x := follow(t, c, event)
+	if _, err := log.EventLog.Append(t.Context(), keyOf(c), stream, []byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Until("notifications/progress"); err != nil {
+		t.Errorf("H/178 a stream is not gone on with once the store is back: %v", err)
+	}
+	if _, err := log.EventLog.Finish(t.Context(), keyOf(c), stream, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := x.Response(); err != nil || string(m.Result) != "{}" {
+		t.Errorf("%s %v", m.Text, err)
+	}
+	if len(log.reads) > 0 {
+		t.Error("it was never away")
+	}
+}
+
+// TestFenced: H/192 a replica that others took to have gone, and that comes back, has nothing
+// more to say of its calls: another one owns their session, and has told the client that they
+// are lost.
+func TestFenced(t *testing.T) {
+	hows := map[string]func(b *bench, log *faultyLog, key, stream string){
+		"answered as lost": func(b *bench, log *faultyLog, key, stream string) {
+			if _, err := log.EventLog.Finish(b.t.Context(), key, stream, []byte(`{"jsonrpc":"2.0","id":7,"error":{"code":50205,"message":"lost"}}`)); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		"refused by the fence": func(_ *bench, log *faultyLog, _, _ string) { log.moved.Store(true) },
+		"dropped": func(b *bench, log *faultyLog, key, _ string) {
+			log.moved.Store(true)
+			b.front.DropSession(key)
+		},
+	}
+	for how, taken := range hows {
+		t.Run(how, func(t *testing.T) {
+			b := newBench(t, Config{StreamAfter: time.Millisecond})
+			c := b.client(v2511)
+			log := faulty(b)
+			running := rawStream(t, b, c, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)
+			stream, _, _ := strings.Cut(running.id(t), ".")
+			call := receive(t, "the call", b.script.started)
+			taken(b, log, keyOf(c), stream)
+			call.Notify(progress("2"))
+			if err := receive(t, "the call's end", b.script.ended); !errors.Is(err, context.Canceled) { // nobody hears of it
+				t.Errorf("the call ended with %v", err)
+			}
+			if rest := strings.Join(running.end(t), "\n"); strings.Contains(rest, "data: {") {
+				t.Errorf("H/192 the replica still says %s", rest)
+			}
+			wantCount(t, "calls that were fenced", b.front.metrics.fenced, 1)
+		})
+	}
+}
+
+// TestDropped: a call that has no stream yet, which nobody can come back for, is answered as
+// lost by the replica that drops it.
+func TestDropped(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	answers, _ := start(t, c, `"the call"`, `{"name":"slow"}`)
+	receive(t, "the call", b.script.started)
+	b.front.DropSession(keyOf(c))
+	x := receive(t, "the answer", answers)
+	defer x.Close()
+	m, err := x.Response()
+	wantLost(t, "the answer", m, err, `"the call"`)
+	<-b.script.ended
+}
+
+// TestTakeover: who takes a session over has missed what became of the things that its client
+// follows: the client's next stream is told that all of it may have changed.
+func TestTakeover(t *testing.T) {
+	b := newBench(t, Config{})
+	c := b.client(v2511)
+	if m, _, err := c.Call(soon(t), mcp.MethodResourcesSubscribe, `{"uri":"doc://1"}`); err != nil || m.Error != nil {
+		t.Fatal(m.Text, err)
+	}
+	b.front.DropSession(keyOf(c)) // which leaves the record as another replica finds it
+	x := follow(t, c, "")
+	got := make(map[string]bool)
+	for range 5 {
+		m, err := x.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[m.Method] = true
+	}
+	for _, want := range []string{mcp.NoteToolsListChanged, mcp.NoteResourcesListChanged, mcp.NotePromptsListChanged, mcp.NoteResourceUpdated} {
+		if !got[want] {
+			t.Errorf("nothing of %s: %v", want, got)
+		}
+	}
+}
