@@ -175,7 +175,15 @@ func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, call
 // Leaving has the lease say, from now on, that this replica is about to stop.
 func (c *Cluster) Leaving(ctx context.Context) {
 	if c.members != nil {
-		c.members.leaving(ctx)
+		c.members.tellOthers(func(l *lease) { l.Leaving = true })
+		c.members.look(ctx, c.members.now())
+	}
+}
+
+// Revised has the lease tell another revision of the configuration.
+func (c *Cluster) Revised(revision string) {
+	if c.members != nil {
+		c.members.tellOthers(func(l *lease) { l.Revision = revision })
 	}
 }
 

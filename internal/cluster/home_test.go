@@ -233,7 +233,7 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("a home that is not known: %v", err)
 	}
 	// Redis is away for all: what is here goes on for longer than leases last.
-	until := time.Now().Add(2 * shortTimes().lease)
+	until := time.Now().Add(shortTimes().lease + time.Second)
 	eventually(t, "the leases have ended", func() bool {
 		if o := a.own(t, some("here")); !o.Here() || o.Epoch != here.Epoch {
 			t.Fatalf("what is here: %+v", o)
