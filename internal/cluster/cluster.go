@@ -107,8 +107,9 @@ func (c *Cluster) Start(forwarded http.Handler) {
 	c.done.Go(func() { c.members.try(c.ctx) })
 }
 
-// Close ends what other replicas have forwarded, the lease and all goroutines. What runs of
-// forwards has until ctx is over. Homes that were not left before are taken over by others.
+// Close ends what other replicas have forwarded, the lease and all goroutines. It takes no more
+// forwards; those that run have until ctx is over. Homes that were not left before are taken
+// over by others.
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {

@@ -174,16 +174,25 @@ func (m *members) try(ctx context.Context) {
 			return
 		case <-tick.C:
 			for _, p := range m.askAll(ctx) {
+				m.mu.Lock()
 				m.report(p)
+				m.mu.Unlock()
 			}
 		}
 	}
 }
 
-// report logs, once, that a peer cannot be reached, or can be again.
-func (m *members) report(p *peer) {
+// unreached notes that a forward could not reach a peer.
+func (m *members) unreached(p *peer, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p.reach.err = err
+	m.report(p)
+}
+
+// report logs, once, that a peer cannot be reached, or can be again. It is called with mu
+// held.
+func (m *members) report(p *peer) {
 	err, before := p.reach.err, p.reach.reported
 	p.reach.reported = err != nil
 	switch {
