@@ -158,10 +158,9 @@ func TestOneOwner(t *testing.T) {
 		}
 	}
 	faults := []func(p *process){
-		func(p *process) { pause(t, p); wait(processLease + time.Second); resume(p) },
-		func(p *process) { p.redis.BlackHole(); wait(processLease + time.Second); p.redis.Pass() },
+		func(p *process) { pause(t, p); wait(processLease + time.Second/2); resume(p) },
+		func(p *process) { p.redis.BlackHole(); wait(processLease + time.Second/2); p.redis.Pass() },
 		func(p *process) { p.link.Reset(); wait(time.Second / 2); p.link.Pass() },
-		func(p *process) { pause(t, p); wait(time.Second / 2); resume(p) },
 	}
 	for i, fault := range faults {
 		fault(replicas[i%len(replicas)])

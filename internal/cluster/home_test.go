@@ -228,7 +228,21 @@ func TestUnavailable(t *testing.T) {
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
 	here, there := a.own(t, some("here")), b.own(t, some("there"))
 	a.own(t, some("there"))
+	a.own(t, some("seldom"))
+	a.own(t, some("never"))
 	redis.Kill()
+	a.homes.mu.Lock()
+	a.homes.held["u1:seldom"].used -= testIdle * 2 / 3
+	a.homes.held["u1:seldom"].kept -= testIdle * 2 / 3
+	a.homes.held["u1:never"].used -= testIdle
+	a.homes.held["u1:never"].kept -= testIdle
+	a.homes.mu.Unlock()
+	if o := a.own(t, some("seldom")); !o.Here() {
+		t.Errorf("what is seldom used: %+v", o)
+	}
+	if o, err := a.Own(t.Context(), some("never")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("what Redis may have dropped: %+v, %v", o, err)
+	}
 	if _, err := a.Own(t.Context(), some("new")); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a home that is not known: %v", err)
 	}
