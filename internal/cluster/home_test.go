@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -44,7 +45,7 @@ func TestAlone(t *testing.T) {
 	redis := redistest.Start(t)
 	alone := func(cfg *Config, deps *Deps, _ *times) {
 		*cfg = Config{Alone: true}
-		deps.Idle = time.Second
+		deps.Idle = 5 * time.Second
 	}
 	a, b := startReplica(t, redis, nil, alone), startReplica(t, redis, nil, alone)
 	first := a.own(t, some("x"))
@@ -195,7 +196,7 @@ func TestHomesInDoubt(t *testing.T) {
 func TestHomesAreKept(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) {
-		deps.Idle = time.Second
+		deps.Idle = 2 * time.Second
 		deps.InUse = func(home string) bool { return home == "u1:running" }
 	})
 	client := redis.Client()
@@ -260,6 +261,29 @@ func TestUnavailable(t *testing.T) {
 	redis.Restart(t)
 	eventually(t, "Redis is asked again", func() bool {
 		_, err := a.Own(t.Context(), some("new"))
+		return err == nil
+	})
+}
+
+// TestLeaveWithoutRedis: a home that was given up, and still is this replica's in Redis, is one
+// of which nothing is known here.
+func TestLeaveWithoutRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	first := a.own(t, some("x"))
+	redis.Hang(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := a.Leave(ctx, "u1:x")
+	redis.Resume(t)
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Leave: %v", err)
+	}
+	eventually(t, "Redis answers again", func() bool {
+		o, err := a.Own(t.Context(), some("x"))
+		if err == nil && (!o.Here() || !o.Fresh || o.Former != "") {
+			t.Errorf("%+v after %+v", o, first)
+		}
 		return err == nil
 	})
 }
