@@ -113,9 +113,9 @@ func (c *Cluster) Start(forwarded http.Handler) {
 	c.done.Go(func() { c.members.try(c.ctx) })
 }
 
-// Close ends what other replicas have forwarded, the lease and all goroutines. What runs of
-// forwards has until ctx is over. Homes that were not left before are given up, as far as ctx
-// leaves time, and else taken over by others.
+// Close ends what other replicas have forwarded, the lease and all goroutines. It takes no more
+// forwards; those that run have until ctx is over. Homes that were not left before are given
+// up, as far as ctx leaves time, and else taken over by others.
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {
@@ -190,7 +190,15 @@ func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, call
 // Leaving has the lease say, from now on, that this replica is about to stop.
 func (c *Cluster) Leaving(ctx context.Context) {
 	if c.members != nil {
-		c.members.leaving(ctx)
+		c.members.tellOthers(func(l *lease) { l.Leaving = true })
+		c.members.look(ctx, c.members.now())
+	}
+}
+
+// Revised has the lease tell another revision of the configuration.
+func (c *Cluster) Revised(revision string) {
+	if c.members != nil {
+		c.members.tellOthers(func(l *lease) { l.Revision = revision })
 	}
 }
 

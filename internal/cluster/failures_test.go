@@ -73,7 +73,7 @@ func TestLinkIsCut(t *testing.T) {
 	a.link.BlackHole()
 	b.link.BlackHole()
 	count := 2
-	for until := time.Now().Add(2 * processLease); time.Now().Before(until); {
+	for until := time.Now().Add(processLease + time.Second); time.Now().Before(until); {
 		if got, status, err := b.get(t.Context(), "/u/x"); status < 500 {
 			t.Fatalf("it is served elsewhere: %+v, %v", got, err)
 		}
@@ -158,10 +158,9 @@ func TestOneOwner(t *testing.T) {
 		}
 	}
 	faults := []func(p *process){
-		func(p *process) { pause(t, p); wait(processLease + time.Second); resume(p) },
-		func(p *process) { p.redis.BlackHole(); wait(processLease + time.Second); p.redis.Pass() },
+		func(p *process) { pause(t, p); wait(processLease + time.Second/2); resume(p) },
+		func(p *process) { p.redis.BlackHole(); wait(processLease + time.Second/2); p.redis.Pass() },
 		func(p *process) { p.link.Reset(); wait(time.Second / 2); p.link.Pass() },
-		func(p *process) { pause(t, p); wait(time.Second / 2); resume(p) },
 	}
 	for i, fault := range faults {
 		fault(replicas[i%len(replicas)])

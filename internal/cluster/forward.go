@@ -98,8 +98,11 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx)) // it panics if the answer breaks off
 	ended = outcomeOf(one.outcome)
-	if errors.Is(one.outcome, ErrGone) {
+	switch {
+	case errors.Is(one.outcome, ErrGone):
 		f.members.refuse(ctx, p)
+	case errors.Is(one.outcome, ErrUnreachable):
+		f.members.unreached(p, one.outcome)
 	}
 	return one.outcome
 }

@@ -36,7 +36,7 @@ const (
 
 // What a home can be told to be.
 var (
-	// ErrNoHome: what the home needs does not exist (Home.Record).
+	// ErrNoHome: what the home needs does not exist (Home.Record). It is not here any more.
 	ErrNoHome = errors.New("cluster: the session does not exist")
 	// ErrUnavailable: nobody can tell now whose the home is. The client may come again.
 	ErrUnavailable = errors.New("cluster: nobody can tell now where the session is")
@@ -197,6 +197,9 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 		generation, _ := s.certain()
 		token, err := s.claim(ctx, h, stale)
 		if err != nil {
+			if o, ok := s.away(key); ok {
+				return o, nil
+			}
 			return Owner{}, err
 		}
 		if token == "" {
@@ -226,13 +229,14 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 	return Owner{}, fmt.Errorf("%w: its owner changes all the time", ErrUnavailable)
 }
 
-// away finds a home here without Redis, if nobody else can have taken it over.
+// away finds a home here without Redis, if nobody else can have taken it over, and Redis not
+// have dropped it.
 func (s *homes) away(key string) (Owner, bool) {
 	generation, sure := s.certain()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.held[key]
-	if x == nil || !sure || x.generation != generation {
+	if x == nil || !sure || x.generation != generation || s.now()-max(x.used, x.kept) >= s.idle {
 		return Owner{}, false
 	}
 	return Owner{here: true}, true

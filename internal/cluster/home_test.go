@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -44,7 +45,7 @@ func TestAlone(t *testing.T) {
 	redis := redistest.Start(t)
 	alone := func(cfg *Config, deps *Deps, _ *times) {
 		*cfg = Config{Alone: true}
-		deps.Idle = time.Second
+		deps.Idle = 5 * time.Second
 	}
 	a, b := startReplica(t, redis, nil, alone), startReplica(t, redis, nil, alone)
 	first := a.own(t, some("x"))
@@ -226,7 +227,7 @@ func TestHomesAfterALapse(t *testing.T) {
 func TestHomesAreKept(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) {
-		deps.Idle = time.Second
+		deps.Idle = 2 * time.Second
 		deps.InUse = func(home string) bool { return home == "u1:running" }
 	})
 	client := redis.Client()
@@ -259,12 +260,26 @@ func TestUnavailable(t *testing.T) {
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
 	here, there := a.own(t, some("here")), b.own(t, some("there"))
 	a.own(t, some("there"))
+	a.own(t, some("seldom"))
+	a.own(t, some("never"))
 	redis.Kill()
+	a.homes.mu.Lock()
+	a.homes.held["u1:seldom"].used -= testIdle * 2 / 3
+	a.homes.held["u1:seldom"].kept -= testIdle * 2 / 3
+	a.homes.held["u1:never"].used -= testIdle
+	a.homes.held["u1:never"].kept -= testIdle
+	a.homes.mu.Unlock()
+	if o := a.own(t, some("seldom")); !o.Here() {
+		t.Errorf("what is seldom used: %+v", o)
+	}
+	if o, err := a.Own(t.Context(), some("never")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("what Redis may have dropped: %+v, %v", o, err)
+	}
 	if _, err := a.Own(t.Context(), some("new")); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a home that is not known: %v", err)
 	}
 	// Redis is away for all: what is here goes on for longer than leases last.
-	until := time.Now().Add(2 * shortTimes().lease)
+	until := time.Now().Add(shortTimes().lease + time.Second)
 	eventually(t, "the leases have ended", func() bool {
 		if o := a.own(t, some("here")); !o.Here() || o.Epoch != here.Epoch {
 			t.Fatalf("what is here: %+v", o)
@@ -277,6 +292,29 @@ func TestUnavailable(t *testing.T) {
 	redis.Restart(t)
 	eventually(t, "Redis is asked again", func() bool {
 		_, err := a.Own(t.Context(), some("new"))
+		return err == nil
+	})
+}
+
+// TestLeaveWithoutRedis: a home that was given up, and still is this replica's in Redis, is one
+// of which nothing is known here.
+func TestLeaveWithoutRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	first := a.own(t, some("x"))
+	redis.Hang(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := a.Leave(ctx, "u1:x")
+	redis.Resume(t)
+	if !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Leave: %v", err)
+	}
+	eventually(t, "Redis answers again", func() bool {
+		o, err := a.Own(t.Context(), some("x"))
+		if err == nil && (!o.Here() || !o.Fresh || o.Former != "") {
+			t.Errorf("%+v after %+v", o, first)
+		}
 		return err == nil
 	})
 }

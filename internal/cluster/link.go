@@ -125,19 +125,29 @@ func (l *link) start(forwarded http.Handler) {
 	})
 }
 
-// close waits for what runs until ctx is over, and ends the rest.
+// close takes no more forwards, waits until ctx is over for those that run, and ends the rest.
+// The listener stays open meanwhile: a replica that is refused a connection takes this one
+// to have gone, and gives up what runs here for it.
 func (l *link) close(ctx context.Context) {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
 	if l.server == nil {
 		l.listener.Close()
 		return
 	}
+	over := make(chan struct{})
+	l.serving.Go(func() {
+		l.running.Wait()
+		close(over)
+	})
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
 	if l.server.Shutdown(ctx) != nil {
 		l.server.Close()
 	}
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
-	l.running.Wait()
 	l.serving.Wait()
 }
 

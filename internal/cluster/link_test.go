@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -112,6 +113,9 @@ func TestPinned(t *testing.T) {
 	if o := b.own(t, some("x")); o.Here() {
 		t.Error("the home is taken from a replica whose lease holds")
 	}
+	if peers := b.Peers(); len(peers) != 1 || peers[0].Err == nil {
+		t.Errorf("it is said to be reached: %+v", peers)
+	}
 }
 
 // TestNewcomer: a replica that has just started is let in by those who have not seen it yet.
@@ -194,6 +198,51 @@ func TestCloseResigns(t *testing.T) {
 	if _, err := a.Own(t.Context(), some("y")); err == nil {
 		t.Error("a replica that has ended becomes an owner")
 	}
+}
+
+// TestCloseWaits: what other replicas have forwarded is ended before the link is.
+func TestCloseWaits(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	redis := redistest.Start(t)
+	serve := func(w http.ResponseWriter, r *http.Request, o Owner) {
+		if r.URL.Query().Has("long") {
+			close(began)
+			<-end
+		}
+		sayWho(w, r, o)
+	}
+	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
+	a.own(t, some("x"))
+	a.own(t, some("y"))
+	b.own(t, some("y"))
+	answer := make(chan string, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		err := b.Forward(w, httptest.NewRequest("GET", "/u1/x?long", nil), Owner{Replica: a.Self(), home: "u1:x"}, nil)
+		answer <- fmt.Sprint(w.Body.String(), " ", err)
+	}()
+	<-began
+	if err := a.Leave(t.Context(), "u1:y"); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		a.Close(t.Context())
+		close(closed)
+	}()
+	eventually(t, "it takes no more", func() bool {
+		a.link.mu.Lock()
+		defer a.link.mu.Unlock()
+		return a.link.closed
+	})
+	if who := b.get(t, "/u1/y"); who != b.Self() {
+		t.Errorf("%s answers for what was left", who)
+	}
+	close(end)
+	if got := <-answer; got != a.Self()+" <nil>" {
+		t.Errorf("what ran: %s", got)
+	}
+	<-closed
 }
 
 func TestNoLinkInTheClear(t *testing.T) {

@@ -310,15 +310,14 @@ func (m *members) held() (held bool, ended time.Duration) {
 	return m.now() < m.tenure.end(), m.ended
 }
 
-// leaving has the lease say so, now.
-func (m *members) leaving(ctx context.Context) {
+// tellOthers changes what the lease says from its next renewal on.
+func (m *members) tellOthers(change func(*lease)) {
 	m.mu.Lock()
-	m.own.Leaving = true
+	defer m.mu.Unlock()
+	change(&m.own)
 	if err := m.rewrite(); err != nil {
 		m.log.Error("the lease of this replica cannot be written", "error", err)
 	}
-	m.mu.Unlock()
-	m.look(ctx, m.now())
 }
 
 // resign gives the lease up, and everything that is known of others. Nobody renews it after

@@ -19,7 +19,7 @@ import (
 )
 
 // processLease is long enough that a busy machine does not let leases end by itself.
-const processLease = 3 * time.Second
+const processLease = 2500 * time.Millisecond
 
 // process is a replica in a process of its own.
 type process struct {

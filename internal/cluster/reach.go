@@ -112,7 +112,7 @@ func (m *members) askAll(ctx context.Context) (asked []*peer) {
 }
 
 // askAround finds out, while Redis does not answer us, whether it answers the others. If all
-// peers are harmless nobody has taken anything over from us, nor can within a lease from now.
+// peers are harmless nobody has taken anything over from us, nor can for a while.
 // Of a replica that has come since Redis last answered nothing is known here: against that
 // one there is the fence.
 func (m *members) askAround() {
@@ -122,7 +122,7 @@ func (m *members) askAround() {
 	safe := m.tenure.ever && !m.closed
 	var dead []*peer
 	for _, p := range peers {
-		switch p.reach.judge(m.tenure) {
+		switch p.reach.judge(m.tenure, m.times.grace()) {
 		case gone:
 			dead = append(dead, p)
 		case harmless:
@@ -132,7 +132,7 @@ func (m *members) askAround() {
 		}
 	}
 	if safe {
-		m.sure.Store(max(m.sure.Load(), int64(began+m.times.lease)))
+		m.sure.Store(max(m.sure.Load(), int64(began+m.times.grace())))
 	}
 	m.mu.Unlock()
 	for _, p := range dead {
@@ -145,18 +145,22 @@ type verdict int
 
 const (
 	suspect  verdict = iota // it may have taken something over from us, or be about to
-	harmless                // it has not, and cannot within a lease from when it was asked
+	harmless                // it has not, and cannot within times.grace from when it was asked
 	gone                    // it has not, and never will
 )
 
+// grace is for how long a peer takes nobody to have gone after it said that its newest
+// renewal had failed. The next one may have been under way: a lease counts from its start.
+func (t times) grace() time.Duration { return t.lease - t.look }
+
 // judge says what follows from asking a peer. It has taken nothing over if Redis has not
-// answered it since our own lease ended; and takes nobody to have gone for a lease if its
-// newest renewal failed. One that does not answer may do both. One that refuses connections
-// has gone: if it was harmless until then, it stays so.
-func (r reach) judge(own tenure) verdict {
+// answered it since our own lease ended, and will not for a while if its newest renewal
+// failed. One that does not answer may do anything. One that refuses connections has gone: if
+// it was harmless until then, it stays so.
+func (r reach) judge(own tenure, good time.Duration) verdict {
 	dial, _ := errors.AsType[*dialError](r.err)
 	switch {
-	case dial != nil && dial.refused && r.answered < max(own.end(), r.harmless+own.lease):
+	case dial != nil && dial.refused && r.answered < max(own.end(), r.harmless+good):
 		return gone
 	case r.err == nil && !r.told.unbroken && r.answered-r.told.age < own.end():
 		return harmless
@@ -174,16 +178,25 @@ func (m *members) try(ctx context.Context) {
 			return
 		case <-tick.C:
 			for _, p := range m.askAll(ctx) {
+				m.mu.Lock()
 				m.report(p)
+				m.mu.Unlock()
 			}
 		}
 	}
 }
 
-// report logs, once, that a peer cannot be reached, or can be again.
-func (m *members) report(p *peer) {
+// unreached notes that a forward could not reach a peer.
+func (m *members) unreached(p *peer, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p.reach.err = err
+	m.report(p)
+}
+
+// report logs, once, that a peer cannot be reached, or can be again. It is called with mu
+// held.
+func (m *members) report(p *peer) {
 	err, before := p.reach.err, p.reach.reported
 	p.reach.reported = err != nil
 	switch {

@@ -29,15 +29,15 @@ func TestJudge(t *testing.T) {
 		{"it does not connect", 106, false, 0, 105, &dialError{err: errors.New("timeout")}, suspect},
 		{"nobody listens there while our lease holds", 109, false, 0, 0, refused, gone},
 		{"nobody listens there later", 111, false, 0, 0, refused, suspect},
-		{"nobody listens there, and it was harmless", 124, false, 0, 115, refused, gone},
-		{"nobody listens there, and it was harmless long ago", 125, false, 0, 115, refused, suspect},
+		{"nobody listens there, and it was harmless", 123, false, 0, 115, refused, gone},
+		{"nobody listens there, and it was harmless long ago", 124, false, 0, 115, refused, suspect},
 	}
 	for _, tt := range tests {
 		r := reach{
 			answered: time.Duration(tt.at) * time.Second, err: tt.err, harmless: time.Duration(tt.harmless) * time.Second,
 			told: standing{unbroken: tt.unbroken, age: time.Duration(tt.age) * time.Second},
 		}
-		if got := r.judge(own); got != tt.want {
+		if got := r.judge(own, 9*time.Second); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}

@@ -31,14 +31,15 @@ func Moved(w http.ResponseWriter) {
 
 // ServeHTTP takes what other replicas forward, and says how this one stands.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !l.enter() {
-		panic(http.ErrAbortHandler)
-	}
-	defer l.running.Done()
 	if r.URL.Path == standingPath && r.Header[carriedHeader] == nil {
 		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
 		return
 	}
+	if !l.enter() { // this replica ends
+		Moved(w)
+		return
+	}
+	defer l.running.Done()
 	from := r.TLS.PeerCertificates[0].Subject.CommonName // its certificate is pinned
 	home, caller, err := l.carried.read(from, r)
 	if err != nil {

@@ -16,6 +16,9 @@ type watch struct {
 func (m *members) watch(replica string) (gone <-chan struct{}, stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if p := m.peers[replica]; p != nil && p.refused {
+		return p.ctx.Done(), func() {}
+	}
 	w := m.watched[replica]
 	if w == nil {
 		if len(m.watched) >= maxReplicas { // clients may make up names

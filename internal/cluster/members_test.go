@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// TestNobodyCanTell: what a replica had of which nothing is known is taken over when our own
+// lease has been held for a whole lease: it may only not have been able to renew its own.
+func TestNobodyCanTell(t *testing.T) {
+	redis := redistest.Start(t)
+	began := time.Now()
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	const former = "abcdefghij23"
+	client.Set(t.Context(), homeKey(a.homes.db, some("x")), former+".1", 0)
+	watched, stop := a.Watch(former)
+	defer stop()
+	if _, err := a.Own(t.Context(), some("x")); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("at first: %v", err)
+	}
+	eventually(t, "it is taken over", func() bool {
+		o, err := a.Own(t.Context(), some("x"))
+		if err != nil {
+			return false
+		}
+		if !o.Here() || !o.Fresh || o.Former != former {
+			t.Errorf("%+v", o)
+		}
+		return true
+	})
+	if took := time.Since(began); took < shortTimes().lease {
+		t.Errorf("after %s", took)
+	}
+	<-watched
+}
+
+// TestTakenToHaveGone: a replica that refused a connection and lives after all hears of what
+// it has lost, and is one of the others again.
+func TestTakenToHaveGone(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	a.own(t, some("x"))
+	a.own(t, some("y"))
+	b.own(t, some("x"))
+	b.members.refuse(t.Context(), b.members.peer(a.Self()))
+	watched, stop := b.Watch(a.Self())
+	stop()
+	<-watched
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
+		t.Errorf("%+v", o)
+	}
+	if n := counted(t, b.members.count.takeovers); n != 1 {
+		t.Errorf("%v takeovers are counted", n)
+	}
+	eventually(t, "it knows what it has lost", func() bool { return !a.own(t, some("x")).Here() })
+	if home := <-a.lost; home != "u1:x" {
+		t.Errorf("lost %s", home)
+	}
+	eventually(t, "it is known again", func() bool { return b.members.peer(a.Self()) != nil })
+	if who := b.get(t, "/u1/y"); who != a.Self() {
+		t.Errorf("%s has what was not taken", who)
+	}
+	if who := a.get(t, "/u1/x"); who != b.Self() {
+		t.Errorf("%s has what was", who)
+	}
+}
+
+// TestRevised: the lease says what configuration a replica runs, also after a reload.
+func TestRevised(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	a.Revised("r2")
+	eventually(t, "the other one sees it", func() bool {
+		peers := b.Peers()
+		return len(peers) == 1 && peers[0].Revision == "r2"
+	})
+}
+
+// TestManyNames: what others write into the list of names bounds nothing but itself, and
+// names without a lease are forgotten.
+func TestManyNames(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	names := a.members.db.Key(leaseNames)
+	const many = "for i = 1, 3000 do redis.call('ZADD', KEYS[1], 0, '0' .. i) end return 1"
+	if err := client.Eval(t.Context(), many, []string{names}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "they are forgotten", func() bool { return client.ZCard(t.Context(), names).Val() == 1 })
+	b := startReplica(t, redis, nil)
+	a.own(t, some("x"))
+	if o := b.own(t, some("x")); o.Replica != a.Self() {
+		t.Errorf("%+v", o)
+	}
+}
