@@ -117,11 +117,12 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 		Upstreams     []UpstreamHealth `json:"upstreams,omitempty"`
 		Issuers       []IssuerHealth   `json:"issuers,omitempty"`
 		Store         *storeHealth     `json:"store,omitempty"`
+		Replicas      []ReplicaHealth  `json:"replicas,omitempty"` // the others
 		Configuration *configHealth    `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
 		answer.Upstreams, answer.Configuration = g.Health(), g.configHealth()
-		answer.Issuers = g.issuers()
+		answer.Issuers, answer.Replicas = g.issuers(), g.replicas()
 		answer.Store = &storeHealth{Kind: cmp.Or(g.graph().cfg.Sessions.Store, session.StoreMemory), Ready: len(away) == 0, Reason: strings.Join(away, "; ")}
 	}
 	text, err := json.Marshal(answer)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -26,23 +27,64 @@ type BackendReport struct {
 // at most until ctx ends.
 func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
 	if cfg.Sessions.Store == session.StoreRedis {
-		reports = append(reports, checkRedis(ctx, cfg.Sessions.Redis))
+		reports = append(reports, checkRedis(ctx, cfg)...)
 	}
 	issuers, err := checkIssuers(ctx, cfg.withDefaults())
 	return append(reports, issuers...), err
 }
 
-func checkRedis(ctx context.Context, cfg redisdb.Config) BackendReport {
+// checkRedis tries the session store, and each replica that has a lease there.
+func checkRedis(ctx context.Context, cfg Config) (reports []BackendReport) {
 	r := BackendReport{Name: "sessions.redis", Found: "takes sessions"}
-	db, err := redisdb.Open(cfg, nil, nil)
+	db, err := redisdb.Open(cfg.Sessions.Redis, nil, nil)
 	if err == nil {
 		defer db.Close()
 		err = db.Room(ctx)
 	}
 	if err != nil {
 		r.Error = fmt.Sprintf("%v: start it, or correct url, username and password of sessions.redis", err)
+		return append(reports, r)
 	}
-	return r
+	reports = append(reports, r)
+	if cfg.Replicas.Alone {
+		return reports
+	}
+	key, accepted := cfg.Sessions.Secrets()
+	peers, err := cluster.Check(ctx, db, key, accepted)
+	if err != nil {
+		return append(reports, BackendReport{Name: "replicas", Error: err.Error()})
+	}
+	for _, p := range peers {
+		r := BackendReport{Name: "replica " + p.Name, Found: "can be reached at " + p.Address}
+		if p.Err != nil {
+			r.Error = fmt.Sprintf("%v: let the replicas connect to each other at replicas.advertise, and give all of them the same sessions.key", p.Err)
+		}
+		reports = append(reports, r)
+	}
+	return reports
+}
+
+// ReplicaHealth is how another replica is, as far as this one knows.
+type ReplicaHealth struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	// Revision is that of its configuration.
+	Revision string `json:"revision,omitempty"`
+	// Leaving says that it is about to stop.
+	Leaving bool `json:"leaving,omitempty"`
+	// Error is why it cannot be reached, "" when it can.
+	Error string `json:"error,omitempty"`
+}
+
+func (g *Gateway) replicas() (all []ReplicaHealth) {
+	for _, p := range g.lasting.cluster.Peers() {
+		h := ReplicaHealth{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
+		if p.Err != nil {
+			h.Error = p.Err.Error()
+		}
+		all = append(all, h)
+	}
+	return all
 }
 
 func checkIssuers(ctx context.Context, cfg Config) (reports []BackendReport, err error) {

@@ -108,6 +108,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		g.lasting.redis.SetUser(cfg.Sessions.Redis)
 	}
 	g.replace(before, next)
+	g.lasting.cluster.Revised(l.revision)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
 	return l.revision, nil
