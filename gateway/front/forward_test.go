@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -62,38 +63,33 @@ func TestEndRelayed(t *testing.T) {
 // TestGuests: a replica that stops gives the home of a stateless client up when nothing of
 // it is under way.
 func TestGuests(t *testing.T) {
-	var s guests
-	enter := func(state string, leaving, want bool) {
-		t.Helper()
-		if got := s.enter("u:~1", state, leaving); got != want {
-			t.Errorf("enter with %q, leaving %t: %t", state, leaving, got)
+	synctest.Test(t, func(t *testing.T) {
+		const key = "u:~1"
+		var s guests
+		enter := func(state string, leaving, want bool) {
+			t.Helper()
+			if got := s.enter(key, state, leaving); got != want {
+				t.Errorf("enter with %q, leaving %t: %t", state, leaving, got)
+			}
 		}
-	}
-	enter("", true, false)
-	enter("", false, true)
-	enter("", true, true) // beside one that runs
-	s.waits("u:~1", "p1", time.Hour)
-	s.exit("u:~1")
-	s.exit("u:~1")
-	enter("p2", true, true) // one waits for an answer
-	s.exit("u:~1")
-	enter("p1", true, true)                // which comes
-	s.waits("u:~1", "p3", time.Nanosecond) // and asks again
-	s.exit("u:~1")
-	for limit := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		s.mu.Lock()
-		empty := len(s.here) == 0
-		s.mu.Unlock()
-		if empty {
-			break
+		enter("", true, false)
+		enter("", false, true)
+		enter("", true, true) // beside one that runs
+		s.waits(key, "one", time.Hour)
+		s.exit(key)
+		s.exit(key)
+		enter("two", true, true) // one waits for an answer
+		s.exit(key)
+		enter("one", true, true)         // which comes
+		s.waits(key, "two", time.Minute) // and asks again
+		s.exit(key)
+		enter("", true, true)
+		s.exit(key)
+		time.Sleep(time.Minute + 1)
+		enter("two", true, false)      // too late
+		s.waits(key, "one", time.Hour) // without other replicas
+		if len(s.here) != 0 {
+			t.Errorf("it holds %v", s.here)
 		}
-		if time.Now().After(limit) {
-			t.Fatal("a call waits although its time is over")
-		}
-	}
-	enter("p3", true, false)
-	s.waits("u:~2", "p1", time.Hour) // without other replicas
-	if len(s.here) != 0 {
-		t.Errorf("it holds %v", s.here)
-	}
+	})
 }
