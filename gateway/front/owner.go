@@ -71,6 +71,11 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // who does. Any other request was answered by its owner (forwarded), or is refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
+	if came && f.recalls.Load() && home.Record != "" && f.known(home.Key()) == nil { // it was given up: the other one can have it
+		f.onLeave(home.Key())
+		cluster.Moved(a.w)
+		return forwarded
+	}
 	for range maxOwners {
 		owner, err := f.cluster.Own(a.r.Context(), home)
 		switch {
