@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -47,105 +48,88 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error) {
 	}
 }
 
-// TestReplicaKilled kills one replica of three and stops another one for longer than its
-// lease lasts. What they were in the midst of is lost, and whoever waits for it at the
-// third is told; all else goes on there.
-func TestReplicaKilled(t *testing.T) {
-	t.Parallel()
-	old, told, patient := newWorker(t, serverRev), newWorker(t, statelessRev), newPatient(t)
-	program := filepath.Join(t.TempDir(), "gatehouse") // by which name TestMain knows it
-	if err := os.Symlink(os.Args[0], program); err != nil {
-		t.Fatal(err)
-	}
-	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n- {name: patient, url: %q}\n",
-		old.URL, told.URL, program, patient.URL), "old", "told", "book", "patient")
-	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
-	c := s.client(t, clientRev, askable)
-	at := func(replica int) *mcptest.Client { return s.at(c, replica) }
+// house is a session of a replica, and what it is in the midst of.
+type house struct {
+	name   string
+	owner  int
+	client *mcptest.Client
+	running, asked,
+	carried begun // a call that another replica has forwarded
+	stream *mcptest.Exchange
+}
 
-	// What the session is in: each part by way of another replica.
-	must(t, "the level", at(0), "logging/setLevel", `{"level":"error"}`)
-	must(t, "a subscription", at(1), "resources/subscribe", `{"uri":"old+test://r"}`)
-	must(t, "a description", at(0), "tools/call", `{"name":"describe_tools","arguments":{"names":["told__echo"]}}`)
-
-	// What the replicas are in the midst of.
-	const progressed, asked = "notifications/progress", "elicitation/create"
-	lost := []begun{
-		begin(t, at(0), "killed", "old__wait", progressed),
-		begin(t, at(0), "killed-asked", "old__ask", asked),
-		begin(t, at(1), "paused", "old__wait", progressed),
-	}
-	safe, safeAsked := begin(t, at(2), "safe", "old__wait", progressed), begin(t, at(2), "safe-asked", "old__ask", asked)
-	standing, err := at(0).Get(deadline(t), "")
+// settle makes a session that a replica owns. All of it comes by way of others, too.
+func settle(t *testing.T, s *several, name string, owner int) *house {
+	t.Helper()
+	h := &house{name: name, owner: owner, client: s.clientOf(t, owner, clientRev, askable)}
+	here, other := s.at(h.client, owner), s.at(h.client, (owner+1)%3)
+	must(t, "the level", other, "logging/setLevel", `{"level":"error"}`)
+	must(t, "a subscription", other, "resources/subscribe", `{"uri":"old+test://r"}`)
+	must(t, "a description", here, "tools/call", `{"name":"describe_tools","arguments":{"names":["told__echo"]}}`)
+	must(t, "a call", here, "tools/call", call("old__echo", name+"-before"))
+	h.running = begin(t, here, name+"-runs", "old__wait", "notifications/progress")
+	h.asked = begin(t, here, name+"-asked", "old__ask", "elicitation/create")
+	h.carried = begin(t, s.at(h.client, 2), name+"-carried", "old__wait", "notifications/progress")
+	stream, err := other.Get(deadline(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer standing.Close()
-	stateless := s.client(t, statelessRev, askable)
-	shown := must(t, "a question", s.at(stateless, 0), "tools/call", call("old__ask", "shown"))
-	var state, kind string
-	if !shown.Value("requestState", &state) || !shown.Value("resultType", &kind) || kind != "input_required" {
-		t.Fatalf("a question: %s", shown.Text)
+	t.Cleanup(stream.Close)
+	h.stream = stream
+	return h
+}
+
+// wantKept checks at a replica that the session goes on as it was.
+func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
+	t.Helper()
+	c := s.at(h.client, replica)
+	must(t, "a call", c, "tools/call", call("old__echo", h.name+"-after"))
+	if before, after := old.session(h.name+"-before"), old.session(h.name+"-after"); before != after {
+		t.Errorf("%s: the session at the server was %s and is %s", h.name, before, after)
 	}
-	patient.asks(t, at(0), s.at(stateless, 0))
-	must(t, "a call in the session of a question", at(2), "tools/call", `{"name":"patient__echo","arguments":{}}`)
-	cut := make(chan error, 1)
-	go func() {
-		m, _, err := s.at(stateless, 0).Call(deadline(t), "tools/call", call("old__wait", "cut"))
-		if err == nil {
-			err = fmt.Errorf("it is answered: %s", m.Text)
-		} else {
-			err = nil
-		}
-		cut <- err
-	}()
-	old.await(t, "cut")
-
-	killed.signal(t, syscall.SIGKILL)
-	killed.wait(t)
-	paused.signal(t, mcptest.SignalStop)
-	gone := time.Now()
-
-	// All else goes on.
-	before := len(old.Received("resources/subscribe"))
-	again, err := at(2).Get(deadline(t), "")
+	if _, logs, err := c.Call(deadline(t), "tools/call", call("old__log", "x")); err != nil || len(logs) != 1 || !strings.Contains(logs[0].Text, `"error"`) {
+		t.Errorf("%s: the level: %v %v", h.name, logs, err)
+	}
+	if m := must(t, "a described tool", c, "tools/call", call("told__echo", "x")); textOf(m) != "echo x" {
+		t.Errorf("%s: a described tool: %s", h.name, m.Text)
+	}
+	stream, err := c.Get(deadline(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close()
-	within(t, soon, "the subscription is the third replica's", func() bool { return len(old.Received("resources/subscribe")) > before })
-	old.Update("test://r")
-	if _, err := again.Until("notifications/resources/updated"); err != nil {
-		t.Errorf("the subscription: %v", err)
-	}
-	if _, logs, err := at(2).Call(deadline(t), "tools/call", call("old__log", "x")); err != nil || len(logs) != 1 || !strings.Contains(logs[0].Text, `"error"`) {
-		t.Errorf("the level: %v %v", logs, err)
-	}
-	if m := must(t, "a described tool", at(2), "tools/call", call("told__echo", "x")); textOf(m) != "echo x" {
-		t.Errorf("a tool that was described at the replica that was killed: %s", m.Text)
-	}
-	if err := at(2).Answer(deadline(t), safeAsked.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
-		t.Error(err)
-	}
-	old.release("safe")
-	for want, x := range map[string]begun{"done safe": safe, "answered safe-asked yes": safeAsked} {
-		if m, err := x.Response(); err != nil || textOf(m) != want {
-			t.Errorf("%s: %s %v", x.id, m.Text, err)
+	defer stream.Close()
+	stop := make(chan struct{})
+	var pushing sync.WaitGroup
+	pushing.Go(func() { // it may not listen yet
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			old.Update("test://r")
+			select {
+			case <-tick.C:
+			case <-stop:
+				tick.Stop()
+				return
+			}
 		}
+	})
+	if _, err := stream.Until("notifications/resources/updated"); err != nil {
+		t.Errorf("%s: the subscription: %v", h.name, err)
 	}
+	close(stop)
+	pushing.Wait()
+}
 
-	// What is lost is said to be.
-	if err := <-cut; err != nil {
-		t.Errorf("a call of a client without sessions: %v", err)
-	}
-	for _, x := range lost {
-		y, err := at(2).Get(deadline(t), x.last)
+// wantLost checks at a replica that what ran is lost.
+func (h *house) wantLost(t *testing.T, s *several, replica int) {
+	t.Helper()
+	c := s.at(h.client, replica)
+	for _, x := range []begun{h.running, h.asked, h.carried} {
+		y, err := c.Get(deadline(t), x.last)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer y.Close()
 		if x.question != nil { // which the user does not know
-			if err := at(2).Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
+			if err := c.Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
 				t.Errorf("%s: %v", x.id, err)
 			}
 		}
@@ -154,33 +138,123 @@ func TestReplicaKilled(t *testing.T) {
 			t.Errorf("%s: the id is %s", x.id, m.ID)
 		}
 	}
-	answers := fmt.Sprintf(`,"inputResponses":{},"requestState":%q}`, state)
-	m, _, err := s.at(stateless, 2).Call(deadline(t), "tools/call", strings.TrimSuffix(call("old__ask", "shown"), "}")+answers)
+}
+
+// TestReplicaKilled kills one replica of three and stops another one for longer than its
+// lease lasts. What they were in the midst of is lost, and whoever waits for it is told; the
+// sessions that they own go on at the third: at once, and after the lease.
+func TestReplicaKilled(t *testing.T) {
+	t.Parallel()
+	old, told := newWorker(t, serverRev), newWorker(t, statelessRev)
+	program := filepath.Join(t.TempDir(), "gatehouse") // by which name TestMain knows it
+	if err := os.Symlink(os.Args[0], program); err != nil {
+		t.Fatal(err)
+	}
+	s := replicate(t, fmt.Sprintf("http: {stream_after: 1m}\nupstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
+		old.URL, told.URL, program), "old", "told", "book")
+	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
+	ofKilled, ofPaused, ofAlive := settle(t, s, "killed", 0), settle(t, s, "paused", 1), settle(t, s, "alive", 2)
+
+	// A client without sessions has a home there, too, with its session at the server.
+	stateless := s.clientOf(t, 0, statelessRev, askable)
+	shown := must(t, "a question", s.at(stateless, 0), "tools/call", call("old__ask", "shown"))
+	var state, kind string
+	if !shown.Value("requestState", &state) || !shown.Value("resultType", &kind) || kind != "input_required" {
+		t.Fatalf("a question: %s", shown.Text)
+	}
+	const silent = `{"name":"old__wait","arguments":{"key":%q}}`
+	answers := map[string]chan mcptest.Message{}
+	forward := func(c *mcptest.Client, key string) { // a call of which nothing comes before its answer
+		answer := make(chan mcptest.Message, 1)
+		answers[key] = answer
+		go func() {
+			m, _, err := s.at(c, 2).Call(deadline(t), "tools/call", fmt.Sprintf(silent, key))
+			if err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+			answer <- m
+		}()
+		old.await(t, key)
+	}
+	forward(ofKilled.client, "killed-silent")
+	forward(ofPaused.client, "paused-silent")
+	forward(stateless, "stateless-silent")
+	told50205 := func(keys ...string) {
+		t.Helper()
+		for _, key := range keys {
+			select {
+			case m := <-answers[key]:
+				wantLost(t, key, m, nil)
+			case <-deadline(t).Done():
+				t.Errorf("%s is not answered", key)
+			}
+		}
+	}
+	forwarded, err := s.at(stateless, 2).Send(deadline(t), "tools/call", call("old__wait", "stateless-streams"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer forwarded.Close()
+	if m, err := forwarded.Until("notifications/progress"); err != nil {
+		t.Fatalf("%s %v", m.Text, err)
+	}
+
+	killed.signal(t, syscall.SIGKILL)
+	killed.wait(t)
+	paused.signal(t, mcptest.SignalStop)
+	gone := time.Now()
+
+	// The one that was killed refuses connections: its sessions go on at once.
+	told50205("killed-silent", "stateless-silent")
+	m, err := forwarded.Response()
+	wantLost(t, "a stream that was forwarded", m, err)
+	ofKilled.wantLost(t, s, 2)
+	ofKilled.wantKept(t, s, old, 2)
+	more := fmt.Sprintf(`,"inputResponses":{},"requestState":%q}`, state)
+	m, _, err = s.at(stateless, 2).Call(deadline(t), "tools/call", strings.TrimSuffix(call("old__ask", "shown"), "}")+more)
 	wantLost(t, "who answers a question of the replica", m, err)
-	wantWithin(t, "to say what is lost", afterLease, gone)
+	wantWithin(t, "to go on with what was killed", soon, gone)
 
-	// So are the servers that have asked: by the replica that has the session, or, where there
-	// is none, by the next that has it.
-	patient.wantLetGo(t, "a client with a session")
-	must(t, "a call of the other client", s.at(stateless, 2), "tools/call", `{"name":"patient__echo","arguments":{}}`)
-	patient.wantLetGo(t, "a client without a session")
+	// So do those of the third.
+	ofAlive.wantKept(t, s, old, 2)
+	if err := s.at(ofAlive.client, 2).Answer(deadline(t), ofAlive.asked.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
+		t.Error(err)
+	}
+	old.release("alive-runs")
+	old.release("alive-carried")
+	for want, x := range map[string]begun{"done alive-runs": ofAlive.running, "done alive-carried": ofAlive.carried, "answered alive-asked yes": ofAlive.asked} {
+		if m, err := x.Response(); err != nil || textOf(m) != want {
+			t.Errorf("%s: %s %v", x.id, m.Text, err)
+		}
+	}
 
-	// The one that was stopped has no more to say of its call, and serves.
+	// Those of the one that was stopped do when its lease is over.
+	told50205("paused-silent")
+	within(t, afterLease, "the sessions of the replica that was stopped go on", func() bool {
+		m, _, err := s.at(ofPaused.client, 2).Call(deadline(t), "tools/list", "{}")
+		return err == nil && m.Error == nil
+	})
+	ofPaused.wantLost(t, s, 2)
+	ofPaused.wantKept(t, s, old, 2)
+	wantWithin(t, "to go on with what was stopped", afterLease, gone)
+
+	// When it comes back it has no more to say of them.
 	paused.signal(t, mcptest.SignalContinue)
-	old.release("paused")
-	if m, err := lost[2].Response(); err == nil {
+	old.release("paused-runs")
+	if m, err := ofPaused.running.Response(); err == nil {
 		t.Errorf("H/192 the replica that was stopped answers what others have: %s", m.Text)
 	}
-	must(t, "the replica that was stopped", at(1), "tools/list", "{}")
+	must(t, "a session that it owned, at the replica that was stopped", s.at(ofPaused.client, 1), "tools/list", "{}")
+	ofPaused.wantKept(t, s, old, 1)
 
 	// H/238: the one that was killed starts as if nothing had been.
 	killed.start(t)
-	m = must(t, "H/238 the replica that was killed", at(0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
+	m = must(t, "H/238 the replica that was killed", s.at(ofKilled.client, 0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
 	if strings.Contains(m.Text, `"isError":true`) {
 		t.Errorf("H/238 a process of its: %s", m.Text)
 	}
-	x := begin(t, at(0), "across", "old__ask", asked)
-	if err := at(1).Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
+	x := begin(t, s.at(ofKilled.client, 0), "across", "old__ask", "elicitation/create")
+	if err := s.at(ofKilled.client, 1).Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
 		t.Error(err)
 	}
 	if m, err := x.Response(); err != nil || textOf(m) != "answered across yes" {
@@ -188,10 +262,14 @@ func TestReplicaKilled(t *testing.T) {
 	}
 	client := s.redis.Client()
 	defer client.Close()
-	eventually(t, "H/238 leases are those of who is there", func() bool {
-		leases, err := client.Keys(t.Context(), "gatehouse:r:*").Result()
-		return err == nil && len(leases) == 3
-	})
+	leases := func() []string {
+		names, err := client.Keys(t.Context(), "gatehouse:l:*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	eventually(t, "H/238 leases are those of who is there", func() bool { return len(leases()) == 3 })
 	if status, err := s.client(t, clientRev, "{}").Delete(deadline(t)); err != nil || status != http.StatusNoContent {
 		t.Errorf("a new session: %d %v", status, err)
 	}
@@ -203,7 +281,7 @@ func TestReplicaKilled(t *testing.T) {
 			t.Errorf("exit code %d", code)
 		}
 	}
-	if leases, err := client.Keys(t.Context(), "gatehouse:r:*").Result(); err != nil || len(leases) > 0 {
-		t.Errorf("H/238 leases after the end: %v %v", leases, err)
+	if names := leases(); len(names) > 0 {
+		t.Errorf("H/238 leases after the end: %v", names)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestOwnerKilled kills the replica that has the process, or event stream, of a client. A
-// call there that another replica got is said to be lost; those that come then have a new one.
+// TestOwnerKilled kills the replica that owns the sessions of clients, with their processes
+// and event streams. A call there that another replica got is said to be lost; those that
+// come then have a new process, or stream, at once.
 func TestOwnerKilled(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "carry") // by which name TestMain knows it
@@ -46,10 +47,14 @@ func TestOwnerKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := replicate(t, fmt.Sprintf("upstreams:\n- {name: lines, command: [%q, %q]}\n- {name: events, url: %q}\n", program, address, events.URL), "lines", "events")
-	var lost []*mcptest.Exchange
+	type forwarded struct {
+		*mcptest.Exchange
+		c *mcptest.Client
+	}
+	var lost []forwarded
 	clients := map[string]*mcptest.Client{}
 	for _, revision := range []string{clientRev, statelessRev} {
-		c := s.client(t, revision, "{}")
+		c := s.clientOf(t, 0, revision, "{}")
 		clients[revision] = c
 		for _, name := range []string{"lines", "events"} {
 			for n := range 3 { // the first has it
@@ -62,7 +67,7 @@ func TestOwnerKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(x.Close)
-			lost = append(lost, x)
+			lost = append(lost, forwarded{x, c})
 			<-began
 		}
 	}
@@ -80,7 +85,15 @@ func TestOwnerKilled(t *testing.T) {
 	}
 	for _, x := range lost {
 		m, err := x.Response()
+		if id := x.LastEventID(); err != nil && id != "" { // with a session one can ask for the rest
+			again, getErr := s.at(x.c, 2).Get(deadline(t), id)
+			if getErr != nil {
+				t.Fatal(getErr)
+			}
+			defer again.Close()
+			m, err = again.Response()
+		}
 		wantLost(t, "a call at the replica that was killed", m, err)
 	}
-	wantWithin(t, "new processes, and to say what is lost", afterLease, gone)
+	wantWithin(t, "new processes, and to say what is lost", soon, gone)
 }

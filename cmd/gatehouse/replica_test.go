@@ -316,7 +316,18 @@ func (s *several) balance(t *testing.T) {
 // client makes a client at the balancer, with its session open.
 func (s *several) client(t *testing.T, revision, caps string) *mcptest.Client {
 	t.Helper()
-	c := mcptest.NewClient(s.url, wire.Lookup(revision))
+	return open(t, s.url, revision, caps)
+}
+
+// clientOf makes a client at a replica, which owns its session.
+func (s *several) clientOf(t *testing.T, replica int, revision, caps string) *mcptest.Client {
+	t.Helper()
+	return open(t, s.replicas[replica].endpoint(), revision, caps)
+}
+
+func open(t *testing.T, url, revision, caps string) *mcptest.Client {
+	t.Helper()
+	c := mcptest.NewClient(url, wire.Lookup(revision))
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	c.HTTP, c.Caps = &http.Client{Transport: transport}, caps
@@ -360,12 +371,13 @@ type worker struct {
 
 	mu       sync.Mutex // guards the fields below
 	released map[string]chan struct{}
-	runs     map[string]int // by key
+	runs     map[string]int    // by key
+	sessions map[string]string // in which a call came last, by key
 }
 
 func newWorker(t *testing.T, revision string) *worker {
 	t.Helper()
-	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100), released: map[string]chan struct{}{}, runs: map[string]int{}}
+	w := &worker{Server: mcptest.NewServer(wire.Lookup(revision)), began: make(chan string, 100), released: map[string]chan struct{}{}, runs: map[string]int{}, sessions: map[string]string{}}
 	t.Cleanup(w.Close)
 	w.Tools("echo", "ask", "wait", "log")
 	w.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"name":"r","uri":"test://r"}]}`) })
@@ -375,6 +387,7 @@ func newWorker(t *testing.T, revision string) *worker {
 		c.Param("arguments|key", &key)
 		w.mu.Lock()
 		w.runs[key]++
+		w.sessions[key] = c.Session
 		w.mu.Unlock()
 		switch name {
 		case "echo":
@@ -428,6 +441,13 @@ func (w *worker) ran(key string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[key]
+}
+
+// session is the session in which a call came.
+func (w *worker) session(key string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sessions[key]
 }
 
 // await returns when a call of wait has begun.

@@ -29,6 +29,9 @@ type exchange struct {
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
 
+	// Of a stateless client only: the replica where the call that its state names waits.
+	waitsAt string
+
 	// Of a stateful client only.
 	record session.Record
 	live   *live

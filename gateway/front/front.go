@@ -99,6 +99,7 @@ type Front struct {
 	onLeave  func(session string)
 	recalls  atomic.Bool // sessions go on at other replicas: this one gives them up
 	prefix   string      // of call ids: ours among all processes
+	guests   guests      // none for one alone
 	calls    atomic.Uint64
 
 	recordKey func(session string) string // nil for none

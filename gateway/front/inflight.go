@@ -114,9 +114,10 @@ func (l *live) stop(r *running) {
 	delete(l.running, r)
 	l.mu.Unlock()
 	r.cancel(nil)
-	if l.f.recalls.Load() && l.f.begin() {
-		go func() { // the answer does not wait for it
-			defer l.f.done()
+	if l.f.recalls.Load() {
+		l.f.running.Add(1) // beside the request's own, so that Close, which may have begun, waits
+		go func() {        // the answer does not wait for it
+			defer l.f.running.Done()
 			l.f.leave(l)
 		}()
 	}

@@ -77,14 +77,17 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	_, err := x.f.handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
 	case cause == errClosing, cause == errExpired, err == nil:
-		result := mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta",
-			x.f.metaInfo.With(wire.MetaSubscriptionID, x.id))
-		x.finish(http.StatusOK, message{head: wire.AppendResult(nil, x.id, result)})
+		x.finish(http.StatusOK, message{head: x.f.endOfListen(x.id)})
 	case ctx.Err() != nil:
 		x.finish(http.StatusOK, message{}) // the client has gone, or does not read
 	default:
 		x.fail(err)
 	}
+}
+
+// endOfListen is the response to a request to listen, at the end.
+func (f *Front) endOfListen(id mcp.Raw) []byte {
+	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta", f.metaInfo.With(wire.MetaSubscriptionID, id)))
 }
 
 // relay sends an event of a subscription. A client that does not keep up is given

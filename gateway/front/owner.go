@@ -1,12 +1,8 @@
 package front
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"io"
 	"net/http"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -32,9 +28,12 @@ type arrival struct {
 	r      *http.Request
 	caller mcp.Caller
 	body   []byte // as far as it was read; nil for a request without one
-	// id is that of the one JSON-RPC request in the body, nil for anything else: only a
-	// request can be answered that it may have run.
-	id mcp.Raw
+	// runs says that there are requests in the body, which may have run when their answers
+	// are lost. id is that of the only one, if it is answered in this response.
+	runs bool
+	id   mcp.Raw
+	// lasts says that the answer is a stream without an end: it ends when this replica stops.
+	lasts bool
 	// anywhere says that while nobody can tell whose it is this replica serves it: a call of a
 	// client without a session, which answers no question.
 	anywhere bool
@@ -43,8 +42,9 @@ type arrival struct {
 // arrivalOf is the arrival of a POST.
 func arrivalOf(p *posted) arrival {
 	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.raw}
-	if p.message.Kind == wire.Request {
-		a.id = p.message.ID
+	a.runs = p.batch != nil || p.message.Kind == wire.Request
+	if a.runs && p.batch == nil && !p.old {
+		a.id, a.lasts = p.message.ID, p.message.Method == mcp.MethodListen
 	}
 	return a
 }
@@ -71,6 +71,11 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // who does. Any other request was answered by its owner (forwarded), or is refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
+	if came && f.recalls.Load() && home.Record != "" && f.known(home.Key()) == nil { // it was given up: the other one can have it
+		f.onLeave(home.Key())
+		cluster.Moved(a.w)
+		return forwarded
+	}
 	for range maxOwners {
 		owner, err := f.cluster.Own(a.r.Context(), home)
 		switch {
@@ -93,58 +98,6 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	}
 	return f.refuseSession(session.ErrUnavailable)
 }
-
-// forward has the owner answer a request. again says that nothing was done, as it does not
-// own the home any more.
-func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
-	caller, err := f.callers.Write(a.caller)
-	if err != nil {
-		f.log.Error("a caller cannot be told to another replica", "error", err)
-		return refuse.Internal(""), false
-	}
-	if !f.begin() {
-		return refuse.Closing(), false
-	}
-	defer f.done()
-	ctx, cancel := context.WithCancel(a.r.Context())
-	defer cancel()
-	if a.r.Method == http.MethodGet { // its client comes back elsewhere when this replica stops
-		defer context.AfterFunc(f.draining, cancel)()
-	}
-	r := a.r.WithContext(ctx)
-	if a.body != nil {
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))
-	}
-	err = f.cluster.Forward(&patient{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writeTime}, r, owner, caller)
-	switch {
-	case err == nil:
-		return forwarded, false
-	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
-		return nil, true
-	case errors.Is(err, cluster.ErrLost) && a.id != nil:
-		f.log.Warn("a replica has gone with a request", "replica", owner.Replica, "error", err)
-		f.writeJSON(a.w, http.StatusOK, wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError())))
-		return forwarded, false
-	}
-	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
-	return f.refuseSession(session.ErrUnavailable), false
-}
-
-// patient gives the client of a forwarded request as much time for each write as for one
-// of this replica's own.
-type patient struct {
-	http.ResponseWriter
-	rc    *http.ResponseController
-	limit time.Duration
-}
-
-func (p *patient) Write(b []byte) (int, error) {
-	_ = p.rc.SetWriteDeadline(time.Now().Add(p.limit)) // where there are none, none is needed
-	return p.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Forwarded serves the requests that other replicas forward here. The path says which of
 // the endpoint's they are.

@@ -28,6 +28,8 @@ type requestState struct {
 	Name    string `json:"name"`
 	Digest  string `json:"digest"`
 	Expires int64  `json:"expires"` // Unix seconds
+	// Replica is where the call waits for the answer, "" where it does not wait.
+	Replica string `json:"replica,omitempty"`
 }
 
 // show turns a question into the result that asks a stateless client. A kind of
@@ -71,13 +73,19 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 }
 
 func (x *exchange) sealState(ask *mcp.Ask) string {
-	plain, err := json.Marshal(requestState{
+	limit := askLimit(stateLife, ask.Expires)
+	state := requestState{
 		State:   ask.State,
 		Method:  x.call.Method,
 		Name:    x.call.Name,
 		Digest:  paramsDigest(x.call.Params),
-		Expires: time.Now().Add(askLimit(stateLife, ask.Expires)).Unix(),
-	})
+		Expires: time.Now().Add(limit).Unix(),
+	}
+	if ask.Here {
+		state.Replica = x.f.prefix
+		x.f.guests.waits(x.call.Session, ask.State, limit)
+	}
+	plain, err := json.Marshal(state)
 	if err != nil {
 		panic(err) // strings and an integer always marshal
 	}
@@ -109,7 +117,7 @@ func (x *exchange) retry(p params) error {
 	case state.Method != x.call.Method || state.Name != x.call.Name || state.Digest != paramsDigest(x.call.Params):
 		return badState("mismatch", "requestState belongs to a request with other params")
 	}
-	x.call.State = state.State
+	x.call.State, x.waitsAt = state.State, state.Replica
 	return nil
 }
 

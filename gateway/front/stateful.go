@@ -268,6 +268,6 @@ func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Recor
 	if ref != nil {
 		return session.Record{}, nil, caller, ref
 	}
-	record, rev, ref := f.session(arrival{w: w, r: r, caller: caller}, header)
+	record, rev, ref := f.session(arrival{w: w, r: r, caller: caller, lasts: r.Method == http.MethodGet}, header)
 	return record, rev, caller, ref
 }

@@ -60,11 +60,22 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
 			return ref
 		}
+		_, _, came := cluster.Forwarded(p.r)
+		if !f.guests.enter(x.call.Session, x.call.State, came && f.recalls.Load()) {
+			f.onLeave(x.call.Session)
+			cluster.Moved(p.w)
+			return nil
+		}
+		defer f.guests.exit(x.call.Session)
 	}
 	if !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()
+	if x.waitsAt != "" && x.waitsAt != f.prefix {
+		x.fail(refuse.LostError())
+		return nil
+	}
 	switch x.call.Method {
 	case mcp.MethodListen:
 		return x.listen(p.r, p.params.notifications)

@@ -107,12 +107,12 @@ type times struct {
 	look  time.Duration // bounds one renewal, and one question to a peer
 	dial  time.Duration // bounds connecting to a peer
 	greet time.Duration // bounds being connected to
-	again time.Duration // how often an unknown certificate makes us look for a new replica
+	again time.Duration // how often an unknown certificate makes us look for a new replica, which waits: well below dial
 	idle  time.Duration // a connection that is quiet for so long is asked whether it lives
 	ping  time.Duration // and has so long to answer
 }
 
 func usualTimes() times {
 	return times{lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second, greet: 5 * time.Second,
-		again: time.Second, idle: 5 * time.Second, ping: 5 * time.Second}
+		again: time.Second / 4, idle: 5 * time.Second, ping: 5 * time.Second}
 }

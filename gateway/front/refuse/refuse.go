@@ -190,6 +190,11 @@ func Closing() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Err: ClosingError(mcp.ExecutedNo)}
 }
 
+// Lost is for requests that went with a replica, where no response names them.
+func Lost() *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, ID: NullID, Err: LostError()}
+}
+
 // Session is for what the session store answers; ok is false for an error that is none of
 // its own, and which somebody has to log.
 func Session(err error) (r *Refusal, ok bool) {

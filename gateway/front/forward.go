@@ -1,0 +1,127 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// forward has the owner answer a request. again says that nothing was done, as it does not
+// own the home any more.
+func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
+	caller, err := f.callers.Write(a.caller)
+	if err != nil {
+		f.log.Error("a caller cannot be told to another replica", "error", err)
+		return refuse.Internal(""), false
+	}
+	if !f.begin() {
+		return refuse.Closing(), false
+	}
+	defer f.done()
+	ctx, cancel := context.WithCancel(a.r.Context())
+	defer cancel()
+	if a.lasts { // its client comes back elsewhere when this replica stops
+		defer context.AfterFunc(f.draining, cancel)()
+	}
+	r := a.r.WithContext(ctx)
+	if a.body != nil {
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil } // what an owner that stops did not take is sent again
+		r.Body, _ = r.GetBody()
+		r.ContentLength = int64(len(a.body))
+	}
+	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writeTime}
+	defer func() {
+		switch cause := recover(); {
+		case cause == nil:
+		case cause == http.ErrAbortHandler && f.endRelayed(a, w):
+			ref, again = forwarded, false
+		default:
+			panic(cause)
+		}
+	}()
+	switch err = f.cluster.Forward(w, r, owner, caller); {
+	case err == nil:
+		return forwarded, false
+	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
+		return nil, true
+	case a.lasts && closed(f.drain):
+		return refuse.Closing(), false
+	}
+	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
+	switch lost := errors.Is(err, cluster.ErrLost); {
+	case lost && a.id != nil:
+		f.writeJSON(a.w, http.StatusOK, f.lostRequest(a))
+		return forwarded, false
+	case lost && a.runs:
+		return refuse.Lost(), false
+	}
+	return f.refuseSession(session.ErrUnavailable), false
+}
+
+// lostRequest is the response to a request that went with its owner.
+func (f *Front) lostRequest(a arrival) []byte {
+	return wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError()))
+}
+
+// endRelayed ends a stream that has broken off on its way from the owner. It reports false
+// where the client has to see that: one with a session goes on with the stream of a call.
+func (f *Front) endRelayed(a arrival, w *relayed) bool {
+	if !w.whole() || a.r.Context().Err() != nil {
+		return false
+	}
+	var last []byte
+	switch stopping := a.lasts && closed(f.drain); {
+	case stopping && a.id != nil:
+		last = f.endOfListen(a.id)
+	case stopping:
+		return true
+	case a.id != nil && len(a.r.Header[wire.HeaderSession]) == 0:
+		last = f.lostRequest(a)
+	default:
+		return false
+	}
+	_, err := w.Write(wire.AppendEvent(nil, "", "", last))
+	return err == nil
+}
+
+// relayed is the answer of another replica on its way to the client. It gives the client as
+// much time for each write as an answer of this replica's own does.
+type relayed struct {
+	http.ResponseWriter
+	rc     *http.ResponseController
+	limit  time.Duration
+	stream bool   // it is an event stream
+	last   []byte // the end of what was written of it
+}
+
+func (w *relayed) WriteHeader(status int) {
+	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == contentStream[0]
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *relayed) Write(b []byte) (int, error) {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // where there are none, none is needed
+	n, err := w.ResponseWriter.Write(b)
+	w.last = append(w.last, b[:n]...)
+	w.last = append(w.last[:0], w.last[max(len(w.last)-len(endOfEvent), 0):]...)
+	return n, err
+}
+
+// endOfEvent is what each event and each comment ends with.
+const endOfEvent = "\n\n"
+
+// whole reports whether an event stream was written up to the end of an event.
+func (w *relayed) whole() bool {
+	return w.stream && (len(w.last) == 0 || string(w.last) == endOfEvent)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *relayed) Unwrap() http.ResponseWriter { return w.ResponseWriter }

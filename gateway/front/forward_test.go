@@ -1,0 +1,95 @@
+package front
+
+import (
+	"cmp"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// TestEndRelayed is about streams that break off on their way from another replica.
+func TestEndRelayed(t *testing.T) {
+	const event = "data: 1\n\n"
+	for _, tt := range []struct {
+		name, method, session, contentType, written string
+		a                                           arrival
+		stops                                       bool
+		want                                        string // what the client gets beside, "-" for a broken connection
+	}{
+		{name: "a call without a session", written: event, a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
+		{name: "before its first event", a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
+		{name: "in the middle of an event", written: event + "data: 2\n", a: arrival{id: mcp.Raw("7")}, want: "-"},
+		{name: "a call in a session, which can be gone on with", session: "s", written: event, a: arrival{id: mcp.Raw("7")}, want: "-"},
+		{name: "an answer that is no stream", contentType: "application/json", written: "\n\n", a: arrival{id: mcp.Raw("7")}, want: "-"},
+		{name: "the stream of a session", method: "GET", session: "s", written: event, a: arrival{lasts: true}, want: "-"},
+		{name: "the same, and this replica stops", method: "GET", session: "s", written: event, a: arrival{lasts: true}, stops: true, want: ""},
+		{name: "a subscription, and this replica stops", written: event, a: arrival{lasts: true, id: mcp.Raw("7")}, stops: true, want: `"id":7,"result":{"resultType":"complete"`},
+		{name: "a call, and this replica stops", written: event, a: arrival{id: mcp.Raw("7")}, stops: true, want: `"id":7,"error":{"code":50205`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newBench(t, Config{}).front
+			if tt.stops {
+				f.Drain(false)
+			}
+			recorder := httptest.NewRecorder()
+			tt.a.r = httptest.NewRequest(cmp.Or(tt.method, "POST"), "/mcp", nil)
+			if tt.session != "" {
+				tt.a.r.Header.Set(wire.HeaderSession, tt.session)
+			}
+			w := &relayed{ResponseWriter: recorder, rc: http.NewResponseController(recorder), limit: time.Minute}
+			w.Header().Set("Content-Type", "text/event-stream")
+			if tt.contentType != "" {
+				w.Header().Set("Content-Type", tt.contentType)
+			}
+			w.WriteHeader(http.StatusOK)
+			if _, err := w.Write([]byte(tt.written)); err != nil {
+				t.Fatal(err)
+			}
+			ended := f.endRelayed(tt.a, w)
+			added := strings.TrimPrefix(recorder.Body.String(), tt.written)
+			if ended != (tt.want != "-") || ended && !strings.Contains(added, tt.want) || tt.want == "" && added != "" || !ended && added != "" {
+				t.Errorf("ended %t, added %q; want %q", ended, added, tt.want)
+			}
+		})
+	}
+}
+
+// TestGuests: a replica that stops gives the home of a stateless client up when nothing of
+// it is under way.
+func TestGuests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const key = "u:~1"
+		var s guests
+		enter := func(state string, leaving, want bool) {
+			t.Helper()
+			if got := s.enter(key, state, leaving); got != want {
+				t.Errorf("enter with %q, leaving %t: %t", state, leaving, got)
+			}
+		}
+		enter("", true, false)
+		enter("", false, true)
+		enter("", true, true) // beside one that runs
+		s.waits(key, "one", time.Hour)
+		s.exit(key)
+		s.exit(key)
+		enter("two", true, true) // one waits for an answer
+		s.exit(key)
+		enter("one", true, true)         // which comes
+		s.waits(key, "two", time.Minute) // and asks again
+		s.exit(key)
+		enter("", true, true)
+		s.exit(key)
+		time.Sleep(time.Minute + 1)
+		enter("two", true, false)      // too late
+		s.waits(key, "one", time.Hour) // without other replicas
+		if len(s.here) != 0 {
+			t.Errorf("it holds %v", s.here)
+		}
+	})
+}

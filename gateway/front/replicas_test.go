@@ -1,0 +1,356 @@
+package front
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+const testKey = "0123456789abcdef0123456789abcdef"
+
+// replica is a bench that is one of several.
+type replica struct {
+	*bench
+	cluster *cluster.Cluster
+	way     *faultproxy.Proxy // on which the others come here
+}
+
+// replicas makes some that share a Redis.
+func replicas(t *testing.T, count int) []*replica {
+	t.Helper()
+	redis := redistest.Start(t)
+	var all []*replica
+	for range count {
+		all = append(all, newReplica(t, redis))
+	}
+	return all
+}
+
+func newReplica(t *testing.T, redis *redistest.Server) *replica {
+	t.Helper()
+	r := &replica{bench: &bench{t: t, script: newScript(), log: &mcptest.Log{}}}
+	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey, Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{
+		OnEnd: func(key string) { r.front.EndSession(key) },
+		Fence: func(key string) (string, string) { return r.cluster.Fence(key) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sessions.Close() })
+	r.join(t, sessions)
+	key, err := seal.NewKey([]byte(testKey), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.front, err = New(Config{StreamAfter: tooLong, SSEPath: ssePath}, Deps{
+		Handler: r.script, Sessions: sessions, Seal: key, Log: slog.New(slog.NewTextHandler(r.log, nil)), Server: ServerInfo{Name: "gate", Version: "1"},
+		Cluster: r.cluster, RecordKey: sessions.RecordKey, Keeps: func(*mcp.Call) bool { return true },
+		Callers: Callers{
+			Write: func(c mcp.Caller) ([]byte, error) { return json.Marshal(c) },
+			Read: func(text []byte) (c mcp.Caller, err error) {
+				err = json.Unmarshal(text, &c)
+				return mcp.NewCaller(c), err
+			},
+		},
+		Leave: func(key string) {
+			sessions.Drop(key)
+			_ = r.cluster.Leave(context.Background(), key)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cluster.Start(http.HandlerFunc(r.front.Forwarded))
+	server := httptest.NewServer(r)
+	r.url = server.URL
+	t.Cleanup(func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = r.front.Close(now) // ends what runs
+		http.DefaultClient.CloseIdleConnections()
+		server.CloseClientConnections()
+		server.Close()
+		r.cluster.Close(now)
+	})
+	return r
+}
+
+// join makes the replica's place in the cluster, behind a proxy.
+func (r *replica) join(t *testing.T, sessions *session.Redis) {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	if r.way, err = faultproxy.Start(address); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.way.Close)
+	r.cluster, err = cluster.New(cluster.Config{Listen: address, Advertise: r.way.Addr()}, cluster.Deps{
+		DB: sessions.DB(), Key: []byte(testKey), Idle: time.Hour, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		InUse: func(key string) bool { return r.front.InUse(key) },
+		OnLost: func(key string) {
+			r.front.DropSession(key)
+			sessions.Drop(key)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at is a client of another replica's at this one.
+func (r *replica) at(c *mcptest.Client) *mcptest.Client {
+	here := mcptest.NewClient(r.url, c.Revision)
+	here.Caps, here.Session, here.Header = c.Caps, c.Session, c.Header
+	return here
+}
+
+// echo makes a call that ends well.
+func echo(t *testing.T, c *mcptest.Client) {
+	t.Helper()
+	if m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`); err != nil || m.Error != nil {
+		t.Errorf("%s %v", m.Text, err)
+	}
+}
+
+// calls are how many calls of tools came to this replica's handler.
+func (r *replica) calls() (n int) {
+	for _, c := range r.script.made() {
+		if c.Method == mcp.MethodToolsCall {
+			n++
+		}
+	}
+	return n
+}
+
+// TestForwarded: what comes to another replica is done at the owner, as the caller who came,
+// and what comes of it reaches the client.
+func TestForwarded(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := mcptest.NewClient(a.url, wire.Lookup(v2511))
+	c.Header = http.Header{"Test-User": {"ann"}, "Test-Client": {"cli"}, "Test-Group": {"staff", "admin"}}
+	c.Caps = `{"elicitation":{}}`
+	if err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	there := b.at(c)
+	echo(t, there)
+	if caller := a.script.last(mcp.MethodToolsCall).Caller; caller.Subject != "ann" || caller.ClientID != "cli" || fmt.Sprint(caller.Groups) != "[staff admin]" {
+		t.Errorf("the owner takes the caller to be %+v", caller)
+	}
+
+	x := follow(t, there, "")
+	a.script.waitListening(t, 1)
+	for range 3 { // the client was not here before
+		a.script.emit(mcp.NoteToolsListChanged, `{}`)
+		if m, err := x.Until(mcp.NoteToolsListChanged); err != nil {
+			t.Fatalf("the session's stream: %s %v", m.Text, err)
+		}
+	}
+
+	asking, err := there.Send(soon(t), mcp.MethodToolsCall, `{"name":"ask"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asking.Close()
+	question, err := asking.Until(mcp.MethodElicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := there.Answer(soon(t), question.ID, `{"action":"decline"}`); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := asking.Response(); err != nil || !strings.Contains(m.Text, "decline") {
+		t.Errorf("a question: %s %v", m.Text, err)
+	}
+
+	answers, _ := start(t, there, "8", `{"name":"slow"}`)
+	receive(t, "the call", a.script.started)
+	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8}`); status != http.StatusAccepted || err != nil {
+		t.Errorf("cancelling: %d %v", status, err)
+	}
+	if err := receive(t, "the call's end", a.script.ended); err == nil {
+		t.Error("it was not cancelled")
+	}
+	receive(t, "the answer", answers).Close()
+	if len(b.script.made()) > 0 {
+		t.Errorf("%d calls were made where they came", len(b.script.made()))
+	}
+
+	if status, err := there.Delete(soon(t)); status != http.StatusNoContent || err != nil {
+		t.Errorf("DELETE: %d %v", status, err)
+	}
+	if m, err := x.Next(); err == nil {
+		t.Errorf("after the session's end its stream has %s", m.Text)
+	}
+	if status, err := c.Delete(soon(t)); status != http.StatusNotFound || err != nil {
+		t.Errorf("DELETE again, at the owner: %d %v", status, err)
+	}
+}
+
+// TestForwardedOnce: a request that comes to a replica which does not own the session any
+// more is not forwarded again: who has sent it asks once more whose the session is.
+func TestForwardedOnce(t *testing.T) {
+	all := replicas(t, 3)
+	a, b, d := all[0], all[1], all[2]
+	c := a.client(v2511)
+	echo(t, b.at(c)) // which knows now where the session is
+	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
+		t.Fatal(err)
+	}
+	a.front.DropSession(keyOf(c))
+	echo(t, d.at(c))
+	echo(t, b.at(c))
+	if a.calls() != 1 || b.calls() != 0 || d.calls() != 2 {
+		t.Errorf("the calls were made at %d, %d, %d", a.calls(), b.calls(), d.calls())
+	}
+}
+
+// TestOwnerGoesWithACall: whoever waits for a call at an owner that goes is told that it is not
+// known whether it has run. A notification is to be sent again.
+func TestOwnerGoesWithACall(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := a.client(v2511)
+	answers, _ := start(t, b.at(c), `"the call"`, `{"name":"slow"}`)
+	receive(t, "the call", a.script.started)
+	a.way.Cut()
+	x := receive(t, "the answer", answers)
+	defer x.Close()
+	m, err := x.Response()
+	wantLost(t, "the answer", m, err, `"the call"`)
+	if x.Status != http.StatusOK {
+		t.Errorf("status %d", x.Status)
+	}
+	a.script.release <- struct{}{}
+	<-a.script.ended
+}
+
+// TestOwnerCannotBeReached: what is for an owner whose lease holds, and that does not answer,
+// is not done: the client may come again.
+func TestOwnerCannotBeReached(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	a.way.BlackHole()
+	c := a.client(v2511)
+	there := b.at(c)
+	x, err := there.SendID(soon(t), "5", mcp.MethodToolsCall, `{"name":"echo"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	m, err := x.Response()
+	if x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" || err != nil ||
+		m.Error == nil || !strings.Contains(string(m.Error.Data), `"executed":"no"`) || string(m.ID) != "5" {
+		t.Errorf("a call: %d %s %v", x.Status, m.Text, err)
+	}
+	if y := follow(t, there, ""); y.Status != http.StatusServiceUnavailable || y.Header.Get("Retry-After") == "" {
+		t.Errorf("GET: %d", y.Status)
+	}
+	a.way.Pass()
+	echo(t, there)
+	if a.calls() != 1 {
+		t.Errorf("%d calls were made", a.calls())
+	}
+}
+
+// TestSessionsOfOthersElsewhere: H/39 a session of another user, or of another client, is one
+// that never was, at each replica, byte for byte.
+func TestSessionsOfOthersElsewhere(t *testing.T) {
+	all := replicas(t, 2)
+	c := mcptest.NewClient(all[0].url, wire.Lookup(v2511))
+	c.Header = http.Header{"Test-User": {"ann"}, "Test-Client": {"cli"}}
+	if err := c.Open(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	bodies := map[string]string{
+		"a request":      `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		"a cancellation": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`,
+		"an answer":      `{"jsonrpc":"2.0","id":"gatehouse-1","result":{}}`,
+		"GET":            "",
+		"DELETE":         "",
+	}
+	for who, header := range map[string]http.Header{
+		"another user":                    {"Test-User": {"eve"}, "Test-Client": {"cli"}},
+		"H/51 another client of the user": {"Test-User": {"ann"}, "Test-Client": {"other"}},
+	} {
+		for what, body := range bodies {
+			for n, r := range all {
+				method := http.MethodPost
+				if body == "" {
+					method = what
+				}
+				answer := func(session string) string {
+					resp, text := r.send(method, body, with(header, wire.HeaderSession, session, "Accept", "text/event-stream, application/json"))
+					resp.Header.Del("Date")
+					return fmt.Sprint(resp.Status, resp.Header, text)
+				}
+				got, never := answer(c.Session), answer("NEVERWASANYSESSIONOFTHISID")
+				if got != never || !strings.HasPrefix(got, "404 ") {
+					t.Errorf("%s, %s at replica %d:\ngot   %s\nnever %s", who, what, n, got, never)
+				}
+			}
+		}
+	}
+	if m, _, err := all[1].at(c).Call(soon(t), mcp.MethodPing, `{}`); err != nil || m.Error != nil {
+		t.Errorf("its own: %s %v", m.Text, err)
+	}
+}
+
+// TestSessionGivenUp: a replica that stops gives up the sessions for which nothing runs, and
+// the others when their calls have ended. The next replica goes on with them.
+func TestSessionGivenUp(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	idle, busy := a.client(v2511), a.client(v2511)
+	echo(t, idle)
+	x := follow(t, idle, "")
+	a.script.waitListening(t, 1)
+	answers, _ := start(t, busy, `"the call"`, `{"name":"slow"}`)
+	receive(t, "the call", a.script.started)
+	before := a.calls()
+	a.front.Drain(true)
+	if m, err := x.Next(); err == nil {
+		t.Errorf("the stream of a session that is given up has %s", m.Text)
+	}
+	echo(t, b.at(idle))
+	if b.calls() != 1 || a.calls() != before {
+		t.Error("what is given up is served where it was")
+	}
+	if m, _, err := b.at(busy).Call(soon(t), mcp.MethodPing, `{}`); err != nil || m.Error != nil || len(b.script.made()) != 1 {
+		t.Errorf("a session with a call: %s %v", m.Text, err)
+	}
+	a.script.release <- struct{}{}
+	<-a.script.ended
+	if m, err := receive(t, "the answer", answers).Response(); err != nil || m.Error != nil {
+		t.Errorf("a call at the replica that stops: %s %v", m.Text, err)
+	}
+	if err := a.front.Close(soon(t)); err != nil { // which waits until all is given up
+		t.Fatal(err)
+	}
+	echo(t, b.at(busy))
+	if b.calls() != 2 || a.calls() != before {
+		t.Errorf("after its call: %d calls at the next replica", b.calls())
+	}
+}
