@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
@@ -116,6 +118,10 @@ func TestPinned(t *testing.T) {
 	if peers := b.Peers(); len(peers) != 1 || peers[0].Err == nil {
 		t.Errorf("it is said to be reached: %+v", peers)
 	}
+	eventually(t, "the replica is counted as unreachable", func() bool {
+		var m dto.Metric
+		return b.members.count.unreachable.Write(&m) == nil && m.GetGauge().GetValue() == 1
+	})
 }
 
 // TestNewcomer: a replica that has just started is let in by those who have not seen it yet.

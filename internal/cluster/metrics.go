@@ -12,6 +12,7 @@ type Metrics struct {
 	// How this replica's lease was renewed, and what it found of others.
 	leaseRenewed, leaseLate, leaseFailed prometheus.Counter
 	replicasGone                         prometheus.Counter
+	unreachable                          prometheus.Gauge
 
 	homes     prometheus.Gauge
 	takeovers prometheus.Counter
@@ -49,6 +50,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "gatehouse_replicas_gone_total",
 			Help: "Other replicas that were found to have gone while something here waited for them.",
 		})),
+		unreachable: with.NewGauge(prometheus.GaugeOpts{
+			Name: "gatehouse_replicas_unreachable",
+			Help: "Other replicas that have leases and that this one could not reach when it last tried.",
+		}),
 		homes: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_homes_held",
 			Help: "Sessions that this replica owns.",

@@ -177,13 +177,23 @@ func (m *members) try(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			for _, p := range m.askAll(ctx) {
-				m.mu.Lock()
-				m.report(p)
-				m.mu.Unlock()
-			}
+			m.reportAll(m.askAll(ctx))
 		}
 	}
+}
+
+// reportAll reports what came of asking peers.
+func (m *members) reportAll(asked []*peer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	unreachable := 0
+	for _, p := range asked {
+		m.report(p)
+		if p.reach.err != nil && p.ctx.Err() == nil {
+			unreachable++
+		}
+	}
+	m.count.unreachable.Set(float64(unreachable))
 }
 
 // unreached notes that a forward could not reach a peer.
