@@ -14,7 +14,7 @@
 //	stateless.go  connections for the dialect of 2026-07-28
 //	stateful.go   the older ones: initialize, a session; session.go keeps it
 //	park.go       calls that wait for an answer of the user; park has the table of them
-//	pool.go       one session for each client session
+//	pool.go       one session for each client session; pool keeps them
 //	keeper.go     what outlives this process of it
 //	health.go     what is to be seen of it all
 //

@@ -16,13 +16,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
-
-// errDown: the process, or the event stream, ends again and again and is left alone for the
-// moment.
-var errDown = errors.New("it ends again and again")
 
 // failed makes of the error of a call what its client may read.
 func (u *Upstream) failed(ctx context.Context, c *mcp.Call, err error) error {
@@ -64,7 +61,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, admit.ErrDraining):
 		return mcp.UpstreamError(mcp.CodeDraining, name, mcp.ExecutedNo,
 			"Upstream %s is being closed; try again", name)
-	case errors.Is(err, transport.ErrNotSent), errors.Is(err, errDown):
+	case errors.Is(err, transport.ErrNotSent), errors.Is(err, pool.ErrDown):
 		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
 			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
 	case errors.Is(err, transport.ErrTimeout) && executed == mcp.ExecutedNo:
@@ -152,7 +149,7 @@ func reason(err error) string {
 		return "the TLS handshake with it failed"
 	case errors.Is(err, transport.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "it does not answer in time"
-	case errors.Is(err, errDown):
+	case errors.Is(err, pool.ErrDown):
 		return "its process or event stream ended too often"
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
 		return "its program or working directory does not exist"

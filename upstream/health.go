@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -228,7 +229,7 @@ func stage(err error) string {
 		return StageResolve
 	case errors.As(err, &cert), errors.Is(err, transport.ErrHandshake):
 		return StageTLS
-	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, errDown),
+	case errors.As(err, &dial) && dial.Op == "dial", errors.Is(err, pool.ErrDown),
 		errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return StageConnect
 	case errors.Is(err, dialect.ErrNotStarted), errors.Is(err, dialect.ErrWrongEra):
@@ -268,7 +269,7 @@ func (u *Upstream) Status() Status {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.stateless.DroppedTools(), u.skills.Skipped()
-	s.Sessions, s.Calls, s.Parked = u.pool.size(), u.calls(), u.parks.Len()
+	s.Sessions, s.Calls, s.Parked = u.pool.Len(), u.calls(), u.parks.Len()
 	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s

@@ -48,16 +48,16 @@ func (u *Upstream) Keeps() bool {
 
 // keeps reports whether the session of a slot is one that can be resumed.
 func (u *Upstream) keeps(sl *slot, e *era) bool {
-	return u.keeper != nil && sl.key.session != "" && e.rev.Stateful && !e.sse && u.cfg.Transport == transportStreamable
+	return u.keeper != nil && sl.Key.session != "" && e.rev.Stateful && !e.sse && u.cfg.Transport == transportStreamable
 }
 
 // resume goes on with the session that is kept for a slot; nil for none, or for one that
 // was lost here already. Nothing is sent but what the slot needs in it.
 func (u *Upstream) resume(ctx context.Context, sl *slot, e *era) *session {
-	if !u.keeps(sl, e) || u.pool.kept(sl) != "" {
+	if !u.keeps(sl, e) || sl.kept.Load() != nil {
 		return nil
 	}
-	value, err := u.keeper.Load(ctx, sl.key.session, u.cfg.digest(sl.key))
+	value, err := u.keeper.Load(ctx, sl.Key.session, u.cfg.digest(sl.Key))
 	if err == nil && value == nil {
 		return nil
 	}
@@ -69,7 +69,8 @@ func (u *Upstream) resume(ctx context.Context, sl *slot, e *era) *session {
 		u.log.Debug("session not resumed", "error", err)
 		return nil
 	}
-	u.pool.keep(sl, s.id())
+	id := s.id()
+	sl.kept.Store(&id)
 	s.restore(ctx)
 	return s
 }
@@ -105,40 +106,26 @@ func (u *Upstream) save(ctx context.Context, s *session, e *era) {
 	caps, _ := s.result.Member("capabilities")
 	value, err := json.Marshal(remembered{s.rev.Name, id, string(caps)})
 	if err == nil {
-		err = u.keeper.Save(ctx, s.slot.key.session, u.cfg.digest(s.slot.key), value)
+		err = u.keeper.Save(ctx, s.slot.Key.session, u.cfg.digest(s.slot.Key), value)
 	}
 	if err != nil {
 		u.log.Debug("session not kept", "error", err)
 		return
 	}
-	u.pool.keep(s.slot, id)
+	s.slot.kept.Store(&id)
 }
 
 // forget forgets what is kept of a slot's session.
 func (u *Upstream) forget(sl *slot) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // after the end of base, too
 	defer cancel()
-	if err := u.keeper.Save(ctx, sl.key.session, u.cfg.digest(sl.key), nil); err != nil {
+	if err := u.keeper.Save(ctx, sl.Key.session, u.cfg.digest(sl.Key), nil); err != nil {
 		u.log.Debug("session not forgotten", "error", err)
 	}
 }
 
 // id is the session's at the server, "" where it has none.
 func (s *session) id() string { return s.conn.Header().Get(wire.HeaderSession) }
-
-// kept returns the id of the session that is kept for a slot.
-func (p *pool) kept(sl *slot) string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return sl.kept
-}
-
-// keep notes the id of the session that is kept for a slot.
-func (p *pool) keep(sl *slot, id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sl.kept = id
-}
 
 // digest is of what divides the sessions of a client at a server: the server, how it is
 // reached, whose credential is used, what is declared.

@@ -4,23 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// opensAtOnce bounds how many sessions are opened at a time, so that a server that
-// comes back is not run over by all the sessions that it forgot.
-const opensAtOnce = 20
-
-// opensApart is the longest pause of a session that had to wait for its turn.
-const opensApart = 25 * time.Millisecond
+// steady is how long an event stream lives that does not count as one that fails.
+const steady = 10 * time.Second
 
 // poolKey says whose session it is. Without a session it is neutral: the gateway's own
 // (Upstream.neutral) or, where each user has a credential, one of the user.
@@ -31,207 +27,59 @@ type poolKey struct {
 	user    string // "" where no user has a credential of its own
 }
 
-// pool keeps one session for each key.
-type pool struct {
-	u     *Upstream
-	opens *admit.Queue // of the sessions that are being opened
-
-	mu      sync.Mutex // guards the fields below and those of slots; not held over I/O
-	slots   map[poolKey]*slot
-	ending  []chan struct{} // one for each session that ends and whose place nobody has taken yet; closed at its end
-	sweeper *time.Timer     // runs as long as there are sessions that end by idle time
-	closed  bool
+// sessionPool keeps one session for each key.
+type sessionPool struct {
+	*pool.Pool[poolKey, *slot, *session]
+	u *Upstream
 }
 
-// slot is the place of one session, which may end and be opened again.
+// slot is what is kept beside a session, and outlives it.
 type slot struct {
-	key      poolKey
-	user     string // whose it is among those who share the server; "" for the gateway's own, and without authentication
+	*entry
 	owner    *transport.Identity
 	declared dialect.Capabilities
-	sweeps   bool           // it ends by idle time
-	state    *restore.State // what is restored in a new session
-
-	current  *session
-	opening  *opening
-	after    chan struct{} // what has to be closed before it may be opened; nil for nothing
-	busy     int           // calls that use it
-	idle     chan struct{} // closed when they are over; nil when nobody waits for that
-	used     time.Time
-	until    time.Time // it is not idle before that
-	ended    bool
-	forget   bool   // with ended: what is kept of its session is to be forgotten
-	kept     string // the id at the server of the session that is kept for it; "" for none
-	restarts restarts
+	state    *restore.State         // what is restored in a new session
+	kept     atomic.Pointer[string] // the id at the server of the session that is kept for it; nil for none
 }
 
-// opening is one attempt that several callers wait for.
-type opening struct {
-	done    chan struct{}
-	session *session
-	err     error
-}
+type entry = pool.Entry[poolKey, *slot, *session]
 
-func (p *pool) init(u *Upstream) {
+func (p *sessionPool) init(u *Upstream) {
 	p.u = u
-	p.opens = admit.NewQueue(opensAtOnce, opensAtOnce/2, 2*u.cfg.Limits.Sessions, 0, u.base.Done())
-	p.slots = make(map[poolKey]*slot)
+	p.Pool = pool.New(pool.Config[poolKey, *slot, *session]{
+		Places: u.cfg.Limits.Sessions, Idle: u.cfg.Timeout.Idle, Base: u.base, Spawn: u.spawn,
+		Over: (*session).over, Opened: u.count.connect, Keeps: p.keeps, End: p.bury,
+	})
 }
 
 // acquire returns the session of the key for this caller, and opens it if need be. It
 // must be released.
-func (p *pool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared dialect.Capabilities, e *era, sweeps bool) (*session, error) {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil, admit.ErrDraining
-	}
-	if ctx.Err() != nil { // its session may have ended, and what is opened now would stay
-		p.mu.Unlock()
-		return nil, fmt.Errorf("%w: %w", dialect.ErrNotStarted, context.Cause(ctx))
-	}
-	sl := p.slots[key]
-	if sl == nil {
-		sl = &slot{key: key, owner: &transport.Identity{}, declared: declared, sweeps: sweeps, state: restore.New(key.session == "")}
-		if key.session != "" || key.user != "" {
-			sl.user = admit.User(caller)
-			sl.owner.User = sl.user
+func (p *sessionPool) acquire(ctx context.Context, key poolKey, caller *mcp.Caller, declared dialect.Capabilities, e *era, sweeps bool) (*session, error) {
+	s, err := p.Acquire(ctx, key, func(at *entry, fresh bool) {
+		if fresh {
+			at.Data = &slot{entry: at, owner: &transport.Identity{}, declared: declared, state: restore.New(key.session == "")}
+			at.Sweeps = sweeps
+			if key.session != "" || key.user != "" {
+				at.User = admit.User(caller)
+				at.Data.owner.User = at.User
+			}
 		}
-		if !p.makeRoom(sl) {
-			p.mu.Unlock()
-			return nil, admit.ErrOverloaded
+		if key.user != "" {
+			at.Data.owner.Meet(caller)
 		}
-		p.slots[key] = sl
+	}, func(at *entry) (*session, error) { return p.open(at.Data, e) })
+	if err != nil && !errors.Is(err, dialect.ErrWrongEra) {
+		err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, err)
 	}
-	if key.user != "" {
-		sl.owner.Meet(caller)
-	}
-	sl.busy++
-	if s := sl.current; s != nil && !s.over() {
-		p.mu.Unlock()
-		return s, nil
-	}
-	open, first := sl.opening, false
-	if open == nil {
-		open, first = &opening{done: make(chan struct{})}, true
-		sl.opening = open
-	}
-	p.mu.Unlock()
-	if first {
-		p.u.spawn(func() { p.open(sl, open, e) })
-	}
-	select {
-	case <-open.done:
-		if open.err == nil {
-			return open.session, nil
-		}
-		p.leave(sl)
-		return nil, open.err
-	case <-ctx.Done():
-		p.leave(sl)
-		return nil, fmt.Errorf("%w: %w", dialect.ErrNotStarted, context.Cause(ctx))
-	}
+	return s, err
 }
 
-// hold takes a session once more that the caller has; it must be released once more.
-func (p *pool) hold(s *session) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s.slot.busy++
-}
-
-// keepUntil keeps a slot although it may be idle.
-func (p *pool) keepUntil(sl *slot, until time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if until.After(sl.until) {
-		sl.until = until
-	}
-}
-
-// release gives a session back.
-func (p *pool) release(s *session) { p.leave(s.slot) }
-
-func (p *pool) leave(sl *slot) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sl.busy--
-	if sl.busy == 0 && sl.idle != nil {
-		close(sl.idle)
-		sl.idle = nil
-	}
-	sl.used = time.Now()
-	if sl.sweeps && p.sweeper == nil && !p.closed {
-		p.sweeper = time.AfterFunc(p.u.cfg.Timeout.Idle, p.sweep)
-	}
-}
-
-// open opens the session of a slot, apart from the callers, who may leave.
-func (p *pool) open(sl *slot, open *opening, e *era) {
+// open opens the session of a slot, or goes on with one that is kept.
+func (p *sessionPool) open(sl *slot, e *era) (*session, error) {
 	u := p.u
-	if open.err = p.turn(sl); open.err == nil {
-		open.session, open.err = p.dial(sl, e)
-		u.count.connect(open.err)
-		p.opens.Leave(sl.user)
-	}
-	if open.err != nil && !errors.Is(open.err, dialect.ErrWrongEra) {
-		open.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, open.err)
-	}
-	p.mu.Lock()
-	sl.opening = nil
-	unwanted := open.err == nil && (p.closed || sl.ended)
-	switch {
-	case unwanted:
-		open.err = admit.ErrDraining
-	case open.err == nil:
-		sl.current = open.session
-	case u.cfg.Transport != transportStdio && !errors.Is(open.err, errDown), errors.Is(open.err, admit.ErrOverloaded):
-		p.drop(sl, true, nil) // the slot of a process, or of what is down, remembers why
-	}
-	p.mu.Unlock()
-	if unwanted {
-		p.bury(sl, open.session)
-	}
-	close(open.done)
-}
-
-// turn waits until the session of a slot may be opened; a nil error obliges to leave opens.
-// Those that have to wait come at different times, also from several gateways.
-func (p *pool) turn(sl *slot) error {
-	if err := p.vacant(sl); err != nil {
-		return err
-	}
-	waited, err := p.opens.Enter(context.Background(), sl.user) // which ends with the Upstream
-	if err != nil || !waited {
-		return err
-	}
-	if dialect.Wait(p.u.base, rand.N(opensApart)) != nil {
-		p.opens.Leave(sl.user)
-		return admit.ErrDraining
-	}
-	return nil
-}
-
-func (p *pool) dial(sl *slot, e *era) (*session, error) {
-	u := p.u
-	if u.base.Err() != nil {
-		return nil, admit.ErrDraining
-	}
-	p.mu.Lock()
-	pause, down := sl.restarts.pause(time.Now())
-	p.mu.Unlock()
-	if down {
-		return nil, errDown
-	}
-	if pause > 0 {
-		if err := dialect.Wait(u.base, pause); err != nil {
-			return nil, err
-		}
-	}
 	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
-	s := u.resume(ctx, sl, e)
-	if s != nil {
+	if s := u.resume(ctx, sl, e); s != nil {
 		return s, nil
 	}
 	s, err := u.openSession(ctx, sl, e)
@@ -244,52 +92,55 @@ func (p *pool) dial(sl *slot, e *era) (*session, error) {
 	return s, err
 }
 
+// keeps reports whether the slot of a session that could not be opened stays: that of a
+// process, or of what is down, remembers why.
+func (p *sessionPool) keeps(err error) bool {
+	return !errors.Is(err, admit.ErrOverloaded) && (p.u.cfg.Transport == transportStdio || errors.Is(err, pool.ErrDown))
+}
+
+// hold takes a session once more that the caller has; it must be released once more.
+func (p *sessionPool) hold(s *session) { p.Hold(s.slot.entry) }
+
+// release gives a session back.
+func (p *sessionPool) release(s *session) { p.Release(s.slot.entry) }
+
 // crashed notes that the process of a slot ended by itself, or its event stream. What
 // lies between ends streams that are idle, for which nobody has to wait.
-func (p *pool) crashed(sl *slot, lived time.Duration) {
+func (p *sessionPool) crashed(sl *slot, lived time.Duration) {
 	p.u.health.restarts.Add(1)
-	if p.u.cfg.Transport != transportStdio && lived >= steady {
-		return
+	if p.u.cfg.Transport == transportStdio || lived < steady {
+		p.Crashed(sl.entry, lived)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sl.restarts.crashed(time.Now(), lived)
 }
 
 // lose takes a session out that the server does not know any more. The next acquire
 // opens another one.
-func (p *pool) lose(s *session) {
-	p.mu.Lock()
-	if s.slot.current == s {
-		s.slot.current = nil
+func (p *sessionPool) lose(s *session) {
+	if p.Lose(s.slot.entry, s) {
 		p.u.count.lost.Inc()
 	}
-	p.mu.Unlock()
 	s.cancel()
 	if piped(s.conn) {
 		s.u.spawn(func() { closeConn(s.conn) })
 	}
 }
 
-// drop ends a slot for good, and its session when idle is closed, nil for at once. At the
-// server a session that is kept ends only if it is to be forgotten. p.mu is held.
-func (p *pool) drop(sl *slot, forget bool, idle <-chan struct{}) {
-	if p.slots[sl.key] == sl {
-		delete(p.slots, sl.key)
+// bury ends the session, nil for none, of a slot that has ended. At the server one that is
+// kept ends only if it is to be forgotten.
+func (p *sessionPool) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
+	if s != nil && idle != nil {
+		s.windUp(idle)
 	}
-	s := sl.current
-	sl.ended, sl.forget, sl.current = true, forget, nil
-	if s == nil && (sl.kept == "" || !forget) {
-		return
+	kept := at.Data.kept.Load()
+	if kept != nil && forget {
+		p.u.forget(at.Data)
 	}
-	gone := p.leaves(s)
-	p.u.spawn(func() {
-		defer gone()
-		if s != nil && idle != nil {
-			s.windUp(idle)
+	if s != nil {
+		s.cancel()
+		if forget || kept == nil || *kept != s.id() {
+			closeConn(s.conn)
 		}
-		p.bury(sl, s)
-	})
+	}
 }
 
 // windUp cancels the calls of a session, and waits some time for it to be idle.
@@ -308,106 +159,31 @@ func (s *session) windUp(idle <-chan struct{}) {
 	}
 }
 
-// bury ends the session, nil for none, of a slot that has ended.
-func (p *pool) bury(sl *slot, s *session) {
-	p.mu.Lock()
-	kept, forget := sl.kept, sl.forget
-	p.mu.Unlock()
-	if kept != "" && forget {
-		p.u.forget(sl)
-	}
-	if s != nil {
-		s.cancel()
-		if forget || kept == "" || kept != s.id() {
-			closeConn(s.conn)
-		}
-	}
-}
-
-// sweep closes what was idle for too long.
-func (p *pool) sweep() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sweeper = nil
-	idle, left := p.u.cfg.Timeout.Idle, false
-	for _, sl := range p.slots {
-		switch {
-		case !sl.sweeps || p.closed:
-		case sl.busy == 0 && time.Since(sl.used) >= idle && time.Now().After(sl.until):
-			p.drop(sl, true, nil)
-		default:
-			left = true
-		}
-	}
-	if left {
-		p.sweeper = time.AfterFunc(max(idle/10, time.Second), p.sweep)
-	}
-}
-
 // endSession ends what belongs to a client session. Its calls are cancelled, and their
 // server hears of that first: for many servers the end of a session ends no call.
-func (p *pool) endSession(session string, forget bool) {
+func (p *sessionPool) endSession(session string, forget bool) {
 	if session == "" {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, sl := range p.slots {
-		if key.session != session {
-			continue
+	p.End(forget, func(at *entry) bool {
+		if at.Key.session != session {
+			return false
 		}
-		sl.state.End(transport.ErrEnded)
-		idle := make(chan struct{})
-		if sl.busy > 0 {
-			sl.idle = idle
-		} else {
-			close(idle)
-		}
-		p.drop(sl, forget, idle)
-	}
+		at.Data.state.End(transport.ErrEnded)
+		return true
+	})
 }
 
-// reset closes all sessions: the server turned out to be another one.
-func (p *pool) reset() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, sl := range p.slots {
-		p.drop(sl, true, nil)
-	}
-}
-
-func (p *pool) endListens() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, sl := range p.slots {
-		sl.state.End(dialect.ErrClosed)
+func (p *sessionPool) endListens() {
+	for at := range p.All() {
+		at.Data.state.End(dialect.ErrClosed)
 	}
 }
 
 // close closes all sessions, on goroutines that the Upstream waits for.
-func (p *pool) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	if p.sweeper != nil {
-		p.sweeper.Stop()
-	}
-	for _, sl := range p.slots {
-		p.drop(sl, false, nil)
-	}
+func (p *sessionPool) close() {
+	p.Close()
 	if spare := p.u.takeSpare(); spare != nil {
 		p.u.spawn(func() { closeConn(spare) })
 	}
-}
-
-// size is how many sessions are open.
-func (p *pool) size() (n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, sl := range p.slots {
-		if sl.current != nil && !sl.current.over() {
-			n++
-		}
-	}
-	return n
 }

@@ -179,7 +179,7 @@ func (u *Upstream) forgetEra(e *era) {
 	if spare := u.takeSpare(); spare != nil {
 		u.spawn(func() { closeConn(spare) })
 	}
-	u.pool.reset()
+	u.pool.Reset()
 }
 
 // learnEra replaces what is known by what the server said in an answer.

@@ -136,14 +136,12 @@ func (s *session) settleRoots() {
 
 // RootsChanged forgets what a client session said of its roots, and tells the server.
 func (u *Upstream) RootsChanged(session string) {
-	u.pool.mu.Lock()
-	defer u.pool.mu.Unlock()
-	for key, sl := range u.pool.slots {
-		if key.session != session || session == "" {
+	for at := range u.pool.All() {
+		if at.Key.session != session || session == "" {
 			continue
 		}
-		sl.state.Roots.Changed()
-		if s := sl.current; s != nil && s.declared.RootsChange && s.rev.Stateful {
+		at.Data.state.Roots.Changed()
+		if s := at.Current(); s != nil && s.declared.RootsChange && s.rev.Stateful {
 			u.spawn(func() { s.post(wire.AppendNotification(nil, mcp.NoteRootsListChanged, nil)) })
 		}
 	}

@@ -170,7 +170,7 @@ func initializeRefusal(err error) error {
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.slot.state.Restore()
-	if s.slot.key.session == "" || s.declared.Any() || level != "" || len(uris) > 0 {
+	if s.slot.Key.session == "" || s.declared.Any() || level != "" || len(uris) > 0 {
 		s.stand()
 	}
 	if level != "" {
@@ -322,7 +322,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	why := s.declared.Refuses(m.Method, m.Params)
 	switch {
 	case why != nil:
-	case s.slot.key.session == "":
+	case s.slot.Key.session == "":
 		s.post(forNobody(m))
 		return
 	case m.Method == mcp.MethodRootsList && (x == nil || x.over() || !mcp.CanAsk(x.call.Method)):
@@ -381,7 +381,7 @@ func (s *session) remove(x *exchange) {
 
 // shared reports whether the session's calls may be of several clients. What it says that
 // belongs to no call is then for none of them.
-func (s *session) shared() bool { return s.slot.key.session == "" }
+func (s *session) shared() bool { return s.slot.Key.session == "" }
 
 // logOnly writes a log message that is for no client into the gateway's log.
 func (s *session) logOnly(m wire.Message) {
@@ -444,7 +444,7 @@ func (s *session) all() []*exchange {
 // askedElsewhere reports whether questions of a call may come from outside of its own
 // stream, so that its caller cannot simply read that.
 func (s *session) askedElsewhere() bool {
-	if !s.declared.Any() || s.slot.key.session == "" {
+	if !s.declared.Any() || s.slot.Key.session == "" {
 		return false
 	}
 	s.mu.Lock()

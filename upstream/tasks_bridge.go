@@ -239,7 +239,7 @@ func (s *session) lastsFor(task mcp.Raw) {
 	if ttl, ok := dialect.Milliseconds(raw); ok {
 		life = min(ttl, mostLife)
 	}
-	s.u.pool.keepUntil(s.slot, time.Now().Add(life))
+	s.u.pool.KeepUntil(s.slot.entry, time.Now().Add(life))
 }
 
 // inForm returns an event in the form that a listener knows; ok is false for one that

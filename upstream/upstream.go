@@ -80,7 +80,7 @@ type Upstream struct {
 	voice   *dialect.Voice
 	admit   *admit.Admit
 	probe   probe
-	pool    pool
+	pool    sessionPool
 	// parks are the calls that wait for answers of their users, each with its stream and
 	// one goroutine that reads it. holds are the tasks whose questions do.
 	parks     *park.Table[string, *exchange]

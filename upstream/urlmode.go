@@ -37,8 +37,8 @@ func (s *session) completed(m wire.Message) {
 	if x != nil && x.tell(event) {
 		return
 	}
-	if tell := s.u.tell; tell != nil && s.slot.key.session != "" && !s.slot.sweeps {
-		tell(s.slot.key.session, event)
+	if tell := s.u.tell; tell != nil && s.slot.Key.session != "" && !s.slot.Sweeps {
+		tell(s.slot.Key.session, event)
 	}
 }
 
@@ -127,14 +127,12 @@ func (u *Upstream) anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, repl
 
 // page returns what is closed when the user of a client session is done at a page of our id,
 // nil for a page that is not known.
-func (p *pool) page(session, id string) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for key, sl := range p.slots {
-		if key.session != session || session == "" {
+func (p *sessionPool) page(session, id string) <-chan struct{} {
+	for at := range p.All() {
+		if at.Key.session != session || session == "" {
 			continue
 		}
-		if done := sl.state.Pages.Done(id); done != nil {
+		if done := at.Data.state.Pages.Done(id); done != nil {
 			return done
 		}
 	}

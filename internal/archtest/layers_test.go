@@ -45,6 +45,7 @@ var layers = []layer{
 		third: []string{"github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2", "golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/park"},
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
+	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
 	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses that are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
@@ -55,9 +56,9 @@ var layers = []layer{
 	{level: 3, dir: "upstream/dialect", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/safelink", "upstream/admit", "upstream/transport"}}, // safelink for pages that users are sent to
 	{level: 3, dir: "upstream/stateless", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/admit", "upstream/dialect", "upstream/transport"}},
 	{level: 3, dir: "upstream", // auth/outbound for the key "auth" of an upstream
-		ours: []string{"internal/mcp", "internal/mcp/wire", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/stateful/restore", "upstream/stateless", "upstream/skills", "upstream/unfold",
+		ours: []string{"internal/mcp", "internal/mcp/wire", "auth/outbound", "upstream/admit", "upstream/dialect", "upstream/park", "upstream/pool", "upstream/stateful/restore", "upstream/stateless", "upstream/skills", "upstream/unfold",
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
-		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5"}},
+		third: []string{"golang.org/x/sync"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd"},

@@ -1,0 +1,43 @@
+package pool
+
+import (
+	"time"
+
+	exponential "github.com/cenkalti/backoff/v5"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+)
+
+const (
+	crashWindow = time.Minute
+	crashLimit  = 5 // crashes within the window
+)
+
+// backoff says when a value that ended by itself may be opened again.
+type backoff struct {
+	pauses  *exponential.ExponentialBackOff
+	crashes []time.Time // those within the window
+	until   time.Time
+}
+
+// crashed notes that a value ended that had lived that long.
+func (b *backoff) crashed(now time.Time, lived time.Duration) {
+	if b.pauses == nil || lived > crashWindow {
+		b.pauses, b.crashes = admit.NewBackoff(), nil
+	}
+	kept := b.crashes[:0]
+	for _, at := range append(b.crashes, now) {
+		if now.Sub(at) < crashWindow {
+			kept = append(kept, at)
+		}
+	}
+	b.crashes = kept
+	b.until = now.Add(b.pauses.NextBackOff())
+}
+
+// pause returns how long to wait before the next attempt; down says that it crashed so
+// often that nobody should wait.
+func (b *backoff) pause(now time.Time) (pause time.Duration, down bool) {
+	pause = b.until.Sub(now)
+	return pause, pause > 0 && len(b.crashes) >= crashLimit
+}

@@ -1,0 +1,86 @@
+package pool
+
+import "time"
+
+// End ends the entries of which which is true for good, each when those who hold it have
+// left. forget is for Config.End. which is called under the pool's lock.
+func (p *Pool[K, D, V]) End(forget bool, which func(*Entry[K, D, V]) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.entries {
+		if !which(e) {
+			continue
+		}
+		left := make(chan struct{})
+		if e.busy > 0 {
+			e.left = left
+		} else {
+			close(left)
+		}
+		p.drop(e, forget, left)
+	}
+}
+
+// Reset ends all entries.
+func (p *Pool[K, D, V]) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropAll(true)
+}
+
+// Close ends all entries, none of which is to be forgotten, and lets nothing be opened any
+// more.
+func (p *Pool[K, D, V]) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.sweeper != nil {
+		p.sweeper.Stop()
+	}
+	p.dropAll(false)
+}
+
+// dropAll is called with mu held.
+func (p *Pool[K, D, V]) dropAll(forget bool) {
+	for _, e := range p.entries {
+		p.drop(e, forget, nil)
+	}
+}
+
+// sweep ends what was idle for too long.
+func (p *Pool[K, D, V]) sweep() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweeper = nil
+	left := false
+	for _, e := range p.entries {
+		switch {
+		case !e.Sweeps || p.closed:
+		case e.busy == 0 && time.Since(e.used) >= p.cfg.Idle && time.Now().After(e.until):
+			p.drop(e, true, nil)
+		default:
+			left = true
+		}
+	}
+	if left {
+		p.sweeper = time.AfterFunc(max(p.cfg.Idle/10, time.Second), p.sweep)
+	}
+}
+
+// drop ends an entry for good; its value, if it has one, when left is closed. mu is held.
+func (p *Pool[K, D, V]) drop(e *Entry[K, D, V], forget bool, left <-chan struct{}) {
+	if p.entries[e.Key] == e {
+		delete(p.entries, e.Key)
+	}
+	var none V
+	value := e.current
+	e.ended, e.forget, e.current = true, forget, none
+	gone := func() {}
+	if value != none {
+		gone = p.leaves()
+	}
+	p.cfg.Spawn(func() {
+		p.cfg.End(e, value, forget, left)
+		gone()
+	})
+}

@@ -1,0 +1,308 @@
+// Package pool keeps values by their keys that are opened when they are first needed: each
+// once however many wait for it, for as long as it is used, and not more than there are
+// places for.
+//
+// It owns the entries, who shares the places, the pauses before what fails is opened again,
+// and when a value ends. It leaves to its caller what a value is, how it is opened and how it
+// ends. Its goroutines, one for each value that is opened or ends, are its caller's.
+package pool
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+)
+
+const (
+	// AtOnce bounds how many values are opened at a time, so that a server that comes back is
+	// not run over by all those that it forgot. Half of them are of one user.
+	AtOnce = 20
+	// apart is the longest pause of a value that had to wait for its turn.
+	apart = 25 * time.Millisecond
+)
+
+// ErrDown is the error for a value that ends again and again and is left alone for the moment.
+var ErrDown = errors.New("it ends again and again")
+
+// Config says what a Pool keeps. All fields are required.
+type Config[K comparable, D any, V comparable] struct {
+	Places int             // how many values there may be; see room.go
+	Idle   time.Duration   // after which an entry ends that Sweeps
+	Base   context.Context // of what is opened; its end ends all waiting
+	Spawn  func(func())    // runs what must not be waited for
+
+	Over   func(V) bool     // whether a value has ended by itself
+	Opened func(error)      // is told how each attempt to open one went
+	Keeps  func(error) bool // whether an entry that could not be opened so stays: it remembers why
+	// End ends the value of an entry that has ended for good, zero for none, once left is
+	// closed; nil for at once. forget says that nobody will want the key again.
+	End func(e *Entry[K, D, V], value V, forget bool, left <-chan struct{})
+}
+
+// Pool keeps values V by keys K, with data D of its caller. Its methods may be called
+// concurrently.
+type Pool[K comparable, D any, V comparable] struct {
+	cfg   Config[K, D, V]
+	opens *admit.Queue // of what is being opened
+
+	mu      sync.Mutex // guards the fields below and those of entries; not held over I/O
+	entries map[K]*Entry[K, D, V]
+	ending  []chan struct{} // one for each value that ends and whose place nobody has taken yet; closed at its end
+	sweeper *time.Timer     // runs as long as there are entries that end by idle time
+	closed  bool
+}
+
+// Entry is the place of one value, which may end and be opened again.
+type Entry[K comparable, D any, V comparable] struct {
+	// Key is not changed. The others are set once, when the entry is made.
+	Key    K
+	Data   D
+	User   string // among those who share the places; "" without authentication
+	Sweeps bool   // it ends by idle time
+
+	current V
+	opening *opening[V]
+	after   <-chan struct{} // what has to be closed before it may be opened; nil for nothing
+	busy    int             // how often it is held
+	left    chan struct{}   // closed when it is not any more; nil when nobody waits for that
+	used    time.Time
+	until   time.Time // it is not idle before that
+	ended   bool
+	forget  bool // with ended: nobody will want it again
+	backoff backoff
+}
+
+// opening is one attempt that several callers wait for.
+type opening[V any] struct {
+	done  chan struct{}
+	value V
+	err   error
+}
+
+// New returns an empty Pool.
+func New[K comparable, D any, V comparable](cfg Config[K, D, V]) *Pool[K, D, V] {
+	return &Pool[K, D, V]{
+		cfg:     cfg,
+		opens:   admit.NewQueue(AtOnce, AtOnce/2, 2*cfg.Places, 0, cfg.Base.Done()),
+		entries: make(map[K]*Entry[K, D, V]),
+	}
+}
+
+// Acquire returns the value of a key, and opens it if need be. Its entry must be released.
+//
+// enter is called with the entry before it is used, under the pool's lock; fresh says that it
+// has to be filled in. open runs apart from the callers, who may leave. Errors are those of
+// open, ErrDown, admit.ErrOverloaded, admit.ErrDraining and the cause of ctx.
+func (p *Pool[K, D, V]) Acquire(ctx context.Context, key K, enter func(e *Entry[K, D, V], fresh bool), open func(*Entry[K, D, V]) (V, error)) (value V, err error) {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return value, admit.ErrDraining
+	}
+	if ctx.Err() != nil { // the key may be over, and what is opened now would stay
+		p.mu.Unlock()
+		return value, context.Cause(ctx)
+	}
+	e := p.entries[key]
+	fresh := e == nil
+	if fresh {
+		e = &Entry[K, D, V]{Key: key}
+	}
+	enter(e, fresh)
+	if fresh && !p.makeRoom(e) {
+		p.mu.Unlock()
+		return value, admit.ErrOverloaded
+	}
+	p.entries[key] = e
+	e.busy++
+	if value = e.current; p.lives(value) {
+		p.mu.Unlock()
+		return value, nil
+	}
+	o, first := e.opening, false
+	if o == nil {
+		o, first = &opening[V]{done: make(chan struct{})}, true
+		e.opening = o
+	}
+	p.mu.Unlock()
+	if first {
+		p.cfg.Spawn(func() { p.open(e, o, open) })
+	}
+	select {
+	case <-o.done:
+		value, err = o.value, o.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		p.Release(e)
+	}
+	return value, err
+}
+
+// lives reports whether a value can be used.
+func (p *Pool[K, D, V]) lives(value V) bool {
+	var none V
+	return value != none && !p.cfg.Over(value)
+}
+
+// Hold holds an entry once more that the caller has. It must be released once more.
+func (p *Pool[K, D, V]) Hold(e *Entry[K, D, V]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.busy++
+}
+
+// Release gives an entry back.
+func (p *Pool[K, D, V]) Release(e *Entry[K, D, V]) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.busy--
+	if e.busy == 0 && e.left != nil {
+		close(e.left)
+		e.left = nil
+	}
+	e.used = time.Now()
+	if e.Sweeps && p.sweeper == nil && !p.closed {
+		p.sweeper = time.AfterFunc(p.cfg.Idle, p.sweep)
+	}
+}
+
+// KeepUntil keeps an entry although it may be idle.
+func (p *Pool[K, D, V]) KeepUntil(e *Entry[K, D, V], until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if until.After(e.until) {
+		e.until = until
+	}
+}
+
+// Lose takes a value out that is of no use any more, and reports whether it was there. The
+// next Acquire opens another one.
+func (p *Pool[K, D, V]) Lose(e *Entry[K, D, V], value V) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.current != value {
+		return false
+	}
+	var none V
+	e.current = none
+	return true
+}
+
+// Crashed notes that the value of an entry ended by itself after it had lived so long, or
+// could not be opened: it is opened again after a pause.
+func (p *Pool[K, D, V]) Crashed(e *Entry[K, D, V], lived time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.backoff.crashed(time.Now(), lived)
+}
+
+func (p *Pool[K, D, V]) open(e *Entry[K, D, V], o *opening[V], open func(*Entry[K, D, V]) (V, error)) {
+	if o.err = p.turn(e); o.err == nil {
+		if o.err = p.pause(e); o.err == nil {
+			o.value, o.err = open(e)
+		}
+		p.cfg.Opened(o.err)
+		p.opens.Leave(e.User)
+	}
+	p.mu.Lock()
+	e.opening = nil
+	value, forget := o.value, e.forget
+	unwanted := o.err == nil && (p.closed || e.ended)
+	switch {
+	case unwanted:
+		var none V
+		o.value, o.err = none, admit.ErrDraining
+	case o.err == nil:
+		e.current = value
+	case !p.cfg.Keeps(o.err):
+		p.drop(e, true, nil)
+	}
+	p.mu.Unlock()
+	if unwanted {
+		p.cfg.End(e, value, forget, nil)
+	}
+	close(o.done)
+}
+
+// turn waits until an entry may be opened; a nil error obliges to leave opens. Those that
+// have to wait come at different times, also from several gateways.
+func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
+	p.mu.Lock()
+	after := e.after
+	p.mu.Unlock()
+	if after != nil {
+		select {
+		case <-after:
+		case <-p.cfg.Base.Done():
+			return admit.ErrDraining
+		}
+	}
+	waited, err := p.opens.Enter(context.Background(), e.User) // which ends with Base
+	if err == nil && waited {
+		if err = p.sleep(rand.N(apart)); err != nil {
+			p.opens.Leave(e.User)
+		}
+	}
+	return err
+}
+
+// pause waits as long as what has failed is left alone.
+func (p *Pool[K, D, V]) pause(e *Entry[K, D, V]) error {
+	p.mu.Lock()
+	pause, down := e.backoff.pause(time.Now())
+	p.mu.Unlock()
+	if down {
+		return ErrDown
+	}
+	return p.sleep(max(pause, 0))
+}
+
+func (p *Pool[K, D, V]) sleep(d time.Duration) error {
+	if p.cfg.Base.Err() != nil {
+		return admit.ErrDraining
+	}
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-p.cfg.Base.Done():
+		return admit.ErrDraining
+	}
+}
+
+// Current returns the value, zero for none. It is for Pool.All.
+func (e *Entry[K, D, V]) Current() V { return e.current }
+
+// All are the entries. They are visited under the pool's lock: the loop must not use it.
+func (p *Pool[K, D, V]) All() iter.Seq[*Entry[K, D, V]] {
+	return func(yield func(*Entry[K, D, V]) bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, e := range p.entries {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Len is how many values are open.
+func (p *Pool[K, D, V]) Len() (n int) {
+	for e := range p.All() {
+		if p.lives(e.current) {
+			n++
+		}
+	}
+	return n
+}
