@@ -271,7 +271,7 @@ func (s *sessions) tell(ctx context.Context, h *held, c change) error {
 	err := s.place.write(ctx, h, c)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		s.ended(h, s.count.gone)
+		s.endedInTurn(h, s.count.gone)
 	case errors.Is(err, ErrMoved):
 		s.drop(h)
 	}
@@ -290,8 +290,19 @@ func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Durati
 			return err
 		}
 	}
-	s.ended(h, why)
+	s.endedInTurn(h, why)
 	return nil
+}
+
+// endedInTurn is ended for one who has the turn, and gives it away meanwhile: whoever is told
+// may wait for somebody who waits for it.
+func (s *sessions) endedInTurn(h *held, why cause) {
+	if s.drop(h) {
+		why.Inc()
+		h.done()
+		s.onEnd(h)
+		h.turn <- struct{}{} // nobody keeps that of a session which is over
+	}
 }
 
 // ended forgets a session and, once, tells whoever holds something for it.

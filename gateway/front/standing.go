@@ -247,8 +247,8 @@ func (l *live) endStreams() {
 
 func (l *live) remove(st *standing) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.streams = slices.DeleteFunc(l.streams, func(s *standing) bool { return s == st })
+	l.mu.Unlock()
 	_ = l.f.sessions.Log().End(context.Background(), l.key, st.name) // there may be no log of it
 }
 
