@@ -5,6 +5,9 @@
 //
 //	routes.go -> auth.Require -> front -> handover -> pipeline.go -> catalog -> upstream
 //
+// What other replicas forward comes by internal/cluster to front.Forwarded, and goes on
+// from there.
+//
 // It owns the configuration (internal/strictyaml reads its file: every
 // problem is found at once, with its line), the order of start and stop
 // (lifecycle.go), what the configuration shapes (graph.go) and how it is replaced

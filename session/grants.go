@@ -19,8 +19,8 @@ const (
 
 // Grants remembers which definitions of tools were shown in a session, or to a client
 // that has none (gateway/feature/disclosure says what for). It is in the memory of this
-// process: another replica knows nothing of it, nor does the next process (RedisGrants is
-// for several). Safe for concurrent use; it runs nothing.
+// process, and ends with it; RedisGrants are shared with other replicas. Safe for concurrent
+// use; it runs nothing.
 type Grants struct {
 	perKey, perUser, all int // the bounds above
 

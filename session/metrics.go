@@ -26,7 +26,7 @@ func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 	}, []string{"revision"})
 	ended := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_sessions_ended_total",
-		Help: "Sessions known here that ended, by the cause: deleted by the client, idle for too long, evicted for a newer one of the same user, or gone from Redis, as one is for which another replica has begun a newer one.",
+		Help: "Sessions known here that ended, by the cause: deleted by the client, idle for too long, evicted for a newer one of the same user, or gone from Redis, such as one that made room for a newer one at another replica.",
 	}, []string{"cause"})
 	m := &Metrics{
 		opened:  map[string]prometheus.Counter{"": opened.WithLabelValues("other")},

@@ -97,7 +97,7 @@ type Front struct {
 	callers  Callers
 	keeps    func(*mcp.Call) bool
 	onLeave  func(session string)
-	recalls  atomic.Bool // sessions go on at other replicas: this one gives them up
+	recalls  atomic.Bool // this replica stops, and gives sessions up to others
 	prefix   string      // of call ids: ours among all processes
 	guests   guests      // none for one alone
 	calls    atomic.Uint64
@@ -246,11 +246,10 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Drain stops what is to begin elsewhere: new sessions, GET streams and subscriptions are
-// refused, and subscriptions of stateless clients end. Calls go on, those too that come
-// yet. elsewhere says that another process can go on with the sessions: then those for which
-// nothing runs are given up, and their GET streams end, so that their clients come back there.
-// Close is the next step.
+// Drain refuses what should begin elsewhere: new sessions, GET streams and subscriptions. It
+// ends the subscriptions of stateless clients. Calls go on, new ones too. elsewhere says that
+// another replica can go on with the sessions: then those for which nothing runs are given up,
+// and their GET streams end, so that their clients come back there. Close is the next step.
 func (f *Front) Drain(elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// guests are the stateless clients whose homes are here, by their derived sessions, as long
-// as something of theirs is under way: requests, and calls that wait for answers.
+// guests are the stateless clients whose homes are here, by their derived sessions, for as
+// long as something of theirs is under way: requests, and calls that wait for answers. Their
+// homes are not given up meanwhile.
 type guests struct {
 	mu   sync.Mutex // guards the fields below
 	here map[string]*guest

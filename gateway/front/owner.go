@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// A session has one owner, the replica of the gateway in whose memory everything lives that
-// belongs to it. Each request is asked once, after authentication and before the pipeline,
-// whose it is; one that came to another replica is forwarded to the owner, whole.
+// A session has one owner, the replica of the gateway that has everything of it in memory. Front
+// asks once for each request whose it is, after authentication and before the pipeline. A
+// replica that is not the owner forwards the whole request to it.
 
 // maxOwners bounds how many owners of one session a request tries: each try finds that the
 // owner before has gone.
@@ -67,8 +67,9 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 	return h
 }
 
-// own returns nil when this replica owns a home, or serves a for want of anybody who can tell
-// who does. Any other request was answered by its owner (forwarded), or is refused.
+// own returns nil when this replica serves a: it owns the home, or nobody can tell who does and
+// a may be served anywhere. Any other request was answered by its owner (forwarded), or is
+// refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
 	if came && f.recalls.Load() && home.Record != "" && f.known(home.Key()) == nil { // it was given up: the other one can have it
@@ -117,13 +118,13 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	f.serve(w, r)
 }
 
-// EndSession stops what runs for a session of this key (session.Record.Key): its
+// EndSession stops what runs for the session of this key (session.Record.Key): its
 // calls, its streams, its subscriptions. Whoever ends a session calls it: front
 // itself on DELETE, the owner of the session store for all others.
 func (f *Front) EndSession(key string) { f.release(key, errEnded) }
 
-// DropSession lets a session go that another replica owns now. Its client hears nothing
-// more from this one: it is answered there.
+// DropSession lets go of a session that another replica owns now. Its client hears nothing
+// more from this one: the owner answers it.
 func (f *Front) DropSession(key string) { f.release(key, errFenced) }
 
 func (f *Front) release(key string, why error) {
@@ -136,9 +137,8 @@ func (f *Front) release(key string, why error) {
 	}
 }
 
-// leaveAll gives up the sessions that are idle, as the gateway stops: their clients come
-// back to any other replica, which then owns them. Those with calls follow when these have
-// ended.
+// leaveAll gives up the idle sessions when the gateway stops: their clients come back to any
+// other replica, which then owns them. The others follow when their calls have ended.
 func (f *Front) leaveAll() {
 	for _, l := range f.all() {
 		f.leave(l)

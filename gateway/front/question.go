@@ -12,8 +12,8 @@ import (
 // maxAsked bounds the questions that wait for their answers in a session.
 const maxAsked = 64
 
-// questionPrefix stands in front of the ids of questions; a call id follows, which says
-// which replica has asked.
+// questionPrefix begins the ids of questions; a call id follows, so that no two replicas
+// ask under the same one.
 const questionPrefix = "gatehouse-"
 
 // question is a request to the client that waits for its answer.

@@ -33,16 +33,16 @@ const (
 	// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it
 	// was at a replica that has gone, or nobody can ask for it.
 	streamLost = "stream lost"
-	// streamUnsure is how a message for a stream at another replica ends of which nobody
-	// says that it came there.
+	// streamUnsure is how a message for a stream of HTTP+SSE ends when nobody can say
+	// whether it came there.
 	streamUnsure = "stream unsure"
 	// notHeard is how a subscription ends whose stream ended before an update came: its
 	// client listens anew, and reads what it follows.
 	notHeard = "stream ended"
 	// toldAgain is an event that comes again on a stream that is gone on with.
 	toldAgain = "told again"
-	// partlyTold is progress that is missing of a call that another replica makes: it is
-	// told through Redis, once.
+	// partlyTold is progress that is missing of a call to a server whose sessions are each
+	// one replica's.
 	partlyTold = "partly told"
 )
 
