@@ -250,11 +250,7 @@ func (v *conversation) response(x *mcptest.Exchange, m mcptest.Message) (outcome
 	}
 	if v.seen != v.in.Progress {
 		detail := fmt.Sprintf("%s got %d of %d progress (dropped: %t, last event %s)", v.in.Nonce, v.seen, v.in.Progress, v.dropped, v.lastID)
-		if v.to.owned {
-			v.c.l.note("progress of a call elsewhere", v.from, outcome{kind: partlyTold, detail: detail})
-		} else {
-			v.wrong("%s", detail)
-		}
+		v.wrong("%s", detail)
 	}
 	return outcome{kind: answered}, over
 }
@@ -269,8 +265,6 @@ func (v *conversation) failure(x *mcptest.Exchange, m mcptest.Message) outcome {
 	switch {
 	case v.cancelled:
 		return outcome{kind: cancelled}
-	case v.does == cancels && v.to.owned && v.seen == 0 && e.Code == 50401: // it would have been, at the first progress
-		o.kind = partlyTold
 	case v.in.End == endFail && e.Code == failCode && e.Message == v.in.Nonce:
 		return outcome{kind: answered}
 	case v.in.End == endDie && (e.Code == 50201 || e.Code == 50202 || e.Code == 50205) && o.executed == "unknown":

@@ -13,6 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
+// leaseTime is longer than it takes until others go on with the sessions of a replica.
+const leaseTime = 13 * time.Second
+
 // fault is something that goes wrong for a while.
 type fault struct {
 	name   string
@@ -25,7 +28,8 @@ type fault struct {
 type injector struct {
 	*site
 	rand   *rand.Rand
-	window *window // of the fault of now
+	window *window       // of the fault of now
+	least  time.Duration // how long it lasts at least
 }
 
 func (s *site) injector(o options) *injector {
@@ -44,11 +48,18 @@ func faults() []fault {
 		// has ended is told so by -32600.
 		{"Redis killed and empty", append([]string{sessionLost, "-32600", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
-		{"Redis is slow", storeless, linked(all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
-		{"Redis drips", storeless, linked(all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},
-		{"Redis is cut off from one", storeless, linked(one, (*faultproxy.Proxy).Cut), 0},
-		{"Redis resets one", storeless, linked(one, (*faultproxy.Proxy).Reset), 0},
-		{"Redis is a black hole for one", storeless, linked(one, (*faultproxy.Proxy).BlackHole), 0},
+		{"Redis is slow", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
+		{"Redis drips", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},
+		{"Redis is cut off from one", storeless, linked(toRedis, one, (*faultproxy.Proxy).Cut), 0},
+		{"Redis resets one", storeless, linked(toRedis, one, (*faultproxy.Proxy).Reset), 0},
+		{"Redis is a black hole for one", storeless, linked(toRedis, one, (*faultproxy.Proxy).BlackHole), 0},
+		{"the link to one is cut", unlinked, linked(toPeers, one, (*faultproxy.Proxy).Cut), 0},
+		{"the link to one is a black hole", unlinked, linked(toPeers, one, (*faultproxy.Proxy).BlackHole), 0},
+		{"all links are cut", unlinked, linked(toPeers, all, (*faultproxy.Proxy).Cut), 0},
+		{"all links are black holes", unlinked, linked(toPeers, all, (*faultproxy.Proxy).BlackHole), 0},
+		{"one is cut off from Redis and peers", append(slices.Clone(unlinked), storeless...), linked(toBoth, one, (*faultproxy.Proxy).BlackHole), 0},
+		{"the same for longer than a lease", append(slices.Clone(unlinked), storeless...), long(linked(toBoth, one, (*faultproxy.Proxy).BlackHole)), 0},
+		{"replica stopped for longer than its lease", append([]string{"50303"}, cutOff...), long((*injector).pauseReplica), 0},
 		{"issuer fails", nil, (*injector).failIssuer, 0},
 		{"server killed", unserved, (*injector).killServer, 0},
 		{"server hangs", unserved, failing(hanging), 0},
@@ -104,7 +115,7 @@ func (in *injector) inject(ctx context.Context, f fault) error {
 
 // hold waits for a time between two bounds.
 func (in *injector) hold(ctx context.Context, least, most time.Duration) error {
-	return wait(ctx, least+time.Duration(in.rand.Int64N(int64(most-least))))
+	return wait(ctx, in.least+least+time.Duration(in.rand.Int64N(int64(most-least))))
 }
 
 func (in *injector) holdFault(ctx context.Context) error {
@@ -231,22 +242,38 @@ func (in *injector) hangStore(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// How many replicas a fault of the way to Redis is for.
+// toRedis, toPeers and toBoth are the ways that a fault is of.
+func toRedis(r *replica) []*faultproxy.Proxy { return []*faultproxy.Proxy{r.link} }
+func toPeers(r *replica) []*faultproxy.Proxy { return []*faultproxy.Proxy{r.peers} }
+func toBoth(r *replica) []*faultproxy.Proxy  { return []*faultproxy.Proxy{r.link, r.peers} }
+
+// long has a fault last for longer than a lease.
+func long(do func(*injector, context.Context) (string, error)) func(*injector, context.Context) (string, error) {
+	return func(in *injector, ctx context.Context) (string, error) {
+		in.least = leaseTime
+		defer func() { in.least = 0 }()
+		return do(in, ctx)
+	}
+}
+
+// How many replicas a fault of ways is for.
 const (
 	all = true
 	one = false
 )
 
-// linked has the way to Redis fail, for all replicas or for one.
-func linked(forAll bool, how func(*faultproxy.Proxy)) func(*injector, context.Context) (string, error) {
+// linked has ways fail, for all replicas or for one.
+func linked(ways func(*replica) []*faultproxy.Proxy, forAll bool, how func(*faultproxy.Proxy)) func(*injector, context.Context) (string, error) {
 	return func(in *injector, ctx context.Context) (string, error) {
 		hit := in.replicas
 		if !forAll {
 			hit = []*replica{in.anyReplica()}
 		}
 		for _, r := range hit {
-			how(r.link)
-			defer r.link.Pass()
+			for _, way := range ways(r) {
+				how(way)
+				defer way.Pass()
+			}
 		}
 		if forAll {
 			return "all", in.holdFault(ctx)

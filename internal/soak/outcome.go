@@ -33,26 +33,22 @@ const (
 	// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it
 	// was at a replica that has gone, or nobody can ask for it.
 	streamLost = "stream lost"
-	// streamUnsure is how a message for a stream of HTTP+SSE ends when nobody can say
-	// whether it came there.
-	streamUnsure = "stream unsure"
 	// notHeard is how a subscription ends whose stream ended before an update came: its
 	// client listens anew, and reads what it follows.
 	notHeard = "stream ended"
 	// toldAgain is an event that comes again on a stream that is gone on with.
 	toldAgain = "told again"
-	// partlyTold is progress that is missing of a call to a server whose sessions are each
-	// one replica's.
-	partlyTold = "partly told"
 )
 
 // Failures that faults explain.
 var (
 	// cutOff is what clients meet whose replica ends under them: broken connections and
 	// streams that nobody goes on with.
-	cutOff = []string{"cut", "lost", streamLost, streamUnsure, notHeard, "HTTP 502", "50205"}
+	cutOff = []string{"cut", "lost", streamLost, notHeard, "HTTP 502", "50205"}
 	// unserved is what an upstream that fails is answered with.
 	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
 	// storeless is what needs the store and has to do without.
-	storeless = []string{"50303", "lost", streamLost, streamUnsure, "50205", toldAgain, partlyTold}
+	storeless = []string{"50303", "lost", streamLost, "50205", toldAgain}
+	// unlinked is what meets a replica that cannot forward to the owner.
+	unlinked = []string{"50303", "lost", "cut", streamLost, notHeard, "50205", toldAgain}
 )

@@ -31,30 +31,37 @@ type replica struct {
 	log     string            // file that its processes write to
 	address string            // of the endpoint; the balancer gives it requests
 	admin   string            // address for operators
+	listens string            // address for other replicas, behind peers
 	link    *faultproxy.Proxy // its way to Redis
+	peers   *faultproxy.Proxy // the way of the others to it
 	proxy   *httputil.ReverseProxy
 	ready   atomic.Bool
 	process *rig.Process // of whoever injects faults; nil while it is away
 }
 
-// newReplica finds addresses for one, and a way to Redis.
+// newReplica finds addresses for one, and ways to Redis and from other replicas.
 func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 	r := &replica{number: number, binary: binary}
 	r.file = filepath.Join(dir, fmt.Sprintf("replica-%d.yaml", number))
 	r.log = filepath.Join(dir, fmt.Sprintf("replica-%d.log", number))
-	for _, address := range []*string{&r.address, &r.admin} {
+	for _, address := range []*string{&r.address, &r.admin, &r.listens} {
 		if *address, err = freeAddress(fmt.Sprintf("127.0.0.%d", number+1)); err != nil {
 			return nil, err
 		}
 	}
-	r.link, err = faultproxy.Start(store)
+	if r.link, err = faultproxy.Start(store); err != nil {
+		return nil, err
+	}
+	if r.peers, err = faultproxy.Start(r.listens); err != nil {
+		r.link.Close()
+	}
 	return r, err
 }
 
 // configure writes the configuration: what all have, and addresses of its own.
 func (r *replica) configure(sections string) error {
-	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\nreplicas: {listen: \"127.0.0.1:0\"}\n%s",
-		r.address, r.admin, r.link.Addr(), sections)
+	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\nreplicas: {listen: %q, advertise: %q}\n%s",
+		r.address, r.admin, r.link.Addr(), r.listens, r.peers.Addr(), sections)
 	next := r.file + ".next"
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
@@ -92,6 +99,7 @@ func (r *replica) start(ctx context.Context) error {
 func (r *replica) close() error {
 	err := r.stop()
 	r.link.Close()
+	r.peers.Close()
 	return err
 }
 

@@ -23,7 +23,6 @@ type server struct {
 	asks     bool   // its tool can ask its client
 	pushes   bool   // it has resources that can be subscribed to
 	process  bool   // each of its sessions is a process
-	owned    bool   // a session of it is one replica's, which makes the calls of all
 	gate     *gate  // its HTTP side, nil for a process
 	config   string // its entry in the gateway's configuration
 	load     func() (running, sessions, asked int)
@@ -32,8 +31,7 @@ type server struct {
 
 // scripted starts a server of internal/mcptest.
 func scripted(l *ledger, name string, revision *wire.Revision, transport string) (*server, error) {
-	s := &server{name: name, revision: revision, asks: transport == "streamable" || !revision.Stateful, pushes: transport == "streamable",
-		owned: transport != "streamable" && revision.Stateful}
+	s := &server{name: name, revision: revision, asks: transport == "streamable" || !revision.Stateful, pushes: transport == "streamable"}
 	play := mcptest.NewServer(revision)
 	if transport == "sse" {
 		play.Close()

@@ -90,11 +90,8 @@ func (p *piped) post(ctx context.Context, body string) (o outcome, bad bool) {
 		return outcome{}, false
 	}
 	m, err := x.Next()
-	switch o, bad = refused(x, m, err); {
-	case o.kind == sessionLost:
+	if o, bad = refused(x, m, err); o.kind == sessionLost {
 		o.kind = streamLost
-	case o.kind == "50302" && o.executed == "unknown":
-		o.kind = streamUnsure
 	}
 	return o, bad
 }
