@@ -1,10 +1,10 @@
-// Package pool keeps values by their keys that are opened when they are first needed: each
-// once however many wait for it, for as long as it is used, and not more than there are
-// places for.
+// Package pool keeps values by their keys, and opens each when it is first needed: once
+// however many wait for it, for as long as it is used, and only while there is a place for it.
 //
-// It owns the entries, who shares the places, the pauses before what fails is opened again,
-// and when a value ends. It leaves to its caller what a value is, how it is opened and how it
-// ends. Its goroutines, one for each value that is opened or ends, are its caller's.
+// It owns the entries, how users share the places, the pauses before a value that failed is
+// opened again, and when a value ends. It leaves to its caller what a value is, how it is
+// opened and how it ends. Its goroutines, one for each value that is opened or ends, are its
+// caller's.
 package pool
 
 import (

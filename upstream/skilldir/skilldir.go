@@ -1,10 +1,10 @@
 // Package skilldir is a directory of Agent Skills (SKILL.md bundles) as an upstream.
 //
-// It owns the walk through the directory, which links are followed, and when it is looked
-// at again. It leaves what a SKILL.md is to internal/skillmd, and who may have a skill to
-// policy. Its files are read, never run, and what is in them is passed on as it is. It looks
-// at its directory in the calls that listen to it. Of a large directory one goroutine hears
-// what the system tells; the last of these calls ends it.
+// It owns the walk through the directory, which links it follows, and when it looks again.
+// It leaves what a SKILL.md is to internal/skillmd, and who may have a skill to policy. It
+// reads files and never runs them, and passes on what is in them as it is. The calls that
+// listen to the directory look at it. For a large one, a goroutine takes the system's notices
+// of changes; the last of these calls ends it.
 package skilldir
 
 import (

@@ -1,10 +1,11 @@
-// Package unfold tells the tools in full of a server that discloses them progressively by
-// itself (the extension of that name, 2.1).
+// Package unfold gives the full tools of a server that discloses them progressively itself
+// (the extension of that name, 2.1).
 //
 // It is one stage of the way to a server. It puts the descriptions that the server has in a
-// resource into the lists of tools, and makes a call again, after reading the description,
-// that was refused because nobody had read it in its session. How the gateway's own clients
-// are told of tools it leaves to gateway/feature/disclosure. It starts no goroutines.
+// resource into the lists of tools. If a call is refused because nobody has read the
+// description in its session, it reads that and makes the call again. It leaves how the
+// gateway's own clients are told of tools to gateway/feature/disclosure. It starts no
+// goroutines.
 package unfold
 
 import (

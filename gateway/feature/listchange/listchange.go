@@ -1,10 +1,10 @@
-// Package listchange tells callers who listen that a list changed when it looks different to
-// them, and only then: that something hidden changed is not theirs to know.
+// Package listchange tells callers who listen that a list changed, but only if it looks
+// different to them: they must not learn that something hidden changed.
 //
-// It owns how lists are compared. It stands above all that shapes lists by what their
-// caller may know of, which it leaves to policy and to gateway/feature/skills, and below
-// what shapes them for other reasons. It keeps one sum for each list that a call listens
-// to, as long as the call lasts, and starts no goroutines.
+// It owns how lists are compared. It stands above the stages that shape a list by what its
+// caller may know of (policy, gateway/feature/skills), and below those that shape it for
+// other reasons. It keeps one sum for each list that a call listens to, for as long as the
+// call lasts, and starts no goroutines.
 package listchange
 
 import (

@@ -1,9 +1,9 @@
-// Package restore remembers what outlives a session at a server, for the next one in its
-// place: the log level, who listens, what is subscribed for them, the pages that the user
-// was sent to, and what the client said of its roots.
+// Package restore remembers what the next session at a server needs of the one that it
+// replaces: the log level, the listeners and their subscriptions, the pages that the user was
+// sent to, and what the client said of its roots.
 //
-// It owns the bounds of all that, and that a resource is subscribed once for all who listen
-// to it. It leaves every request to its caller, and starts no goroutine.
+// It owns the bounds of all that, and subscribes to a resource once for all its listeners. It
+// leaves every request to its caller, and starts no goroutine.
 package restore
 
 import (
