@@ -8,15 +8,15 @@
 // reached to upstream/transport, public names and list caches to gateway/catalog, who may
 // call what to policy, and how messages are written to mcp/wire.
 //
-//	pipeline.go   the way of every call; admit says which may go now
+//	pipeline.go   the stages that every call passes; package admit says which may go now
 //	transports.go the table of transports
 //	probe.go      which era a server speaks
 //	stateless.go  connections for the dialect of 2026-07-28
-//	stateful.go   the older ones: initialize, a session; session.go keeps it
-//	park.go       calls that wait for an answer of the user; park has the table of them
-//	pool.go       one session for each client session; pool keeps them
-//	keeper.go     what outlives this process of it
-//	health.go     what is to be seen of it all
+//	stateful.go   the older ones: initialize, a session (session.go)
+//	park.go       calls that wait for an answer of the user; package park has their table
+//	pool.go       one session for each client session; package pool keeps them
+//	keeper.go     what another replica needs to go on with such a session
+//	health.go     the state of the server, for operators
 //
 // A small call starts no goroutine here. An Upstream starts one for each standing
 // stream, for each parked call, for opening a session and for watching a process or an event
