@@ -57,10 +57,17 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	if f.cluster.Shared() && f.keeps(&x.call) {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
-		if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
-			return ref
-		}
 		_, _, came := cluster.Forwarded(p.r)
+		switch {
+		case x.waitsAt == "":
+			if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
+				return ref
+			}
+		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there
+			if ref, gone := f.forward(a, cluster.Owner{Replica: x.waitsAt}); !gone {
+				return ref
+			}
+		}
 		if !f.guests.enter(x.call.Session, x.call.State, came && f.recalls.Load()) {
 			f.onLeave(x.call.Session)
 			cluster.Moved(p.w)
