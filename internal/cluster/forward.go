@@ -97,13 +97,15 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { one.outcome = one.sort(r.Context(), err) },
 	}
 	proxy.ServeHTTP(w, r.WithContext(ctx)) // it panics if the answer breaks off
-	ended = outcomeOf(one.outcome)
 	switch {
 	case errors.Is(one.outcome, ErrGone):
 		f.members.refuse(ctx, p)
+	case errors.Is(one.outcome, ErrUnreachable) && f.members.hasGone(r.Context(), p, errors.Is(one.outcome, errAnother)):
+		one.outcome = fmt.Errorf("%w: %v", ErrGone, one.outcome)
 	case errors.Is(one.outcome, ErrUnreachable):
 		f.members.unreached(p, one.outcome)
 	}
+	ended = outcomeOf(one.outcome)
 	return one.outcome
 }
 

@@ -242,6 +242,23 @@ func (m *members) refuse(ctx context.Context, p *peer) {
 	_, _ = m.db.Run(ctx, m.scripts.resign, keys, p.name, value) // or it ends by itself
 }
 
+// hasGone looks, now, whether a peer that cannot be reached has given its lease up. another
+// says that somebody else answers at its address: if that is a replica by its lease, the peer
+// has gone, too.
+func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
+	m.look(ctx, m.now())
+	m.mu.Lock()
+	gone, replaced := p.ctx.Err() != nil, false
+	for _, q := range m.peers {
+		replaced = replaced || another && q != p && !q.refused && q.address == p.address
+	}
+	m.mu.Unlock()
+	if !gone && replaced {
+		m.refuse(ctx, p)
+	}
+	return gone || replaced
+}
+
 // bury marks a peer as one that refuses connections, and reports whether it was not yet.
 func (m *members) bury(p *peer) bool {
 	m.mu.Lock()

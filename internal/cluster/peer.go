@@ -29,6 +29,9 @@ const (
 // errEnded is why the context of a peer is over: its lease is, or it refused connections.
 var errEnded = errors.New("cluster: the replica has gone")
 
+// errAnother: who answers is not who has the lease.
+var errAnother = errors.New("cluster: at the address of a replica another one answers")
+
 // dialError is why there is no connection to a peer: nothing was sent.
 type dialError struct {
 	err     error
@@ -83,7 +86,7 @@ func newPeer(name, value string, l lease, identity tls.Certificate, t times) *pe
 // verify is called for each connection.
 func (p *peer) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 || !bytes.Equal(digestOf(state.PeerCertificates[0].Raw), p.digest) {
-		return fmt.Errorf("cluster: at the address of replica %s another one answers", p.name)
+		return fmt.Errorf("%w: replica %s", errAnother, p.name)
 	}
 	return nil
 }
