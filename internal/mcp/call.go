@@ -124,9 +124,6 @@ type Ask struct {
 	// with answers makes the call once more all the same, cancelled, in either case.
 	Here bool
 	Kept bool
-	// Routed says of what is Here that State tells where that is: any replica can bring the
-	// answers there.
-	Routed bool
 	// Anew says that the server has ended the call for these questions, all of which
 	// send the user to a URL: once they are done with it is made anew. It is what
 	// 2025-11-25 says by the error URLElicitationRequired (client/elicitation).
