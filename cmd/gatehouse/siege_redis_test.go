@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,23 +92,28 @@ func TestSiegeRedis(t *testing.T) {
 // forgeEvents has somebody write into the stream of a call, which its client then resumes.
 func (s *siege) forgeEvents(t *testing.T, client *redis.Client, c *mcptest.Client, ids []string) {
 	t.Helper()
-	keys, err := client.Keys(t.Context(), "gatehouse:e:*:"+c.Session+":c-*").Result()
+	keys, err := client.Keys(t.Context(), "gatehouse:e:*:"+c.Session).Result()
 	if err != nil || len(keys) != 1 || len(ids) == 0 {
-		t.Fatalf("streams of calls: %q, %v", keys, err)
+		t.Fatalf("events of the session: %q, %v", keys, err)
 	}
-	entries, err := client.XRange(t.Context(), keys[0], "-", "+").Result()
-	if err != nil || len(entries) < 2 {
-		t.Fatalf("events: %v, %v", entries, err)
+	events, err := client.HGetAll(t.Context(), keys[0]).Result()
+	if err != nil || len(events) < 2 {
+		t.Fatalf("events: %v, %v", events, err)
 	}
-	first, _ := entries[0].Values["d"].(string)
-	at := entries[len(entries)-1].ID
+	position := func(field string) int { // stream:position
+		n, err := strconv.Atoi(field[strings.LastIndexByte(field, ':')+1:])
+		if err != nil {
+			t.Fatalf("an event is called %q", field)
+		}
+		return n
+	}
+	fields := slices.SortedFunc(maps.Keys(events), func(a, b string) int { return position(a) - position(b) })
+	first, at := events[fields[0]], fields[len(fields)-1]
 	for what, data := range map[string]string{
 		"one in clear":         `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"forged"}]}}`,
 		"one that came before": first,
 	} {
-		err := errors.Join(client.Del(t.Context(), keys[0]).Err(),
-			client.XAdd(t.Context(), &redis.XAddArgs{Stream: keys[0], ID: at, Values: []string{"d", data}}).Err())
-		if err != nil {
+		if err := client.HSet(t.Context(), keys[0], at, data).Err(); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(deadline(t))
