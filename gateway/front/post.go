@@ -182,7 +182,7 @@ func (f *Front) post(w http.ResponseWriter, r *http.Request) {
 	default:
 		ref = f.stateful(&p, header)
 	}
-	if ref == nil {
+	if ref == nil || ref == forwarded {
 		return
 	}
 	if p.message.Kind == wire.Response {

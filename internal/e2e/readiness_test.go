@@ -44,6 +44,7 @@ func TestReadyWithoutRoom(t *testing.T) {
 	s.Tool("good", func(c *mcptest.Call) { c.Text("done") })
 	cfg := gateway.Config{Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
 	cfg.Sessions.Store, cfg.Sessions.Redis.URL, cfg.Sessions.Key = "redis", mcp.Secret(server.URL()), mcp.Secret("0123456789abcdef0123456789abcdef")
+	cfg.Replicas.Alone = true
 	g := guard(t, cfg)
 	known := g.raw(t, statefulClient, g.issuer.Token(nil))
 	for _, tt := range []struct {
