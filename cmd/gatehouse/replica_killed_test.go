@@ -245,7 +245,10 @@ func TestReplicaKilled(t *testing.T) {
 		t.Errorf("H/192 the replica that was stopped answers what others have: %s", m.Text)
 	}
 	must(t, "a session that it owned, at the replica that was stopped", s.at(ofPaused.client, 1), "tools/list", "{}")
-	ofPaused.wantKept(t, s, old, 1)
+	must(t, "a call of it there", s.at(ofPaused.client, 1), "tools/call", call("old__echo", "paused-again"))
+	if before, again := old.session("paused-before"), old.session("paused-again"); before != again {
+		t.Errorf("the session at the server was %s and is %s", before, again)
+	}
 
 	// H/238: the one that was killed starts as if nothing had been.
 	killed.start(t)
