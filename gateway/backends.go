@@ -77,7 +77,7 @@ type ReplicaHealth struct {
 }
 
 func (g *Gateway) replicas() (all []ReplicaHealth) {
-	for _, p := range g.lasting.cluster.Peers() {
+	for _, p := range g.services.cluster.Peers() {
 		h := ReplicaHealth{Name: p.Name, Address: p.Address, Revision: p.Revision, Leaving: p.Leaving}
 		if p.Err != nil {
 			h.Error = p.Err.Error()

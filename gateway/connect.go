@@ -48,7 +48,7 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
-	with, err := newLasting(&common{}, version, nil, log)
+	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -69,7 +69,7 @@ func checkDisclosure(u upstream.Disclosure) error {
 }
 
 // disclosure makes the stage of the pipeline.
-func (c Config) disclosure(names disclosure.Resolver, with lasting) (*disclosure.Disclosure, error) {
+func (c Config) disclosure(names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
 	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
 	for _, u := range c.Upstreams {
 		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}

@@ -44,7 +44,7 @@ type Gateway struct {
 	file     *configFile // nil for none
 	log      *slog.Logger
 	undo     *lifecycle
-	lasting  lasting
+	services services
 	calls    *handover.Switch // to the pipeline of the graph that holds
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
@@ -131,7 +131,7 @@ func (g *Gateway) openLog(log *slog.Logger, cfg Config, metrics *metrics) error 
 }
 
 func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metrics) error {
-	shared, err := g.newCommon(cfg, metrics)
+	shared, err := g.newStores(cfg, metrics)
 	if err != nil {
 		return err
 	}
@@ -139,11 +139,11 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.undo.onStop("sessions", closeSessions)
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
-	if g.lasting, err = newLasting(shared, version, g.tell, g.log); err != nil {
+	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
 		return err
 	}
-	g.lasting.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
-	if g.current, err = newGraph(cfg, g.lasting, nil); err != nil {
+	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
+	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
 	}
 	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
@@ -190,7 +190,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		RootsChanged: g.rootsChanged,
 		// Each holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
-		Memory:          g.lasting.memory,
+		Memory:          g.services.memory,
 		Metrics:         metrics.front,
 	})
 	if err == nil {
@@ -203,7 +203,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 // the front begins one.
 func (g *Gateway) endSession(key string) {
 	g.front.EndSession(key)
-	g.lasting.grants.End(key)
+	g.services.grants.End(key)
 	for _, u := range g.members() {
 		u.EndSession(key)
 	}
@@ -217,7 +217,7 @@ func (g *Gateway) dropSession(key string) {
 	for _, u := range g.members() {
 		u.DropSession(key)
 	}
-	g.lasting.drop(key)
+	g.services.drop(key)
 }
 
 // leaveSession gives a session up for another replica to own.
@@ -225,14 +225,14 @@ func (g *Gateway) leaveSession(key string) {
 	for _, u := range g.members() {
 		u.DropSession(key)
 	}
-	g.lasting.drop(key)
+	g.services.drop(key)
 	g.leaveHome(key)
 }
 
 func (g *Gateway) leaveHome(key string) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	if err := g.lasting.cluster.Leave(ctx, key); err != nil {
+	if err := g.services.cluster.Leave(ctx, key); err != nil {
 		g.log.Debug("a session was not given up: other replicas own it when this one has gone", "error", err)
 	}
 }
@@ -266,9 +266,9 @@ func (g *Gateway) Start() {
 		}
 		(*g.routes.Load()).ServeHTTP(w, watch(r))
 	}), g.log)
-	g.lasting.cluster.Start(http.HandlerFunc(g.front.Forwarded))
+	g.services.cluster.Start(http.HandlerFunc(g.front.Forwarded))
 	g.server.ConnState = func(conn net.Conn, state http.ConnState) {
-		g.lasting.metrics.connection(conn, state)
+		g.services.metrics.connection(conn, state)
 		g.listener.state(conn, state)
 	}
 	g.server.ConnContext = g.listener.context
@@ -356,8 +356,8 @@ func (g *Gateway) drain() {
 	g.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 	defer cancel()
-	g.lasting.cluster.Leaving(ctx)
-	g.front.Drain(g.lasting.redis != nil)
+	g.services.cluster.Leaving(ctx)
+	g.front.Drain(g.services.redis != nil)
 }
 
 // linger drains, and gives what sends requests here the time to send them elsewhere.

@@ -56,9 +56,9 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
-// lasting is what graphs have in common: what a reload does not change.
-type lasting struct {
-	common
+// services are what every graph works with: a reload does not change them.
+type services struct {
+	stores
 	version string
 	log     *slog.Logger
 	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
@@ -68,8 +68,8 @@ type lasting struct {
 	memory  *mcp.Memory // nil for a boundless one, where nobody is served
 }
 
-func newLasting(shared *common, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l lasting, err error) {
-	l = lasting{common: *shared, version: version, log: log, tell: tell, grants: shared.grants}
+func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
+	l = services{stores: *shared, version: version, log: log, tell: tell, grants: shared.grants}
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -88,7 +88,7 @@ func newLasting(shared *common, version string, tell func(session string, e mcp.
 
 // newGraph makes a graph of a configuration with defaults. before is the one whose place
 // it takes, nil for none: it goes on with those upstreams of it that are the same.
-func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
+func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	g = &graph{cfg: cfg}
 	defer func() {
 		if err != nil {
@@ -132,7 +132,7 @@ func newGraph(cfg Config, with lasting, before *graph) (g *graph, err error) {
 }
 
 // newMember makes an upstream, unless it is the same as the one before.
-func newMember(c upstream.Config, with lasting, before *member) (*member, error) {
+func newMember(c upstream.Config, with services, before *member) (*member, error) {
 	if before != nil && sameServer(c, before.cfg) {
 		same := *before
 		same.cfg = c

@@ -187,7 +187,7 @@ func (v *view) Collect(to chan<- prometheus.Metric) {
 // serveMetrics answers scrapes. What comes from this machine has to call it by a name of
 // this machine, or a web page in its browser could read along.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := promhttp.HandlerFor(g.lasting.metrics.registry, promhttp.HandlerOpts{
+	scrapes := promhttp.HandlerFor(g.services.metrics.registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
 		ErrorHandling:       promhttp.ContinueOnError,
 		MaxRequestsInFlight: maxScrapes,

@@ -15,7 +15,7 @@ import (
 // first: a stage feels what stands below it and must not care what stands above. The
 // guard stands directly above the catalog, so that nothing gets around it. quiet is the
 // same for what the gateway looks at by itself, of which nothing is observed.
-func pipeline(cfg Config, last *catalog.Catalog, with lasting) (handler, quiet mcp.Handler, err error) {
+func pipeline(cfg Config, last *catalog.Catalog, with services) (handler, quiet mcp.Handler, err error) {
 	rules, err := policy.New(cfg.rules())
 	if err != nil {
 		return nil, nil, err

@@ -69,7 +69,7 @@ func (g *Gateway) readings(say reporter) {
 	now.readIssuers(say)
 
 	load := g.front.Load()
-	say("gatehouse_sessions_open", float64(g.lasting.known()))
+	say("gatehouse_sessions_open", float64(g.services.known()))
 	say("gatehouse_session_streams_open", float64(load.Streams))
 	say("gatehouse_session_calls_in_flight", float64(load.Calls))
 	say("gatehouse_questions_open", float64(load.Questions))

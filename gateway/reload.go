@@ -65,7 +65,7 @@ func (g *Gateway) Reload() error {
 		g.reloaded.Loaded, g.reloaded.Revision = g.reloaded.Tried, revision
 	}
 	g.mu.Unlock()
-	g.lasting.metrics.reload(err)
+	g.services.metrics.reload(err)
 	if err != nil {
 		g.logRefused(err)
 	}
@@ -100,15 +100,15 @@ func (g *Gateway) reload() (revision string, err error) {
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
 		return l.revision, nil
 	}
-	next, err := newGraph(cfg, g.lasting, before)
+	next, err := newGraph(cfg, g.services, before)
 	if err != nil {
 		return "", err
 	}
-	if g.lasting.redis != nil {
-		g.lasting.redis.SetUser(cfg.Sessions.Redis)
+	if g.services.redis != nil {
+		g.services.redis.SetUser(cfg.Sessions.Redis)
 	}
 	g.replace(before, next)
-	g.lasting.cluster.Revised(l.revision)
+	g.services.cluster.Revised(l.revision)
 	g.logLevel.Set(next.cfg.Telemetry.Log.Level)
 	g.log.Info("configuration reloaded", append(changes(before, next), slog.String("revision", l.revision))...)
 	return l.revision, nil
@@ -144,10 +144,10 @@ func (g *Gateway) replace(before, next *graph) {
 			g.retire(m)
 		}
 		if next.member(m.Name()) == nil {
-			g.lasting.metrics.forget(m.Name())
+			g.services.metrics.forget(m.Name())
 		}
 	}
-	g.lasting.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
+	g.services.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)
 }
 
 // retire closes an upstream as soon as nothing runs there, or when the gateway stops.

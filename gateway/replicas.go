@@ -13,9 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// common is what replicas of the gateway have in common. Where there is but one, it is
-// in its memory, and keys are its own.
-type common struct {
+// stores are what replicas of the gateway share. Where there is but one, they are in
+// its memory, and its keys are its own.
+type stores struct {
 	sessions session.Store
 	cluster  *cluster.Cluster
 	redis    *redisdb.DB // nil for none
@@ -42,47 +42,47 @@ type grants interface {
 	End(session string)
 }
 
-// newCommon makes it as sessions.store says.
-func (g *Gateway) newCommon(cfg Config, metrics *metrics) (*common, error) {
-	c := &common{metrics: metrics, drop: func(string) {}}
-	c.secret, c.accepted = cfg.Sessions.Secrets()
+// newStores opens them as sessions.store says.
+func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
+	s := &stores{metrics: metrics, drop: func(string) {}}
+	s.secret, s.accepted = cfg.Sessions.Secrets()
 	deps := session.Deps{Log: g.log, OnEnd: g.endSession, Metrics: metrics.sessions, Redis: metrics.redis}
 	if cfg.Sessions.Store != session.StoreRedis {
 		memory, err := session.NewMemory(cfg.Sessions, deps)
 		if err != nil {
 			return nil, err
 		}
-		c.sessions, c.known, c.cluster = memory, memory.Known, cluster.Alone()
-		return c, nil
+		s.sessions, s.known, s.cluster = memory, memory.Known, cluster.Alone()
+		return s, nil
 	}
-	deps.Fence = func(key string) (string, string) { return c.cluster.Fence(key) } // nothing is written before it is there
+	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before it is there
 	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
 		return nil, err
 	}
-	c.sessions, c.grants, c.kept, c.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
-	c.known, c.room, c.redis, c.recordKey = redis.Known, redis.Room, redis.DB(), redis.RecordKey
-	c.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
-		DB: c.redis, Key: c.secret, Accepted: c.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
+	s.sessions, s.grants, s.kept, s.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
+	s.known, s.room, s.redis, s.recordKey = redis.Known, redis.Room, redis.DB(), redis.RecordKey
+	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
+		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
 		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Log: g.log, Metrics: metrics.cluster,
 	})
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())
 	}
-	approvals, err := c.key("approval")
+	approvals, err := s.key("approval")
 	if err != nil {
 		return nil, errors.Join(err, redis.Close())
 	}
-	c.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
-	c.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
-	c.buckets = policy.NewRedisBuckets(redis.DB())
-	return c, nil
+	s.approvals = policy.NewRedisApprovals(redis.DB(), approvals, "approvals")
+	s.rounds = policy.NewRedisApprovals(redis.DB(), approvals, "rounds")
+	s.buckets = policy.NewRedisBuckets(redis.DB())
+	return s, nil
 }
 
 // key is the sealing key of a purpose.
-func (c *common) key(purpose string) (*seal.Key, error) {
-	if c.secret == nil {
+func (s *stores) key(purpose string) (*seal.Key, error) {
+	if s.secret == nil {
 		return seal.NewRandom(purpose)
 	}
-	return seal.NewKey(c.secret, purpose, c.accepted...)
+	return seal.NewKey(s.secret, purpose, s.accepted...)
 }

@@ -37,7 +37,7 @@ func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (
 	if err := cfg.Validate(); err != nil {
 		return nil, 0, err
 	}
-	with, err := newLasting(&common{}, version, nil, log)
+	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
 		return nil, 0, err
 	}
