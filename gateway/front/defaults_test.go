@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 )
 
 // TestPromisedDefaults: what docs/operations.md says of the bounds is what holds.
@@ -22,7 +24,7 @@ func TestPromisedDefaults(t *testing.T) {
 		{"`http.max_request_bytes` 4MiB, within 15 s", cfg.MaxRequestBytes, int64(4 << 20)},
 		{"within 15 s", bodyTime, 15 * time.Second},
 		{"1 MiB of a stream, and 30 s for each MiB", writeTime, 30 * time.Second},
-		{"1 MiB of a stream", maxUnsent, 1 << 20},
+		{"1 MiB of a stream", stream.MaxUnsent, 1 << 20},
 		{"`http.streams_per_user` 20", cfg.StreamsPerUser, 20},
 		{"GET streams of one session | 16", maxStanding, 16},
 		{"questions that wait in a session | 64", maxAsked, 64},

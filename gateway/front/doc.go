@@ -20,7 +20,7 @@
 //	stateful.go    initialize.go, ask.go (question.go, urlmode.go, roots.go), inflight.go,
 //	               standing.go (the GET stream), subscribe.go, backlog.go, resume.go
 //	oldsse.go      HTTP+SSE; oldsse_message.go
-//	exchange.go    one request and its answer; progress.go, reply.go, stream.go
+//	exchange.go    one request and its answer; progress.go, reply.go
 //
 // Goroutines: one for each burst of events that is written to a stream; for each
 // session that has had a GET stream or a subscription one that listens, which

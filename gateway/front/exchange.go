@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -39,20 +40,20 @@ type exchange struct {
 	shared bool // the stream is that of all its client's requests, and does not end with one
 
 	// Of subscriptions/listen only.
-	r     *http.Request // as long as the answer may be JSON
-	lasts func(*stream) // to be called once there is a stream
+	r     *http.Request        // as long as the answer may be JSON
+	lasts func(*stream.Stream) // to be called once there is a stream
 
-	mu       sync.Mutex  // guards the fields below
-	over     bool        // the answer is being written: nothing else may be
-	stream   *stream     // nil as long as the answer may be JSON
-	logged   string      // the name of the stream in the session's event log, "" for none
-	begun    bool        // the log has it
-	fenced   bool        // another replica owns the session: nothing more is written
-	progress mcp.Raw     // what was reported last
-	pace     pace        // of progress
-	held     bool        // params are progress that was not told yet
-	holding  *time.Timer // tells it; nil for never
-	params   []byte      // memory for those of an event, and for the event
+	mu       sync.Mutex     // guards the fields below
+	over     bool           // the answer is being written: nothing else may be
+	stream   *stream.Stream // nil as long as the answer may be JSON
+	logged   string         // the name of the stream in the session's event log, "" for none
+	begun    bool           // the log has it
+	fenced   bool           // another replica owns the session: nothing more is written
+	progress mcp.Raw        // what was reported last
+	pace     pace           // of progress
+	held     bool           // params are progress that was not told yet
+	holding  *time.Timer    // tells it; nil for never
+	params   []byte         // memory for those of an event, and for the event
 	event    []byte
 	switcher *time.Timer
 	asked    map[string]*question // by the key of what its server asks just now
@@ -121,14 +122,14 @@ func (x *exchange) hurry() {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if s := x.needStream(); s != nil {
-			s.open()
+			s.Open()
 		}
 	})
 }
 
 // needStream is called with mu held. It returns the stream, and makes the answer
 // one first; nil where there can be none.
-func (x *exchange) needStream() *stream {
+func (x *exchange) needStream() *stream.Stream {
 	if x.over || !x.accept.stream {
 		return nil
 	}
@@ -145,17 +146,17 @@ func (x *exchange) begin() {
 	}
 	if x.live == nil {
 		if x.lasts != nil {
-			closeAfter(x.w, x.r)
+			stream.CloseAfter(x.w, x.r)
 		}
-		x.stream = x.f.newStream(x.w, x.rc, nil)
+		x.stream = x.f.writer.Begin(x.w, x.rc, "", nil)
 		if x.lasts != nil {
 			x.w, x.rc, x.r = nil, nil, nil // only the stream keeps them
 			x.lasts(x.stream)
 		}
 		return
 	}
-	x.stream = x.f.newStream(x.w, x.rc, x.touch)
-	x.logged = callStreamName(x.record.Key(), x.call.ID, x.id)
+	x.stream = x.f.writer.Begin(x.w, x.rc, "", x.touch)
+	x.logged = stream.CallName(x.record.Key(), x.call.ID, x.id)
 	if x.rev.Priming {
 		x.send(nil)
 	}
@@ -167,7 +168,7 @@ func (x *exchange) send(data []byte) {
 	if x.fenced {
 		return
 	}
-	if id, ours := x.keep(data, false); ours && !x.stream.send(id, data) && x.stream.usable() {
+	if id, ours := x.keep(data, false); ours && !x.stream.Send(id, data) && x.stream.Usable() {
 		x.f.metrics.slowEvents.Inc()
 	}
 }
@@ -199,7 +200,7 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	case err != nil:
 		return "", true
 	}
-	return eventID(x.logged, seq), true
+	return stream.EventID(x.logged, seq), true
 }
 
 // fence is called with mu held. The client was told that the call is lost: whatever comes
@@ -342,7 +343,7 @@ func (x *exchange) write(status int, m message) {
 	switch {
 	case x.shared:
 		if m.size() > 0 {
-			x.stream.force(m.appendTo(make([]byte, 0, m.size())))
+			x.stream.Force(m.appendTo(make([]byte, 0, m.size())))
 		}
 	case x.stream != nil:
 		var last []byte
@@ -356,16 +357,16 @@ func (x *exchange) write(status int, m message) {
 		} else if x.logged != "" {
 			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // gone with its session
 		}
-		x.stream.end(id, last)
+		x.stream.End(id, last)
 	case m.size() > 0:
 		x.f.writeMessage(x.w, x.rc, status, m)
 	default:
-		_ = x.rc.SetWriteDeadline(time.Now().Add(x.f.writeTime)) // the server's is over by now
+		x.f.writer.Deadline(x.rc) // the server's is over by now
 		if !x.accept.stream {
 			x.w.WriteHeader(http.StatusAccepted)
 			return
 		}
-		x.w.Header()["Content-Type"] = contentStream // a stream that ended without a response
+		x.w.Header().Set("Content-Type", stream.ContentType) // a stream that ended without a response
 		x.w.WriteHeader(http.StatusOK)
 	}
 }

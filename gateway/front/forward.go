@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -37,7 +38,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(a.body))
 	}
-	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writeTime}
+	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writer.Timeout}
 	defer func() {
 		switch cause := recover(); {
 		case cause == nil:
@@ -103,7 +104,7 @@ type relayed struct {
 }
 
 func (w *relayed) WriteHeader(status int) {
-	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == contentStream[0]
+	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
 	w.ResponseWriter.WriteHeader(status)
 }
 

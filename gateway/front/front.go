@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -91,6 +92,7 @@ type Front struct {
 	origins  map[string]bool
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
 	memory   *mcp.Memory       // for large messages
+	writer   *stream.Writer
 	rush     rush
 	onRoots  func(session string) // nil for nobody
 	cluster  *cluster.Cluster
@@ -104,14 +106,13 @@ type Front struct {
 
 	recordKey func(session string) string // nil for none
 
-	bodyTime, writeTime, ackTime, helloTime time.Duration // the constants, but for tests
+	bodyTime, ackTime, helloTime time.Duration // the constants, but for tests
 
 	mu       sync.Mutex // guards the fields below
 	closing  bool
 	lives    map[string]*live
 	olds     map[string]*oldStream // by their ids
 	open     map[string]int        // event streams that last, by their users
-	owned    map[*ownConn]struct{} // connections of those
 	requests atomic.Int64          // what begin has counted in
 	running  sync.WaitGroup        // requests and listeners; grows only while not closing
 	streams  sync.WaitGroup        // GET streams; likewise
@@ -147,13 +148,11 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		memory:    deps.Memory,
 		onRoots:   deps.RootsChanged,
 		bodyTime:  bodyTime,
-		writeTime: writeTime,
 		ackTime:   ackTime,
 		helloTime: helloTime,
 		lives:     make(map[string]*live),
 		olds:      make(map[string]*oldStream),
 		open:      make(map[string]int),
-		owned:     make(map[*ownConn]struct{}),
 		cluster:   deps.Cluster,
 		callers:   deps.Callers,
 		keeps:     deps.Keeps,
@@ -169,6 +168,8 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	if f.metrics == nil {
 		f.metrics = NewMetrics(nil)
 	}
+	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.metrics.written,
+		Panicked: func(cause any) { f.recovered(cause, "") }}
 	f.rush.init(deps.RequestsPerUser)
 	if f.memory == nil {
 		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
@@ -297,7 +298,7 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-time.After(time.Second):
 		f.endStreams()
-		f.cutOwned()
+		f.writer.CutHijacked()
 		return fmt.Errorf("front: requests still run: %w", ctx.Err())
 	}
 }

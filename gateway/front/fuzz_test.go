@@ -148,16 +148,3 @@ func FuzzState(f *testing.F) {
 		}
 	})
 }
-
-// FuzzPosition reads event ids: what is taken is what was written.
-func FuzzPosition(f *testing.F) {
-	f.Add("c-abc-1.17")
-	f.Add("g-.0")
-	f.Add("c-a.01")
-	f.Fuzz(func(t *testing.T, id string) {
-		p, ref := readPosition(http.Header{wire.HeaderLastEventID: {id}})
-		if ref == nil && eventID(p.name, p.seq) != id {
-			t.Errorf("%q became %q", id, eventID(p.name, p.seq))
-		}
-	})
-}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -54,7 +55,7 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	x.call.Params = want.In(nil)
 	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // the request's body can go
 	x.f.running.Add(1)                                                            // beside the request's own
-	x.f.outlast(r, func(ctx context.Context, lasts func(*stream)) {
+	x.f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer x.f.running.Done()
 		defer x.f.closeStream(x.call.Caller)
 		x.r, x.lasts = r, lasts
@@ -101,8 +102,8 @@ func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, give
 	data := wire.AppendNotification(make([]byte, 0, len(params)+96), e.Method, params)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if s := x.needStream(); s != nil && !s.send("", data) {
-		if s.usable() {
+	if s := x.needStream(); s != nil && !s.Send("", data) {
+		if s.Usable() {
 			x.f.metrics.slowSubscriptions.Inc()
 		}
 		giveUp(errCancelled)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -37,13 +38,13 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error, id string
 
 // lostStream begins a stream of a call that another replica had, and returns the id of its
 // first event.
-func lostStream(t *testing.T, b *bench, c *mcptest.Client, stream string) (event string) {
+func lostStream(t *testing.T, b *bench, c *mcptest.Client, name string) (event string) {
 	t.Helper()
-	seq, err := b.store.Log().Begin(t.Context(), keyOf(c), stream, []byte(`"the call"`), nil)
+	seq, err := b.store.Log().Begin(t.Context(), keyOf(c), name, []byte(`"the call"`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return eventID(stream, seq)
+	return stream.EventID(name, seq)
 }
 
 // keyOf is the key of a client's session, whose user has no name.
@@ -88,7 +89,7 @@ func TestFollowLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := follow(t, c, eventID("c-gone-2", seq)).Next(); err == nil {
+	if m, err := follow(t, c, stream.EventID("c-gone-2", seq)).Next(); err == nil {
 		t.Errorf("got %s", m.Text)
 	}
 }

@@ -2,28 +2,28 @@ package front
 
 import (
 	"errors"
-	"os"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // Metrics are the numbers of the endpoint. Labels are words of this file.
 type Metrics struct {
-	refused        prometheus.Counter
-	statuses       map[int]prometheus.Counter // of refusals; 0 for any other
-	received, sent prometheus.Counter
-	streams        prometheus.Gauge
+	refused  prometheus.Counter
+	statuses map[int]prometheus.Counter // of refusals; 0 for any other
+	received prometheus.Counter
+	written  stream.Metrics
 	// What became of Last-Event-ID.
 	replayed, moved, gap, unknown prometheus.Counter
 	bounds                        map[refuse.Bound]prometheus.Counter
 	// What a client that reads slowly lost.
-	slowCut, slowEvents, slowSubscriptions prometheus.Counter
-	fenced                                 prometheus.Counter
+	slowEvents, slowSubscriptions prometheus.Counter
+	fenced                        prometheus.Counter
 }
 
 // NewMetrics makes them, and registers them unless reg is nil.
@@ -51,18 +51,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "gatehouse_http_received_bytes_total",
 			Help: "Bodies of requests that were read at the endpoint, in bytes.",
 		}),
-		sent: with.NewCounter(prometheus.CounterOpts{
-			Name: "gatehouse_http_sent_bytes_total",
-			Help: "Bodies and events that were written at the endpoint, in bytes.",
-		}),
-		streams: with.NewGauge(prometheus.GaugeOpts{
-			Name: "gatehouse_streams_open",
-			Help: "Event streams that are being written to clients: of calls, of subscriptions and of sessions.",
-		}),
+		written: stream.Metrics{
+			Sent: with.NewCounter(prometheus.CounterOpts{
+				Name: "gatehouse_http_sent_bytes_total",
+				Help: "Bodies and events that were written at the endpoint, in bytes.",
+			}),
+			Open: with.NewGauge(prometheus.GaugeOpts{
+				Name: "gatehouse_streams_open",
+				Help: "Event streams that are being written to clients: of calls, of subscriptions and of sessions.",
+			}),
+			Cut: slow.WithLabelValues("cut"),
+		},
 		replayed: resumes.WithLabelValues("call"), moved: resumes.WithLabelValues("session"),
 		gap: resumes.WithLabelValues("gap"), unknown: resumes.WithLabelValues("unknown"),
-		bounds:  make(map[refuse.Bound]prometheus.Counter),
-		slowCut: slow.WithLabelValues("cut"), slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
+		bounds:     make(map[refuse.Bound]prometheus.Counter),
+		slowEvents: slow.WithLabelValues("event"), slowSubscriptions: slow.WithLabelValues("subscription"),
 		fenced: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_calls_fenced_total",
 			Help: "Calls here that were cancelled, because another replica owns their session now: it has answered them as lost.",
@@ -110,16 +113,3 @@ func (m *Metrics) resume(err error) {
 		m.unknown.Inc()
 	}
 }
-
-// unread counts a connection that could not be written to, if that took too long.
-func (m *Metrics) unread(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		m.slowCut.Inc()
-	}
-}
-
-// wrote counts bytes of an answer.
-func (m *Metrics) wrote(n int) { m.sent.Add(float64(n)) }
-
-// read counts bytes of a request.
-func (m *Metrics) read(n int) { m.received.Add(float64(n)) }

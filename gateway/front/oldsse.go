@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -51,7 +52,7 @@ type oldStream struct {
 	id     string          // part of the address for its messages; nobody else knows it
 	user   string          // whose it is
 	client string          // likewise
-	stream *stream         // set under Front.mu, before anybody can know the id
+	stream *stream.Stream  // set under Front.mu, before anybody can know the id
 	ctx    context.Context // of what runs for it before there is a session
 	cancel context.CancelCauseFunc
 	begun  chan struct{} // closed when there is a session
@@ -121,13 +122,12 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))
-	closeAfter(w, r)
-	s := f.newStream(w, http.NewResponseController(w), o.beat)
-	s.name = "message"
+	stream.CloseAfter(w, r)
+	s := f.writer.Begin(w, http.NewResponseController(w), "message", o.beat)
 	f.mu.Lock()
 	o.stream = s
 	f.mu.Unlock()
-	f.outlast(r, func(ctx context.Context, lasts func(*stream)) {
+	f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer o.countOut(caller)
 		defer o.close()
 		lasts(s)
@@ -177,14 +177,14 @@ func (f *Front) enlist(o *oldStream, anyone bool) bool {
 // serve writes the stream.
 func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 	_, messages := o.f.SSEPaths()
-	o.stream.sendRaw(wire.AppendEvent(nil, "", "endpoint", []byte(messages+"?"+queryConn+"="+o.id)))
-	o.stream.open() // at once
+	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(messages+"?"+queryConn+"="+o.id)))
+	o.stream.Open() // at once
 	why := o.wait(ctx, caller)
 	o.close() // first: what still runs gets no answer
 	if why != "" {
-		o.stream.sendRaw(wire.AppendComment(nil, why))
+		o.stream.Raw(wire.AppendComment(nil, why))
 	}
-	o.stream.end("", nil)
+	o.stream.End("", nil)
 }
 
 // wait returns when the stream is to end, with what there is to say about it.
@@ -199,7 +199,7 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 		return "no session was begun in time"
 	case <-ctx.Done():
 		return whyOver(ctx)
-	case <-o.stream.brokenOff():
+	case <-o.stream.Broken():
 		return ""
 	case <-o.f.quiet:
 		return "the gateway is closing"
@@ -219,7 +219,7 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 			return "the session has ended"
 		case <-ctx.Done():
 			return whyOver(ctx)
-		case <-o.stream.brokenOff():
+		case <-o.stream.Broken():
 			return ""
 		case <-o.f.quiet: // all requests are answered
 			return "the gateway is closing"
@@ -258,8 +258,8 @@ func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	if ref != nil {
 		return ref
 	}
-	st := &standing{name: standStream + o.f.callID(), stream: o.stream, done: make(chan struct{}), plain: true}
-	l.add(st, position{}, false)
+	st := &standing{name: stream.SessionName(o.f.callID()), stream: o.stream, done: make(chan struct{}), plain: true}
+	l.add(st, stream.Position{}, false)
 	o.mu.Lock()
 	late := o.closed
 	if !late {

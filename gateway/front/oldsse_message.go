@@ -104,13 +104,13 @@ func (o *oldStream) message(p *posted) *refuse.Refusal {
 // say answers a request on the stream. What finds no room there waits for it, but its POST,
 // which another replica may have passed on, does not.
 func (o *oldStream) say(answer []byte) *refuse.Refusal {
-	if o.stream.offer(answer) {
+	if o.stream.Offer(answer) {
 		return nil
 	}
 	if ref := o.begin(); ref != nil {
 		return ref
 	}
-	go o.run(func() { o.stream.force(answer) })
+	go o.run(func() { o.stream.Force(answer) })
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -336,7 +337,7 @@ func TestOldBounds(t *testing.T) {
 	})
 	t.Run("H/117 a stream that nobody reads", func(t *testing.T) {
 		b := newBench(t, Config{})
-		b.front.writeTime = time.Second // plenty for those who read
+		b.front.writer.Timeout = time.Second // plenty for those who read
 		slow, other := b.oldSession(t, v2024, `{}`), b.oldSession(t, v2024, `{}`)
 		for n := 0; ; n++ {
 			// Answers of 1 MiB each.
@@ -380,72 +381,27 @@ func TestOldBounds(t *testing.T) {
 		})
 	})
 	t.Run("events for which there was no room come later", func(t *testing.T) {
-		b := newBench(t, Config{KeepAlive: 10 * time.Millisecond})
-		c := b.oldSession(t, v2024, `{}`)
-		b.script.waitListening(t, 1)
-		l := b.front.known(b.oldKey(t))
-		l.mu.Lock()
-		stream := l.streams[0].stream
-		stream.mu.Lock() // nothing is written meanwhile
-		for stream.writing {
-			stream.changed.Wait()
-		}
-		stream.writing, stream.unsent = true, append(stream.unsent, ": "+strings.Repeat("x", maxUnsent)+"\n\n"...)
-		stream.mu.Unlock()
-		l.mu.Unlock()
-		for range 3 {
-			b.script.emit(mcp.NoteToolsListChanged, `{}`)
-		}
-		go stream.drain()
-		if _, err := c.Until(mcp.NoteToolsListChanged); err != nil {
-			t.Error(err)
-		}
-		mustCall(t, c, "ping", `{}`)
-		if len(c.Before) > 0 {
-			t.Errorf("it came more than once: %v", c.Before)
-		}
-	})
-}
-
-// gated is a ResponseWriter on which each write waits to be let through.
-type gated struct {
-	*recorder
-	pass chan struct{}
-}
-
-func (g gated) Write(p []byte) (int, error) {
-	<-g.pass
-	return g.recorder.Write(p)
-}
-
-// What must not be lost waits for room, not for the others to have nothing to say.
-func TestOldAnswersAmongEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _, _ := bubbleFront(t, time.Hour)
-		g := gated{&recorder{header: make(http.Header)}, make(chan struct{})}
-		s := f.newStream(g, http.NewResponseController(g), nil)
-		event := []byte(strings.Repeat("x", 1000))
-		fill := func() {
-			for s.send("", event) {
+		synctest.Test(t, func(t *testing.T) {
+			f, s, _ := bubbleFront(t, time.Hour)
+			o := openOld(t, f, mcp.Caller{})
+			defer o.cancel()
+			o.begin()
+			s.waitListening(t, 1)
+			<-o.turn // nothing is read meanwhile
+			for f.all()[0].streams[0].stream.Send("", make([]byte, stream.MaxUnsent)) {
+				synctest.Wait()
 			}
-			synctest.Wait()
-		}
-		s.open()
-		synctest.Wait()
-		fill()
-		answered := make(chan bool, 1)
-		go func() { answered <- s.force(event) }()
-		synctest.Wait()
-		if len(answered) > 0 {
-			t.Error("there was room")
-		}
-		g.pass <- struct{}{} // what was first: all that waits is being written now
-		synctest.Wait()
-		fill()
-		if len(answered) == 0 || !<-answered {
-			t.Error("it still waits, or was lost")
-		}
-		close(g.pass)
-		s.end("", nil)
+			for range 3 {
+				s.emit(mcp.NoteToolsListChanged, `{}`)
+			}
+			o.turn <- struct{}{}
+			if text := o.settled(); strings.Contains(text, mcp.NoteToolsListChanged) {
+				t.Error("there was room")
+			}
+			time.Sleep(DefaultKeepAlive)
+			if n := strings.Count(o.settled(), mcp.NoteToolsListChanged); n != 1 {
+				t.Errorf("it came %d times", n)
+			}
+		})
 	})
 }

@@ -197,7 +197,7 @@ func (p *posted) read(f *Front, id *mcp.Raw) (ref *refuse.Refusal) {
 	if body, *id, ref = p.body(f); ref != nil {
 		return ref
 	}
-	f.metrics.read(len(body))
+	f.metrics.received.Add(float64(len(body)))
 	p.raw = body
 	if wire.IsBatch(body) {
 		p.batch = body

@@ -166,7 +166,7 @@ func (x *exchange) request(q *question) bool {
 	}
 	x.mu.Unlock()
 	if ok && x.shared { // others may have filled it
-		ok = x.stream.force(data)
+		ok = x.stream.Force(data)
 	}
 	return ok
 }

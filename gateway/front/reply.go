@@ -22,6 +22,8 @@ const (
 	discoverTTL = time.Minute
 )
 
+var contentJSON = []string{"application/json"}
+
 // buffers hold answers that are written in one piece.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -44,17 +46,15 @@ func (f *Front) writeJSON(w http.ResponseWriter, status int, body []byte) {
 }
 
 func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController, status int, m message) {
+	if one, ok := w.(*collected); ok { // of a batch, which is written as a whole
+		one.body = m.appendTo(one.body)
+		return
+	}
 	h := w.Header()
 	h["Content-Type"] = contentJSON
 	size := m.size()
 	if size >= sniffed {
 		h["Content-Length"] = []string{strconv.Itoa(size)}
-	}
-	// A ResponseWriter without deadlines, as tests have, does without. What fails
-	// below is a client that has gone: there is nobody to tell.
-	_ = rc.SetWriteDeadline(time.Now().Add(f.writeTime))
-	if _, member := w.(*collected); !member { // of a batch, which is written as a whole
-		f.metrics.wrote(size)
 	}
 	if status != http.StatusOK {
 		w.WriteHeader(status)
@@ -62,20 +62,13 @@ func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController,
 	if size <= joined {
 		buf := buffers.Get().(*[]byte)
 		*buf = m.appendTo((*buf)[:0])
-		_, _ = w.Write(*buf)
+		_ = f.writer.Write(w, rc, *buf) // else the client has gone: there is nobody to tell
 		buffers.Put(buf)
 		return
 	}
 	for _, part := range [][]byte{m.head, m.body, m.tail} {
-		for len(part) > 0 { // a deadline for each piece: a slow client is not a dead one
-			n := min(len(part), maxUnsent)
-			if _, err := w.Write(part[:n]); err != nil {
-				f.metrics.unread(err)
-				return
-			}
-			if part = part[n:]; len(part) > 0 {
-				_ = rc.SetWriteDeadline(time.Now().Add(f.writeTime))
-			}
+		if f.writer.Write(w, rc, part) != nil {
+			return // likewise
 		}
 	}
 }

@@ -5,62 +5,30 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Beginnings of the names of streams, which say what they are streams of.
-const (
-	callStream  = "c-" // a call: it ends with the response
-	standStream = "g-" // a GET: it ends with the session
-	maxPosition = 200
-	// readAgain is about how long a stream that cannot be read is left alone.
-	readAgain = time.Second
-)
-
-// eventID is the id of an event, unique over all streams of a session (2025-11-25
-// basic/transports#resumability-and-redelivery).
-func eventID(stream string, seq uint64) string {
-	return stream + "." + strconv.FormatUint(seq, 10)
-}
-
-// position is a place in a stream; the zero value is none.
-type position struct {
-	name string
-	seq  uint64
-	id   string // both, as the client wrote it
-}
-
-func (p position) isCall() bool { return strings.HasPrefix(p.name, callStream) }
+// readAgain is about how long a stream that cannot be read is left alone.
+const readAgain = time.Second
 
 // readPosition reads Last-Event-ID. What could not be an id of ours is refused.
-func readPosition(h http.Header) (position, *refuse.Refusal) {
+func readPosition(h http.Header) (at stream.Position, ref *refuse.Refusal) {
 	lines := h[wire.HeaderLastEventID]
 	if len(lines) == 0 {
-		return position{}, nil
+		return at, nil
 	}
-	bad := refuse.Invalid("Invalid request: %s is not an id that was given out", wire.HeaderLastEventID)
-	if len(lines) > 1 || len(lines[0]) > maxPosition {
-		return position{}, bad
+	at, ok := stream.ParseEventID(lines[0])
+	if !ok || len(lines) > 1 {
+		return at, refuse.Invalid("Invalid request: %s is not an id that was given out", wire.HeaderLastEventID)
 	}
-	name, digits, ok := strings.Cut(lines[0], ".")
-	seq, err := strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil || digits != strconv.FormatUint(seq, 10) ||
-		!strings.HasPrefix(name, callStream) && !strings.HasPrefix(name, standStream) {
-		return position{}, bad
-	}
-	for _, c := range []byte(name) {
-		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return position{}, bad
-		}
-	}
-	return position{name: name, seq: seq, id: lines[0]}, nil
+	return at, nil
 }
 
 // reading is what was read of the stream of a call.
@@ -87,32 +55,32 @@ func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
 	g.f.metrics.replayed.Inc()
 	if g.rev.Priming {
-		g.stream.send(after.id, nil)
+		g.stream.Send(after.EventID(), nil)
 	}
-	for seq := after.seq; ; {
+	for seq := after.Seq; ; {
 		if r.gap && !(r.ended && len(r.events) == 0) {
 			g.f.metrics.gap.Inc()
 			g.send("", gapNotice())
 		}
 		for _, e := range r.events {
 			seq = e.Seq
-			if len(e.Data) > 0 && !g.send(eventID(after.name, e.Seq), e.Data) {
-				g.stream.end("", nil)
+			if len(e.Data) > 0 && !g.send(stream.EventID(after.Name, e.Seq), e.Data) {
+				g.stream.End("", nil)
 				return
 			}
 		}
 		switch {
 		case r.ended && r.gap && len(r.events) == 0:
-			g.answerLost(after.name)
+			g.answerLost(after.Name)
 			fallthrough
 		case r.ended && !r.gap:
-			g.stream.end("", nil)
+			g.stream.End("", nil)
 			return
 		case r.ended: // what is missing was before these events, or is the end: see which
 		default:
-			g.stream.open()
+			g.stream.Open()
 			more := r.more
-			if !g.f.writes(after.name) {
+			if !g.f.writes(after.Name) {
 				more = g.finishLost(ctx)
 			}
 			if g.wait(ctx, more) {
@@ -121,7 +89,7 @@ func (g *getting) follow(ctx context.Context, r reading) {
 			}
 		}
 		var err error
-		r, err = g.read(after.name, seq)
+		r, err = g.read(after.Name, seq)
 		switch {
 		case errors.Is(err, session.ErrUnavailable):
 			r = reading{more: later()}
@@ -133,8 +101,8 @@ func (g *getting) follow(ctx context.Context, r reading) {
 }
 
 // writes reports whether the stream of a call is, or was, written by this process.
-func (f *Front) writes(stream string) bool {
-	replica, _, _ := strings.Cut(strings.TrimPrefix(stream, callStream), "-")
+func (f *Front) writes(name string) bool {
+	replica, _, _ := strings.Cut(stream.CallOf(name), "-")
 	return replica == f.prefix
 }
 
@@ -143,14 +111,14 @@ func (f *Front) writes(stream string) bool {
 // finish a stream does, so that a replica which was only cut off writes no more of it. The
 // stream is to be read again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
-	log, key, stream := g.f.sessions.Log(), g.live.key, g.after.name
-	request, err := log.Request(ctx, key, stream)
+	log, key, name := g.f.sessions.Log(), g.live.key, g.after.Name
+	request, err := log.Request(ctx, key, name)
 	switch {
 	case err != nil:
 	case request == nil:
-		err = log.End(ctx, key, stream)
+		err = log.End(ctx, key, name)
 	default:
-		_, err = log.Finish(ctx, key, stream, g.f.lostAnswer(request, stream, g.rev))
+		_, err = log.Finish(ctx, key, name, g.f.lostAnswer(request, name, g.rev))
 	}
 	if err != nil && !errors.Is(err, session.ErrNotFound) {
 		return later()
@@ -161,8 +129,8 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 }
 
 // lostAnswer is the response to a request whose own is lost.
-func (f *Front) lostAnswer(request mcp.Raw, stream string, rev *wire.Revision) []byte {
-	return wire.AppendError(nil, request, f.readable(rev, "", callOf(stream), refuse.LostError()))
+func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
+	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
 }
 
 // answerLost sends the response to a request whose own is missing in the log.
@@ -182,7 +150,7 @@ func later() <-chan struct{} {
 
 // send sends an event as soon as there is room for it.
 func (g *getting) send(id string, data []byte) bool {
-	return g.stream.send(id, data) || g.stream.flushed() && g.stream.send(id, data)
+	return g.stream.Send(id, data) || g.stream.Flushed() && g.stream.Send(id, data)
 }
 
 // gapNotice says that events are missing.

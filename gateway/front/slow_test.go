@@ -134,7 +134,7 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 			b := newBench(t, Config{})
 			f := &flood{make(chan struct{}, 1), make(chan struct{})}
 			b.front.handler = f
-			b.front.writeTime = tooLong // it is not cut off while we look
+			b.front.writer.Timeout = tooLong // it is not cut off while we look
 			header := modern("tools/call", "x")
 			if strings.Contains(tt.body, "listen") {
 				header = modern(mcp.MethodListen, "")
@@ -165,7 +165,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	b := newBench(t, Config{})
 	f := &flood{make(chan struct{}, 1), make(chan struct{})}
 	b.front.handler = f
-	b.front.writeTime = 200 * time.Millisecond
+	b.front.writer.Timeout = 200 * time.Millisecond
 	c := b.client(v2511)
 	client := b.silent(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`, http.Header{wire.HeaderSession: {c.Session}})
 	first := client.line(t, "id: ")
@@ -180,7 +180,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 		t.Errorf("the answer, gone on with: %.200s %v", m.Text, err)
 	}
 	client.cutOff(t)
-	wantCount(t, "connections that were cut", b.front.metrics.slowCut, 1)
+	wantCount(t, "connections that were cut", b.front.metrics.written.Cut, 1)
 }
 
 // cutOff reads what is there still, and wants the end of the connection before the answer.
@@ -200,7 +200,7 @@ func (s *silent) cutOff(t *testing.T) {
 func TestAnAnswerThatNobodyReads(t *testing.T) {
 	const size = 16 << 20
 	b := newBench(t, Config{})
-	b.front.writeTime = 200 * time.Millisecond
+	b.front.writer.Timeout = 200 * time.Millisecond
 	began, over := make(chan struct{}), make(chan struct{})
 	b.front.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if !c.Room.Take(size) {
@@ -216,7 +216,7 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 		t.Error("the client was not cut off")
 	}
 	b.front.running.Wait() // the call is over
-	wantCount(t, "connections that were cut", b.front.metrics.slowCut, 1)
+	wantCount(t, "connections that were cut", b.front.metrics.written.Cut, 1)
 	if n := b.front.memory.Held(); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}

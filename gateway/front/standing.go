@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -24,7 +25,7 @@ const (
 // standing is an open GET stream of a session.
 type standing struct {
 	name   string // in the event log
-	stream *stream
+	stream *stream.Stream
 	done   chan struct{} // closed when another one takes its place
 	plain  bool          // its events have no ids: it cannot be gone on with
 }
@@ -36,11 +37,11 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	if ref == nil && !readAccept(r.Header["Accept"]).stream {
 		ref = refuse.Accept("text/event-stream")
 	}
-	var after position
+	var after stream.Position
 	if ref == nil {
 		after, ref = readPosition(r.Header)
 	}
-	if ref == nil && closed(f.drain) && !after.isCall() {
+	if ref == nil && closed(f.drain) && !after.IsCall() {
 		ref = refuse.Closing()
 	}
 	g := &getting{f: f, record: record, rev: rev, caller: caller, after: after}
@@ -58,9 +59,9 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.live.saw(caller)
-	closeAfter(w, r)
-	g.stream = f.newStream(w, http.NewResponseController(w), func() { f.touch(record) })
-	f.outlast(r, g.serve)
+	stream.CloseAfter(w, r)
+	g.stream = f.writer.Begin(w, http.NewResponseController(w), "", func() { f.touch(record) })
+	f.writer.Outlast(r, g.serve)
 }
 
 // getting is a GET request that is answered by a stream.
@@ -69,9 +70,9 @@ type getting struct {
 	record session.Record
 	rev    *wire.Revision
 	caller mcp.Caller
-	after  position // where the client was, if it has been here before
+	after  stream.Position // where the client was, if it has been here before
 	live   *live
-	stream *stream
+	stream *stream.Stream
 	known  bool             // after is in the stream of a call, of which
 	first  reading          // this was read
 	expire <-chan time.Time // tells once that the caller's proof has expired
@@ -79,11 +80,11 @@ type getting struct {
 
 // find looks for the stream of a call that is to be gone on with.
 func (g *getting) find() *refuse.Refusal {
-	if !g.after.isCall() {
+	if !g.after.IsCall() {
 		return nil
 	}
 	var err error
-	g.first, err = g.read(g.after.name, g.after.seq)
+	g.first, err = g.read(g.after.Name, g.after.Seq)
 	if errors.Is(err, session.ErrUnavailable) { // a new stream would never have the call's answer
 		return g.f.refuseSession(err)
 	}
@@ -96,7 +97,7 @@ func (g *getting) countIn() *refuse.Refusal {
 	if !g.f.count(&g.f.streams) {
 		return refuse.Closing()
 	}
-	if !g.f.openStream(g.caller, false) && (g.after.isCall() || !g.live.giveWay(g.after.name) || !g.f.openStream(g.caller, true)) {
+	if !g.f.openStream(g.caller, false) && (g.after.IsCall() || !g.live.giveWay(g.after.Name) || !g.f.openStream(g.caller, true)) {
 		g.f.streams.Done()
 		return refuse.Streams(refuse.NoID)
 	}
@@ -109,7 +110,7 @@ func (g *getting) countOut() {
 }
 
 // serve writes the stream.
-func (g *getting) serve(ctx context.Context, lasts func(*stream)) {
+func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.countOut()
 	stop := g.limit()
 	defer stop()
@@ -124,8 +125,8 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream)) {
 
 // prepare does what comes before a stream for what belongs to no request.
 func (g *getting) prepare(ctx context.Context) {
-	if id := requestOf(g.live.key, g.after.name); id != nil { // its answer was kept for as long as it is
-		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", callOf(g.after.name), refuse.DroppedError())))
+	if id := stream.RequestOf(g.live.key, g.after.Name); id != nil { // its answer was kept for as long as it is
+		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", stream.CallOf(g.after.Name), refuse.DroppedError())))
 	}
 	if g.record.Initialized {
 		g.live.listen(ctx, g.record, g.caller)
@@ -146,10 +147,10 @@ func (g *getting) limit() (stop func()) {
 func (g *getting) expired() bool { return past(g.caller.Expires) }
 
 // stand keeps the session's stream open until somebody ends it.
-func (g *getting) stand(ctx context.Context, lasts func(*stream)) {
-	st := &standing{name: standStream + g.f.callID(), stream: g.stream, done: make(chan struct{})}
+func (g *getting) stand(ctx context.Context, lasts func(*stream.Stream)) {
+	st := &standing{name: stream.SessionName(g.f.callID()), stream: g.stream, done: make(chan struct{})}
 	g.live.add(st, g.after, g.rev.Priming)
-	g.stream.open()
+	g.stream.Open()
 	lasts(g.stream)
 	g.wait(ctx, st.done)
 	g.live.remove(st)
@@ -166,7 +167,7 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	case <-more:
 		return false
 	case <-ctx.Done():
-	case <-g.stream.brokenOff():
+	case <-g.stream.Broken():
 	case <-g.live.gone:
 	case <-g.f.quiet:
 		select {
@@ -183,37 +184,37 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 func (g *getting) end() {
 	expired := g.expired()
 	if expired {
-		g.stream.sendRaw(wire.AppendComment(nil, "the access token has expired"))
+		g.stream.Raw(wire.AppendComment(nil, "the access token has expired"))
 	}
 	if g.rev.Priming || expired {
-		g.stream.sendRaw(wire.AppendRetry(nil, reconnect))
+		g.stream.Raw(wire.AppendRetry(nil, reconnect))
 	}
-	g.stream.end("", nil)
+	g.stream.End("", nil)
 }
 
 // add makes the stream the one that events go to, and sends it what a stream before
 // it did not get across, or what came while there was none.
-func (l *live) add(st *standing, after position, priming bool) {
+func (l *live) add(st *standing, after stream.Position, priming bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if priming {
 		if id := l.keep(st.name, nil); id != "" {
-			st.stream.send(id, nil)
+			st.stream.Send(id, nil)
 		}
 	}
-	if after.name != "" { // the client has given that one up
+	if after.Name != "" { // the client has given that one up
 		l.streams = slices.DeleteFunc(l.streams, func(old *standing) bool {
-			if old.name == after.name {
+			if old.name == after.Name {
 				close(old.done)
 			}
-			return old.name == after.name
+			return old.name == after.Name
 		})
 		// An error means that nothing is left of it: this is then a new stream.
-		events, _, _, err := l.f.sessions.Log().Read(context.Background(), l.key, after.name, after.seq)
+		events, _, _, err := l.f.sessions.Log().Read(context.Background(), l.key, after.Name, after.Seq)
 		l.f.metrics.resume(err)
 		for _, e := range events {
 			if len(e.Data) > 0 {
-				st.stream.send(l.keep(st.name, e.Data), e.Data)
+				st.stream.Send(l.keep(st.name, e.Data), e.Data)
 			}
 		}
 	}
@@ -258,7 +259,7 @@ func (l *live) keep(name string, data []byte) string {
 	if err != nil {
 		return ""
 	}
-	return eventID(name, seq)
+	return stream.EventID(name, seq)
 }
 
 // event takes what the session's listener hears.
@@ -290,7 +291,7 @@ func (l *live) deliver(e mcp.Event) {
 // (2025-11-25 basic/transports#multiple-connections); false when none does.
 func (l *live) send(e mcp.Event) bool {
 	for _, st := range slices.Backward(l.streams) {
-		if !st.stream.usable() {
+		if !st.stream.Usable() {
 			continue
 		}
 		data := wire.AppendNotification(nil, e.Method, e.Params)
@@ -298,7 +299,7 @@ func (l *live) send(e mcp.Event) bool {
 		if !st.plain {
 			id = l.keep(st.name, data)
 		}
-		if st.stream.send(id, data) {
+		if st.stream.Send(id, data) {
 			return true
 		}
 	}

@@ -43,12 +43,12 @@ type exception struct {
 // exceptions are all of them. Code that is being cut into packages takes its rows along.
 var exceptions = []exception{
 	{"files of a package", "gateway/catalog", 37, "not cut yet"},
-	{"files of a package", "gateway/front", 43, "is being cut into rooms"},
+	{"files of a package", "gateway/front", 40, "is being cut into rooms"},
 	{"files of a package", "policy", 36, "not cut yet"},
 	{"files of a circle", "gateway", 21, "not cut yet"},
 	{"files of a circle", "gateway/catalog", 32, "not cut yet"},
 	{"files of a circle", "gateway/demo/issuer", 15, "not cut yet"},
-	{"files of a circle", "gateway/front", 34, "is being cut into rooms"},
+	{"files of a circle", "gateway/front", 31, "is being cut into rooms"},
 	{"files of a circle", "policy", 20, "not cut yet"},
 	{"files of a circle", "upstream", 25, "is being cut into rooms"},
 	{"files with methods of a type", "gateway Config", 8, "not cut yet"},
@@ -56,7 +56,7 @@ var exceptions = []exception{
 	{"files with methods of a type", "gateway graph", 7, "not cut yet"},
 	{"files with methods of a type", "gateway/catalog Catalog", 13, "not cut yet"},
 	{"files with methods of a type", "gateway/demo/issuer Issuer", 11, "not cut yet"},
-	{"files with methods of a type", "gateway/front Front", 25, "is being cut into rooms"},
+	{"files with methods of a type", "gateway/front Front", 23, "is being cut into rooms"},
 	{"files with methods of a type", "gateway/front exchange", 11, "is being cut into rooms"},
 	{"files with methods of a type", "gateway/front live", 8, "is being cut into rooms"},
 	{"files with methods of a type", "policy Guard", 7, "not cut yet"},

@@ -1,4 +1,4 @@
-package front
+package stream
 
 import (
 	"context"
@@ -18,70 +18,75 @@ import (
 // are not looked at: it was told that the connection closes with the answer.
 const maxAfter = 16 << 10
 
+// joined is the size up to which a chunk is copied together, to be written at once.
+const joined = 32 << 10
+
 var connClose = []string{"close"}
 
-// closeAfter has the connection of an answer that lasts close with it, where it carries
+// CloseAfter has the connection of an answer that lasts close with it, where it carries
 // nothing else.
-func closeAfter(w http.ResponseWriter, r *http.Request) {
+func CloseAfter(rw http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
-		w.Header()["Connection"] = connClose
+		rw.Header()["Connection"] = connClose
 	}
 }
 
-// ownConn is a connection that a stream has taken over. It is an http.ResponseWriter whose
+// conn is a connection that was hijacked for a stream. It is an http.ResponseWriter whose
 // head was written.
-type ownConn struct {
+type conn struct {
 	net.Conn
-	f       *Front
+	writer  *Writer
 	chunked bool          // as the head has said
 	closed  chan struct{} // by watch, when nothing more can be read
 }
 
-// outlast has serve write an answer that lasts. Once serve has called lasts with the
-// stream, that takes the connection over and outlast returns; where it cannot, and where
-// there is no stream after all, outlast returns when serve does. The context ends when
+// Outlast has serve write an answer that lasts. Once serve has called lasts with the
+// stream, that hijacks the connection and Outlast returns; where it cannot, and where
+// there is no stream after all, Outlast returns when serve does. The context ends when
 // the client goes.
-func (f *Front) outlast(r *http.Request, serve func(ctx context.Context, lasts func(*stream))) {
+func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts func(*Stream))) {
 	ctx, gone := context.WithCancel(context.WithoutCancel(r.Context()))
 	unlink := context.AfterFunc(r.Context(), gone)
 	defer unlink()
-	begun, ended := make(chan *stream, 1), make(chan struct{})
-	broke := false // set before ended
-	go func() {    // until the stream ends: serve counts it, so that Close waits
-		var s *stream
+	begun, ended := make(chan *Stream, 1), make(chan struct{})
+	panicked := false // set before ended
+	go func() {       // until the stream ends: serve is counted by its caller
+		var s *Stream
 		defer close(ended)
 		defer gone()
 		defer func() {
 			if cause := recover(); cause != nil {
-				broke = true
-				f.recovered(cause, "")
+				panicked = true
+				if cause != http.ErrAbortHandler {
+					w.Panicked(cause)
+				}
 				if s != nil {
-					s.cut()
+					s.Cut()
 				}
 			}
 		}()
-		serve(ctx, func(lasting *stream) {
+		serve(ctx, func(lasting *Stream) {
 			s = lasting
 			begun <- s
 		})
 	}()
 	select {
 	case s := <-begun:
-		if f.takeOver(s, r, gone) {
+		if s.hijack(r, gone) {
 			return
 		}
 		<-ended
 	case <-ended:
 	}
-	if broke {
+	if panicked {
 		panic(http.ErrAbortHandler) // half an answer must not look whole
 	}
 }
 
-// takeOver makes the connection of an answer its stream's own, which closes it when it
+// hijack makes the connection of an answer its stream's own, which closes it when it
 // ends. gone is called when the client has gone. It reports false where that cannot be:
 // the stream has ended, or the ResponseWriter has no connection to give away.
-func (f *Front) takeOver(s *stream, r *http.Request, gone func()) bool {
+func (s *Stream) hijack(r *http.Request, gone func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.writing {
@@ -92,15 +97,13 @@ func (f *Front) takeOver(s *stream, r *http.Request, gone func()) bool {
 	}
 	s.writing = true
 	s.mu.Unlock()
-	_ = s.rc.SetWriteDeadline(time.Now().Add(s.time)) // for the head
-	conn, _, err := s.rc.Hijack()
+	s.writer.Deadline(s.rc) // for the head
+	inner, _, err := s.rc.Hijack()
 	s.mu.Lock()
 	if err == nil {
-		c := &ownConn{Conn: conn, f: f, chunked: r.ProtoAtLeast(1, 1), closed: make(chan struct{})}
-		s.w, s.rc, s.own = c, http.NewResponseController(c), c
-		f.mu.Lock()
-		f.owned[c] = struct{}{}
-		f.mu.Unlock()
+		c := &conn{Conn: inner, writer: s.writer, chunked: r.ProtoAtLeast(1, 1), closed: make(chan struct{})}
+		s.w, s.rc, s.conn = c, http.NewResponseController(c), c
+		s.writer.note(c)
 		go c.watch(gone) // until finish, which waits for it
 	}
 	s.writing = false
@@ -112,7 +115,7 @@ func (f *Front) takeOver(s *stream, r *http.Request, gone func()) bool {
 }
 
 // watch reads until the client goes, or the connection is closed.
-func (c *ownConn) watch(gone func()) {
+func (c *conn) watch(gone func()) {
 	buf := make([]byte, 64)
 	for left := maxAfter; left > 0; {
 		n, err := c.Conn.Read(buf)
@@ -126,16 +129,16 @@ func (c *ownConn) watch(gone func()) {
 }
 
 // Header, of http.ResponseWriter, is of no use any more.
-func (c *ownConn) Header() http.Header { return http.Header{} }
+func (c *conn) Header() http.Header { return http.Header{} }
 
 // WriteHeader, of http.ResponseWriter, is of no use any more.
-func (c *ownConn) WriteHeader(int) {}
+func (c *conn) WriteHeader(int) {}
 
 // FlushError, which http.ResponseController wants, has nothing to do.
-func (c *ownConn) FlushError() error { return nil }
+func (c *conn) FlushError() error { return nil }
 
 // Write writes a piece of the answer at once.
-func (c *ownConn) Write(p []byte) (int, error) {
+func (c *conn) Write(p []byte) (int, error) {
 	if !c.chunked || len(p) == 0 { // of which a chunk would be the last one
 		return c.Conn.Write(p)
 	}
@@ -152,23 +155,32 @@ func (c *ownConn) Write(p []byte) (int, error) {
 }
 
 // finish closes the connection, in good order if whole.
-func (c *ownConn) finish(whole bool, within time.Duration) {
+func (c *conn) finish(whole bool) {
 	if whole && c.chunked {
-		_ = c.SetWriteDeadline(time.Now().Add(within))
+		_ = c.SetWriteDeadline(time.Now().Add(c.writer.Timeout))
 		_, _ = c.Conn.Write([]byte("0\r\n\r\n")) // else nobody is there to see it
 	}
 	_ = c.Close() // likewise
 	<-c.closed
-	c.f.mu.Lock()
-	defer c.f.mu.Unlock()
-	delete(c.f.owned, c)
+	c.writer.mu.Lock()
+	defer c.writer.mu.Unlock()
+	delete(c.writer.hijacked, c)
 }
 
-// cutOwned closes the connections of all streams that last.
-func (f *Front) cutOwned() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c := range f.owned {
+func (w *Writer) note(c *conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.hijacked == nil {
+		w.hijacked = make(map[*conn]struct{})
+	}
+	w.hijacked[c] = struct{}{}
+}
+
+// CutHijacked closes the connections of all streams that last.
+func (w *Writer) CutHijacked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.hijacked {
 		_ = c.Close() // its stream finds out
 	}
 }

@@ -1,4 +1,4 @@
-package front
+package stream
 
 import (
 	"net/http"
@@ -8,10 +8,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
+// MaxUnsent bounds what waits for a client that reads slowly, in bytes. A stream that would
+// need more loses an event that may be lost, or breaks. It is also how much is written at a
+// time.
+const MaxUnsent = 1 << 20
+
 const (
-	// maxUnsent bounds what waits for a client that reads slowly. A stream that
-	// would need more loses an event that may be lost, or breaks.
-	maxUnsent = 1 << 20
 	// keptUnsent is the largest buffer that an idle stream keeps.
 	keptUnsent = 16 << 10
 	// eventRoom is about what the framing of an event adds.
@@ -22,16 +24,14 @@ const (
 	gathered = 64 << 10
 )
 
-// stream is an event stream that is being written to a client. Sending never
+// Stream is an event stream that is being written to a client. Sending never
 // waits: what is sent goes into a buffer, and a goroutine that lives as long as
 // there is something to write writes, with one flush for all that had come.
-type stream struct {
-	w    http.ResponseWriter
-	rc   *http.ResponseController
-	name string        // of its events, "" for "message"
-	time time.Duration // for the client to take a write
-
-	metrics *Metrics
+type Stream struct {
+	writer *Writer
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	event  string // the name of its events
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	changed sync.Cond  // writing went false, or there is room again
@@ -44,49 +44,22 @@ type stream struct {
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
 	broken  bool
-	own     *ownConn      // the connection, once it was taken over
+	conn    *conn         // once it was hijacked
 	gone    chan struct{} // closed when broken; nil when nobody asked
 	beat    *time.Timer
-	every   time.Duration
 }
 
-// newStream answers with the headers of an event stream and beats: a comment goes
-// out whenever nothing was written for a while, and onBeat is called at least as
-// often, if there is one.
-func (f *Front) newStream(w http.ResponseWriter, rc *http.ResponseController, onBeat func()) *stream {
-	h := w.Header()
-	h["Content-Type"] = contentStream
-	h["Cache-Control"] = noCache
-	h["X-Accel-Buffering"] = noBuffering
-	w.WriteHeader(http.StatusOK)
-	// The first events gather as later ones do: there may be more where they came from.
-	s := &stream{w: w, rc: rc, time: f.writeTime, every: f.cfg.KeepAlive, wrote: time.Now(), metrics: f.metrics}
-	f.metrics.streams.Inc()
-	s.changed.L = &s.mu
-	s.mu.Lock()
-	s.beat = time.AfterFunc(s.every, func() { s.tick(onBeat) })
-	s.mu.Unlock()
-	return s
-}
-
-var (
-	contentJSON   = []string{"application/json"}
-	contentStream = []string{"text/event-stream"}
-	noCache       = []string{"no-cache"}
-	noBuffering   = []string{"no"}
-)
-
-// send sends an event. It reports false when there is no room for it, or nobody to
+// Send sends an event. It reports false when there is no room for it, or nobody to
 // read it any more.
-func (s *stream) send(id string, data []byte) bool {
+func (s *Stream) Send(id string, data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.put(id, data)
 }
 
-// force sends an event that is waited for and must not be lost: it does not gather, and
+// Force sends an event that is waited for and must not be lost: it does not gather, and
 // waits for room as long as the client reads.
-func (s *stream) force(data []byte) bool {
+func (s *Stream) Force(data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.ended && !s.broken && !s.room(data) {
@@ -96,8 +69,8 @@ func (s *stream) force(data []byte) bool {
 	return s.put("", data)
 }
 
-// offer is force that does not wait: false when there is no room.
-func (s *stream) offer(data []byte) bool {
+// Offer is Force that does not wait: false when there is no room.
+func (s *Stream) Offer(data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hurry = true
@@ -105,22 +78,22 @@ func (s *stream) offer(data []byte) bool {
 }
 
 // room is called with mu held. However large it is, one event has it.
-func (s *stream) room(data []byte) bool {
-	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= maxUnsent
+func (s *Stream) room(data []byte) bool {
+	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= MaxUnsent
 }
 
 // put is called with mu held.
-func (s *stream) put(id string, data []byte) bool {
+func (s *Stream) put(id string, data []byte) bool {
 	if s.ended || s.broken || !s.room(data) {
 		return false
 	}
-	s.unsent = wire.AppendEvent(s.unsent, id, s.name, data)
+	s.unsent = wire.AppendEvent(s.unsent, id, s.event, data)
 	s.wake()
 	return true
 }
 
-// sendRaw sends lines that are no event.
-func (s *stream) sendRaw(lines []byte) {
+// Raw sends lines that are no event.
+func (s *Stream) Raw(lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended && !s.broken {
@@ -129,16 +102,16 @@ func (s *stream) sendRaw(lines []byte) {
 	}
 }
 
-// usable reports whether events may still reach the client.
-func (s *stream) usable() bool {
+// Usable reports whether events may still reach the client.
+func (s *Stream) Usable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.ended && !s.broken
 }
 
-// open sends the headers at once, with a comment if nothing else is there to send:
+// Open sends the headers at once, with a comment if nothing else is there to send:
 // some clients wait for the first byte.
-func (s *stream) open() {
+func (s *Stream) Open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || s.broken {
@@ -152,7 +125,7 @@ func (s *stream) open() {
 }
 
 // wake is called with mu held, when there is something to write.
-func (s *stream) wake() {
+func (s *Stream) wake() {
 	if s.writing || s.waiting && len(s.unsent) < gathered && !s.hurry {
 		return // whoever writes next takes it along
 	}
@@ -166,7 +139,7 @@ func (s *stream) wake() {
 }
 
 // delay is called with mu held.
-func (s *stream) delay(pause time.Duration) {
+func (s *Stream) delay(pause time.Duration) {
 	if s.later != nil {
 		s.later.Reset(pause)
 		return
@@ -184,7 +157,7 @@ func (s *stream) delay(pause time.Duration) {
 }
 
 // drain writes what there is, and has what came meanwhile written in its turn.
-func (s *stream) drain() {
+func (s *Stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.unsent
@@ -207,26 +180,17 @@ func (s *stream) drain() {
 }
 
 // write is called by the one who is writing, without mu.
-func (s *stream) write(out []byte) bool {
-	for { // a deadline for each piece: a slow client is not a dead one
-		// A ResponseWriter without deadlines, as tests have, does without.
-		_ = s.rc.SetWriteDeadline(time.Now().Add(s.time))
-		n := min(len(out), maxUnsent)
-		if _, err := s.w.Write(out[:n]); err != nil {
-			s.metrics.unread(err)
-			return false
-		}
-		s.metrics.wrote(n)
-		if out = out[n:]; len(out) == 0 {
-			err := s.rc.Flush()
-			s.metrics.unread(err)
-			return err == nil
-		}
+func (s *Stream) write(out []byte) bool {
+	err := s.writer.Write(s.w, s.rc, out)
+	if err == nil {
+		err = s.rc.Flush()
+		s.writer.Metrics.unread(err)
 	}
+	return err == nil
 }
 
 // fail is called with mu held.
-func (s *stream) fail() {
+func (s *Stream) fail() {
 	if s.broken {
 		return
 	}
@@ -236,8 +200,8 @@ func (s *stream) fail() {
 	}
 }
 
-// brokenOff is closed when the client cannot be written to any more.
-func (s *stream) brokenOff() <-chan struct{} {
+// Broken is closed when the client cannot be written to any more.
+func (s *Stream) Broken() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone == nil {
@@ -249,12 +213,12 @@ func (s *stream) brokenOff() <-chan struct{} {
 	return s.gone
 }
 
-// end writes what is left and then, if there is any, one more event. It waits until
+// End writes what is left and then, if there is any, one more event. It waits until
 // all is written, or the client is given up: nothing is written after it returns.
-func (s *stream) end(id string, last []byte) {
+func (s *Stream) End(id string, last []byte) {
 	s.mu.Lock()
 	if !s.ended {
-		s.metrics.streams.Dec()
+		s.writer.Metrics.Open.Dec()
 	}
 	s.ended, s.waiting = true, false
 	s.beat.Stop()
@@ -269,7 +233,7 @@ func (s *stream) end(id string, last []byte) {
 	s.mu.Unlock()
 	if !broken {
 		if last != nil {
-			out = wire.AppendEvent(out, id, s.name, last)
+			out = wire.AppendEvent(out, id, s.event, last)
 		}
 		broken = !s.write(out) // also of nothing: what net/http writes after it needs time too
 	}
@@ -278,25 +242,24 @@ func (s *stream) end(id string, last []byte) {
 		s.fail()
 	}
 	s.writing = false
-	own := s.own
 	s.changed.Broadcast()
 	s.mu.Unlock()
-	if own != nil {
-		own.finish(!broken, s.time)
+	if s.conn != nil {
+		s.conn.finish(!broken)
 	}
 }
 
-// cut ends the stream with nothing more: half of it must not look whole.
-func (s *stream) cut() {
+// Cut ends the stream with nothing more: half of it must not look whole.
+func (s *Stream) Cut() {
 	s.mu.Lock()
 	s.fail()
 	s.mu.Unlock()
-	s.end("", nil)
+	s.End("", nil)
 }
 
-// flushed waits until the client has taken all that was sent so far, and reports
+// Flushed waits until the client has taken all that was sent so far, and reports
 // whether it did.
-func (s *stream) flushed() bool {
+func (s *Stream) Flushed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.writing || s.waiting {
@@ -307,15 +270,15 @@ func (s *stream) flushed() bool {
 
 // tick runs when it may have been quiet for long enough, and sees to it that a comment
 // goes out if it was.
-func (s *stream) tick(onBeat func()) {
+func (s *Stream) tick(onBeat func()) {
 	s.mu.Lock()
 	if s.ended || s.broken {
 		s.mu.Unlock()
 		return
 	}
-	next := s.every - time.Since(s.wrote)
+	next := s.writer.KeepAlive - time.Since(s.wrote)
 	if next <= 0 {
-		next = s.every
+		next = s.writer.KeepAlive
 		if !s.writing {
 			s.unsent = wire.AppendComment(s.unsent, "keep-alive")
 			s.wake()

@@ -1,0 +1,77 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestAPanicInALastingAnswer ends it, and it does not look whole.
+func TestAPanicInALastingAnswer(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		t.Run(when+" it outlasts its handler", func(t *testing.T) {
+			told := make(chan any, 1)
+			w := newWriter(func(cause any) { told <- cause })
+			returned := make(chan struct{})
+			text, err := serveOne(t, func(rw http.ResponseWriter, r *http.Request) {
+				defer close(returned)
+				s := w.Begin(rw, http.NewResponseController(rw), "", nil)
+				w.Outlast(r, func(_ context.Context, lasts func(*Stream)) {
+					s.Send("", []byte("half"))
+					s.Open()
+					s.Flushed()
+					if when == "after" {
+						lasts(s)
+						<-returned
+					}
+					panic("an error of ours")
+				})
+			})
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(text, "half") {
+				t.Errorf("%q %v", text, err)
+			}
+			if cause := <-told; cause != "an error of ours" {
+				t.Errorf("told: %v", cause)
+			}
+		})
+	}
+}
+
+// TestNoConnectionIsKept after the end of its stream.
+func TestNoConnectionIsKept(t *testing.T) {
+	w := newWriter(nil)
+	ended := make(chan struct{})
+	text, err := serveOne(t, func(rw http.ResponseWriter, r *http.Request) {
+		s := w.Begin(rw, http.NewResponseController(rw), "hello", nil)
+		w.Outlast(r, func(_ context.Context, lasts func(*Stream)) {
+			defer close(ended)
+			lasts(s)
+			s.End("1", []byte("whole"))
+		})
+	})
+	if err != nil || text != "id: 1\nevent: hello\ndata: whole\n\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	<-ended
+	if len(w.hijacked) > 0 {
+		t.Errorf("%d connections are kept", len(w.hijacked))
+	}
+}
+
+// serveOne has a server answer one request, and returns the answer.
+func serveOne(t *testing.T, handler http.HandlerFunc) (text string, err error) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	resp, err := server.Client().Get(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	return string(all), err
+}

@@ -1,0 +1,22 @@
+package stream
+
+import (
+	"errors"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics count what is written.
+type Metrics struct {
+	Open prometheus.Gauge   // streams
+	Sent prometheus.Counter // bytes
+	Cut  prometheus.Counter // connections of clients that took too long
+}
+
+// unread counts a connection that could not be written to, if that took too long.
+func (m *Metrics) unread(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		m.Cut.Inc()
+	}
+}

@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base32"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Beginnings of the names of streams, which say what they are streams of.
+const (
+	ofCall    = "c-" // it ends with the response
+	ofSession = "g-" // a GET: it ends with the session
+)
+
+const (
+	maxEventID = 200 // bytes
+	// maxNamed is the longest request id, in bytes, that stands in the name of a call's
+	// stream.
+	maxNamed = 64
+	markSize = 5 // bytes
+)
+
+// nameText writes what stands in names of streams.
+var nameText = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// SessionName is the name of a stream of a session. The id is one of Front.callID.
+func SessionName(id string) string { return ofSession + id }
+
+// CallName is the name of the stream of a call. It holds the request's id, so that
+// whoever comes back for an answer that is not kept any more can be told so, by any
+// replica. key is the session's.
+func CallName(key, callID string, id mcp.Raw) string {
+	name := ofCall + callID
+	if len(id) > maxNamed {
+		return name
+	}
+	return name + "-" + strings.ToLower(nameText.EncodeToString(append(nameMark(key, name), id...)))
+}
+
+// nameMark shows that a name was given out to a session.
+func nameMark(key, name string) []byte {
+	sum := sha256.Sum256([]byte(key + " " + name))
+	return sum[:markSize]
+}
+
+// RequestOf returns the id of the request whose stream has this name, nil where the name
+// was not given out to this session.
+func RequestOf(key, name string) mcp.Raw {
+	at := strings.LastIndexByte(name, '-')
+	if at < 0 {
+		return nil
+	}
+	marked, err := nameText.DecodeString(strings.ToUpper(name[at+1:]))
+	if err != nil || len(marked) <= markSize || !bytes.Equal(marked[:markSize], nameMark(key, name[:at])) {
+		return nil
+	}
+	return marked[markSize:]
+}
+
+// CallOf returns the id of the call whose stream has this name: the replica that serves it,
+// "-" and a number.
+func CallOf(name string) string {
+	parts := strings.SplitN(strings.TrimPrefix(name, ofCall), "-", 3)
+	return strings.Join(parts[:min(len(parts), 2)], "-")
+}
+
+// EventID is the id of an event, unique over all streams of a session (2025-11-25
+// basic/transports#resumability-and-redelivery).
+func EventID(stream string, seq uint64) string {
+	return stream + "." + strconv.FormatUint(seq, 10)
+}
+
+// Position is a place in a stream; the zero value is none.
+type Position struct {
+	Name string // of the stream
+	Seq  uint64
+}
+
+// ParseEventID is the reverse of EventID; false for what could not be an id of ours.
+func ParseEventID(id string) (p Position, ok bool) {
+	name, digits, _ := strings.Cut(id, ".")
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	p = Position{name, seq}
+	if err != nil || len(id) > maxEventID || p.EventID() != id || !p.IsCall() && !strings.HasPrefix(name, ofSession) {
+		return Position{}, false
+	}
+	for _, c := range []byte(name) {
+		if c != '-' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return Position{}, false
+		}
+	}
+	return p, true
+}
+
+// EventID is the id of the event that stands here.
+func (p Position) EventID() string { return EventID(p.Name, p.Seq) }
+
+// IsCall reports whether the stream is that of a call.
+func (p Position) IsCall() bool { return strings.HasPrefix(p.Name, ofCall) }

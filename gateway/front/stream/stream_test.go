@@ -1,0 +1,57 @@
+package stream
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gated is a ResponseWriter on which each write waits to be let through.
+type gated struct {
+	http.ResponseWriter
+	pass chan struct{}
+}
+
+func (g gated) Write(p []byte) (int, error) {
+	<-g.pass
+	return g.ResponseWriter.Write(p)
+}
+
+func (g gated) FlushError() error { return nil }
+
+// TestForce: what must not be lost waits for room, not for the others to have nothing to say.
+func TestForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gated{httptest.NewRecorder(), make(chan struct{})}
+		s := newWriter(nil).Begin(g, http.NewResponseController(g), "", nil)
+		event := []byte(strings.Repeat("x", 1000))
+		fill := func() {
+			for s.Send("", event) {
+			}
+			synctest.Wait()
+		}
+		s.Open()
+		synctest.Wait()
+		fill()
+		answered := make(chan bool, 1)
+		go func() { answered <- s.Force(event) }()
+		synctest.Wait()
+		if len(answered) > 0 {
+			t.Error("there was room")
+		}
+		g.pass <- struct{}{} // what was first: all that waits is being written now
+		synctest.Wait()
+		fill()
+		if len(answered) == 0 || !<-answered {
+			t.Error("it still waits, or was lost")
+		}
+		close(g.pass)
+		s.End("", nil)
+	})
+}
