@@ -213,20 +213,23 @@ func (g *Gateway) endSession(key string) {
 // dropSession lets go of a client's session that another replica owns now. What is kept of
 // it at upstreams goes on there.
 func (g *Gateway) dropSession(key string) {
-	g.front.DropSession(key)
-	for _, u := range g.members() {
-		u.DropSession(key)
-	}
-	g.services.drop(key)
+	stopListening := g.front.DropSession(key)
+	g.dropHeld(key)
+	stopListening()
 }
 
 // leaveSession gives a session up for another replica to own.
 func (g *Gateway) leaveSession(key string) {
+	g.dropHeld(key)
+	g.leaveHome(key)
+}
+
+// dropHeld lets go of what upstreams and the store hold of a session for its owner.
+func (g *Gateway) dropHeld(key string) {
 	for _, u := range g.members() {
 		u.DropSession(key)
 	}
 	g.services.drop(key)
-	g.leaveHome(key)
 }
 
 func (g *Gateway) leaveHome(key string) {

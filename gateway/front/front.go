@@ -255,7 +255,6 @@ func (f *Front) Drain(elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
 		f.recalls.Store(true)
-		f.Recall()
 		f.leaveAll()
 	}
 }

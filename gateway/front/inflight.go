@@ -166,7 +166,7 @@ func (l *live) cancelAll(cause error) (count int) {
 	return len(l.running)
 }
 
-// end stops everything.
+// end stops everything but the listener.
 func (l *live) end(why error) {
 	l.mu.Lock()
 	if !l.ended {
@@ -175,7 +175,6 @@ func (l *live) end(why error) {
 	}
 	l.mu.Unlock()
 	l.cancelAll(why)
-	l.stopListening()
 }
 
 // saw keeps what the newest token says of the session's user, for what runs between two

@@ -216,7 +216,7 @@ func TestFenced(t *testing.T) {
 		"refused by the fence": func(_ *bench, log *faultyLog, _, _ string) { log.moved.Store(true) },
 		"dropped": func(b *bench, log *faultyLog, key, _ string) {
 			log.moved.Store(true)
-			b.front.DropSession(key)
+			b.front.DropSession(key)()
 		},
 	}
 	for how, taken := range hows {
@@ -247,12 +247,48 @@ func TestDropped(t *testing.T) {
 	c := b.client(v2511)
 	answers, _ := start(t, c, `"the call"`, `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
-	b.front.DropSession(keyOf(c))
+	b.front.DropSession(keyOf(c))()
 	x := receive(t, "the answer", answers)
 	defer x.Close()
 	m, err := x.Response()
 	wantLost(t, "the answer", m, err, `"the call"`)
 	<-b.script.ended
+}
+
+// TestDroppedListener: what listens for a session that is dropped, or given up, ends after the
+// upstreams have let go of it. Before that they would unsubscribe what its next owner wants.
+func TestDroppedListener(t *testing.T) {
+	for name, drop := range map[string]func(f *Front, key string, upstreams func(string)){
+		"dropped": func(f *Front, key string, upstreams func(string)) {
+			stopListening := f.DropSession(key)
+			upstreams(key)
+			stopListening()
+		},
+		"given up": func(f *Front, _ string, upstreams func(string)) {
+			f.onLeave = upstreams
+			f.Drain(true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, Config{})
+			c := b.client(v2511)
+			x := follow(t, c, "")
+			defer x.Close()
+			b.script.waitListening(t, 1)
+			listener := b.front.known(keyOf(c)).heard
+			stop, stopped := listener.cancel, false
+			listener.cancel = func() {
+				stopped = true
+				stop()
+			}
+			drop(b.front, keyOf(c), func(string) {
+				if stopped {
+					t.Error("it is stopped while the upstreams still have the session")
+				}
+			})
+			receive(t, "the listener's end", listener.ended)
+		})
+	}
 }
 
 // TestTakeover: who takes a session over has missed what became of the things that its client
@@ -263,7 +299,7 @@ func TestTakeover(t *testing.T) {
 	if m, _, err := c.Call(soon(t), mcp.MethodResourcesSubscribe, `{"uri":"doc://1"}`); err != nil || m.Error != nil {
 		t.Fatal(m.Text, err)
 	}
-	b.front.DropSession(keyOf(c)) // which leaves the record as another replica finds it
+	b.front.DropSession(keyOf(c))() // which leaves the record as another replica finds it
 	x := follow(t, c, "")
 	got := make(map[string]bool)
 	for range 5 {

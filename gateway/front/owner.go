@@ -121,37 +121,44 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 // EndSession stops what runs for the session of this key (session.Record.Key): its
 // calls, its streams, its subscriptions. Whoever ends a session calls it: front
 // itself on DELETE, the owner of the session store for all others.
-func (f *Front) EndSession(key string) { f.release(key, errEnded) }
+func (f *Front) EndSession(key string) { f.release(key, errEnded)() }
 
 // DropSession lets go of a session that another replica owns now. Its client hears nothing
-// more from this one: the owner answers it.
-func (f *Front) DropSession(key string) { f.release(key, errFenced) }
+// more from this one: the owner answers it. stopListening has to be called once the upstreams
+// have dropped the session: before that they would unsubscribe what the owner listens to.
+func (f *Front) DropSession(key string) (stopListening func()) { return f.release(key, errFenced) }
 
-func (f *Front) release(key string, why error) {
+func (f *Front) release(key string, why error) (stopListening func()) {
 	f.mu.Lock()
 	l := f.lives[key]
 	delete(f.lives, key)
 	f.mu.Unlock()
-	if l != nil {
-		l.end(why)
+	if l == nil {
+		return func() {}
 	}
+	l.end(why)
+	return l.stopListening
 }
 
-// leaveAll gives up the idle sessions when the gateway stops: their clients come back to any
-// other replica, which then owns them. The others follow when their calls have ended.
+// leaveAll ends the GET streams and gives up the idle sessions when the gateway stops: their
+// clients come back to any other replica, which then owns them. The others follow when their
+// calls have ended.
 func (f *Front) leaveAll() {
-	for _, l := range f.all() {
+	all := f.all()
+	for _, l := range all {
+		l.endStreams()
+	}
+	for _, l := range all {
 		f.leave(l)
 	}
 }
 
-// leave gives up a session for which nothing runs.
+// leave gives up a session for which nothing runs. The upstreams let it go before its listener
+// stops, as in DropSession.
 func (f *Front) leave(l *live) {
 	if !l.leaves() {
 		return
 	}
-	l.stopListening()
-	l.endStreams()
 	f.onLeave(l.key)
-	f.release(l.key, errEnded)
+	f.EndSession(l.key)
 }

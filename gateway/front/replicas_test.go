@@ -109,7 +109,7 @@ func (r *replica) join(t *testing.T, sessions *session.Redis) {
 		DB: sessions.DB(), Key: []byte(testKey), Idle: time.Hour, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		InUse: func(key string) bool { return r.front.InUse(key) },
 		OnLost: func(key string) {
-			r.front.DropSession(key)
+			r.front.DropSession(key)()
 			sessions.Drop(key)
 		},
 	})
@@ -219,7 +219,7 @@ func TestForwardedOnce(t *testing.T) {
 	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
 		t.Fatal(err)
 	}
-	a.front.DropSession(keyOf(c))
+	a.front.DropSession(keyOf(c))()
 	echo(t, d.at(c))
 	echo(t, b.at(c))
 	if a.calls() != 1 || b.calls() != 0 || d.calls() != 2 {

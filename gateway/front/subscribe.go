@@ -173,7 +173,7 @@ func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 		start := time.Now()
 		err := l.listenOnce(ctx, call)
 		n.lost(err)
-		if ctx.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+		if ctx.Err() != nil || closed(l.gone) || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 			return // there is nothing to listen to
 		}
 		if past(call.Caller.Expires) {
@@ -184,6 +184,8 @@ func (n *listener) run(ctx context.Context, l *live, call *mcp.Call) {
 		}
 		select {
 		case <-time.After(wait):
+		case <-l.gone:
+			return
 		case <-ctx.Done():
 			return
 		}

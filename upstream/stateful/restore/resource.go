@@ -62,7 +62,7 @@ func (s *State) Unsubscribe(uri string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.resources[uri]
-	if r.listeners--; r.listeners > 0 {
+	if r.listeners--; r.listeners > 0 || s.ended {
 		return nil
 	}
 	leaving := make(chan struct{})

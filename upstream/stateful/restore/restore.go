@@ -21,6 +21,7 @@ type State struct {
 
 	mu        sync.Mutex // guards the fields below
 	level     string
+	ended     bool
 	listeners map[*Listener]struct{}
 	resources map[string]*resource // by URI
 }
@@ -78,10 +79,12 @@ func (s *State) Missed() {
 	}
 }
 
-// End ends all listening: Listener.Take returns the error.
+// End ends all listening: Listener.Take returns the error. From now on nothing is
+// unsubscribed: the session at the server ends, or another replica goes on with it.
 func (s *State) End(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.ended = true
 	for l := range s.listeners {
 		l.fail(err)
 	}

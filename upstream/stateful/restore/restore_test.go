@@ -161,6 +161,16 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
+// What another replica goes on with, or what ends anyway, is not unsubscribed.
+func TestNothingIsUnsubscribedAfterTheEnd(t *testing.T) {
+	s := New(false)
+	subscribe(t, s, "a:b", granted)
+	s.End(errors.New("ended"))
+	if s.Unsubscribe("a:b") != nil {
+		t.Error("the server is to be told")
+	}
+}
+
 func TestPages(t *testing.T) {
 	var p Pages
 	first, again, other := p.Mint("n1", 1), p.Mint("n1", 2), p.Mint("", 3)
