@@ -46,7 +46,7 @@ var layers = []layer{
 	{level: 3, dir: "upstream/park"},
 	{level: 3, dir: "upstream/stateful/restore", ours: []string{"internal/mcp"}},
 	{level: 3, dir: "upstream/pool", ours: []string{"upstream/admit"}, third: []string{"github.com/cenkalti/backoff/v5"}},
-	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire"}},
+	{level: 2, dir: "upstream/transport", ours: []string{"internal/mcp", "internal/mcp/wire"}, third: []string{"golang.org/x/time/rate"}},
 	{level: 3, dir: "upstream/transport/dial", ours: []string{"internal/http1", "internal/safehttp", "upstream/transport"}}, // safehttp for addresses that are refused
 	{level: 3, dir: "upstream/transport/stdio", ours: []string{"internal/mcp", "internal/mcp/wire", "upstream/transport"}},
 	{level: 3, dir: "upstream/transport/streamable", ours: []string{"internal/mcp", "internal/mcp/wire", "internal/http1", "upstream/transport"}}, // http1 for requests that were not sent

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,21 +11,19 @@ import (
 )
 
 // Life is the context of one exchange with a server. It ends when the caller's context
-// does, when the server is silent for too long, or when it takes too long altogether. One
-// timer does both: what the server sends only notes the time, and the timer looks at it
-// when it fires.
+// does, when the server is silent for too long, or when the exchange takes too long
+// altogether. One timer watches both limits: what the server sends only notes the time, and
+// the timer looks at it when it fires.
 //
-// It has the values of the first caller's context, and is not derived from it: an event
-// stream is drained after the caller has its answer, and a parked call outlives its
-// caller. There is one for each request, and it costs a fraction of what
-// context.WithCancelCause and a timer do.
+// It has the values of the first caller's context but does not end with it: an event stream
+// is drained after the caller has its answer, and a parked call outlives its caller.
 type Life struct {
-	context.Context // the first caller's, without its end
+	context.Context
+	cancel context.CancelCauseFunc
 
 	// OnEnd is nil, or called by End. It is set before the Life is shared.
 	OnEnd func(*Life)
-	// Room is what large answers are taken from: that of the request which waits; nil for
-	// none.
+	// Room is what large answers are taken from: that of the waiting request; nil for none.
 	Room atomic.Pointer[mcp.Room]
 
 	begin time.Time
@@ -39,17 +36,13 @@ type Life struct {
 	unlink func() bool
 	timer  *time.Timer
 	paused bool
-	cause  error // why it has ended; nil as long as it has not
-	done   chan struct{}
-	after  []*func() // to be called at its end
-	first  [1]*func()
 }
 
-// NewLife begins to watch an exchange that this caller waits for; a total of 0 is
-// no limit of time. In the end the stream of the exchange must call End.
+// NewLife begins to watch an exchange that this caller waits for. A total of 0 means no
+// time limit. The stream of the exchange must call End in the end.
 func NewLife(caller context.Context, idle, total time.Duration) *Life {
-	l := &Life{Context: context.WithoutCancel(caller), begin: time.Now()}
-	l.after = l.first[:0]
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
+	l := &Life{Context: ctx, cancel: cancel, begin: time.Now()}
 	l.Resume(caller, idle, total)
 	return l
 }
@@ -60,7 +53,7 @@ func (l *Life) Resume(caller context.Context, idle, total time.Duration) {
 	defer l.mu.Unlock()
 	l.round, l.idle, l.total, l.paused = time.Since(l.begin), idle, total, false
 	l.last.Store(int64(l.round))
-	l.unlink = context.AfterFunc(caller, func() { l.Cancel(context.Cause(caller)) })
+	l.unlink = context.AfterFunc(caller, func() { l.cancel(context.Cause(caller)) })
 	if total > 0 {
 		l.timer = time.AfterFunc(min(idle, total), l.check)
 	}
@@ -114,44 +107,19 @@ func (l *Life) check() {
 // End ends the exchange.
 func (l *Life) End() {
 	l.Pause()
-	l.Cancel(nil)
+	l.cancel(nil)
 	if l.OnEnd != nil {
 		l.OnEnd(l)
 	}
 }
 
 // Cancel ends the context. Only the first cause counts; nil stands for context.Canceled.
-func (l *Life) Cancel(cause error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cancel(cause)
-}
+func (l *Life) Cancel(cause error) { l.cancel(cause) }
 
-// cancel is Cancel; l.mu is held.
-func (l *Life) cancel(cause error) {
-	if l.cause != nil {
-		return
-	}
-	if l.cause = cause; cause == nil {
-		l.cause = context.Canceled
-	}
-	if l.done != nil {
-		close(l.done)
-	}
-	for _, f := range l.after {
-		go (*f)() // as context.AfterFunc does
-	}
-	l.after = nil
-}
+// Cause returns why the exchange has ended, nil as long as it has not.
+func (l *Life) Cause() error { return context.Cause(l.Context) }
 
-// Cause is why it has ended, nil as long as it has not.
-func (l *Life) Cause() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cause
-}
-
-// Why adds to an error of the exchange why it was ended, if it was.
+// Why adds the reason for which the exchange was ended, if it was, to one of its errors.
 func (l *Life) Why(err error) error {
 	if cause := l.Cause(); err != nil && cause != nil && cause != context.Canceled {
 		return fmt.Errorf("%w: %w", cause, err)
@@ -161,45 +129,3 @@ func (l *Life) Why(err error) error {
 
 // TimedOut reports whether the exchange was ended for its slowness.
 func (l *Life) TimedOut() bool { return l.Cause() == ErrTimeout }
-
-// Done is closed at its end.
-func (l *Life) Done() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.done == nil {
-		l.done = make(chan struct{})
-		if l.cause != nil {
-			close(l.done)
-		}
-	}
-	return l.done
-}
-
-// Err is context.Canceled after its end.
-func (l *Life) Err() error {
-	if l.Cause() != nil {
-		return context.Canceled
-	}
-	return nil
-}
-
-// AfterFunc is what context.AfterFunc and contexts that are made from this one call.
-func (l *Life) AfterFunc(f func()) (stop func() bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cause != nil {
-		go f()
-		return func() bool { return false }
-	}
-	l.after = append(l.after, &f)
-	return func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		i := slices.Index(l.after, &f)
-		if i < 0 {
-			return false
-		}
-		l.after = slices.Delete(l.after, i, i+1)
-		return true
-	}
-}

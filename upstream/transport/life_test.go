@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,7 +70,9 @@ func TestLifeIsWatched(t *testing.T) {
 	})
 }
 
-func TestLifeIsAContext(t *testing.T) {
+// TestLifeOutlivesItsCaller: a paused exchange has its caller's values, but neither its end
+// nor its deadline, and only the first cause of its own end counts.
+func TestLifeOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		caller, leave := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Second)
@@ -80,21 +81,13 @@ func TestLifeIsAContext(t *testing.T) {
 		if l.Value(key{}) != "value" {
 			t.Error("a value is missing")
 		}
-		var called [4]int
-		l.AfterFunc(func() { called[0]++ })
-		stop := l.AfterFunc(func() { called[1]++ })
-		context.AfterFunc(l, func() { called[2]++ })
-		if !stop() || stop() {
-			t.Error("stopping does not tell what it did")
-		}
 		child, cancel := context.WithTimeout(l, time.Hour)
 		defer cancel()
-		done := l.Done()
 		leave()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if l.Err() != nil || l.Cause() != nil || child.Err() != nil || called != [4]int{} {
-			t.Fatalf("it ended with its caller: %v, %v", l.Err(), called)
+		if l.Err() != nil || l.Cause() != nil || child.Err() != nil {
+			t.Fatalf("it ended with its caller: %v", l.Err())
 		}
 		if _, ok := l.Deadline(); ok {
 			t.Error("it has its caller's deadline")
@@ -102,16 +95,9 @@ func TestLifeIsAContext(t *testing.T) {
 
 		l.Cancel(ErrTimeout)
 		l.Cancel(ErrEnded)
-		synctest.Wait()
+		<-l.Done()
 		if l.Err() != context.Canceled || l.Cause() != ErrTimeout || child.Err() != context.Canceled {
 			t.Errorf("error %v because of %v, of a context made from it %v", l.Err(), l.Cause(), child.Err())
-		}
-		<-done
-		<-l.Done()
-		stop = l.AfterFunc(func() { called[3]++ })
-		synctest.Wait()
-		if stop() || called != [4]int{1, 0, 1, 1} {
-			t.Errorf("called %v", called)
 		}
 	})
 }
@@ -125,55 +111,9 @@ func TestLifeEndsWithoutACause(t *testing.T) {
 	}
 }
 
-// A function is called or stopped, never both.
-func TestLifeRaces(t *testing.T) {
-	for range 200 {
-		l := NewLife(t.Context(), 0, 0)
-		var racing, calls sync.WaitGroup
-		var mu sync.Mutex
-		called, stopped := 0, 0
-		for range 8 {
-			calls.Add(1)
-			stop := l.AfterFunc(func() {
-				mu.Lock()
-				called++
-				mu.Unlock()
-				calls.Done()
-			})
-			racing.Go(func() {
-				if stop() {
-					mu.Lock()
-					stopped++
-					mu.Unlock()
-					calls.Done()
-				}
-			})
-		}
-		racing.Go(func() { l.Cancel(nil) })
-		racing.Wait()
-		calls.Wait()
-		if called+stopped != 8 {
-			t.Fatalf("%d were called, %d stopped", called, stopped)
-		}
-	}
-}
-
 func BenchmarkLife(b *testing.B) {
-	f := func() {}
-	b.Run("own", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			l := NewLife(b.Context(), 0, 0)
-			l.AfterFunc(f)()
-			l.Cancel(nil)
-		}
-	})
-	b.Run("context", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			ctx, cancel := context.WithCancelCause(context.WithoutCancel(b.Context()))
-			context.AfterFunc(ctx, f)()
-			cancel(nil)
-		}
-	})
+	b.ReportAllocs()
+	for b.Loop() {
+		NewLife(b.Context(), time.Minute, time.Minute).End()
+	}
 }

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -9,43 +11,36 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Scan reads one message of a server.
-func Scan(data []byte) (wire.Message, error) {
-	m, err := wire.ScanUpstream(data)
-	if err != nil {
-		return m, fmt.Errorf("%w: %v", ErrGarbage, err) // an error of ours, not one to show
+// Scan appends what a server sent, one message or an array of them, to messages. Only
+// 2025-03-26 has arrays; they are understood from every server. Errors: ErrGarbage.
+func Scan(messages []wire.Message, data []byte) ([]wire.Message, error) {
+	if !wire.IsBatch(data) {
+		m, err := wire.ScanUpstream(data)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %v", ErrGarbage, err) // an error of ours, not one to show
+		}
+		return append(messages, m), nil
 	}
-	return m, nil
-}
-
-// ScanBatch reads an array of messages, for which wire.IsBatch looks. Only 2025-03-26 has
-// them; they are understood from everybody.
-func ScanBatch(data []byte) ([]wire.Message, error) {
-	messages, errs, err := wire.ScanBatch(data)
-	if err != nil {
+	batch, errs, err := wire.ScanBatch(data)
+	if err = cmp.Or(err, errors.Join(errs...)); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrGarbage, err)
 	}
-	for _, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("%w: %v", ErrGarbage, err)
-		}
-	}
-	return messages, nil
+	return append(messages, batch...), nil
 }
 
-// Owned is a message with memory of its own.
+// Owned returns the message with memory of its own.
 func Owned(m wire.Message) wire.Message {
 	m.ID, m.Params = bytes.Clone(m.ID), bytes.Clone(m.Params)
 	m.Result, m.Error = bytes.Clone(m.Result), bytes.Clone(m.Error)
 	return m
 }
 
-// Weight is how many bytes a message holds.
+// Weight returns how many bytes a message holds.
 func Weight(m wire.Message) int64 {
 	return int64(len(m.ID) + len(m.Params) + len(m.Result) + len(m.Error))
 }
 
-// Cancelled is the notification that nobody waits for the answer to a request.
+// Cancelled writes the notification that nobody waits for the answer to a request.
 func Cancelled(id int64, reason string) []byte {
 	params := mcp.Object("requestId", mcp.Raw(strconv.AppendInt(nil, id, 10)), "reason", mcp.String(reason))
 	return wire.AppendNotification(nil, mcp.NoteCancelled, params)

@@ -61,17 +61,11 @@ func (x *mux) remove(s *PipeStream) {
 	x.mu.Unlock()
 }
 
-// take sorts the messages of a line or an event; false says that it is none.
+// take sorts the messages of a line or an event; false means that it holds none.
 func (x *mux) take(text []byte) bool {
-	if wire.IsBatch(text) {
-		messages, err := ScanBatch(text)
-		for _, m := range messages {
-			x.route(m, len(text))
-		}
-		return err == nil
-	}
-	m, err := Scan(text)
-	if err == nil {
+	var one [1]wire.Message
+	messages, err := Scan(one[:0], text)
+	for _, m := range messages {
 		x.route(m, len(text))
 	}
 	return err == nil

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -19,7 +21,7 @@ const (
 	// minMaxDocument is the size up to which any message is read, however small the limit
 	// for answers; a larger one than both ends the pipe.
 	minMaxDocument = wire.DefaultMaxResult
-	// garbageLimit is how many documents within garbageWindow may be no messages.
+	// garbageLimit is how many documents may be no messages, at once and in garbageWindow.
 	garbageLimit  = 100
 	garbageWindow = time.Minute
 )
@@ -91,7 +93,7 @@ type Documents interface {
 // Read sorts the messages until the pipe ends, and returns how requests fail that have no
 // answer: for End, when the reader has cleaned up.
 func (p *Pipe) Read(documents Documents) (lost error) {
-	var garbage tolerance
+	garbage := rate.NewLimiter(rate.Every(garbageWindow/garbageLimit), garbageLimit)
 	for {
 		text, err := documents.Next()
 		switch {
@@ -110,7 +112,7 @@ func (p *Pipe) Read(documents Documents) (lost error) {
 		}
 		p.garbage.Add(1)
 		p.log.Debug(p.words.Skipped, "bytes", len(text))
-		if garbage.spent() {
+		if !garbage.Allow() {
 			p.log.Warn(p.words.Garbage)
 			return p.words.Ended
 		}
@@ -150,18 +152,3 @@ func (p *Pipe) Standing(context.Context, string, func()) (Stream, error) {
 
 // Resume does nothing: the pipe is the session.
 func (p *Pipe) Resume(string) {}
-
-// tolerance counts what a server sends that is no message.
-type tolerance struct {
-	count int
-	since time.Time // when the count began
-}
-
-// spent counts one, and reports whether it was too much.
-func (t *tolerance) spent() bool {
-	if now := time.Now(); now.Sub(t.since) > garbageWindow {
-		t.count, t.since = 0, now
-	}
-	t.count++
-	return t.count > garbageLimit
-}

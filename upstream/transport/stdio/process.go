@@ -1,7 +1,7 @@
 package stdio
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	termWait       = 2 * time.Second // between SIGTERM and SIGKILL
-	outputWait     = 2 * time.Second // for what an ended process wrote
-	stderrRingSize = 64 << 10
+	termWait   = 2 * time.Second // between SIGTERM and SIGKILL
+	outputWait = 2 * time.Second // for what an ended process wrote
 )
 
 // inherited are the variables that a process gets from the gateway's environment;
@@ -38,8 +37,7 @@ type process struct {
 	exited chan struct{} // closed when it ended; state and its group are gone by then
 	state  string        // written before exited is closed
 	silent chan struct{} // closed when all of stderr was read, soon after exited
-	tail   ring
-	said   *transport.Chatter
+	tail   tail          // of stderr; complete when silent is closed
 
 	mu     sync.Mutex // guards reaped
 	reaped bool       // its number may be another's by now
@@ -74,12 +72,9 @@ func startProcess(cfg Config, env transport.Env) (*process, error) {
 	for _, f := range []*os.File{in.r, out.w, said.w} {
 		f.Close()
 	}
-	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r, log: env.Log, said: transport.NewChatter(env.Log),
+	p := &process{cmd: cmd, stdin: in.w, stdout: out.r, stderr: said.r, log: env.Log,
 		exited: make(chan struct{}), silent: make(chan struct{})}
-	env.Spawn(func() {
-		defer close(p.silent)
-		p.readStderr()
-	})
+	env.Spawn(p.readStderr)
 	env.Spawn(p.wait)
 	return p, nil
 }
@@ -147,62 +142,39 @@ func (p *process) end(ctx context.Context) {
 	<-p.exited
 }
 
-// lastWords is the end of what an ended process wrote to stderr.
+// lastWords returns the end of what an ended process wrote to stderr.
 func (p *process) lastWords() string {
 	<-p.silent
-	return p.tail.last(transport.ChatterLine)
+	return string(p.tail)
 }
 
-// readStderr logs what the process says, as far as it says little. It is never a
-// sign of failure.
+// readStderr logs the beginning of each line that the process writes, up to a rate. What it
+// says there is never a sign of failure.
 func (p *process) readStderr() {
+	defer close(p.silent)
 	defer p.stderr.Close()
-	buf := make([]byte, 4<<10)
-	var line []byte
-	say := func() {
-		p.said.Say("stderr", "line", string(line))
-		line = line[:0]
-	}
-	for {
-		n, err := p.stderr.Read(buf)
-		p.tail.write(buf[:n])
-		for rest := buf[:n]; len(rest) > 0; {
-			part, after, whole := bytes.Cut(rest, []byte{'\n'})
-			line = append(line, part[:min(len(part), transport.ChatterLine-len(line))]...)
-			if rest = after; whole {
-				line = bytes.TrimRight(line, "\r")
-				say()
-			}
-		}
+	said := transport.NewChatter(p.log)
+	lines := bufio.NewReader(io.TeeReader(p.stderr, &p.tail))
+	for within := false; ; {
+		line, more, err := lines.ReadLine()
 		if err != nil {
-			if len(line) > 0 {
-				say()
-			}
 			if err != io.EOF {
 				p.log.Debug("stderr ended", "error", err)
 			}
 			return
 		}
+		if !within {
+			said.Say("stderr", "line", transport.ClipLine(line))
+		}
+		within = more
 	}
 }
 
-// ring keeps the end of what was written, for the log line about a crash.
-type ring struct {
-	mu  sync.Mutex // guards buf
-	buf []byte
-}
+// tail keeps the end of what is written to it.
+type tail []byte
 
-func (r *ring) write(b []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.buf = append(r.buf, b...); len(r.buf) > stderrRingSize {
-		r.buf = append(r.buf[:0], r.buf[len(r.buf)-stderrRingSize/2:]...)
-	}
-}
-
-// last returns at most n bytes of the end.
-func (r *ring) last(n int) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return string(r.buf[max(0, len(r.buf)-n):])
+func (t *tail) Write(b []byte) (int, error) {
+	*t = append(*t, b...)
+	*t = slices.Delete(*t, 0, max(0, len(*t)-transport.ChatterLine))
+	return len(b), nil
 }

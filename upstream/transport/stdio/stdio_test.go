@@ -56,19 +56,19 @@ func TestP9_170_UnreadInputAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestH167_RingKeepsTheEnd: H/167 of all that a process says 64 KiB are kept, the last.
-func TestH167_RingKeepsTheEnd(t *testing.T) {
-	var r ring
+// TestH167_TailKeepsTheEnd: H/167 of all that a process says the last 1000 bytes are kept.
+func TestH167_TailKeepsTheEnd(t *testing.T) {
+	var kept tail
 	for i := range 1 << 14 {
-		r.write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))
-		if len(r.buf) > 64<<10 {
-			t.Fatalf("%d bytes are kept", len(r.buf))
+		_, _ = kept.Write([]byte(strings.Repeat(fmt.Sprintf("%04x", i), 16)))
+		if len(kept) > transport.ChatterLine {
+			t.Fatalf("%d bytes are kept", len(kept))
 		}
 	}
-	if cap(r.buf) > 128<<10 {
-		t.Errorf("%d bytes are held", cap(r.buf))
+	if cap(kept) > 4<<10 {
+		t.Errorf("%d bytes are held", cap(kept))
 	}
-	if got := r.last(1000); len(got) != 1000 || !strings.HasSuffix(got, "3fff3fff") {
-		t.Errorf("the end is %q, of %d bytes", got[max(0, len(got)-20):], len(got))
+	if len(kept) != transport.ChatterLine || !strings.HasSuffix(string(kept), "3fff3fff") {
+		t.Errorf("the end is %q, of %d bytes", kept[max(0, len(kept)-20):], len(kept))
 	}
 }

@@ -135,7 +135,7 @@ func Refusal(resp *http.Response) *transport.StatusError {
 	if err != nil || IsEvents(resp) {
 		return e
 	}
-	if m, err := transport.Scan(body); err == nil {
+	if m, err := wire.ScanUpstream(body); err == nil {
 		e.Message = m
 	} else {
 		e.Text = string(body[:min(len(body), maxErrorText)])

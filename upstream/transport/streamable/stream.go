@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -13,18 +14,19 @@ import (
 
 // stream is the response to a POST or a GET.
 type stream struct {
-	t      *Transport
-	owner  *transport.Identity
-	resp   *http.Response
-	events *wire.EventReader // nil for a JSON answer
-	batch  []wire.Message    // messages that came in one array and are not delivered yet
-	life   *transport.Life   // nil for a standing stream
-	alive  func()            // of a standing stream: called with what comes; may be nil
-	after  string            // of a standing stream: the event after which it goes on
-	retry  time.Duration
-	read   bool // the JSON body was read
-	over   bool // the response was delivered
-	ended  bool // all of the body was read
+	t        *Transport
+	owner    *transport.Identity
+	resp     *http.Response
+	events   *wire.EventReader // nil for a JSON answer
+	messages []wire.Message    // that came and are not delivered yet
+	one      [1]wire.Message   // their memory, in the usual case
+	life     *transport.Life   // nil for a standing stream
+	alive    func()            // of a standing stream: called with what comes; may be nil
+	after    string            // of a standing stream: the event after which it goes on
+	retry    time.Duration
+	read     bool // the JSON body was read
+	over     bool // the response was delivered
+	ended    bool // all of the body was read
 	// passing says that the result is passed on and not kept.
 	passing bool
 	// release gives the memory of the JSON body back; nil when it is not used again.
@@ -81,35 +83,28 @@ func (s *stream) room() *mcp.Room {
 }
 
 func (s *stream) Next() (wire.Message, error) {
-	for {
-		if len(s.batch) > 0 {
-			m := s.batch[0]
-			s.batch = s.batch[1:]
-			s.over = s.over || m.Kind == wire.Response
-			return m, nil
-		}
+	for len(s.messages) == 0 {
 		data, err := s.document()
 		if err != nil {
 			return wire.Message{}, err
 		}
-		if wire.IsBatch(data) {
-			if s.batch, err = transport.ScanBatch(data); err != nil {
-				return wire.Message{}, err
-			}
-			continue
-		}
-		m, err := transport.Scan(data)
-		if err != nil {
+		if s.messages, err = transport.Scan(s.one[:0], data); err != nil {
 			return wire.Message{}, err
 		}
-		s.over, s.outline = m.Kind == wire.Response, m.Outline
-		s.measured(s.over)
-		return m, nil
+		// A response is kept, for as long as its call has room for it.
+		s.measured(slices.ContainsFunc(s.messages, isResponse))
 	}
+	m := s.messages[0]
+	s.messages = s.messages[1:]
+	if isResponse(m) {
+		s.over, s.outline = true, m.Outline
+	}
+	return m, nil
 }
 
-// measured ends the measuring of a message. A response is kept, for as long as its call
-// has room for it.
+func isResponse(m wire.Message) bool { return m.Kind == wire.Response }
+
+// measured ends the measuring of a document, whose memory is kept or not.
 func (s *stream) measured(keep bool) {
 	left := 0
 	if s.events != nil {
