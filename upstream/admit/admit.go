@@ -1,8 +1,8 @@
 // Package admit decides whether a call may go to an upstream now.
 //
-// It owns the queue of calls, what a server says by 429 and Retry-After, the breaker, how
-// many results of tasks a user may wait for, and how many questions a client may be asked
-// in a minute. It leaves to its caller what an error means, and starts no goroutine.
+// It owns the queue of calls, what a server says with 429 and Retry-After, the breaker, how
+// many task results a user may wait for, and how many questions a client may be asked in a
+// minute. It leaves the meaning of an error to its caller, and starts no goroutine.
 package admit
 
 import (
@@ -32,10 +32,10 @@ type Deps struct {
 	Metrics *Metrics
 	// Closed ends the waiting in the queue.
 	Closed <-chan struct{}
-	// Failure makes of an error what the client may read.
+	// Failure turns an error into one that the client may read.
 	Failure func(context.Context, *mcp.Call, error) error
-	// Note takes how a call ended, as the client is told and by its cause, and returns what
-	// that shows of the server.
+	// Note takes the error of a call, as the client is told it and its cause, and returns
+	// what that shows of the server.
 	Note func(c *mcp.Call, told, cause error) Outcome
 }
 
@@ -63,12 +63,13 @@ func New(cfg Config, deps Deps) *Admit {
 	return &Admit{
 		cfg: cfg, deps: deps, count: deps.Metrics.of(cfg.Upstream),
 		queue:     NewQueue(cfg.Concurrent, cfg.ConcurrentPerUser, cfg.Queued, cfg.Patience, deps.Closed),
+		results:   results{users: make(map[string]int)},
 		retries:   newRetryAfter(),
 		questions: newQuestionRate(cfg.QuestionsPerMinute),
 	}
 }
 
-// User is the user in whose share a call of this caller counts, "" without authentication.
+// User returns the user in whose share a call of this caller counts, "" without authentication.
 func User(c *mcp.Caller) string {
 	if c.Issuer == "" {
 		return ""
@@ -78,9 +79,9 @@ func User(c *mcp.Caller) string {
 
 // Middleware lets each call wait for its turn, or refuses it. Streams of subscriptions pass.
 //
-// Neither Retry-After nor the breaker holds up a call that goes on where the server has
-// taken it before, or that asks what the server is: whoever asks for that does not ask too
-// often. A call that waits for a task may take long, and has no place in the queue.
+// Neither Retry-After nor the breaker holds up a call that the server has already taken and
+// that only goes on, nor server/discover, which is not called often. A call that waits for a
+// task may take long, and has no place in the queue.
 func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if c.Method == mcp.MethodListen {

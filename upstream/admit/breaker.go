@@ -2,42 +2,45 @@ package admit
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 )
 
 const (
+	// FirstPause is the pause before a second attempt.
+	FirstPause = time.Second
 	// openAfter is how many calls in a row must find the server unreachable for the next
 	// ones to be refused at once.
 	openAfter = 5
-	// trialTime is how long a call that is let through to see keeps all others back. One
-	// that takes longer has most likely reached the server, which may work at it for hours.
+	// trialTime is how long a trial keeps all other calls back. One that takes longer has
+	// most likely reached the server, which may work on it for hours.
 	trialTime = 30 * time.Second
 )
 
-// breaker keeps calls from a server that cannot be reached: they would wait for it in
-// vain, and be all over it when it comes back. After a pause, which grows and is never
-// quite the same, one call is let through to see. The zero breaker is closed: calls pass.
-type breaker struct {
-	open     atomic.Bool // the usual case needs no lock
-	counting atomic.Bool // failures is not 0
+// NewBackoff returns the pauses between attempts: 1 s to 60 s, with jitter so that many who
+// wait for one thing do not come back at once.
+func NewBackoff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: FirstPause, RandomizationFactor: 0.2, Multiplier: 2, MaxInterval: time.Minute,
+	}
+}
 
+// breaker keeps calls from a server that cannot be reached: they would wait in vain, and all
+// reach the server at once when it comes back. After a pause, which grows, one call is let
+// through as a trial. The zero breaker is closed: calls pass.
+type breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // in a row
 	reason   string     // of the last one, for the client
 	pauses   *backoff.ExponentialBackOff
 	until    time.Time
-	tried    time.Time // when a call was let through to see that is still under way; zero for none
+	tried    time.Time // when the trial that is under way began; zero for none
 }
 
 // admit returns why a call may not be made, and how long that stays so at least; "" for one
-// that may. trial says that it is the one that is let through to see.
+// that may. trial reports that it is the trial.
 func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, why string) {
-	if !b.open.Load() {
-		return false, 0, ""
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -52,24 +55,20 @@ func (b *breaker) admit(now time.Time) (trial bool, wait time.Duration, why stri
 	return true, 0, ""
 }
 
-// done takes what a call has shown. It reports whether the breaker opens by that.
+// done takes what a call has shown. It reports whether that opens the breaker.
 func (b *breaker) done(now time.Time, trial bool, shown Outcome) (opens bool) {
-	gone := shown.Gone != ""
-	if !trial && !gone && !(shown.There && b.counting.Load()) {
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if trial {
 		b.tried = time.Time{}
 	}
-	if gone {
+	if shown.Gone != "" {
 		b.reason = shown.Gone
 	}
 	switch {
 	case shown.There:
 		b.failures, b.pauses = 0, nil
-	case !gone:
+	case shown.Gone == "":
 	case b.failures < openAfter:
 		b.failures++
 		if opens = b.failures == openAfter; opens {
@@ -79,8 +78,6 @@ func (b *breaker) done(now time.Time, trial bool, shown Outcome) (opens bool) {
 	case trial: // calls that began before it opened say nothing new
 		b.until = now.Add(b.pauses.NextBackOff())
 	}
-	b.counting.Store(b.failures > 0)
-	b.open.Store(b.failures >= openAfter)
 	return opens
 }
 

@@ -23,14 +23,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// Forget drops the series of an upstream that is no more.
+// Forget drops the series of an upstream that was removed.
 func (m *Metrics) Forget(upstream string) {
 	for _, vec := range []*prometheus.CounterVec{m.opened, m.refused, m.unasked} {
 		vec.DeletePartialMatch(prometheus.Labels{"upstream": upstream})
 	}
 }
 
-// numbers are those of one upstream.
+// numbers are the counters of one upstream.
 type numbers struct{ opened, refused, unasked prometheus.Counter }
 
 func (m *Metrics) of(upstream string) numbers {

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// questionWeight is how much an elicitation, which a user has to read, counts to any other
-	// question: programs answer those, and servers that work like agents make dozens in a call.
+	// questionWeight is how many other questions an elicitation counts for: a user has to read
+	// it, while programs answer the others, of which agents make dozens in a call.
 	questionWeight = 10
-	// maxAsked bounds of how many clients it is known how much they were asked. The one that
-	// was asked longest ago is forgotten.
+	// maxAsked bounds how many clients are remembered. The one that was asked longest ago is
+	// forgotten.
 	maxAsked = 10_000
 )
 
-// ErrAskedTooMuch is what a server is told whose question is refused.
+// ErrAskedTooMuch is what a server is told when its question is refused.
 var ErrAskedTooMuch = mcp.Errorf(mcp.CodeInternal, "the client is asked too much: wait before the next question")
 
-// questionRate keeps a server from asking a client without an end. A client can be asked as
+// questionRate keeps a server from asking a client without end. A client can be asked as
 // much at once as in a minute, and after that as fast as a minute's worth comes back.
 type questionRate struct {
 	perMinute int
@@ -34,7 +34,7 @@ func newQuestionRate(perMinute int) *questionRate {
 	return &questionRate{perMinute: perMinute, clients: clients, warnings: rate.Sometimes{Interval: time.Minute}}
 }
 
-// take reports whether a client can be asked what weighs so much.
+// take reports whether a client can be asked questions of this weight.
 func (q *questionRate) take(session string, now time.Time, weight int) bool {
 	client, known := q.clients.Get(session)
 	if !known {
@@ -47,8 +47,8 @@ func (q *questionRate) take(session string, now time.Time, weight int) bool {
 	return client.AllowN(now, weight)
 }
 
-// MayAsk reports whether the client of a call can be asked all of this, and has operators
-// know if not.
+// MayAsk reports whether the client of a call can be asked all of this, and lets operators
+// know if it cannot.
 func (a *Admit) MayAsk(c *mcp.Call, requests ...mcp.InputRequest) bool {
 	weight := 0
 	for _, r := range requests {

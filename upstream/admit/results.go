@@ -15,9 +15,6 @@ func (r *results) begin(user string, most int) bool {
 	if r.users[user] >= most {
 		return false
 	}
-	if r.users == nil {
-		r.users = make(map[string]int)
-	}
 	r.users[user]++
 	return true
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxPaused bounds of how many users it is known that their calls have to wait. Of the one
-// who has waited longest the server then has to say so again.
+// maxPaused bounds how many users are known whose calls have to wait. For the one who has
+// waited longest the server then has to say so again.
 const maxPaused = 10_000
 
-// retryAfter keeps until when a server wants no calls of a user, as it has said with 429 and
-// Retry-After (RFC 9110, 10.2.3). Users are what servers count by, whatever credential they
-// are shown: one user who calls too often must not end the calls of others, and a server
-// that limits the gateway as a whole says so to each.
+// retryAfter remembers until when a server wants no calls of a user, as it has said with 429
+// and Retry-After (RFC 9110, 10.2.3). It counts by user, whatever credential the server sees:
+// one user who calls too often must not end the calls of others, and a server that limits
+// the gateway as a whole says so to each.
 //
 // Without authentication there is one user, "", and so are the gateway's own requests.
 type retryAfter struct {
@@ -39,7 +39,7 @@ func (r *retryAfter) begin(user string, now time.Time, d time.Duration) {
 	}
 }
 
-// left is for how long calls of a user are still refused, 0 when they are not.
+// left returns how long calls of a user are still refused, 0 when they are not.
 func (r *retryAfter) left(user string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
