@@ -71,7 +71,7 @@ func (s *slowStream) Next() (wire.Message, error) {
 	}
 	text := s.text
 	s.text = ""
-	return transport.Scan([]byte(text))
+	return wire.ScanUpstream([]byte(text))
 }
 
 func (s *slowStream) Resumption() (string, time.Duration) { return "", 0 }
