@@ -123,16 +123,17 @@ func (l *live) stop(r *running) {
 	}
 }
 
-// leaves reports whether a session can be given up: nothing runs for it, and nothing begins
-// from now on. One of HTTP+SSE ends with its stream instead.
-func (l *live) leaves() bool {
+// leaves reports whether a session is given up: nothing runs for it, and nothing begins from
+// now on. first is for the one who has to do it. A session of HTTP+SSE ends with its stream
+// instead.
+func (l *live) leaves() (first, leaving bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || l.leaving || len(l.running) > 0 || len(l.streams) > 0 && l.streams[0].plain {
-		return false
+		return false, l.leaving
 	}
 	l.leaving = true
-	return true
+	return true, true
 }
 
 // refuses is why no call begins.

@@ -178,9 +178,11 @@ func TestFollowWithoutStore(t *testing.T) {
 	stream := "c-" + b.front.prefix + "-1"
 	event := lostStream(t, b, c, stream)
 	log := faulty(b)
-	log.reads <- session.ErrUnavailable
-	if x := follow(t, c, event); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
-		t.Errorf("H/178 the store is away: status %d, Retry-After %q", x.Status, x.Header.Get("Retry-After"))
+	for _, err := range []error{session.ErrUnavailable, session.ErrMoved} { // the second one while the session is given up
+		log.reads <- err
+		if x := follow(t, c, event); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
+			t.Errorf("H/178 %v: status %d, Retry-After %q", err, x.Status, x.Header.Get("Retry-After"))
+		}
 	}
 	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is of a stream that is found
 		log.reads <- err

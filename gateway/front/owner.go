@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -72,8 +73,7 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
-	if came && f.recalls.Load() && home.Record != "" && f.known(home.Key()) == nil { // it was given up: the other one can have it
-		f.onLeave(home.Key())
+	if came && f.recalls.Load() && home.Record != "" && f.givenUp(a.r.Context(), home.Key()) { // the other one can have it
 		cluster.Moved(a.w)
 		return forwarded
 	}
@@ -154,11 +154,32 @@ func (f *Front) leaveAll() {
 }
 
 // leave gives up a session for which nothing runs. The upstreams let it go before its listener
-// stops, as in DropSession.
-func (f *Front) leave(l *live) {
-	if !l.leaves() {
-		return
+// stops, as in DropSession. It reports whether the session is given up, by this call or by
+// another one, which may still be about it.
+func (f *Front) leave(l *live) bool {
+	first, leaving := l.leaves()
+	if first {
+		f.onLeave(l.key)
+		f.EndSession(l.key)
 	}
-	f.onLeave(l.key)
-	f.EndSession(l.key)
+	return leaving
+}
+
+// givenUp gives up a session for which nothing runs, and returns once it is given up. It
+// reports false where something runs, and when ctx is over.
+func (f *Front) givenUp(ctx context.Context, key string) bool {
+	l := f.known(key)
+	if l == nil {
+		f.onLeave(key) // a request that was refused may have taken it
+		return true
+	}
+	if !f.leave(l) {
+		return false
+	}
+	select {
+	case <-l.gone:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

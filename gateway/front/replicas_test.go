@@ -334,6 +334,9 @@ func TestSessionGivenUp(t *testing.T) {
 	if m, err := x.Next(); err == nil {
 		t.Errorf("the stream of a session that is given up has %s", m.Text)
 	}
+	if status, err := idle.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusAccepted || err != nil { // it is here again, and nothing runs
+		t.Errorf("a notification at the replica that stops: %d %v", status, err)
+	}
 	echo(t, b.at(idle))
 	if b.calls() != 1 || a.calls() != before {
 		t.Error("what is given up is served where it was")

@@ -85,7 +85,7 @@ func (g *getting) find() *refuse.Refusal {
 	}
 	var err error
 	g.first, err = g.read(g.after.Name, g.after.Seq)
-	if errors.Is(err, session.ErrUnavailable) { // a new stream would never have the call's answer
+	if err != nil && !errors.Is(err, session.ErrNotFound) { // a new stream would never have the call's answer
 		return g.f.refuseSession(err)
 	}
 	g.known = err == nil
