@@ -79,11 +79,11 @@ func (c Config) disclosure(names disclosure.Resolver, with services) (*disclosur
 		sets = append(sets, client.Who)
 		deps.Clients = append(deps.Clients, client.Mode)
 	}
-	crowds, err := policy.NewCrowds(sets)
+	audiences, err := policy.NewAudiences(sets)
 	if err != nil {
 		return nil, fmt.Errorf("disclosure: clients: %w", err)
 	}
-	deps.Whose = crowds.First
+	deps.Whose = audiences.First
 	return disclosure.New(c.Disclosure.Config, deps)
 }
 

@@ -47,14 +47,14 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		}
 	}
 	if round.kind != asked {
-		return g.ask(ctx, c, target, d, digest)
+		return g.askUser(ctx, c, target, d, digest)
 	}
 	ok, err := g.recall(ctx, c, round, digest)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return g.ask(ctx, c, target, d, digest)
+		return g.askUser(ctx, c, target, d, digest)
 	}
 	switch answerOf(c) {
 	case accepted:
@@ -69,11 +69,11 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		g.metrics.declined.Inc()
 		return refuse(c, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
-	return g.ask(ctx, c, target, d, digest)
+	return g.askUser(ctx, c, target, d, digest)
 }
 
 // ask asks the user, if the client can be asked.
-func (g *Guard) ask(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
+func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
 	if !canAsk(c.Caps) {
 		g.metrics.cannot.Inc()
 		return cannotAsk(c)

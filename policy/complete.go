@@ -147,15 +147,15 @@ func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 // couldSee is Visible for a URI that may have holes. It remembers nothing: what servers
 // suggest must not drive out what is used.
 func (p *Policy) couldSee(caller *mcp.Caller, t mcp.Target) bool {
-	class := p.personOf(caller).class
+	class := p.subjectOf(caller).class
 	if !strings.Contains(t.Name, hole) && !strings.Contains(t.File, hole) {
-		return p.newOutlook(class, t).visible
+		return p.newPartial(class, t).visible
 	}
-	readings := readOpen(t)
-	for _, r := range readings {
-		if !p.outlookFrom(class, r, true).visible {
+	forms := spellOpen(t)
+	for _, r := range forms {
+		if !p.partialFrom(class, r, true).visible {
 			return false
 		}
 	}
-	return len(readings) > 0
+	return len(forms) > 0
 }

@@ -31,16 +31,16 @@ func (c Config) Doubts(upstreams []string) []error {
 // upstream that was not heard of are not among them.
 func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	allowed := c.allowed()
-	all := make([]reading, len(known))
-	var granted []reading
+	all := make([]spelledTarget, len(known))
+	var granted []spelledTarget
 	for i, t := range known {
-		all[i] = readTarget(t)
+		all[i] = spellTarget(t)
 		if c.Default == DefaultAllow || all[i].fits(allowed, Allow) {
 			granted = append(granted, all[i])
 		}
 	}
 	return c.eachPattern(func(effect Effect, p pattern) error {
-		fits := func(r reading) bool { return r.fits([]pattern{p}, Ask) }
+		fits := func(r spelledTarget) bool { return r.fits([]pattern{p}, Ask) }
 		switch {
 		case slices.ContainsFunc(unheard, p.upstream.match):
 			return nil

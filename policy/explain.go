@@ -36,24 +36,24 @@ type RuleExplanation struct {
 // Explain makes the decision of Decide again and tells how it came about. It looks at
 // every rule, and remembers nothing.
 func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Explanation {
-	who := newPerson(*caller)
+	who := newSubject(*caller)
 	who.class = p.classOf(who)
-	outlook := p.newOutlook(who.class, target)
-	e := Explanation{Target: target, Listed: outlook.visible}
+	partial := p.newPartial(who.class, target)
+	e := Explanation{Target: target, Listed: partial.visible}
 	judged := &arguments{text: args}
 	if target.Kind == mcp.KindPrompts {
 		judged.schema = p.promptSchema
 	}
-	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(outlook.open, func(r openRule) bool { return r.when.strict && r.when.args })
-	settled := outlook.settle(ctx, who, target, judged)
+	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(partial.open, func(r openRule) bool { return r.when.strict && r.when.args })
+	settled := partial.settle(ctx, who, target, judged)
 	e.Decision = settled.decision()
 
-	reading := readTarget(target)
-	f := facts{person: who, target: &target, args: judged}
+	spelled := spellTarget(target)
+	f := facts{subject: who, target: &target, args: judged}
 	for _, r := range p.rules {
-		e.Rules = append(e.Rules, r.explain(ctx, &reading, f))
+		e.Rules = append(e.Rules, r.explain(ctx, &spelled, f))
 	}
-	if reading.refused && !p.open() {
+	if spelled.refused && !p.open() {
 		e.Reason = "The URI has a dot segment, a backslash, a control character, too many encodings or more than 16 KiB: it is never let through."
 	} else {
 		e.Reason = settled.reason()
@@ -81,28 +81,28 @@ func (t *tally) reason() string {
 	return fmt.Sprintf("Rule %q allows it, and none denies it.", d.Rule)
 }
 
-func (r *rule) explain(ctx context.Context, reading *reading, f facts) RuleExplanation {
+func (r *rule) explain(ctx context.Context, spelled *spelledTarget, f facts) RuleExplanation {
 	e := RuleExplanation{Name: r.name}
-	if f.person.unclear == nil {
-		if key := r.who.lacks(f.person); key != "" {
+	if f.subject.unclear == nil {
+		if key := r.who.lacks(f.subject); key != "" {
 			e.Reason = "does not apply: the caller does not fit who." + key
 			return e
 		}
 	}
 	var about []Effect
 	for effect := Deny; effect <= Allow; effect++ {
-		if reading.fits(r.patterns[effect], effect) {
+		if spelled.fits(r.patterns[effect], effect) {
 			about = append(about, effect)
 		}
 	}
 	if about == nil {
-		e.Reason = "does not apply: no pattern fits " + reading.target.String()
+		e.Reason = "does not apply: no pattern fits " + spelled.target.String()
 		return e
 	}
 	result, why := isTrue, error(nil)
 	switch {
-	case f.person.unclear != nil:
-		result, why = failed, f.person.unclear
+	case f.subject.unclear != nil:
+		result, why = failed, f.subject.unclear
 	case r.when != nil:
 		result, why = r.when.inTurn(ctx, f)
 	}

@@ -105,19 +105,19 @@ func FuzzWhen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	who := newPerson(mcp.Caller{Subject: "alice", Groups: []string{"a"}, Claims: mcp.Raw(`{"x":{"y":true}}`)})
+	who := newSubject(mcp.Caller{Subject: "alice", Groups: []string{"a"}, Claims: mcp.Raw(`{"x":{"y":true}}`)})
 	target := tool("u", "x")
 	f.Fuzz(func(t *testing.T, when, args string) {
 		c, err := language.compile(when, true)
 		if err != nil || !json.Valid([]byte(args)) {
 			return
 		}
-		result, err := c.eval(t.Context(), facts{person: who, target: &target, args: &arguments{text: mcp.Raw(strings.TrimSpace(args))}})
+		result, err := c.eval(t.Context(), facts{subject: who, target: &target, args: &arguments{text: mcp.Raw(strings.TrimSpace(args))}})
 		if (err != nil) != (result == failed) || result == isOpen {
 			t.Errorf("%s: outcome %d, %v", when, result, err)
 		}
 		// What is certain before the arguments are known is what comes of every call.
-		early, _ := c.eval(t.Context(), facts{person: who, target: &target})
+		early, _ := c.eval(t.Context(), facts{subject: who, target: &target})
 		if early != isOpen && early != result && result != failed {
 			t.Errorf("%s with %s: %d before, %d (%v) with arguments", when, args, early, result, err)
 		}

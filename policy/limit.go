@@ -40,7 +40,7 @@ type Limiter struct {
 
 type limit struct {
 	Limit
-	who     *crowd
+	who     *audience
 	what    []pattern
 	refused counter
 }
@@ -77,7 +77,7 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("limits: %w", err)
 		}
-		l.limits = append(l.limits, limit{Limit: c, who: newCrowd(c.Who), what: patterns, refused: deps.Metrics.limits.WithLabelValues(c.Name)})
+		l.limits = append(l.limits, limit{Limit: c, who: newAudience(c.Who), what: patterns, refused: deps.Metrics.limits.WithLabelValues(c.Name)})
 	}
 	return l, nil
 }
@@ -151,12 +151,12 @@ func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
 	if !ok || !l.policy.Visible(&c.Caller, target) {
 		return nil
 	}
-	person, reading := l.policy.personOf(&c.Caller), readTarget(target)
+	subject, spelled := l.policy.subjectOf(&c.Caller), spellTarget(target)
 	var apply []*limit
 	var buckets []Bucket
 	for i := range l.limits {
 		limit := &l.limits[i]
-		if person.unclear == nil && !limit.who.has(person) || !reading.fits(limit.what, Deny) {
+		if subject.unclear == nil && !limit.who.has(subject) || !spelled.fits(limit.what, Deny) {
 			continue
 		}
 		apply = append(apply, limit)

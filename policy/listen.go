@@ -55,7 +55,7 @@ func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 	if p.open() {
 		return nil
 	}
-	c := p.personOf(caller).class
+	c := p.subjectOf(caller).class
 	return func(upstream string) bool {
 		if known, ok := c.upstreams.Load(upstream); ok {
 			return known == true
@@ -67,7 +67,7 @@ func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 }
 
 // offers reports whether something of a kind and upstream could be allowed to a class.
-func (p *Policy) offers(c *class, of mcp.Target) bool {
+func (p *Policy) offers(c *callerClass, of mcp.Target) bool {
 	allowed := p.fallback == Allow
 	for _, s := range c.rules {
 		about := func(effect Effect, whole bool) bool {
@@ -78,7 +78,7 @@ func (p *Policy) offers(c *class, of mcp.Target) bool {
 		case s.broken:
 			result = failed
 		case s.open:
-			result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &of, nameless: true})
+			result, _ = s.when.eval(context.Background(), facts{subject: c.who, target: &of, nameless: true})
 		}
 		switch {
 		case result == isTrue && about(Deny, true), result == failed && (about(Deny, true) || about(Ask, true)):

@@ -14,8 +14,8 @@ import (
 
 // Bounds of what is remembered, in entries. What is forgotten is computed again.
 const (
-	maxPeople   = 4096
-	maxOutlooks = 65_536
+	maxSubjects   = 4096
+	maxPartials = 65_536
 	// maxNameKept is the length of the longest name whose outlook is remembered: clients
 	// choose URIs as long as they like.
 	maxNameKept = 512
@@ -64,10 +64,10 @@ type Policy struct {
 	onURIs bool
 	// people are callers by a hash of all that rules may look at; each is compared in
 	// full before it is used.
-	people *lru.Cache[uint64, *person]
+	subjects *lru.Cache[uint64, *subject]
 	hash   hasher
 	// outlooks are what is known of an item before it is called.
-	outlooks *lru.Cache[outlookKey, *outlook]
+	partials *lru.Cache[partialKey, *partialDecision]
 	// schemas are input schemas of tools, by where they stand in memory.
 	schemas *lru.Cache[*byte, *schema]
 }
@@ -76,7 +76,7 @@ type Policy struct {
 type rule struct {
 	index      int
 	name       string
-	who        *crowd
+	who        *audience
 	patterns   [3][]pattern // by Effect
 	when       *condition   // nil without one
 	approveFor time.Duration
@@ -93,8 +93,8 @@ func New(cfg Config) (*Policy, error) {
 		p.fallback = Allow
 	}
 	var errs [3]error
-	p.people, errs[0] = lru.New[uint64, *person](maxPeople)
-	p.outlooks, errs[1] = lru.New[outlookKey, *outlook](maxOutlooks)
+	p.subjects, errs[0] = lru.New[uint64, *subject](maxSubjects)
+	p.partials, errs[1] = lru.New[partialKey, *partialDecision](maxPartials)
 	p.schemas, errs[2] = lru.New[*byte, *schema](maxSchemas)
 	language, err := newLanguage()
 	if err = errors.Join(errs[0], errs[1], errs[2], err); err != nil {
@@ -114,7 +114,7 @@ func New(cfg Config) (*Policy, error) {
 }
 
 func newRule(l *language, index int, r Rule) (*rule, error) {
-	compiled := &rule{index: index, name: r.Name, who: newCrowd(r.Who), approveFor: r.ApproveFor}
+	compiled := &rule{index: index, name: r.Name, who: newAudience(r.Who), approveFor: r.ApproveFor}
 	for effect, texts := range [...][]string{Deny: r.Deny, Ask: r.Ask, Allow: r.Allow} {
 		patterns, err := newPatterns(texts)
 		if err != nil {
@@ -157,19 +157,19 @@ func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 // decide is Decide with input schemas, for what has a public name. unfit says how the
 // arguments do not fit the schema, where a condition could not be evaluated because of it.
 func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, public string) (d Decision, unfit error) {
-	person := p.personOf(caller)
-	outlook := p.outlookOn(person, target)
-	if len(outlook.open) == 0 {
-		return outlook.decision, nil
+	subject := p.subjectOf(caller)
+	partial := p.partialFor(subject, target)
+	if len(partial.open) == 0 {
+		return partial.decision, nil
 	}
 	judged := arguments{text: args}
 	switch {
 	case target.Kind == mcp.KindPrompts:
 		judged.schema = p.promptSchema
-	case target.Kind == mcp.KindTools && schemas != nil && outlook.visible:
+	case target.Kind == mcp.KindTools && schemas != nil && partial.visible:
 		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, public)) }
 	}
-	settled := outlook.settle(ctx, person, target, &judged)
+	settled := partial.settle(ctx, subject, target, &judged)
 	return settled.decision(), judged.unfit
 }
 
@@ -191,5 +191,5 @@ func (p *Policy) schema(text mcp.Raw) *schema {
 // Visible reports whether some call of the target could be allowed, or approved, for
 // the caller: whether lists show it.
 func (p *Policy) Visible(caller *mcp.Caller, target mcp.Target) bool {
-	return p.outlookOn(p.personOf(caller), target).visible
+	return p.partialFor(p.subjectOf(caller), target).visible
 }

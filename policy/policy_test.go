@@ -155,7 +155,7 @@ func TestRemembered(t *testing.T) {
 				if got := p.Decide(t.Context(), &changed, tool("a", "x"), nil); got != (Decision{Effect: Allow, Rule: rule}) {
 					t.Errorf("%s: got %+v", rule, got)
 				}
-				p.people.Add(p.hash.of(&base), p.personOf(&changed)) // as if their hashes were equal
+				p.subjects.Add(p.hash.of(&base), p.subjectOf(&changed)) // as if their hashes were equal
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func (x expression) encode(value string) string {
 
 // readOpen is how patterns are compared with a URI that has holes: with each of its
 // spellings by itself. There is none where nobody may have it.
-func readOpen(t mcp.Target) []reading {
+func spellOpen(t mcp.Target) []spelledTarget {
 	uri := t.Name
 	if t.File != "" {
 		uri = t.File
@@ -168,13 +168,13 @@ func readOpen(t mcp.Target) []reading {
 	if refused {
 		return nil
 	}
-	var all []reading
+	var all []spelledTarget
 	for _, form := range forms {
 		if strings.Count(form, hole) > strings.Count(uri, hole) {
 			return nil // there was an encoded one
 		}
 		g := globOf(strings.Split(form, hole))
-		all = append(all, reading{target: t, names: []string{t.Name}, template: &g})
+		all = append(all, spelledTarget{target: t, names: []string{t.Name}, template: &g})
 	}
 	return all
 }

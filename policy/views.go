@@ -60,12 +60,12 @@ func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	if err != nil || reply == nil || reply.List == nil || g.policy.open() {
 		return reply, err
 	}
-	return &mcp.Reply{List: g.views.of(g.policy.personOf(&c.Caller), reply.List)}, nil
+	return &mcp.Reply{List: g.views.of(g.policy.subjectOf(&c.Caller), reply.List)}, nil
 }
 
 // of returns the list as a caller sees it. It is private: another caller may see
 // another one, even where this one sees all.
-func (v *views) of(who *person, list *mcp.List) *mcp.List {
+func (v *views) of(who *subject, list *mcp.List) *mcp.List {
 	key := viewKey{who.class.id, list}
 	v.mu.Lock()
 	known, ok := v.shown.Get(key)
@@ -76,7 +76,7 @@ func (v *views) of(who *person, list *mcp.List) *mcp.List {
 	visible := make([]bool, len(list.Items))
 	all := true
 	for i, item := range list.Items {
-		visible[i] = v.policy.outlookOn(who, item.Target).visible
+		visible[i] = v.policy.partialFor(who, item.Target).visible
 		all = all && visible[i]
 	}
 	v.mu.Lock()

@@ -117,14 +117,14 @@ func TestViewsAreBounded(t *testing.T) {
 	}
 	for range 100 {
 		list := big()
-		v.of(p.personOf(&alice), list)
-		v.of(p.personOf(&bob), list)
+		v.of(p.subjectOf(&alice), list)
+		v.of(p.subjectOf(&bob), list)
 	}
 	if v.bytes > maxViewBytes || v.bytes < maxViewBytes/2 || len(v.sets) > v.shown.Len() || len(v.sets) == 0 {
 		t.Errorf("%d bytes in %d views of %d", v.bytes, len(v.sets), v.shown.Len())
 	}
 	for range 2 * maxViews {
-		v.of(p.personOf(&alice), listOf(tool("u", "y")))
+		v.of(p.subjectOf(&alice), listOf(tool("u", "y")))
 	}
 	sum := 0
 	for _, kept := range v.sets {
@@ -134,7 +134,7 @@ func TestViewsAreBounded(t *testing.T) {
 		t.Errorf("%d views, %d bytes counted, %d held", v.shown.Len(), v.bytes, sum)
 	}
 	huge := &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, maxViewBytes), Target: tool("u", "x")}}}
-	if got := v.of(p.personOf(&alice), huge); len(got.Items) != 1 || v.bytes != sum {
+	if got := v.of(p.subjectOf(&alice), huge); len(got.Items) != 1 || v.bytes != sum {
 		t.Errorf("a huge list was kept: %d bytes", v.bytes)
 	}
 }
@@ -162,7 +162,7 @@ func TestViewsAtOnce(t *testing.T) {
 			c := user(fmt.Sprint(i), groups...)
 			for range 50 {
 				var got []string
-				for _, item := range v.of(p.personOf(&c), source).Items {
+				for _, item := range v.of(p.subjectOf(&c), source).Items {
 					got = append(got, item.Target.Name)
 				}
 				slices.Sort(groups)
@@ -210,7 +210,7 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 					if p.upstreams(tt.caller)(tt.not) {
 						t.Errorf("%s sees an upstream", tt.caller.Subject)
 					}
-					if got, want := namesIn(views.of(p.personOf(tt.caller), source)), tt.own+"__get"; got != want {
+					if got, want := namesIn(views.of(p.subjectOf(tt.caller), source)), tt.own+"__get"; got != want {
 						t.Errorf("%s: got the list %q, want %q", tt.caller.Subject, got, want)
 					}
 					if p.Explain(t.Context(), tt.caller, tool(tt.not, "get"), nil).Listed {
@@ -231,7 +231,7 @@ func TestViewsOfWholeListsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	caller := user("alice")
-	who := p.personOf(&caller)
+	who := p.subjectOf(&caller)
 	for range 100 {
 		list := listOf(tool("u", "get"))
 		list.Items[0].Raw, list.Private = make(mcp.Raw, maxViewBytes/10), true

@@ -167,7 +167,7 @@ func (c *condition) visit(e celast.Expr) {
 
 // facts are what a condition is evaluated on. What is nil is not known yet.
 type facts struct {
-	person *person
+	subject *subject
 	target *mcp.Target
 	args   *arguments
 	// nameless says that the target's name is not known yet.
@@ -214,8 +214,8 @@ func (a *arguments) object() (map[string]any, error) {
 
 // eval evaluates the condition. The error tells why it failed.
 func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
-	if f.person != nil && f.person.unclear != nil {
-		return failed, f.person.unclear
+	if f.subject != nil && f.subject.unclear != nil {
+		return failed, f.subject.unclear
 	}
 	if c.args && f.args != nil {
 		if _, err := f.args.object(); err != nil {
@@ -257,7 +257,7 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 // inTurn evaluates the condition as decisions do: on the caller, else on the target, else
 // on both, else on all. What is certain early stays so, whatever the arguments.
 func (c *condition) inTurn(ctx context.Context, f facts) (outcome, error) {
-	for _, known := range []facts{{person: f.person}, {target: f.target}, {person: f.person, target: f.target}} {
+	for _, known := range []facts{{subject: f.subject}, {target: f.target}, {subject: f.subject, target: f.target}} {
 		if result, err := c.eval(ctx, known); result != isOpen {
 			return result, err
 		}
@@ -272,7 +272,7 @@ func (f facts) unknown() (patterns []*cel.AttributePatternType) {
 			patterns = append(patterns, cel.AttributePattern(v))
 		}
 	}
-	if f.person == nil {
+	if f.subject == nil {
 		add(callerVariables...)
 	}
 	if f.target == nil {
@@ -301,8 +301,8 @@ func (f facts) ResolveName(name string) (any, bool) {
 		case "target.name":
 			return f.target.Name, true
 		}
-	case strings.HasPrefix(name, "caller.") && f.person != nil:
-		return f.person.variable(name)
+	case strings.HasPrefix(name, "caller.") && f.subject != nil:
+		return f.subject.variable(name)
 	}
 	return nil, false
 }
@@ -310,7 +310,7 @@ func (f facts) ResolveName(name string) (any, bool) {
 // Parent is nil: there are no other variables.
 func (f facts) Parent() cel.Activation { return nil }
 
-func (p *person) variable(name string) (any, bool) {
+func (p *subject) variable(name string) (any, bool) {
 	switch name {
 	case "caller.user":
 		return p.caller.Subject, true

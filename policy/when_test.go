@@ -79,13 +79,13 @@ func TestWhenArguments(t *testing.T) {
 		{"too dear", `args.l.all(a, args.l.all(b, args.l.all(c, args.l.all(d, a+b+c+d >= 0))))`, `{"l":[` + strings.Repeat("1,", 99) + `1]}`, failed},
 		{"too much", `args.s.matches(args.p)`, `{"s":"a","p":"` + strings.Repeat("(a*)*", 400) + `"}`, failed},
 	}
-	caller := newPerson(mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli", Groups: []string{"dev", "sre"}, Scopes: []string{"mcp"},
+	caller := newSubject(mcp.Caller{Issuer: "https://a.example", Subject: "alice", ClientID: "cli", Groups: []string{"dev", "sre"}, Scopes: []string{"mcp"},
 		Claims: mcp.Raw(`{"level":3,"email":"alice@acme.example","email_verified":true}`)})
 	target := mcp.Target{Kind: mcp.KindTools, Upstream: "github", Name: "create_issue"}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := compileForTest(t, tt.when)
-			got, err := c.eval(t.Context(), facts{person: caller, target: &target, args: &arguments{text: mcp.Raw(tt.args)}})
+			got, err := c.eval(t.Context(), facts{subject: caller, target: &target, args: &arguments{text: mcp.Raw(tt.args)}})
 			if got != tt.want {
 				t.Errorf("got %d (%v), want %d", got, err, tt.want)
 			}
@@ -97,7 +97,7 @@ func TestWhenArguments(t *testing.T) {
 }
 
 func TestWhenAhead(t *testing.T) {
-	caller := newPerson(mcp.Caller{Subject: "alice", Groups: []string{"dev"}, Claims: mcp.Raw(`{"level":3}`)})
+	caller := newSubject(mcp.Caller{Subject: "alice", Groups: []string{"dev"}, Claims: mcp.Raw(`{"level":3}`)})
 	target := mcp.Target{Kind: mcp.KindTools, Upstream: "github", Name: "x"}
 	tests := []struct {
 		when         string
@@ -123,7 +123,7 @@ func TestWhenAhead(t *testing.T) {
 				name string
 				facts
 				want outcome
-			}{{"caller", facts{person: caller}, tt.byCaller}, {"target", facts{target: &target}, tt.byTarget}, {"nothing", facts{}, tt.withoutFacts}} {
+			}{{"caller", facts{subject: caller}, tt.byCaller}, {"target", facts{target: &target}, tt.byTarget}, {"nothing", facts{}, tt.withoutFacts}} {
 				if got, err := c.eval(t.Context(), f.facts); got != f.want {
 					t.Errorf("%s known: got %d (%v), want %d", f.name, got, err, f.want)
 				}
@@ -164,7 +164,7 @@ func TestWhenCancelled(t *testing.T) {
 	cancel()
 	c := compileForTest(t, `args.l.all(a, args.l.all(b, a+b >= 0))`)
 	args := mcp.Raw(`{"l":[` + strings.Repeat("1,", 199) + `1]}`)
-	if got, err := c.eval(ctx, facts{person: newPerson(mcp.Caller{}), target: &mcp.Target{}, args: &arguments{text: args}}); got != failed {
+	if got, err := c.eval(ctx, facts{subject: newSubject(mcp.Caller{}), target: &mcp.Target{}, args: &arguments{text: args}}); got != failed {
 		t.Errorf("got %d, %v", got, err)
 	}
 }

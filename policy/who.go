@@ -10,7 +10,7 @@ import (
 )
 
 // crowd is a Who made ready for looking up.
-type crowd struct {
+type audience struct {
 	users, groups                    map[named]bool
 	emails, issuers, scopes, clients map[string]bool
 	claims                           []claim
@@ -24,8 +24,8 @@ type claim struct {
 	values map[string]bool
 }
 
-func newCrowd(w Who) *crowd {
-	c := &crowd{
+func newAudience(w Who) *audience {
+	c := &audience{
 		users: namedSet(w.Users), groups: namedSet(w.Groups),
 		emails: set(w.Emails), issuers: set(w.Issuers), scopes: set(w.Scopes), clients: set(w.Clients),
 	}
@@ -60,11 +60,11 @@ func namedSet(values []string) map[named]bool {
 }
 
 // has reports whether the caller belongs to the crowd.
-func (w *crowd) has(p *person) bool { return w.lacks(p) == "" }
+func (w *audience) has(p *subject) bool { return w.lacks(p) == "" }
 
 // lacks returns the first key that the caller does not fit, "" for one who belongs to
 // the crowd.
-func (w *crowd) lacks(p *person) string {
+func (w *audience) lacks(p *subject) string {
 	any := func(allowed map[string]bool, values ...string) bool {
 		return allowed == nil || slices.ContainsFunc(values, func(v string) bool { return v != "" && allowed[v] })
 	}
@@ -126,7 +126,7 @@ func plainText(value any) (text string, ok bool) {
 }
 
 // person is a caller as rules look at them. Immutable.
-type person struct {
+type subject struct {
 	caller mcp.Caller
 	// claims are those of the token, without an email that is not verified.
 	claims map[string]any
@@ -135,13 +135,13 @@ type person struct {
 	// unclear says that the claims can be read in two ways: nothing is decided on them.
 	unclear error
 	// class is what the rules make of this person.
-	class *class
+	class *callerClass
 }
 
 // newPerson reads the claims. The token does not stay here.
-func newPerson(c mcp.Caller) *person {
+func newSubject(c mcp.Caller) *subject {
 	c.Token = ""
-	p := &person{caller: c}
+	p := &subject{caller: c}
 	if c.Claims == nil {
 		return p
 	}

@@ -64,7 +64,7 @@ func TestWho(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newCrowd(tt.who).lacks(newPerson(tt.caller)); got != tt.want {
+			if got := newAudience(tt.who).lacks(newSubject(tt.caller)); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

@@ -14,20 +14,20 @@ import (
 
 // class is what the rules make of a caller: callers of one class get the same decision
 // wherever no condition is left to evaluate. Immutable, but for what it remembers.
-type class struct {
+type callerClass struct {
 	// id is a digest of the standing of every rule, so equal classes have equal ids.
 	id    [16]byte
-	rules []standing
+	rules []applicable
 	// who is the one person of the class, if a condition looks at the caller and the
 	// target together: what it comes to is then theirs alone. Else nil.
-	who *person
+	who *subject
 	// upstreams are those that the callers may know of, and those that they may not, by
 	// name: see Policy.upstreams.
 	upstreams sync.Map
 }
 
 // standing is a rule that is about the caller.
-type standing struct {
+type applicable struct {
 	*rule
 	// open says that its condition depends on the call, broken that it fails whatever
 	// the call; else the rule holds, or it would not be here.
@@ -61,18 +61,18 @@ func (h hasher) of(c *mcp.Caller) uint64 {
 
 // personOf returns what is known of the caller. Everything that a rule may look at is
 // compared, since a new token may bring other groups.
-func (p *Policy) personOf(c *mcp.Caller) *person {
+func (p *Policy) subjectOf(c *mcp.Caller) *subject {
 	key := p.hash.of(c)
-	if known, ok := p.people.Get(key); ok && known.is(c) {
+	if known, ok := p.subjects.Get(key); ok && known.is(c) {
 		return known
 	}
-	fresh := newPerson(*c)
+	fresh := newSubject(*c)
 	fresh.class = p.classOf(fresh)
-	p.people.Add(key, fresh)
+	p.subjects.Add(key, fresh)
 	return fresh
 }
 
-func (p *person) is(c *mcp.Caller) bool {
+func (p *subject) is(c *mcp.Caller) bool {
 	known := &p.caller
 	return known.Issuer == c.Issuer && known.Subject == c.Subject && known.ClientID == c.ClientID &&
 		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
@@ -80,11 +80,11 @@ func (p *person) is(c *mcp.Caller) bool {
 
 // classOf finds the rules that are about a caller and evaluates their conditions as far
 // as they depend on the caller alone.
-func (p *Policy) classOf(who *person) *class {
-	c := &class{}
+func (p *Policy) classOf(who *subject) *callerClass {
+	c := &callerClass{}
 	states := make([]byte, len(p.rules))
 	for i, r := range p.rules {
-		s, holds := r.standing(who)
+		s, holds := r.appliesTo(who)
 		if !holds {
 			continue
 		}
@@ -109,7 +109,7 @@ func (p *Policy) classOf(who *person) *class {
 }
 
 // digest is one of all that rules may look at.
-func (p *person) digest() []byte {
+func (p *subject) digest() []byte {
 	c := &p.caller
 	h := sha256.New()
 	add := func(parts ...string) {
@@ -130,8 +130,8 @@ func (p *person) digest() []byte {
 
 // standing returns how the rule stands to the caller; ok is false where it is not
 // about them.
-func (r *rule) standing(who *person) (s standing, ok bool) {
-	s = standing{rule: r}
+func (r *rule) appliesTo(who *subject) (s applicable, ok bool) {
+	s = applicable{rule: r}
 	if who.unclear != nil {
 		s.broken = true
 		return s, true
@@ -142,7 +142,7 @@ func (r *rule) standing(who *person) (s standing, ok bool) {
 	if r.when == nil {
 		return s, true
 	}
-	result, _ := r.when.eval(context.Background(), facts{person: who})
+	result, _ := r.when.eval(context.Background(), facts{subject: who})
 	s.open, s.broken = result == isOpen, result == failed
 	return s, result != isFalse
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestCrowds(t *testing.T) {
-	c, err := NewCrowds([]Who{{Clients: []string{"desktop"}}, {Groups: []string{"dev"}}, {Claims: map[string][]string{"tier": {"2"}}}})
+	c, err := NewAudiences([]Who{{Clients: []string{"desktop"}}, {Groups: []string{"dev"}}, {Claims: map[string][]string{"tier": {"2"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestCrowds(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { c.First(&caller) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if _, err := NewCrowds([]Who{{Groups: []string{}}}); err == nil {
+	if _, err := NewAudiences([]Who{{Groups: []string{}}}); err == nil {
 		t.Error("an empty list was taken")
 	}
 }

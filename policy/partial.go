@@ -10,7 +10,7 @@ import (
 
 // outlook is what is known of an item for a class of callers before it is called.
 // Immutable.
-type outlook struct {
+type partialDecision struct {
 	// fixed is what the rules say that need no more to be known, and decision what they
 	// come to: final where open is empty.
 	fixed    tally
@@ -26,40 +26,40 @@ type openRule struct {
 	effect Effect
 }
 
-type outlookKey struct {
+type partialKey struct {
 	class  [16]byte
 	target mcp.Target
 }
 
 // outlookOn returns the outlook of a target, from memory if it is there.
-func (p *Policy) outlookOn(who *person, t mcp.Target) *outlook {
-	key := outlookKey{who.class.id, t}
-	if o, ok := p.outlooks.Get(key); ok {
+func (p *Policy) partialFor(who *subject, t mcp.Target) *partialDecision {
+	key := partialKey{who.class.id, t}
+	if o, ok := p.partials.Get(key); ok {
 		return o
 	}
-	o := p.newOutlook(who.class, t)
+	o := p.newPartial(who.class, t)
 	if len(t.Name)+len(t.File) <= maxNameKept {
-		p.outlooks.Add(key, o)
+		p.partials.Add(key, o)
 	}
 	return o
 }
 
-func (p *Policy) newOutlook(c *class, t mcp.Target) *outlook {
-	return p.outlookFrom(c, readTarget(t), false)
+func (p *Policy) newPartial(c *callerClass, t mcp.Target) *partialDecision {
+	return p.partialFrom(c, spellTarget(t), false)
 }
 
 // outlookFrom is the outlook of a target as it is read. Of one whose name is not known to
 // its end, conditions on the name stay open.
-func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook {
-	o := &outlook{fixed: tally{fallback: p.fallback}}
-	t := reading.target
-	if t.Upstream == "" || reading.refused && !p.open() {
+func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless bool) *partialDecision {
+	o := &partialDecision{fixed: tally{fallback: p.fallback}}
+	t := spelled.target
+	if t.Upstream == "" || spelled.refused && !p.open() {
 		o.fixed.fallback = Deny
 		return o
 	}
 	for _, s := range c.rules {
 		for effect := Deny; effect <= Allow; effect++ {
-			if !reading.fits(s.patterns[effect], effect) {
+			if !spelled.fits(s.patterns[effect], effect) {
 				continue
 			}
 			result := isTrue
@@ -67,7 +67,7 @@ func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook 
 			case s.broken:
 				result = failed
 			case s.open:
-				result, _ = s.when.eval(context.Background(), facts{person: c.who, target: &t, nameless: nameless})
+				result, _ = s.when.eval(context.Background(), facts{subject: c.who, target: &t, nameless: nameless})
 			}
 			if result == isOpen {
 				o.open = append(o.open, openRule{s.rule, effect})
@@ -84,8 +84,8 @@ func (p *Policy) outlookFrom(c *class, reading reading, nameless bool) *outlook 
 }
 
 // settle evaluates the open conditions for a call.
-func (o *outlook) settle(ctx context.Context, who *person, target mcp.Target, args *arguments) tally {
-	f := facts{person: who, target: &target, args: args}
+func (o *partialDecision) settle(ctx context.Context, who *subject, target mcp.Target, args *arguments) tally {
+	f := facts{subject: who, target: &target, args: args}
 	t := o.fixed
 	for _, r := range o.open {
 		result, _ := r.when.eval(ctx, f)

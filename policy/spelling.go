@@ -8,7 +8,7 @@ import (
 )
 
 // reading is how patterns are compared with a target.
-type reading struct {
+type spelledTarget struct {
 	target mcp.Target
 	// refused says that nobody may have it, whatever the rules.
 	refused bool
@@ -24,8 +24,8 @@ type reading struct {
 	files []string
 }
 
-func readTarget(t mcp.Target) reading {
-	r := reading{target: t, names: []string{t.Name}}
+func spellTarget(t mcp.Target) spelledTarget {
+	r := spelledTarget{target: t, names: []string{t.Name}}
 	switch {
 	case t.Upstream == "" || t.Name == "":
 		r.refused = true
@@ -37,15 +37,15 @@ func readTarget(t mcp.Target) reading {
 		r.template = &g
 	case t.Kind == mcp.KindResources:
 		r.names, r.refused = spellings(t.Name)
-		r.readLeniently(t.Name)
+		r.spellLeniently(t.Name)
 	case t.File != "":
 		r.files, r.refused = spellings(t.File)
-		r.readLeniently(t.File)
+		r.spellLeniently(t.File)
 	}
 	return r
 }
 
-func (r *reading) readLeniently(uri string) {
+func (r *spelledTarget) spellLeniently(uri string) {
 	lenient, refused := leniently(uri)
 	r.lenient, r.refused = lenient, r.refused || refused
 }
@@ -54,7 +54,7 @@ func (r *reading) readLeniently(uri string) {
 // is what leads to the stricter decision: what denies or asks has to fit one of the
 // names, what allows all of them; a template is denied only where all that it makes is,
 // and shown where some of it may be allowed.
-func (r *reading) fits(patterns []pattern, effect Effect) bool {
+func (r *spelledTarget) fits(patterns []pattern, effect Effect) bool {
 	about := func(fits func(p *pattern) bool) bool {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(r.target) && fits(&p) })
 	}
@@ -88,7 +88,7 @@ func every(names []string, holds func(string) bool) bool {
 // fitsFile reports whether patterns about resources fit the file of a skill. It is the
 // skill that has to be allowed; what is denied or asked about as a resource is so as a
 // part of a skill, too.
-func (r *reading) fitsFile(patterns []pattern) bool {
+func (r *spelledTarget) fitsFile(patterns []pattern) bool {
 	as := mcp.Target{Kind: mcp.KindResources, Upstream: r.target.Upstream}
 	if r.template != nil {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(as) && p.name.covers(r.template) })
