@@ -12,8 +12,8 @@ import (
 // calls. It decides nothing about what they may do. Safe for concurrent use.
 type Audiences struct {
 	audiences []*audience
-	hash   hasher
-	known  *lru.Cache[uint64, *member]
+	hash      hasher
+	known     *lru.Cache[uint64, *member]
 }
 
 // member is a caller and the first set that the caller belongs to, -1 for none.

@@ -14,7 +14,7 @@ import (
 
 // Bounds of what is remembered, in entries. What is forgotten is computed again.
 const (
-	maxSubjects   = 4096
+	maxSubjects = 4096
 	maxPartials = 65_536
 	// maxNameKept is the length of the longest name whose outlook is remembered: clients
 	// choose URIs as long as they like.
@@ -65,7 +65,7 @@ type Policy struct {
 	// people are callers by a hash of all that rules may look at; each is compared in
 	// full before it is used.
 	subjects *lru.Cache[uint64, *subject]
-	hash   hasher
+	hash     hasher
 	// outlooks are what is known of an item before it is called.
 	partials *lru.Cache[partialKey, *partialDecision]
 	// schemas are input schemas of tools, by where they stand in memory.

@@ -168,8 +168,8 @@ func (c *condition) visit(e celast.Expr) {
 // facts are what a condition is evaluated on. What is nil is not known yet.
 type facts struct {
 	subject *subject
-	target *mcp.Target
-	args   *arguments
+	target  *mcp.Target
+	args    *arguments
 	// nameless says that the target's name is not known yet.
 	nameless bool
 }
