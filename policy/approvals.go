@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Bounds of what is remembered of approvals. What is forgotten is asked for again.
+// Bounds of stored approvals. The user is asked again for an approval that was dropped.
 const (
 	maxPerUser = 256
 	maxKept    = 32_768
 )
 
-// Approvals remember, for each user and for a limited time, what was asked and what was
-// approved of. Replicas that share one take each other's answers.
+// Approvals stores, for each user and for a limited time, what the user was asked and what
+// the user approved. Replicas that share a store accept each other's answers.
 type Approvals interface {
-	// Put remembers a value.
+	// Put stores a value for ttl.
 	Put(ctx context.Context, user, key, value string, ttl time.Duration) error
-	// Take returns a value and forgets it: of all who ask for it, one gets it.
+	// Take returns a value and deletes it: of several concurrent callers, one gets it.
 	Take(ctx context.Context, user, key string) (value string, ok bool, err error)
 	// Has reports whether there is a value.
 	Has(ctx context.Context, user, key string) (bool, error)
 }
 
-// Memory is Approvals in this process. It is bounded, for each user too, so that one
-// user's questions push out no one else's. Its errors are always nil.
+// Memory is an Approvals in this process. It is bounded in all and for each user, so that one
+// user's questions cannot displace those of others. Its errors are always nil.
 type Memory struct {
 	mu    sync.Mutex // guards the fields below
 	users map[string]map[string]kept
@@ -39,8 +39,8 @@ type kept struct {
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory { return &Memory{users: make(map[string]map[string]kept)} }
 
-// Put remembers a value. Of a user who has too many, the one that would be forgotten
-// first goes.
+// Put stores a value for ttl. If the user has too many values, it drops the one that expires
+// first.
 func (m *Memory) Put(_ context.Context, user, key, value string, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *Memory) Put(_ context.Context, user, key, value string, ttl time.Durati
 	return nil
 }
 
-// Take returns a value and forgets it.
+// Take returns a value and deletes it.
 func (m *Memory) Take(_ context.Context, user, key string) (string, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *Memory) Has(_ context.Context, user, key string) (bool, error) {
 	return ok, nil
 }
 
-// dropOne drops what of a user has expired, or else what will first.
+// dropOne drops the user's expired values, or else the one that expires first.
 func (m *Memory) dropOne(user string, now time.Time) {
 	first, dropped := "", false
 	for key, k := range m.users[user] {

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// approvalKey is the key of our question, and approveMember the member of the form
-	// that has to be true.
+	// approvalKey is the key of the gateway's question. approveMember is the member of the
+	// form that has to be true.
 	approvalKey   = mcp.OwnKey + "approval"
 	approveMember = "approve"
 	heldKey       = "held"
 )
 
-// approve lets a call through that the user has approved of, and asks about any other.
-// An approval is for the digest of one user's one call, and used up by it, unless the
-// rule lets it hold for a time.
+// approve lets an approved call through, and asks about any other. An approval is bound to
+// the digest of one call of one user. The call uses it up, unless the rule lets approvals
+// last for a time.
 func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
 	round, err := openState(c.State)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	return g.askUser(ctx, c, target, d, digest)
 }
 
-// ask asks the user, if the client can be asked.
+// askUser puts the approval to the user, if the client can ask.
 func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
 	if !canAsk(c.Caps) {
 		g.metrics.cannot.Inc()
@@ -104,8 +104,9 @@ func canAsk(caps mcp.Raw) bool {
 	return form || !url
 }
 
-// cannotAsk refuses a call for which nobody can be asked. A stateless client is told by
-// the code that is there for it, which also says what it would have to declare.
+// cannotAsk refuses a call whose client cannot ask the user. A stateless client gets the
+// protocol's code for a missing capability, with the capability that it would have to
+// declare.
 func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 	const why = "This call needs the user's approval, and this client cannot ask for it: it does not declare elicitation with forms. " +
 		"It did not run. Use a client that supports elicitation, or have the operator of the gateway change the rule."
@@ -116,8 +117,8 @@ func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 	return refuse(c, why, "cannot_ask")
 }
 
-// refuse ends a call that was not approved of: of a tool by a result that a model can
-// read, of anything else by an error.
+// refuse ends a call that was not approved: for a tool with a result that a model can read,
+// for anything else with an error.
 func refuse(c *mcp.Call, why, reason string) (*mcp.Reply, error) {
 	if c.Method == mcp.MethodToolsCall {
 		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(why))
@@ -130,12 +131,12 @@ func refuse(c *mcp.Call, why, reason string) (*mcp.Reply, error) {
 type answer uint8
 
 const (
-	unanswered answer = iota // or not in a way that can be read
+	unanswered answer = iota // or the answer is malformed
 	accepted
 	declined
 )
 
-// answerOf reads the answer to our question. Only a clear yes is one.
+// answerOf reads the answer to the gateway's question. Only a clear yes counts as accepted.
 func answerOf(c *mcp.Call) answer {
 	if c.Refused[approvalKey] != nil {
 		return declined
@@ -160,7 +161,7 @@ func answerOf(c *mcp.Call) answer {
 	return declined
 }
 
-// unavailable is the error of a store that cannot be asked.
+// unavailable is the error for a store that does not answer.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

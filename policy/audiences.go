@@ -8,21 +8,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Crowds tells callers apart by sets of them, for whatever else is configured by who
-// calls. It decides nothing about what they may do. Safe for concurrent use.
+// Audiences sorts callers into sets, for configuration other than rules that depends on the
+// caller. It decides nothing about permissions. Safe for concurrent use.
 type Audiences struct {
 	audiences []*audience
 	hash      hasher
 	known     *lru.Cache[uint64, *member]
 }
 
-// member is a caller and the first set that the caller belongs to, -1 for none.
+// member is a caller with the index of the first audience that has the caller, -1 for none.
 type member struct {
 	*subject
 	of int
 }
 
-// NewCrowds makes the sets.
+// NewAudiences makes an Audiences of the sets. An error has the index of the bad set in
+// front.
 func NewAudiences(sets []Who) (*Audiences, error) {
 	c := &Audiences{hash: newHasher()}
 	for i, who := range sets {
@@ -36,8 +37,8 @@ func NewAudiences(sets []Who) (*Audiences, error) {
 	return c, err
 }
 
-// First returns the first set that the caller belongs to, -1 for none. Whoever's claims
-// can be read in two ways belongs to none.
+// First returns the index of the first set that has the caller, -1 for none. A caller whose
+// claims are ambiguous belongs to no set.
 func (c *Audiences) First(caller *mcp.Caller) int {
 	key := c.hash.of(caller)
 	if known, ok := c.known.Get(key); ok && known.is(caller) {
@@ -54,9 +55,8 @@ func (c *Audiences) First(caller *mcp.Caller) int {
 	return m.of
 }
 
-// Validate reports everything that is wrong with the set.
+// Validate reports all mistakes in the set.
 func (w Who) Validate() error { return w.validate() }
 
-// CheckIssuers compares the issuers that the set names with those whose tokens are
-// accepted.
+// CheckIssuers reports issuers of the set that are not accepted.
 func (w Who) CheckIssuers(accepted []string) error { return w.checkIssuers(accepted, false) }

@@ -12,14 +12,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// An approval is for all that the server gets: what is shown (question) and what is bound
-// (digestOf) are both what eachSent says.
+// An approval covers everything that the server gets. question shows, and digestOf binds, the
+// same members: those of eachSent.
 
-// inMeta marks what is a member of _meta.
+// inMeta marks a member of _meta.
 const inMeta = "_meta"
 
-// eachSent calls fn for what of a call's params goes to its server as the client wrote it,
-// besides the name: members of params and, with in set, those of _meta.
+// eachSent calls fn for everything in a call's params, besides the name, that its server gets
+// as the client wrote it: members of params and, with inMeta as the first argument, members
+// of _meta.
 func eachSent(c *mcp.Call, fn func(in, name string, value mcp.Raw)) {
 	key := mcp.NameMember(c.Method)
 	c.Params.Each(func(name string, value mcp.Raw) bool {
@@ -40,8 +41,8 @@ func eachSent(c *mcp.Call, fn func(in, name string, value mcp.Raw)) {
 }
 
 // ofTheHop reports whether a member of _meta says nothing about what runs: the gateway
-// puts in its own, or it is a trace context (W3C Trace Context, W3C Baggage), which another
-// one has in each round.
+// replaces it, or it is a trace context (W3C Trace Context, W3C Baggage), which differs in
+// each round.
 func ofTheHop(name string, value mcp.Raw) bool {
 	switch name {
 	case mcp.MetaProgressToken:
@@ -53,9 +54,9 @@ func ofTheHop(name string, value mcp.Raw) bool {
 	return strings.HasPrefix(name, mcp.MetaPrefix)
 }
 
-// digestOf is a digest of a call: who makes it through which client, of what, with what is
-// sent. What the client declared counts, too, since servers act by that. White space
-// between values and the order of members do not count, but for those within a value.
+// digestOf returns a digest of a call: its user, client, target and everything that is sent.
+// The client's declared capabilities count too, since servers act on them. White space
+// between values and the order of members do not count, except inside a value.
 func digestOf(c *mcp.Call, target mcp.Target) string {
 	members := []string{"caps:" + compact(c.Caps)}
 	eachSent(c, func(in, name string, value mcp.Raw) {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Bucket is an allowance: one call for each Interval, of which up to Burst may come at
-// once.
+// Bucket is an allowance: one call for each Interval, of which up to Burst may come at once.
 type Bucket struct {
 	Key      string
 	Interval time.Duration
@@ -16,21 +15,22 @@ type Bucket struct {
 
 // Buckets keep allowances.
 type Buckets interface {
-	// Take takes a call from all of the buckets, or from none where one is empty; then
-	// wait is how long until that one has a call again, and which is its index.
+	// Take takes a call from each of the buckets, or from none if one is empty. Then wait is
+	// the time until that bucket has a call again, and which is its index. wait is 0 if the
+	// call may be made.
 	Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error)
 }
 
 const (
 	// maxBuckets bounds how many allowances are kept.
 	maxBuckets = 100_000
-	// looks is how many are looked at for one to give up.
+	// looks is how many allowances are considered when one has to be dropped.
 	looks = 16
 )
 
-// MemoryBuckets are Buckets in this process, by the generic cell rate algorithm: of each
-// it is known only when it will be full again. One that is full is as good as absent.
-// Where there are too many, one of those that will be full soonest goes.
+// MemoryBuckets are Buckets in this process, by the generic cell rate algorithm: for each
+// bucket it stores only the time at which it will be full again. A full bucket need not be
+// stored. If there are too many, it drops one of those that will be full soonest.
 type MemoryBuckets struct {
 	mu    sync.Mutex // guards full
 	full  map[string]time.Duration
@@ -42,7 +42,7 @@ func NewMemoryBuckets() *MemoryBuckets {
 	return &MemoryBuckets{full: make(map[string]time.Duration), start: time.Now()}
 }
 
-// Take takes a call from all of the buckets, or from none. It never fails.
+// Take takes a call from each of the buckets, or from none. Its error is always nil.
 func (m *MemoryBuckets) Take(_ context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +67,7 @@ func (m *MemoryBuckets) Take(_ context.Context, buckets []Bucket) (wait time.Dur
 	return 0, 0, nil
 }
 
-// dropOne forgets the bucket that will be full soonest, of a few.
+// dropOne drops the bucket that will be full soonest, among a few.
 func (m *MemoryBuckets) dropOne() {
 	soonest, left := "", looks
 	for key, at := range m.full {

@@ -12,29 +12,30 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// class is what the rules make of a caller: callers of one class get the same decision
-// wherever no condition is left to evaluate. Immutable, but for what it remembers.
+// callerClass is a set of callers to whom the same rules apply: they get the same decision
+// wherever no condition is left to evaluate. Immutable except for its cache.
 type callerClass struct {
-	// id is a digest of the standing of every rule, so equal classes have equal ids.
+	// id is a digest of how each rule applies, so equal classes have equal ids.
 	id    [16]byte
 	rules []applicable
-	// who is the one person of the class, if a condition looks at the caller and the
-	// target together: what it comes to is then theirs alone. Else nil.
+	// who is the only caller of the class, if a condition looks at caller and target together
+	// and its result is therefore theirs alone. Else nil.
 	who *subject
-	// upstreams are those that the callers may know of, and those that they may not, by
-	// name: see Policy.upstreams.
+	// upstreams caches by name whether the callers may know of an upstream: see
+	// Policy.upstreams.
 	upstreams sync.Map
 }
 
-// standing is a rule that is about the caller.
+// applicable is a rule that applies to the caller.
 type applicable struct {
 	*rule
-	// open says that its condition depends on the call, broken that it fails whatever
-	// the call; else the rule holds, or it would not be here.
+	// open says that the condition depends on the call, broken that it fails whatever the
+	// call is. Else the condition is true.
 	open, broken bool
 }
 
-// hasher hashes what rules may look at of a caller. It only finds candidates.
+// hasher hashes everything that rules may look at of a caller. Equal hashes are only
+// candidates for equal callers.
 type hasher struct{ seed maphash.Seed }
 
 func newHasher() hasher { return hasher{maphash.MakeSeed()} }
@@ -59,8 +60,8 @@ func (h hasher) of(c *mcp.Caller) uint64 {
 	return sum
 }
 
-// personOf returns what is known of the caller. Everything that a rule may look at is
-// compared, since a new token may bring other groups.
+// subjectOf returns the subject of a caller, cached if possible. It compares everything that
+// a rule may look at, because a new token may bring other groups.
 func (p *Policy) subjectOf(c *mcp.Caller) *subject {
 	key := p.hash.of(c)
 	if known, ok := p.subjects.Get(key); ok && known.is(c) {
@@ -78,8 +79,8 @@ func (p *subject) is(c *mcp.Caller) bool {
 		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
 }
 
-// classOf finds the rules that are about a caller and evaluates their conditions as far
-// as they depend on the caller alone.
+// classOf finds the rules that apply to a caller and evaluates their conditions as far as
+// they depend on the caller alone.
 func (p *Policy) classOf(who *subject) *callerClass {
 	c := &callerClass{}
 	states := make([]byte, len(p.rules))
@@ -108,7 +109,7 @@ func (p *Policy) classOf(who *subject) *callerClass {
 	return c
 }
 
-// digest is one of all that rules may look at.
+// digest covers everything that rules may look at.
 func (p *subject) digest() []byte {
 	c := &p.caller
 	h := sha256.New()
@@ -128,8 +129,7 @@ func (p *subject) digest() []byte {
 	return h.Sum(nil)
 }
 
-// standing returns how the rule stands to the caller; ok is false where it is not
-// about them.
+// appliesTo evaluates the rule for a caller; ok is false if it does not apply to them.
 func (r *rule) appliesTo(who *subject) (s applicable, ok bool) {
 	s = applicable{rule: r}
 	if who.unclear != nil {

@@ -10,13 +10,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxSuggestions is how many values a completion may have (2026-07-28
+// maxSuggestions is the protocol's limit on the values of a completion (2026-07-28
 // server/utilities/completion#completion-results).
 const maxSuggestions = 100
 
-// complete lets completion through for what the caller can see: it runs nothing. What is
-// suggested for a template is left out where it leads to nothing that the caller may know
-// of: it would name what is denied.
+// complete lets a completion through for everything that the caller can see, since it runs
+// nothing. For a template, it removes suggestions that would name something that is denied.
 func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	kind := kindOf(c)
 	if kind == "" {
@@ -47,7 +46,7 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 	return &mcp.Reply{Result: s.filter(ctx, reply.Result), Release: reply.Release}, nil
 }
 
-// suggestions are the values that a server suggests for one variable of a template.
+// suggestions are a server's suggestions for one variable of a template.
 type suggestions struct {
 	guard    *Guard
 	caller   *mcp.Caller
@@ -56,9 +55,9 @@ type suggestions struct {
 	given    map[string]string // other variables
 }
 
-// newSuggestions reads what is completed, strictly: the server must not take another
-// variable or other values for it than are judged here. An empty value counts as none, for
-// clients send what was not filled in yet.
+// newSuggestions reads the params strictly: the server must not see another variable or other
+// values than the ones that are judged here. An empty value counts as none, because clients
+// send variables that are not filled in yet.
 func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 	params, names, err := readObject(c.Params.Without("_meta"))
 	if err != nil {
@@ -86,8 +85,8 @@ func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 	return s, nil
 }
 
-// filter leaves out of a completion what is not for the caller. How many there are beyond
-// what the server showed is not told: some of them may be denied.
+// filter removes what the caller may not know from a completion. It also removes the total,
+// which counts values that may be denied.
 func (s *suggestions) filter(ctx context.Context, result mcp.Raw) mcp.Raw {
 	completion, _ := result.Member("completion")
 	values, _ := completion.Member("values")
@@ -114,9 +113,8 @@ func (s *suggestions) filter(ctx context.Context, result mcp.Raw) mcp.Raw {
 	return result.Edit(mcp.Edit{Name: "completion", Value: completion.Edit(edits...)})
 }
 
-// shows reports whether the template with this value makes, or with more values could make,
-// the URI of something that the caller may know of. What is no variable of the template has
-// no values.
+// shows reports whether the template with this value makes the URI of something that the
+// caller may know of, or could with more values. A value for an unknown variable never does.
 func (s *suggestions) shows(ctx context.Context, value string) bool {
 	if strings.Contains(value, hole) || !hasVariable(s.template, s.variable) {
 		return false
@@ -127,7 +125,7 @@ func (s *suggestions) shows(ctx context.Context, value string) bool {
 	return s.leads(ctx, short) || !slices.Equal(short, long) && s.leads(ctx, long)
 }
 
-// leads reports whether there is something at a URI, however it is written, and in no way
+// leads reports whether one of the URIs, in any spelling, leads to something, and none to
 // something that the caller may not know of.
 func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	found := false
@@ -144,8 +142,8 @@ func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	return found
 }
 
-// couldSee is Visible for a URI that may have holes. It remembers nothing: what servers
-// suggest must not drive out what is used.
+// couldSee is Visible for a URI that may have holes. It does not use the cache, so that
+// suggestions of servers cannot displace useful entries.
 func (p *Policy) couldSee(caller *mcp.Caller, t mcp.Target) bool {
 	class := p.subjectOf(caller).class
 	if !strings.Contains(t.Name, hole) && !strings.Contains(t.File, hole) {

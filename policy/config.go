@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is decided where no rule applies.
+// Values of Config.Default.
 const (
 	DefaultDeny  = "deny"
 	DefaultAllow = "allow"
@@ -18,61 +18,61 @@ const (
 const (
 	maxRules    = 10_000
 	maxPatterns = 1_000 // of a rule
-	// maxApproval is the longest time that an approval may hold.
+	// maxApproval is the longest time that an approval may last.
 	maxApproval = 24 * time.Hour
 )
 
-// Config is the section "policy". Its zero value denies everything: a gateway that is
-// to go without policy is given none (see IsZero).
+// Config is the section "policy". Its zero value denies everything. A gateway without a
+// policy makes no Guard at all (see IsZero).
 type Config struct {
-	// Default is what holds where no rule applies: "deny", the default, or "allow".
+	// Default is the decision when no rule applies: "deny", the default, or "allow".
 	Default string `yaml:"default"`
-	// Rules in any order: deny beats ask, ask beats allow, allow beats Default. What no
-	// rule and no Default allows is denied.
+	// Rules are in any order: deny beats ask, ask beats allow, allow beats Default. Whatever
+	// neither a rule nor Default allows is denied.
 	Rules []Rule `yaml:"rules"`
 }
 
-// Rule says what some callers may do. Deny, Ask and Allow hold patterns
-// kind:upstream/name: the kind is tools, resources, prompts, skills or * for all of
-// them, the name is the upstream's own, a URI for resources. Only * is special: any run
-// of characters, / and . included; it stays within the upstream's name before the
-// first slash. "tools:*" is short for "tools:*/*".
+// Rule says what some callers may do. Deny, Ask and Allow hold patterns kind:upstream/name.
+// The kind is tools, resources, prompts, skills, or * for all of them; the name is the
+// upstream's own, a URI for resources. Only * is special: it matches any run of characters,
+// including / and ., but before the first slash only within the upstream's name. "tools:*" is
+// short for "tools:*/*".
 type Rule struct {
-	// Name says what the rule is for, in explanations. Needed, and no other rule's.
+	// Name says in explanations what the rule is for. Required and unique.
 	Name string `yaml:"name"`
-	// Who is whom the rule is about. Default: every caller.
+	// Who are the callers to whom the rule applies. Default: every caller.
 	Who Who `yaml:"who"`
 	// Allow is what they may use.
 	Allow []string `yaml:"allow"`
 	// Deny is what they may not use, whatever other rules say.
 	Deny []string `yaml:"deny"`
-	// Ask is what needs the user's approval of the very call. It grants nothing: it tightens
+	// Ask is what needs the user's approval of each call. It grants nothing: it restricts
 	// what a rule or Default allows.
 	Ask []string `yaml:"ask"`
-	// When is a condition on the call, in CEL, with the result true or false. It knows
-	// args (the arguments), caller.user, caller.issuer, caller.groups, caller.scopes,
-	// caller.client, caller.email (only a verified one), caller.claims, target.kind,
-	// target.upstream and target.name. Where it cannot be evaluated, say because an
-	// argument is missing, Allow does not apply, and what Deny or Ask name is denied.
+	// When is a condition on the call, in CEL, with a boolean result. It can use args (the
+	// arguments), caller.user, caller.issuer, caller.groups, caller.scopes, caller.client,
+	// caller.email (only if verified), caller.claims, target.kind, target.upstream and
+	// target.name. If it cannot be evaluated, for example because an argument is missing,
+	// Allow does not apply, and what Deny or Ask name is denied.
 	When string `yaml:"when"`
-	// Strict says that When judges only arguments of the types that the tool's own input
-	// schema gives them, and compares no values of different types: what does not fit
-	// cannot be evaluated. Default: true. Only with When.
+	// Strict says that When judges only arguments of the types in the tool's own input
+	// schema, and compares no values of different types: otherwise it cannot be evaluated.
+	// Default: true. Only with When.
 	Strict *bool `yaml:"strict"`
-	// ApproveFor is how long an approval holds for exactly the same call of the same
-	// user, at most 24h. Default: for one call.
+	// ApproveFor is how long an approval lasts for exactly the same call of the same user, at
+	// most 24h. Default: one call.
 	ApproveFor time.Duration `yaml:"approve_for" zero:"for one call"`
 }
 
-// Who is a set of callers. A caller belongs to it who fits every key that is given; of
-// the values of one key, one is enough. All are compared exactly: there are no patterns
-// here. The zero Who is every caller.
+// Who is a set of callers. A caller belongs to it if they fit every given key; for a key with
+// several values, one is enough. All values are compared exactly, without patterns. The zero
+// Who is every caller.
 type Who struct {
-	// Users are subjects of tokens: what the claim that tells users apart says. With an
-	// issuer and a space in front it is that issuer's user only:
+	// Users are subjects of tokens: values of the claim that identifies users. A value with
+	// an issuer and a space in front means the user of that issuer only:
 	// "https://login.example.com alice".
 	Users []string `yaml:"users"`
-	// Groups are groups of users, with an issuer in front as with Users.
+	// Groups are groups of users, optionally with an issuer as in Users.
 	Groups []string `yaml:"groups"`
 	// Emails are addresses that the issuer has verified.
 	Emails []string `yaml:"emails"`
@@ -82,33 +82,31 @@ type Who struct {
 	Scopes []string `yaml:"scopes"`
 	// Clients are the ids of OAuth clients.
 	Clients []string `yaml:"clients"`
-	// Claims are other claims of tokens by their names, each with the values of which
-	// one is needed. Of a claim that is a list, one element has to be such a value.
-	// Numbers and booleans are compared as JSON writes them.
+	// Claims are other claims of tokens by name, each with the accepted values. If a claim is
+	// a list, one element has to be an accepted value. Numbers and booleans are compared as
+	// JSON writes them.
 	Claims map[string][]string `yaml:"claims"`
 }
 
-// Limit bounds how often something is used. A call that several limits apply to has to
-// fit all of them.
+// Limit bounds how often something is used. A call has to fit every limit that applies to it.
 type Limit struct {
-	// Name tells limits apart, in errors too. Needed, and no other limit's.
+	// Name appears in errors and metrics. Required and unique.
 	Name string `yaml:"name"`
-	// Who is whom the limit is about. Default: every caller.
+	// Who are the callers to whom the limit applies. Default: every caller.
 	Who Who `yaml:"who"`
-	// What are patterns as in rules. Default: every tool, resource, prompt and skill.
+	// What has patterns as in rules. Default: every tool, resource, prompt and skill.
 	What []string `yaml:"what"`
-	// Per says who shares one allowance: "user", the default: the calls of one user;
-	// "client": those of one OAuth client; "tool": those to one tool, resource or
-	// prompt, whoever makes them.
+	// Per says which calls share one allowance: "user", the default: all calls of one user;
+	// "client": all calls of one OAuth client; "tool": all calls of one tool, resource or
+	// prompt, by anybody.
 	Per string `yaml:"per"`
-	// Rate is how often, such as 10/s, 60/m, 500/h or 1000/d. Needed.
+	// Rate is how often, such as 10/s, 60/m, 500/h or 1000/d. Required.
 	Rate Rate `yaml:"rate"`
-	// Burst is how many calls may come at once, after a pause. Default: the number in
-	// Rate.
+	// Burst is how many calls may come at once, after a pause. Default: the number in Rate.
 	Burst int `yaml:"burst"`
 }
 
-// What an allowance may be for.
+// Values of Limit.Per.
 const (
 	PerUser   = "user"
 	PerClient = "client"
@@ -118,11 +116,11 @@ const (
 // Limits is the section "limits".
 type Limits []Limit
 
-// IsZero reports whether there is no section "policy" at all. An empty rule list or a
-// default alone is one.
+// IsZero reports whether the section "policy" is missing. An empty rule list, or a default
+// alone, is not missing.
 func (c Config) IsZero() bool { return c.Default == "" && c.Rules == nil }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports all mistakes in the configuration, each with the path of its key in front.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Default != "" && c.Default != DefaultDeny && c.Default != DefaultAllow {
@@ -183,7 +181,7 @@ func (r Rule) validate(l *language) error {
 	return errors.Join(errs...)
 }
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports all mistakes in the configuration, each with the path of its key in front.
 func (all Limits) Validate() error {
 	var errs []error
 	if len(all) > maxRules {
@@ -222,7 +220,7 @@ func (l Limit) validate() error {
 	return errors.Join(errs...)
 }
 
-// elementPath is the key path of a list's element, as the loader reads it.
+// elementPath is the key path of a list's element, in the format of the configuration loader.
 func elementPath(list string, i int, name string) string {
 	if name == "" || !printable(name) || strings.ContainsAny(name, "():") { // which would end the path
 		return fmt.Sprintf("%s[%d]", list, i)
@@ -283,8 +281,8 @@ func (w Who) validate() error {
 	return errors.Join(errs...)
 }
 
-// checkValues refuses what can never fit and would silently make a rule about nobody,
-// and the empty list, which would make it one about everybody.
+// checkValues refuses values that can never fit, with which a rule would apply to nobody, and
+// the empty list, with which it would apply to everybody.
 func checkValues(key string, values []string) (errs []error) {
 	if values != nil && len(values) == 0 {
 		return []error{fmt.Errorf("%s: is empty: put values in or take the key out", key)}

@@ -1,12 +1,12 @@
 // Package policy decides what a caller may see and use, and how often.
 //
-// It owns the rules and their patterns and conditions (Policy.Decide is the one
-// decision), the guard that every call passes directly above the catalog, approval by
-// the user, the filtering of lists, rate limits, and the explanation of a decision. It
-// leaves who the caller is to auth, which upstream a public name belongs to to
-// gateway/catalog, and how an error looks on a wire to gateway/front.
+// It owns the rules with their patterns and conditions (Policy.Decide makes every decision),
+// the guard directly above the catalog that every call passes, approval by the user, the
+// filtering of lists, rate limits, and explanations of decisions. It leaves the caller's
+// identity to auth, the upstream of a public name to gateway/catalog, and errors on the wire
+// to gateway/front.
 //
-// Denied looks like missing: what a caller may not use answers as a name that does not
-// exist. What cannot be judged is denied. Package policy does no I/O and starts no
+// A denied name looks like a missing one: the caller gets the answer for a name that does not
+// exist. What cannot be judged is denied. Only the Redis stores do I/O. The package starts no
 // goroutines.
 package policy

@@ -10,9 +10,9 @@ import (
 
 const asksInVain = "ask grants nothing, it only tightens what a rule allows: allow it to those who are to have it"
 
-// Doubts are what is allowed in a configuration and probably not meant: a pattern of an
-// upstream that does not exist, one that looks like another pattern language, and one
-// that asks about what no rule allows. Each has the path of its key in front.
+// Doubts reports what is valid but probably a mistake: a pattern for an upstream that does
+// not exist, a pattern that looks like another pattern language, and a pattern that asks
+// about something that no rule allows. Each error has the path of its key in front.
 func (c Config) Doubts(upstreams []string) []error {
 	allowed := c.allowed()
 	return c.eachPattern(func(effect Effect, p pattern) error {
@@ -26,9 +26,9 @@ func (c Config) Doubts(upstreams []string) []error {
 	})
 }
 
-// Idle are the patterns that fit nothing of what is known to exist, or ask about what no
-// rule allows, each with the path of its key in front. Patterns that may be about an
-// upstream that was not heard of are not among them.
+// Idle reports patterns that fit none of the known targets, or that ask about something that
+// no rule allows, each with the path of its key in front. It skips patterns that may be about
+// an upstream in unheard, whose lists are not known.
 func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	allowed := c.allowed()
 	all := make([]spelledTarget, len(known))
@@ -53,8 +53,8 @@ func (c Config) Idle(known []mcp.Target, unheard []string) []error {
 	})
 }
 
-// eachPattern gathers what there is to say of the patterns of rules. Those that cannot be
-// read are left to Validate.
+// eachPattern collects the errors of say for all patterns of rules. It skips patterns that
+// cannot be parsed: Validate reports those.
 func (c Config) eachPattern(say func(Effect, pattern) error) (said []error) {
 	for i, r := range c.Rules {
 		for _, list := range []struct {
@@ -75,7 +75,7 @@ func (c Config) eachPattern(say func(Effect, pattern) error) (said []error) {
 	return said
 }
 
-// allowed are the patterns of what rules allow to anybody.
+// allowed returns the patterns of everything that rules allow to anybody.
 func (c Config) allowed() (patterns []pattern) {
 	for _, r := range c.Rules {
 		for _, text := range r.Allow {
@@ -87,8 +87,8 @@ func (c Config) allowed() (patterns []pattern) {
 	return patterns
 }
 
-// tightens reports whether something could fit both a pattern that asks and one that
-// allows. What is allowed as a skill is asked about as the resource of its files, too.
+// tightens reports whether something could fit both this pattern, which asks, and one that
+// allows. A pattern for resources also asks about the files of an allowed skill.
 func (p *pattern) tightens(allowed pattern) bool {
 	if !p.upstream.meets(&allowed.upstream) {
 		return false
@@ -99,7 +99,7 @@ func (p *pattern) tightens(allowed pattern) bool {
 	return (p.kind == allowed.kind || p.kind == "*" || allowed.kind == "*") && p.name.meets(&allowed.name)
 }
 
-// Doubts are those of the patterns of limits.
+// Doubts reports patterns of limits that are probably a mistake, as Config.Doubts does.
 func (all Limits) Doubts(upstreams []string) []error {
 	var doubts []error
 	for i, l := range all {

@@ -13,9 +13,9 @@ import (
 )
 
 // In CEL, values of different types are unequal: "true" and 1 are not true. A server that
-// takes both for true would do what a rule denies when args.force == true. So a strict
-// condition fails where it compares values of different types, but for null, which no
-// server takes for a value.
+// takes both for true would do what a rule denies for args.force == true. So a strict
+// condition fails if it compares values of different types, except null, which no server
+// takes for a value.
 
 const (
 	equalName   = "equal"
@@ -23,10 +23,10 @@ const (
 	differsName = "differs"
 )
 
-// strictly are the functions that take the place of ==, != and in.
+// strictly are the functions that replace ==, != and in.
 var strictly = map[string]string{operators.Equals: equalName, operators.NotEquals: differsName, operators.In: withinName}
 
-// comparisons declares them, with the types that the operators have.
+// comparisons declares these functions, with the types of the operators.
 func comparisons() []cel.EnvOption {
 	a, b := cel.TypeParamType("A"), cel.TypeParamType("B")
 	return []cel.EnvOption{
@@ -43,7 +43,7 @@ func comparisons() []cel.EnvOption {
 	}
 }
 
-// compareStrictly puts the functions in place of the operators.
+// compareStrictly replaces the operators with the functions.
 func compareStrictly(parsed *cel.Ast) {
 	factory := celast.NewExprFactory()
 	celast.PostOrderVisit(parsed.NativeRep().Expr(), celast.NewExprVisitor(func(e celast.Expr) {
@@ -60,7 +60,7 @@ func mismatch(x, y ref.Val) ref.Val {
 	return types.WrapErr(fmt.Errorf("a %s is compared with a %s", kindOfValue(x), kindOfValue(y)))
 }
 
-// kindOfValue is the type of a value as JSON has it.
+// kindOfValue is the JSON type of a value.
 func kindOfValue(v ref.Val) string {
 	switch v.Type() {
 	case types.IntType, types.UintType, types.DoubleType:
@@ -77,7 +77,8 @@ func kindOfValue(v ref.Val) string {
 	return v.Type().TypeName()
 }
 
-// equal compares two values, an error where they have different types at any depth.
+// equal compares two values. The result is an error if they have different types at any
+// depth.
 func equal(x, y ref.Val) ref.Val {
 	for _, v := range []ref.Val{x, y} {
 		if types.IsUnknownOrError(v) {
@@ -120,7 +121,7 @@ func equal(x, y ref.Val) ref.Val {
 	return types.Equal(x, y)
 }
 
-// allTrue is true where all results are, else false where one is, else the error.
+// allTrue is true if all results are true, else false if one is false, else the error.
 func allTrue(results []ref.Val) ref.Val {
 	if slices.ContainsFunc(results, func(v ref.Val) bool { return v == types.False }) {
 		return types.False
@@ -133,7 +134,7 @@ func allTrue(results []ref.Val) ref.Val {
 	return types.True
 }
 
-// within reports whether a list has the value, or an object a member of this name.
+// within reports whether a list contains the value, or an object has a member of this name.
 func within(x, in ref.Val) ref.Val {
 	if object, ok := in.(traits.Mapper); ok {
 		if x.Type() != types.StringType {
@@ -157,10 +158,10 @@ func within(x, in ref.Val) ref.Val {
 	return result
 }
 
-// comparing counts what comparisons cost: as much as what they look at has elements.
+// comparing estimates the cost of comparisons: the number of elements that they look at.
 type comparing struct{}
 
-// CallCost is that of a call, nil for what CEL knows itself.
+// CallCost is the cost of a call, nil for functions of CEL itself.
 func (comparing) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
 	if function != equalName && function != differsName && function != withinName {
 		return nil

@@ -19,22 +19,21 @@ type Explanation struct {
 	Unchecked bool
 	// Listed says whether lists show the target to the caller.
 	Listed bool
-	// Rules are all rules in the order of the configuration.
+	// Rules has every rule, in the order of the configuration.
 	Rules []RuleExplanation
 }
 
-// RuleExplanation says what became of one rule.
+// RuleExplanation says whether one rule applied, and why.
 type RuleExplanation struct {
 	Name string
-	// Says is what the rule says of the call, "allow", "ask" or "deny", several of them
-	// where it does; none when it does not apply.
+	// Says has the rule's effects on the call; it is empty if the rule does not apply.
 	Says []Effect
 	// Reason says why it applies or does not.
 	Reason string
 }
 
-// Explain makes the decision of Decide again and tells how it came about. It looks at
-// every rule, and remembers nothing.
+// Explain makes the decision of Decide again and gives the reasons. It looks at every rule,
+// and caches nothing.
 func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Explanation {
 	who := newSubject(*caller)
 	who.class = p.classOf(who)
@@ -123,7 +122,7 @@ func (r *rule) explain(ctx context.Context, spelled *spelledTarget, f facts) Rul
 	return e
 }
 
-// String writes the explanation for people, a line for each rule.
+// String writes the explanation for humans, with a line for each rule.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", e.Effect, quoteName(e.Target.String()))
@@ -162,7 +161,7 @@ func (e Explanation) String() string {
 	return b.String()
 }
 
-// quoteName makes a name fit for a terminal.
+// quoteName makes a name safe to print on a terminal.
 func quoteName(name string) string {
 	if printable(name) {
 		return name

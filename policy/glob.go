@@ -2,8 +2,8 @@ package policy
 
 import "strings"
 
-// glob is a pattern in which * stands for any run of bytes. Matching takes time linear
-// in the text: pieces are searched for from left to right, never again.
+// glob is a pattern in which * stands for any run of bytes. Matching takes time linear in the
+// text: it searches for each piece once, from left to right.
 type glob struct {
 	star   bool
 	prefix string   // all of it without a star
@@ -25,7 +25,7 @@ func newGlob(text string) glob {
 	return g
 }
 
-// all reports whether every text fits.
+// all reports whether every text matches.
 func (g *glob) all() bool {
 	return g.star && g.prefix == "" && g.suffix == "" && g.middle == nil
 }
@@ -48,8 +48,8 @@ func (g *glob) match(s string) bool {
 	return true
 }
 
-// meets reports whether some text fits both. With a star in each, the ends decide:
-// what lies between can be the middle parts of both, one after the other.
+// meets reports whether some text matches both. If both have a star, only the ends decide:
+// the text between them can have the middle parts of both, one after the other.
 func (g *glob) meets(other *glob) bool {
 	switch {
 	case !g.star:
@@ -61,8 +61,8 @@ func (g *glob) meets(other *glob) bool {
 		(strings.HasSuffix(g.suffix, other.suffix) || strings.HasSuffix(other.suffix, g.suffix))
 }
 
-// covers reports whether all that fits other fits g. A run of bytes of other's is taken
-// for one byte that no pattern has, so that only a star of g takes it up.
+// covers reports whether everything that matches other matches g. It represents a star of
+// other by a byte that no pattern contains, so that only a star of g matches it.
 func (g *glob) covers(other *glob) bool {
 	if !other.star {
 		return g.match(other.prefix)

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of
-// the mcp.Kind words. ok is false for what nobody can have.
+// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of the
+// mcp.Kind constants. ok is false for a name that nobody can use.
 type Resolver interface {
 	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
 	// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil
@@ -17,7 +17,7 @@ type Resolver interface {
 	InputSchema(ctx context.Context, public string) mcp.Raw
 }
 
-// GuardDeps are what a Guard works with.
+// GuardDeps are the dependencies of a Guard.
 type GuardDeps struct {
 	// Resolver is needed.
 	Resolver Resolver
@@ -28,9 +28,9 @@ type GuardDeps struct {
 	Metrics *Metrics
 }
 
-// Guard stands directly above the catalog: nothing gets to an upstream past it. It sets
-// Call.Target for what may pass, filters lists by the same decision, and asks the user
-// where a rule wants it.
+// Guard stands directly above the catalog, so nothing reaches an upstream without passing it.
+// It sets Call.Target on calls that may pass, filters lists by the same decision, and asks
+// the user if a rule says so.
 type Guard struct {
 	policy    *Policy
 	resolver  Resolver
@@ -39,7 +39,7 @@ type Guard struct {
 	metrics   *Metrics
 }
 
-// NewGuard makes a Guard of a policy.
+// NewGuard makes a Guard of a policy. It fails without a policy or resolver.
 func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	if p == nil || deps.Resolver == nil {
 		return nil, errors.New("policy: a guard needs a policy and a resolver")
@@ -57,8 +57,8 @@ func NewGuard(p *Policy, deps GuardDeps) (*Guard, error) {
 	return &Guard{policy: p, resolver: deps.Resolver, approvals: deps.Approvals, views: views, metrics: deps.Metrics}, nil
 }
 
-// Middleware puts the guard in front of the catalog. A method that is not known here
-// does not exist: it could name something that nobody decided on.
+// Middleware puts the guard in front of the catalog. A method that the guard does not know
+// does not exist: it could name something that no rule has decided.
 func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		switch c.Method {
@@ -81,14 +81,14 @@ func (g *Guard) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// bare is a copy of a call without what only the guard may say.
+// bare copies a call without the fields that only the guard may set.
 func bare(c *mcp.Call) *mcp.Call {
 	inner := c.Clone()
 	inner.Target, inner.Visible = mcp.Target{}, nil
 	return inner
 }
 
-// kindOf returns the kind of what a call names, "" for none.
+// kindOf returns the kind of the thing that a call names, "" if it names nothing.
 func kindOf(c *mcp.Call) string {
 	switch c.Method {
 	case mcp.MethodToolsCall:
@@ -115,8 +115,8 @@ func hasArguments(method string) bool {
 	return method == mcp.MethodToolsCall || method == mcp.MethodPromptsGet
 }
 
-// argumentsOf returns the arguments that conditions judge. The front has refused params
-// in which they stand twice; this is for calls that do not come from there.
+// argumentsOf returns the arguments that conditions judge. The front refuses duplicate
+// arguments; the check here is for calls from elsewhere.
 func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
 	if !hasArguments(c.Method) {
 		return nil, nil
@@ -138,8 +138,8 @@ func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
 	return arguments, nil
 }
 
-// use decides on a call of a tool, prompt or resource. What is denied answers as what
-// does not exist.
+// use decides on a call of a tool, prompt or resource. A denied name gets the answer of a
+// name that does not exist.
 func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	arguments, err := argumentsOf(c)
 	if err != nil {
@@ -179,8 +179,8 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
 }
 
-// notWithThese is the error of a call of what is in the caller's lists, and which they
-// could make with other arguments: there is nothing to hide but what the rules say.
+// notWithThese is the error for a call that is denied only because of its arguments. Since
+// lists show its target to the caller, there is nothing to hide except the rules.
 func notWithThese(c *mcp.Call, unfit error) error {
 	message := "Not allowed with these arguments: " + c.Name
 	if unfit != nil {
@@ -190,7 +190,7 @@ func notWithThese(c *mcp.Call, unfit error) error {
 		Data: mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
 }
 
-// decided counts a decision, and tells it to whoever observes the call.
+// decided counts a decision, and reports it to the observer of the call.
 func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision) {
 	g.metrics.decided(d.Effect)
 	if c.Verdict != nil {
@@ -198,9 +198,9 @@ func (g *Guard) decided(c *mcp.Call, target mcp.Target, d Decision) {
 	}
 }
 
-// withoutAsking serves the methods of skills, which stateless clients cannot be asked
-// about. What tells no more than the list does needs no approval: an entry, the names in
-// a directory. The text of a skill does.
+// withoutAsking serves the methods of skills, for which stateless clients cannot be asked. A
+// list entry and the names in a directory need no approval, since lists show as much. The
+// text of a skill does.
 func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, d Decision) (*mcp.Reply, error) {
 	_, byURI := mcp.SkillKey(c.Params)
 	if c.Method == mcp.MethodDirectoryRead || byURI {
@@ -214,17 +214,18 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 	return g.approve(ctx, c, next, target, d)
 }
 
-// Sees reports whether a caller may know of what has a public name or URI, as for a list.
+// Sees reports whether a caller may know of the thing with a public name or URI, as lists
+// decide it.
 func (g *Guard) Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool {
 	target, ok := g.resolver.Resolve(ctx, kind, public)
 	return ok && g.policy.Visible(caller, target)
 }
 
-// SeesAll reports whether a caller may know of everything that there is.
+// SeesAll reports whether a caller may know of everything.
 func (g *Guard) SeesAll(*mcp.Caller) bool { return g.policy.open() }
 
-// letGo hands on a retry whose caller has left: it runs nothing, and frees what the
-// upstream has put aside for the call, whatever policy says by now.
+// letGo passes on a retry whose caller has left. It runs nothing, and frees what the upstream
+// keeps for the call, whatever the policy says by now.
 func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target) (*mcp.Reply, error) {
 	round, err := openState(c.State)
 	if err != nil || round.inner == "" {
@@ -235,8 +236,8 @@ func (g *Guard) letGo(ctx context.Context, c *mcp.Call, next mcp.Handler, target
 	return next.Handle(ctx, inner)
 }
 
-// unknown has the catalog answer for a name that it does not know, with a target that is
-// none of its own: should the name have come up in the meantime, it stays unknown.
+// unknown lets the catalog answer for a name that it does not know. It sets a target that the
+// catalog cannot have, so that the name stays unknown even if it appears in the meantime.
 func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

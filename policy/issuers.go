@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// CheckIssuers compares the issuers that rules name with those whose tokens are
-// accepted, of which there are none without authentication. One that is not accepted
-// is a rule about nobody. With several, a rule that gives something has to say whose
-// users and groups it means: the name alone can be had at each of them.
+// CheckIssuers compares the issuers in rules with the accepted ones, of which there are none
+// without authentication. A rule with an issuer that is not accepted applies to nobody. With
+// several issuers, a rule that grants something has to say whose users and groups it means:
+// each issuer can have the same names.
 func (c Config) CheckIssuers(accepted []string) error {
 	var errs []error
 	for i, r := range c.Rules {
@@ -21,8 +21,7 @@ func (c Config) CheckIssuers(accepted []string) error {
 	return errors.Join(errs...)
 }
 
-// CheckIssuers compares the issuers that limits name with those whose tokens are
-// accepted.
+// CheckIssuers compares the issuers in limits with the accepted ones.
 func (all Limits) CheckIssuers(accepted []string) error {
 	var errs []error
 	for i, l := range all {
@@ -62,8 +61,8 @@ func (w Who) checkIssuers(accepted []string, gives bool) error {
 	return errors.Join(errs...)
 }
 
-// splitIssuer reads a user or group that may have an issuer and a space in front;
-// issuer is "" where it has none.
+// splitIssuer splits a user or group into an optional issuer and a name; issuer is "" if
+// there is none.
 func splitIssuer(value string) (issuer, name string) {
 	issuer, name, found := strings.Cut(value, " ")
 	if found && (strings.HasPrefix(issuer, "https://") || strings.HasPrefix(issuer, "http://")) {

@@ -10,23 +10,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Some servers read URIs by more than RFC 3986: without case, as file systems of macOS and
-// Windows do, after Unicode normalization, without characters that nobody sees. So what
-// denies or asks is also compared in a folded form, with wider spellings; what allows has
-// to fit the folded form too, and gains nothing by it.
+// Some servers read URIs more leniently than RFC 3986: without case, as file systems of macOS
+// and Windows do, after Unicode normalization, or without invisible characters. So patterns
+// that deny or ask are also compared with a folded form in more spellings. A pattern that
+// allows has to fit the folded form too, so it never allows more.
 
-// maxURI is the length of the longest URI that is judged, in bytes: each has many
+// maxURI is the length of the longest URI that is judged, in bytes, because each URI has many
 // spellings.
 const maxURI = 16 << 10
 
-// lenient is what a lenient server may read a URI as, folded.
+// lenient has the folded spellings by which a lenient server may read a URI.
 type lenient struct {
-	// same are its spellings, wide those that only what denies or asks is compared with.
+	// same are compared with all patterns, wide only with those that deny or ask.
 	same, wide []string
 }
 
-// leniently returns the lenient spellings; refused says that in one of them the URI must
-// not be used at all.
+// leniently returns the lenient spellings; refused says that one of them must never be used.
 func leniently(uri string) (l lenient, refused bool) {
 	if len(uri) > maxURI {
 		return l, true
@@ -57,9 +56,9 @@ func added(forms []string, more ...string) []string {
 	return forms
 }
 
-// wider are the spellings of a usual one that differ in what file systems and web servers
-// drop: a slash at the end, parameters of segments, dots and spaces at the ends of those;
-// and, for files, the host, which may also be taken for the first segment.
+// wider returns spellings that differ from a usual one in what file systems and web servers
+// drop: a slash at the end, parameters of segments, dots and spaces at the ends of segments.
+// For files, it also drops the host, or takes it for the first segment.
 func wider(uri string) (forms []string) {
 	scheme, rest, found := strings.Cut(uri, "://")
 	if !found {
@@ -83,7 +82,7 @@ func wider(uri string) (forms []string) {
 	return forms
 }
 
-// trimmed is a path whose segments have no parameters, and no dots and spaces at their
+// trimmed returns a path without parameters of segments, and without dots and spaces at their
 // ends.
 func trimmed(path string) string {
 	segments := strings.Split(path, "/")
@@ -96,8 +95,8 @@ func trimmed(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// compatible is a text in compatibility decomposition (NFKD), so that letters with marks
-// begin like those without, and without characters that are usually not shown.
+// compatible returns a text in compatibility decomposition (NFKD), so that a letter with a
+// mark begins like the plain letter, and without characters that are usually invisible.
 func compatible(text string) string {
 	if isASCII(text) {
 		return text
@@ -116,8 +115,8 @@ func compatible(text string) string {
 	return norm.NFKD.String(shown.String())
 }
 
-// foldCase is a compatible text in which upper and lower case are the same, by full case
-// folding and by what single letters become in upper case.
+// foldCase makes upper and lower case of a compatible text the same, by full case folding and
+// by the upper case of single letters.
 func foldCase(text string) string {
 	if isASCII(text) {
 		return strings.ToLower(text)
@@ -125,7 +124,7 @@ func foldCase(text string) string {
 	return norm.NFKD.String(cases.Fold().String(strings.ReplaceAll(text, "ı", "i"))) // upper case makes them equal
 }
 
-// foldPattern is a glob for folded forms.
+// foldPattern makes a glob for folded spellings.
 func foldPattern(text string) glob {
 	parts := strings.Split(text, "*")
 	for i, part := range parts {

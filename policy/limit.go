@@ -13,22 +13,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// LimiterDeps are what a Limiter works with.
+// LimiterDeps are the dependencies of a Limiter.
 type LimiterDeps struct {
-	// Policy and Resolver are needed.
+	// Policy and Resolver are required.
 	Policy   *Policy
 	Resolver Resolver
-	// Buckets keep the allowances; nil for this process's own memory.
+	// Buckets store the allowances; nil for the memory of this process.
 	Buckets Buckets
-	// Rounds remember which calls were counted and wait for answers; nil for this
-	// process's own memory.
+	// Rounds store which calls were counted and wait for answers; nil for the memory of this
+	// process.
 	Rounds Approvals
-	// Metrics count what is refused; nil for nobody to know.
+	// Metrics count refusals; nil for none.
 	Metrics *Metrics
 }
 
-// Limiter refuses calls that come more often than they may. It stands above the guard.
-// What the caller cannot see is not counted: a limit must not tell that it exists.
+// Limiter refuses calls above their limits. It stands above the guard. It does not count
+// calls of names that the caller cannot see: a limit must not reveal that they exist.
 type Limiter struct {
 	limits   []limit
 	policy   *Policy
@@ -45,7 +45,7 @@ type limit struct {
 	refused counter
 }
 
-// NewLimiter makes a Limiter of the section "limits".
+// NewLimiter makes a Limiter from the section "limits".
 func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
@@ -82,15 +82,15 @@ func NewLimiter(cfg Limits, deps LimiterDeps) (*Limiter, error) {
 	return l, nil
 }
 
-// countedState is in front of the State of a call that was counted, with a nonce behind
-// it: who comes back with it, once, is not counted again.
+// countedState begins the State of a call that was counted; a nonce follows. The round that
+// returns with it, once, is not counted again.
 const countedState = "p1l"
 
 // Middleware puts the limiter in front of the guard.
 func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 	if len(l.limits) == 0 {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			inner, _, err := l.comeBack(ctx, c) // it may have been counted before a reload
+			inner, _, err := l.comeBack(ctx, c) // a call may have been counted before a reload
 			if err != nil {
 				return nil, err
 			}
@@ -106,7 +106,7 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		if err != nil {
 			return nil, err
 		}
-		if !counted && ctx.Err() == nil { // whose caller has left runs nothing
+		if !counted && ctx.Err() == nil { // without a caller nothing runs
 			if err := l.count(ctx, c, kind); err != nil {
 				return nil, err
 			}
@@ -117,35 +117,35 @@ func (l *Limiter) Middleware(next mcp.Handler) mcp.Handler {
 		}
 		ask := *reply.Ask
 		nonce := rand.Text()
-		// Where it cannot be remembered, the next round counts as a call.
+		// If this fails, the next round counts as a call.
 		_ = l.rounds.Put(ctx, c.Caller.User(), nonce, "", roundLife)
 		ask.State = countedState + nonce + ":" + ask.State
 		return &mcp.Reply{Ask: &ask, Release: reply.Release}, nil
 	})
 }
 
-// comeBack takes our part of the State away and reports whether the call is a round of
-// one that was counted.
+// comeBack removes the limiter's part of the State and reports whether the call is a further
+// round of a counted one.
 func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, counted bool, err error) {
 	if c.State == "" {
 		return c, false, nil
 	}
 	rest, ours := strings.CutPrefix(c.State, countedState)
 	nonce, state, found := strings.Cut(rest, ":")
-	if !ours { // its first round came before a reload that brought limits
+	if !ours { // the first round came before a reload that added limits
 		return c, false, nil
 	}
 	if !found {
 		return nil, false, expired()
 	}
-	// One of which nobody can tell counts as a call.
+	// If the store fails, the round counts as a call.
 	_, counted, _ = l.rounds.Take(ctx, c.Caller.User(), nonce)
 	inner = c.Clone()
 	inner.State = state
 	return inner, counted, nil
 }
 
-// count takes the call from the allowances of all limits that apply, or from none.
+// count takes the call from the allowances of all limits that apply, or from none of them.
 func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
 	target, ok := l.resolver.Resolve(ctx, kind, c.Name)
 	if !ok || !l.policy.Visible(&c.Caller, target) {
@@ -181,7 +181,7 @@ func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
 	return tooMany(apply[which], wait)
 }
 
-// key says whose allowance it is.
+// key identifies the allowance of a call.
 func (l *limit) key(c *mcp.Call, t mcp.Target) string {
 	switch l.Per {
 	case PerClient:
@@ -192,7 +192,7 @@ func (l *limit) key(c *mcp.Call, t mcp.Target) string {
 	return c.Caller.User()
 }
 
-// bucketKey is a key of bounded length: a URI can be of any.
+// bucketKey makes a key of bounded length, since URIs have any length.
 func bucketKey(key string) string {
 	if len(key) <= 2*sha256.Size {
 		return key
@@ -201,8 +201,8 @@ func bucketKey(key string) string {
 	return "\x00" + hex.EncodeToString(sum[:])
 }
 
-// tooMany is the error of a call that has to wait. The member retry_after of its data
-// is in whole seconds, for a Retry-After header too.
+// tooMany is the error of a call that has to wait. The member retry_after of its data is in
+// whole seconds, as in a Retry-After header.
 func tooMany(l *limit, wait time.Duration) error {
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	e := mcp.Errorf(mcp.CodeRateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name, l.Rate, l.Per, seconds)

@@ -7,11 +7,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// listen lets a caller hear of resources that they may read, of tasks that they may
-// follow, and of lists of upstreams that they may know of; who is told that a list changed
-// is up to gateway/feature/listchange. Everything else is left out, and so missing in the acknowledgement, as what
-// does not exist is. Resources that are read only with the user's approval are left out
-// too: nobody is asked about what may happen later.
+// listen lets a caller subscribe to resources that they may read, tasks that they may follow,
+// and lists of upstreams that they may know of; gateway/feature/listchange decides who hears
+// of a changed list. Everything else is removed, and therefore missing in the
+// acknowledgement, as if it did not exist. Resources that can only be read with the user's
+// approval are removed too: nobody is asked about later events.
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller)
@@ -28,7 +28,7 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 	inner.Notify = func(e mcp.Event) {
 		switch e.Method {
 		case mcp.NoteResourceUpdated:
-			// An upstream may tell of a part of what was subscribed to, by its own URI.
+			// An upstream may report a part of the subscribed resource, with a URI of its own.
 			if uri, ok := e.Params.Member("uri"); !ok || !g.mayRead(ctx, c, uri.Text()) {
 				return
 			}
@@ -42,15 +42,15 @@ func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp
 	return next.Handle(ctx, inner)
 }
 
-// mayRead reports whether the caller may read a resource without being asked.
+// mayRead reports whether the caller may read a resource without an approval.
 func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
 	target, ok := g.resolver.Resolve(ctx, mcp.KindResources, uri)
 	return ok && !target.Template && g.policy.Decide(ctx, &c.Caller, target, nil).Effect == Allow
 }
 
-// upstreams returns which upstreams the caller may know of: those of which rules allow
-// something and do not deny all. Nil for all of them. The function is to be called for
-// upstreams that exist: what it says is remembered.
+// upstreams returns a function that reports whether the caller may know of an upstream: rules
+// allow something of it and do not deny all of it. It is nil if the caller may know of all.
+// Call the function only with upstreams that exist: it caches its results.
 func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 	if p.open() {
 		return nil
@@ -66,7 +66,8 @@ func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 	}
 }
 
-// offers reports whether something of a kind and upstream could be allowed to a class.
+// offers reports whether a class of callers could be allowed something of this kind and
+// upstream.
 func (p *Policy) offers(c *callerClass, of mcp.Target) bool {
 	allowed := p.fallback == Allow
 	for _, s := range c.rules {

@@ -8,8 +8,7 @@ import (
 // counter is one series.
 type counter = prometheus.Counter
 
-// Metrics are the numbers of decisions. Labels are words of this file, and the names of
-// limits.
+// Metrics count decisions. Their labels are constants of this file and names of limits.
 type Metrics struct {
 	allowed, denied, asking, unknown  counter // decisions
 	asked, approved, declined, cannot counter // approvals
@@ -17,7 +16,7 @@ type Metrics struct {
 	limits                            *prometheus.CounterVec
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes the metrics and, unless reg is nil, registers them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	decisions := with.NewCounterVec(prometheus.CounterOpts{
@@ -47,7 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// KeepLimits drops the series of limits that were there before and are not now.
+// KeepLimits drops the series of limits that a reload removed.
 func (m *Metrics) KeepLimits(before, now Limits) {
 	kept := make(map[string]bool, len(now))
 	for _, l := range now {

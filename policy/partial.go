@@ -8,16 +8,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// outlook is what is known of an item for a class of callers before it is called.
-// Immutable.
+// partialDecision is a decision for a class of callers and a target, as far as it is known
+// without the arguments. Immutable.
 type partialDecision struct {
-	// fixed is what the rules say that need no more to be known, and decision what they
-	// come to: final where open is empty.
+	// fixed has the rules that already apply, and decision is their result: final if open is
+	// empty.
 	fixed    tally
 	decision Decision
 	// visible says that some call could be allowed or approved.
 	visible bool
-	// open are the rules whose conditions decide with each call.
+	// open are the rules whose conditions depend on the call.
 	open []openRule
 }
 
@@ -31,7 +31,7 @@ type partialKey struct {
 	target mcp.Target
 }
 
-// outlookOn returns the outlook of a target, from memory if it is there.
+// partialFor returns the partial decision on a target, cached if possible.
 func (p *Policy) partialFor(who *subject, t mcp.Target) *partialDecision {
 	key := partialKey{who.class.id, t}
 	if o, ok := p.partials.Get(key); ok {
@@ -48,8 +48,8 @@ func (p *Policy) newPartial(c *callerClass, t mcp.Target) *partialDecision {
 	return p.partialFrom(c, spellTarget(t), false)
 }
 
-// outlookFrom is the outlook of a target as it is read. Of one whose name is not known to
-// its end, conditions on the name stay open.
+// partialFrom makes the partial decision on a target with its spellings. With nameless, the
+// end of the target's name is unknown, and conditions on the name stay open.
 func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless bool) *partialDecision {
 	o := &partialDecision{fixed: tally{fallback: p.fallback}}
 	t := spelled.target
@@ -94,16 +94,16 @@ func (o *partialDecision) settle(ctx context.Context, who *subject, target mcp.T
 	return t
 }
 
-// tally gathers what rules say, in any order: of those that lead to the decision, the
-// first in the configuration is named.
+// tally collects the rules that apply, in any order. Of the rules with one effect it keeps
+// the first in the configuration, to name it.
 type tally struct {
 	fallback Effect
 	first    [3]*rule // by Effect
 	shortest time.Duration
 }
 
-// add takes a rule into account. Where its condition failed it does not allow, and what
-// it would deny or have the user asked for is denied.
+// add counts a rule. A rule whose condition failed does not allow, and denies what it would
+// deny or ask about.
 func (t *tally) add(r *rule, effect Effect, result outcome) {
 	switch {
 	case result == failed && effect != Allow:
@@ -119,8 +119,8 @@ func (t *tally) add(r *rule, effect Effect, result outcome) {
 	}
 }
 
-// decision is what the rules come to. A rule that asks grants nothing: it counts only
-// where a rule or the fallback allows.
+// decision is the result of the rules. A rule that asks grants nothing: it only counts if a
+// rule or the fallback allows.
 func (t *tally) decision() Decision {
 	deny, ask, allow := t.first[Deny], t.first[Ask], t.first[Allow]
 	switch {

@@ -14,9 +14,9 @@ import (
 // maxPattern bounds the text of a pattern in bytes.
 const maxPattern = 1024
 
-// pattern is kind:upstream/name. The upstream's name is matched on its own: were * to
-// run from it into the name, a URI of the caller's choice, such as
-// web://x/file:///public/, would fit "resources:*/file:///public/*".
+// pattern is kind:upstream/name. The upstream's name is matched separately. If a * could run
+// from it into the name, a URI of the caller's choice, such as web://x/file:///public/, would
+// fit "resources:*/file:///public/*".
 type pattern struct {
 	text     string
 	kind     string // "*" for all
@@ -25,15 +25,15 @@ type pattern struct {
 	folded   glob // of the name, for lenient spellings of URIs
 }
 
-// kinds are the words for what upstreams offer.
+// kinds are the kinds of things that upstreams offer.
 var kinds = []string{mcp.KindTools, mcp.KindResources, mcp.KindPrompts, mcp.KindSkills}
 
 var upstreamPattern = regexp.MustCompile(`^[A-Za-z0-9*-]+$`)
 
-// parsePattern reads a pattern. Characters that other pattern languages give a meaning
-// are refused, for kinds whose names may contain them too: a reader who takes "?" for
-// any character must not get a rule that never applies. Where they are meant as they
-// are, a condition can say so: target.name == "search://q?x=1".
+// parsePattern parses a pattern. It refuses characters that are special in other pattern
+// languages, even for kinds whose names may contain them: an operator who takes "?" for any
+// character must not get a rule that never applies. A condition can compare such a character:
+// target.name == "search://q?x=1".
 func parsePattern(text string) (pattern, error) {
 	const form = "want kind:upstream/name, such as tools:github/get_*"
 	p := pattern{text: text}

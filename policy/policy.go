@@ -12,18 +12,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of what is remembered, in entries. What is forgotten is computed again.
+// Bounds of the caches, in entries. What they have dropped is computed again.
 const (
 	maxSubjects = 4096
 	maxPartials = 65_536
-	// maxNameKept is the length of the longest name whose outlook is remembered: clients
-	// choose URIs as long as they like.
+	// maxNameKept is the length of the longest name in the cache of partial decisions:
+	// clients choose URIs as long as they like.
 	maxNameKept = 512
-	// maxSchemas bounds the input schemas, of which each has at most maxSchema values.
+	// maxSchemas bounds the decoded input schemas, each of at most maxSchema values.
 	maxSchemas = 128
 )
 
-// Effect is what a decision is.
+// Effect is the outcome of a decision.
 type Effect uint8
 
 // Effects, the strictest first. The zero Effect denies.
@@ -46,33 +46,33 @@ func (e Effect) String() string {
 // Decision says whether a caller may make a call.
 type Decision struct {
 	Effect Effect
-	// Rule is the name of the rule that decided, the first in the order of the
-	// configuration; "" for the default.
+	// Rule is the name of the deciding rule, the first one in the configuration; "" for the
+	// default.
 	Rule string
-	// ApproveFor is, for Ask, how long an approval holds: the shortest time of the rules
-	// that ask, 0 for this call only.
+	// ApproveFor is, for Ask, how long an approval holds: the shortest time of the rules that
+	// ask, 0 for this call only.
 	ApproveFor time.Duration
 }
 
-// Policy is a configuration that is ready to decide. It is immutable but for what it
-// remembers, and safe for concurrent use.
+// Policy is a compiled configuration. It is immutable except for its caches, and safe for
+// concurrent use.
 type Policy struct {
 	rules    []*rule
 	fallback Effect
-	// onURIs says that some rule is about resources or skills, so that of the URIs that a
-	// template makes some may be denied.
+	// onURIs says that some rule is about resources or skills, so some of the URIs that a
+	// template makes may be denied.
 	onURIs bool
-	// people are callers by a hash of all that rules may look at; each is compared in
-	// full before it is used.
+	// subjects are callers by a hash of everything that rules may look at. A hit is compared
+	// in full before it is used.
 	subjects *lru.Cache[uint64, *subject]
 	hash     hasher
-	// outlooks are what is known of an item before it is called.
+	// partials are the decisions as far as they are known without the arguments.
 	partials *lru.Cache[partialKey, *partialDecision]
-	// schemas are input schemas of tools, by where they stand in memory.
+	// schemas are input schemas of tools, by their address in memory.
 	schemas *lru.Cache[*byte, *schema]
 }
 
-// rule is a Rule that is ready to be applied.
+// rule is a compiled Rule.
 type rule struct {
 	index      int
 	name       string
@@ -82,8 +82,8 @@ type rule struct {
 	approveFor time.Duration
 }
 
-// New makes a Policy. It decides as Config says, so that of the zero Config denies
-// everything, and Config{Default: DefaultAllow} allows it.
+// New compiles a configuration. The zero Config denies everything, and Config{Default:
+// DefaultAllow} allows everything. An error names the key path of the problem.
 func New(cfg Config) (*Policy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -142,20 +142,19 @@ func newPatterns(texts []string) ([]pattern, error) {
 	return patterns, nil
 }
 
-// open reports whether everything is allowed to everybody.
+// open reports whether everybody may use everything.
 func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
 
-// Decide says whether the caller may use the target with these arguments: those of a
-// tool or prompt as the client wrote them, nil for none. It is the one decision, for
-// every method. Conditions judge the arguments without the tool's input schema. The
-// caller is not changed.
+// Decide says whether the caller may use the target with these arguments: those of a tool or
+// prompt as the client wrote them, nil for none. Conditions judge the arguments without the
+// tool's input schema. Decide does not change the caller.
 func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
 	d, _ := p.decide(ctx, caller, target, args, nil, "")
 	return d
 }
 
-// decide is Decide with input schemas, for what has a public name. unfit says how the
-// arguments do not fit the schema, where a condition could not be evaluated because of it.
+// decide is Decide with input schemas, for targets with a public name. unfit says how the
+// arguments violate the schema, if that made a condition fail.
 func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, public string) (d Decision, unfit error) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
@@ -175,7 +174,7 @@ func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 
 func (p *Policy) promptSchema() *schema { return p.schema(promptSchema) }
 
-// schema decodes an input schema, once for each that a tool has.
+// schema decodes an input schema, once for each schema of a tool.
 func (p *Policy) schema(text mcp.Raw) *schema {
 	if len(text) == 0 {
 		return readSchema(text)
@@ -188,8 +187,8 @@ func (p *Policy) schema(text mcp.Raw) *schema {
 	return fresh
 }
 
-// Visible reports whether some call of the target could be allowed, or approved, for
-// the caller: whether lists show it.
+// Visible reports whether lists show the target to the caller: whether some call of it could
+// be allowed or approved.
 func (p *Policy) Visible(caller *mcp.Caller, target mcp.Target) bool {
 	return p.partialFor(p.subjectOf(caller), target).visible
 }

@@ -11,14 +11,14 @@ import (
 // maxRate bounds the number in a rate, and a burst.
 const maxRate = 1_000_000
 
-// Rate is a number of calls in a time. Its text is a number, a slash and s, m, h or d,
-// such as 60/m.
+// Rate is a number of calls per time. Its text is a number, a slash and s, m, h or d, such as
+// 60/m.
 type Rate struct {
 	Count int
 	Per   time.Duration
 }
 
-// UnmarshalText reads a rate.
+// UnmarshalText parses a rate of 1 to 1,000,000 calls.
 func (r *Rate) UnmarshalText(text []byte) error {
 	number, unit, _ := strings.Cut(string(text), "/")
 	count, err := strconv.Atoi(number)
@@ -33,7 +33,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes the rate as it is read.
+// MarshalText writes the rate in the format of UnmarshalText. It fails for the zero Rate.
 func (r Rate) MarshalText() ([]byte, error) {
 	for unit, per := range map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
 		if r.Per == per {

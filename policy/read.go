@@ -15,33 +15,31 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxValues bounds how many values an object may have, at all depths, of which
-// conditions are to judge.
+// maxValues bounds the number of values, at all depths, in an object that conditions judge.
 const maxValues = 100_000
 
-// maxDepth bounds how deep they nest. The envelope's scanner has a bound too; this one
-// is for what did not come that way.
+// maxDepth bounds their nesting. The envelope's scanner has a bound too; this one is for
+// objects from elsewhere.
 const maxDepth = 256
 
-// names are the member names of an object and of all that is in it, by their form
-// without case; "" for a form that stands there in several ways.
+// names are the member names of an object, at all depths, by their case-folded form; "" for a
+// form with several spellings.
 type names map[string]string
 
-// twin reports whether a name stands there in another case. Some servers take it for
+// twin reports whether the object has the name in another case. Some servers treat the two as
 // the same.
 func (n names) twin(name string) bool {
 	other, ok := n[fold(name)]
 	return ok && other != name
 }
 
-// readObject reads a JSON object for conditions to judge: strictly, since the server
-// that gets it in the end may read what is unclear in another way. A name that stands
-// twice in an object is an error, also when it differs in case only. A number that Go
-// has no exact value for, and text with half a character, are values on whose use a
-// condition fails.
+// readObject parses a JSON object for conditions. It is strict, because the server may read
+// anything ambiguous differently. A duplicate name in an object is an error, even if the two
+// differ in case only. A number without an exact Go value, and text with half of a surrogate
+// pair, become values on which a condition fails when it uses them.
 func readObject(text mcp.Raw) (map[string]any, names, error) { return readUpTo(maxValues, text) }
 
-// readUpTo is readObject with a bound of its own for the number of values.
+// readUpTo is readObject with its own bound on the number of values.
 func readUpTo(most int, text mcp.Raw) (map[string]any, names, error) {
 	if !text.IsObject() {
 		return nil, nil, errors.New("no object")
@@ -126,8 +124,8 @@ func (r *reader) readMembers(text mcp.Raw, depth int) (any, error) {
 	return object, err
 }
 
-// wholeText returns what a JSON string says; ok is false where it has half of a
-// surrogate pair, of which every reader makes something else.
+// wholeText decodes a JSON string; ok is false if it has half of a surrogate pair, which each
+// reader decodes differently.
 func wholeText(text mcp.Raw) (string, bool) {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
@@ -151,7 +149,7 @@ func wholeText(text mcp.Raw) (string, bool) {
 	return s, ok && utf8.ValidString(s)
 }
 
-// hexUnit reads the four digits of an escape, 0 where they are missing.
+// hexUnit parses the four digits of an escape; it returns 0 if they are missing.
 func hexUnit(text mcp.Raw, at int) rune {
 	if at+4 > len(text) {
 		return 0
@@ -163,11 +161,11 @@ func hexUnit(text mcp.Raw, at int) rune {
 	return rune(n)
 }
 
-// digits of a decimal that every float64 keeps.
+// exactDigits is the number of decimal digits that every float64 keeps.
 const exactDigits = 15
 
-// readNumber returns an int64, uint64 or float64, or a value that fails on use where
-// none of them is what is written.
+// readNumber returns an int64, uint64 or float64, or, if none of them is exactly the number,
+// a value that fails when it is used.
 func readNumber(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -187,7 +185,7 @@ func readNumber(text string) any {
 	return n
 }
 
-// fold is the form of a name in which upper and lower case are the same.
+// fold makes upper and lower case of a name the same.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

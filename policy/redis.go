@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// RedisBuckets are Buckets that replicas share, by the same algorithm as MemoryBuckets and
-// Redis's clock. While Redis cannot be asked, each replica counts for itself, with the
-// whole limit: how many others there are, and how a balancer divides calls among them,
-// it does not know, and a share would refuse what is allowed.
+// RedisBuckets are Buckets that replicas share, by the algorithm of MemoryBuckets and Redis's
+// clock. While Redis is away, each replica counts by itself, with the whole limit: it does
+// not know how many replicas there are and how a balancer divides calls among them, and a
+// share of the limit would refuse calls that are allowed.
 type RedisBuckets struct {
 	db    *redisdb.DB
 	take  *redisdb.Script
@@ -29,8 +29,8 @@ func NewRedisBuckets(db *redisdb.DB) *RedisBuckets {
 	return &RedisBuckets{db: db, local: NewMemoryBuckets(), take: redisdb.NewScript(takeSource)}
 }
 
-// takeSource: KEYS are the buckets, each holds when it will be full again in microseconds.
-// ARGV: interval and burst of each. Returns how long to wait, and for which bucket.
+// takeSource: KEYS are the buckets; each holds the time in microseconds at which it is full
+// again. ARGV: interval and burst of each. Returns how long to wait, and for which bucket.
 const takeSource = `#!lua
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -48,7 +48,7 @@ for i, key in ipairs(KEYS) do
 end
 return {0, 0}`
 
-// Take takes a call from all of the buckets, or from none. It never fails.
+// Take takes a call from each of the buckets, or from none. Its error is always nil.
 func (r *RedisBuckets) Take(ctx context.Context, buckets []Bucket) (wait time.Duration, which int, err error) {
 	var keys []string
 	var args []any
@@ -73,15 +73,15 @@ func (r *RedisBuckets) Take(ctx context.Context, buckets []Bucket) (wait time.Du
 	return time.Duration(micros) * time.Microsecond, int(index), nil
 }
 
-// keyPart is a part of a key of bounded length and letters, for what may be of any.
+// keyPart turns any text into a part of a key with a bounded length and plain letters.
 func keyPart(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// RedisApprovals are Approvals that replicas share. What is remembered is sealed for the
-// user, what was asked about or approved of, and until when that holds by Redis's clock:
-// whoever can write there can make none, nor have one hold for longer or for anything else.
+// RedisApprovals are Approvals that replicas share. Each value is sealed together with its
+// user, its key and, by Redis's clock, its end. So whoever can write to Redis cannot make an
+// approval, extend it or use it for anything else.
 type RedisApprovals struct {
 	db                         *redisdb.DB
 	key                        *seal.Key
@@ -89,7 +89,7 @@ type RedisApprovals struct {
 	clock, put, take, existing *redisdb.Script
 }
 
-// NewRedisApprovals returns Approvals in a Redis; those of another kind are others.
+// NewRedisApprovals returns Approvals in a Redis. Values of different kinds are separate.
 func NewRedisApprovals(db *redisdb.DB, key *seal.Key, kind string) *RedisApprovals {
 	const now = `
 local t = redis.call('TIME')
@@ -129,7 +129,8 @@ return value and {value, now}`),
 	}
 }
 
-// keys are those of a value and of its user's index, and its name there.
+// keys returns the keys of a value and of its user's index, and the value's name in the
+// index.
 func (r *RedisApprovals) keys(user, key string) (keys []string, before, name string) {
 	tag := "{" + keyPart(user) + "}"
 	before = r.db.Key("a:" + tag + ":" + r.prefix + ":")
@@ -137,8 +138,8 @@ func (r *RedisApprovals) keys(user, key string) (keys []string, before, name str
 	return []string{before + name, r.db.Key("ai:" + tag + ":" + r.prefix)}, before, name
 }
 
-// Put remembers a value. Of a user who has too many, the one that would be forgotten
-// first goes.
+// Put stores a value for ttl. If the user has too many values, it drops the one that expires
+// first.
 func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl time.Duration) error {
 	keys, before, name := r.keys(user, key)
 	got, err := r.db.Run(ctx, r.clock, keys[:1])
@@ -155,7 +156,7 @@ func (r *RedisApprovals) Put(ctx context.Context, user, key, value string, ttl t
 	return r.wrap(err)
 }
 
-// Take returns a value and forgets it.
+// Take returns a value and deletes it.
 func (r *RedisApprovals) Take(ctx context.Context, user, key string) (string, bool, error) {
 	keys, _, name := r.keys(user, key)
 	got, err := r.db.Run(ctx, r.take, keys, name)
@@ -177,8 +178,7 @@ func (r *RedisApprovals) Has(ctx context.Context, user, key string) (bool, error
 	return ok, nil
 }
 
-// open reads what a script has found. What has no form, or has been there for too long, is as
-// good as missing.
+// open opens a value that a script has found. A malformed or expired value counts as missing.
 func (r *RedisApprovals) open(user, key string, found any) (value string, ok bool) {
 	pair, _ := found.([]any)
 	if len(pair) != 2 {

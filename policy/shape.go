@@ -13,12 +13,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Strict conditions judge only arguments of the types that the tool's own input schema
-// gives them: a server may read others as something else. Of JSON Schema only what
-// settles types is looked at, in a bounded number of steps, since servers write schemas
-// as they like: type, enum, const, properties, additionalProperties, items, prefixItems,
-// allOf, anyOf, oneOf and references within the schema. Everything else is left to the
-// server.
+// Strict conditions judge only arguments of the types in the tool's own input schema: a
+// server may read other arguments as something else. Servers write schemas as they like, so
+// only keywords that determine types are considered, in a bounded number of steps: type,
+// enum, const, properties, additionalProperties, items, prefixItems, allOf, anyOf, oneOf and
+// references within the schema. Everything else is left to the server.
 const (
 	maxSchema = 8192 // values
 	maxSteps  = 100_000
@@ -26,11 +25,11 @@ const (
 	maxNested = 2 * maxDepth // of values and schemas within each other
 )
 
-// promptSchema is what holds for the arguments of every prompt (2025-11-25 schema
+// promptSchema is the schema of the arguments of every prompt (2025-11-25 schema
 // GetPromptRequest).
 var promptSchema = mcp.Raw(`{"type":"object","additionalProperties":{"type":"string"}}`)
 
-// misfit says which argument is not as the tool's schema has it.
+// misfit says which argument violates the tool's schema, and how.
 type misfit struct{ path, why string }
 
 func (m *misfit) Error() string {
@@ -40,10 +39,11 @@ func (m *misfit) Error() string {
 	return fmt.Sprintf("argument %q %s", m.path[:min(len(m.path), longestPath)], m.why)
 }
 
-// longestPath is how much of a path is shown, in bytes: names are as long as clients like.
+// longestPath is how much of a path errors show, in bytes: clients choose names as long as
+// they like.
 const longestPath = 100
 
-// below is the path of a part, as far as it is shown.
+// below is the path of a part, cut to what errors show.
 func below(path, part string) string {
 	if len(path) >= longestPath {
 		return path
@@ -68,8 +68,8 @@ func readSchema(text mcp.Raw) *schema {
 	return &schema{root: root}
 }
 
-// check reports how the arguments do not fit: by a *misfit, or by another error where
-// the schema cannot tell.
+// check reports how the arguments violate the schema: with a *misfit, or with another error
+// if the schema does not tell.
 func (s *schema) check(arguments map[string]any) error {
 	if s.err != nil {
 		return s.err
@@ -97,7 +97,8 @@ func (w *walk) giveUp(why string) *misfit {
 	return nil
 }
 
-// fits compares a value with a schema, nil where it fits or nobody can tell.
+// fits compares a value with a schema. It returns nil if the value fits, or if nobody can
+// tell.
 func (w *walk) fits(schema, value any, path string, depth int) *misfit {
 	if w.steps++; w.steps > maxSteps || depth > maxNested {
 		return w.giveUp("it takes too many steps to compare arguments with it")
@@ -166,8 +167,7 @@ func (w *walk) itself(s map[string]any, value any, path string) *misfit {
 	return &misfit{path, "is none of the values that the tool takes"}
 }
 
-// sameText reports whether two values of the same type, which are not composed, are written
-// alike.
+// sameText reports whether two scalar values of the same type are written alike.
 func sameText(a, b any) bool {
 	if text, ok := a.(string); ok {
 		return text == b
@@ -222,7 +222,8 @@ func (w *walk) parts(s map[string]any, value any, path string, depth int) *misfi
 	return nil
 }
 
-// combined compares a value with allOf, and with anyOf and oneOf, of which one has to fit.
+// combined compares a value with allOf, and with anyOf and oneOf, of which one schema has to
+// fit.
 func (w *walk) combined(s map[string]any, value any, path string, depth int) *misfit {
 	all, _ := s["allOf"].([]any)
 	for _, one := range all {
@@ -304,7 +305,7 @@ func texts(value any) (list []string) {
 	return list
 }
 
-// typeOf is the type of a value as JSON Schema names it.
+// typeOf is the type of a value in the words of JSON Schema.
 func typeOf(value any) string {
 	switch value := value.(type) {
 	case nil:

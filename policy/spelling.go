@@ -7,20 +7,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// reading is how patterns are compared with a target.
+// spelledTarget is a target with all spellings that patterns are compared with.
 type spelledTarget struct {
 	target mcp.Target
-	// refused says that nobody may have it, whatever the rules.
+	// refused says that nobody may have the target, whatever the rules say.
 	refused bool
-	// names are what the target's name may be read as, the name itself first.
+	// names are the spellings of the target's name, the name itself first.
 	names []string
-	// lenient are what lenient servers may read the URI of a resource or of a skill's file
-	// as.
+	// lenient has the spellings by which lenient servers read the URI of a resource or of a
+	// skill's file.
 	lenient lenient
-	// template is what a URI template makes, of resources or of the files of a skill; nil
-	// for what is none.
+	// template matches what a URI template makes, resources or files of a skill; nil if the
+	// target is not a template.
 	template *glob
-	// files are what the URI of a skill's file may be read as.
+	// files are the spellings of the URI of a skill's file.
 	files []string
 }
 
@@ -50,10 +50,10 @@ func (r *spelledTarget) spellLeniently(uri string) {
 	r.lenient, r.refused = lenient, r.refused || refused
 }
 
-// fits reports whether the patterns are about the target. Where that is not certain, it
-// is what leads to the stricter decision: what denies or asks has to fit one of the
-// names, what allows all of them; a template is denied only where all that it makes is,
-// and shown where some of it may be allowed.
+// fits reports whether the patterns are about the target. In doubt, it returns what leads to
+// the stricter decision: a pattern that denies or asks has to fit one spelling, and patterns
+// that allow have to fit all spellings. A template is denied only if everything that it makes
+// is denied, and shown if some of it may be allowed.
 func (r *spelledTarget) fits(patterns []pattern, effect Effect) bool {
 	about := func(fits func(p *pattern) bool) bool {
 		return slices.ContainsFunc(patterns, func(p pattern) bool { return p.of(r.target) && fits(&p) })
@@ -80,14 +80,14 @@ func (r *spelledTarget) fits(patterns []pattern, effect Effect) bool {
 	return slices.ContainsFunc(r.names, named) || slices.ContainsFunc(r.lenient.same, folded) || slices.ContainsFunc(r.lenient.wide, folded)
 }
 
-// every reports whether there are some, and all of them hold.
+// every reports whether names is not empty and holds is true for all of them.
 func every(names []string, holds func(string) bool) bool {
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !holds(name) })
 }
 
-// fitsFile reports whether patterns about resources fit the file of a skill. It is the
-// skill that has to be allowed; what is denied or asked about as a resource is so as a
-// part of a skill, too.
+// fitsFile reports whether patterns about resources fit the file of a skill. The skill itself
+// has to be allowed, but what rules deny or ask about as a resource, they also deny or ask
+// about as a part of a skill.
 func (r *spelledTarget) fitsFile(patterns []pattern) bool {
 	as := mcp.Target{Kind: mcp.KindResources, Upstream: r.target.Upstream}
 	if r.template != nil {
@@ -98,8 +98,8 @@ func (r *spelledTarget) fitsFile(patterns []pattern) bool {
 	})
 }
 
-// templateGlob is what a URI template (RFC 6570) makes: any run of bytes for each
-// expression.
+// templateGlob matches what a URI template (RFC 6570) makes: any run of bytes in place of
+// each expression.
 func templateGlob(template string) glob {
 	var out strings.Builder
 	for {

@@ -9,32 +9,32 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// The front seals Ask.State, so what comes back was made inside; but an upstream could
-// have made it, with any text. So the state of an upstream always goes up behind a
-// head of ours, and what has no such head never went through here. An upstream that
-// gave none has none invented.
+// The front seals Ask.State, so what comes back was made in this gateway. But an upstream
+// could have made it, with any text. So the guard puts a head of its own in front of an
+// upstream's state. A state without the head never passed here, and an upstream that gave no
+// state gets none back.
 
-// round is what the State of a call says.
+// round is a parsed State of a call.
 type round struct {
 	kind  string
 	nonce string // what it is remembered by, where we remember something
 	inner string // the upstream's state
 }
 
-// Kinds of rounds; "" is the first one.
+// Kinds of rounds; the first round has the kind "".
 const (
 	relayed  = "p1r" // an upstream asks
 	asked    = "p1q" // we ask
 	approved = "p1a" // an upstream asks within a call that the user approved of
 )
 
-// roundLife is how long a question, and an approved call in its rounds, is remembered.
-// The front has shorter limits of its own.
+// roundLife is how long a question, and an approved call with its rounds, is kept. The front
+// has shorter limits of its own.
 const roundLife = time.Hour
 
 func (r round) String() string { return r.kind + r.nonce + ":" + r.inner }
 
-// openState reads a State.
+// openState parses a State.
 func openState(state string) (round, error) {
 	if state == "" {
 		return round{}, nil
@@ -56,7 +56,7 @@ func expired() error {
 	}
 }
 
-// remember makes the state of a round that can be come back to once, by the same call.
+// remember makes the state of a round to which the same call can return once.
 func (g *Guard) remember(ctx context.Context, c *mcp.Call, kind, digest, inner string) (string, error) {
 	r := round{kind, rand.Text(), inner}
 	if err := g.approvals.Put(ctx, c.Caller.User(), kind+r.nonce, digest, roundLife); err != nil {
@@ -65,7 +65,7 @@ func (g *Guard) remember(ctx context.Context, c *mcp.Call, kind, digest, inner s
 	return r.String(), nil
 }
 
-// recall reports whether the round is one of this call that nobody came back to yet.
+// recall reports whether the round belongs to this call and is used for the first time.
 func (g *Guard) recall(ctx context.Context, c *mcp.Call, r round, digest string) (bool, error) {
 	known, ok, err := g.approvals.Take(ctx, c.Caller.User(), r.kind+r.nonce)
 	if err != nil {
@@ -74,8 +74,8 @@ func (g *Guard) recall(ctx context.Context, c *mcp.Call, r round, digest string)
 	return ok && known == digest, nil
 }
 
-// pass hands a call on to the catalog. The digest is that of a call that the user
-// approved of, "" for others: its later rounds need no new approval.
+// pass passes a call on to the catalog. If the user has approved it, digest is the call's
+// digest, so that its later rounds need no new approval; else digest is "".
 func (g *Guard) pass(ctx context.Context, c *mcp.Call, next mcp.Handler, target mcp.Target, r round, digest string) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Target, inner.State = target, r.inner

@@ -6,10 +6,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// task lets a caller follow a task as long as they may see the tool that made it: the
-// call itself was decided on, with its arguments and the user's approval, when it was
-// made. Whoever may not see the tool any more is answered as for a task that does not
-// exist; the task itself runs on.
+// task lets a caller follow a task as long as they may see the tool that made it: the call
+// itself, with its arguments and approval, was decided when it was made. A caller who may not
+// see the tool any more gets the answer for a task that does not exist; the task keeps
+// running.
 func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	target, ok := g.resolver.Resolve(ctx, mcp.KindTask, c.Name)
 	if !ok || !g.policy.Visible(&c.Caller, target) {

@@ -8,14 +8,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// hole stands in a URI for what is still open in it: a character that is in no text, and
-// that no reading of a URI changes.
+// hole marks an open place in a URI. It is a character that no text contains, and that no
+// spelling of a URI changes.
 const hole = "\uffff"
 
-// expand returns what clients make of a URI template (RFC 6570) and these variables, with
-// holes for the others: percent-encoded as the RFC says and, as many do it, with the values
-// as they are. Expressions that bring a query, parameters or a fragment along, and of which
-// all is open, are there or not as short says.
+// expand returns what clients make of a URI template (RFC 6570) with these variables, and
+// with holes for the others: percent-encoded as the RFC says and, as many clients do, with
+// the values unchanged. short says whether to drop expressions for queries, parameters and
+// fragments of which all variables are open.
 func expand(template string, values map[string]string, short bool) []string {
 	var encoded, plain strings.Builder
 	for {
@@ -46,7 +46,7 @@ func hasVariable(template, name string) bool {
 	return !slices.Equal(expand(template, map[string]string{name: "x"}, true), expand(template, nil, true))
 }
 
-// expression is one of a URI template, such as {?from,to}.
+// expression is an expression of a URI template, such as {?from,to}.
 type expression struct {
 	first, between  string
 	named, reserved bool
@@ -75,8 +75,8 @@ func readExpression(text string) expression {
 	return x
 }
 
-// expand returns what the expression becomes. A variable that is open may be missing in the
-// end, and with it what is between it and others.
+// expand expands the expression. The client may leave out an open variable, and with it the
+// separator to its neighbours.
 func (x expression) expand(values map[string]string, short bool, encode func(string) string) string {
 	var parts []string
 	for _, variable := range x.variables {
@@ -113,7 +113,7 @@ func (x expression) expand(values map[string]string, short bool, encode func(str
 	return out.String()
 }
 
-// shortened is a value as a variable with a length, such as name:3, has it.
+// shortened cuts a value to the length in its variable, such as name:3.
 func shortened(variable, value string) string {
 	_, length, found := strings.Cut(variable, ":")
 	if !found {
@@ -137,7 +137,7 @@ func shortened(variable, value string) string {
 	return value[:at]
 }
 
-// encode percent-encodes a value, but for what the expression keeps.
+// encode percent-encodes a value, except for characters that the expression keeps.
 func (x expression) encode(value string) string {
 	const upper = "0123456789ABCDEF"
 	var out strings.Builder
@@ -157,8 +157,8 @@ func (x expression) encode(value string) string {
 	return out.String()
 }
 
-// readOpen is how patterns are compared with a URI that has holes: with each of its
-// spellings by itself. There is none where nobody may have it.
+// spellOpen returns the spellings of a URI with holes, each by itself. There are none if
+// nobody may have the URI.
 func spellOpen(t mcp.Target) []spelledTarget {
 	uri := t.Name
 	if t.File != "" {
@@ -179,8 +179,7 @@ func spellOpen(t mcp.Target) []spelledTarget {
 	return all
 }
 
-// globOf is a glob with a star between each two of the parts, in which * is a
-// character like any other.
+// globOf is a glob with a star between the parts. A * inside a part is an ordinary character.
 func globOf(parts []string) glob {
 	last := len(parts) - 1
 	if last == 0 {

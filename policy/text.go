@@ -10,22 +10,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of what is shown of a call, in bytes before they are escaped, and in members.
+// Bounds of what the question shows of a call: bytes before escaping, and members.
 const (
 	maxShownName  = 200
 	maxShownValue = 400
 	maxShownLines = 24
 )
 
-// bullet is in front of each line about the call. Clients that render HTML join lines, so
-// that no name and no value may have one.
+// bullet begins each line about the call. Clients that render HTML join lines, so no name and
+// no value may contain it.
 const bullet = "\u2022"
 
-// question is what the user reads before they approve: that it is the gateway who asks,
-// which server, what, and everything that is sent. The call is an indented block, which
-// clients that read Markdown show as it is, and those that do not, too. Whatever a reader
-// does not see as it is, such as control characters, invisible ones and those that turn
-// the direction of text, is written as an escape. What does not fit is said to be missing.
+// question is the text that the user reads before they approve: it says that the gateway
+// asks, and names the server, the target and everything that is sent. The call is an indented
+// block, which looks the same in clients with and without Markdown. Anything that a reader
+// would not see as it is, such as control characters, invisible characters and changes of
+// text direction, is escaped. The text says if something did not fit.
 func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 	var b strings.Builder
 	b.WriteString("Gatehouse asks: a program wants to make this call in your name. Accept only if you want what it does.\n\n")
@@ -74,11 +74,11 @@ func question(target mcp.Target, c *mcp.Call, holds time.Duration) string {
 	return b.String()
 }
 
-// quoted is the name of a member, in quotes.
+// quoted is the name of a member in quotes.
 func quoted(name string) string { return string(readable(mcp.Raw(`"` + name + `"`))) }
 
-// readable is a JSON text without white space between its parts, in whose strings
-// nothing is escaped that need not be: an escape can hide a word.
+// readable is a JSON text without white space between its parts and without needless escapes
+// in its strings: an escape can hide a word.
 func readable(text mcp.Raw) mcp.Raw {
 	if len(text) > 0 && text[0] == '"' {
 		if said, ok := text.StringValue(); ok {
@@ -108,8 +108,8 @@ func readable(text mcp.Raw) mcp.Raw {
 	return out
 }
 
-// shown is a text of at most max bytes, with escapes for what would not be seen for what
-// it is.
+// shown is a text of at most max bytes, in which everything that a reader would not see as it
+// is has been escaped.
 func shown(text string, max int) string {
 	var b strings.Builder
 	for i, r := range text {

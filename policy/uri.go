@@ -5,17 +5,16 @@ import (
 	"strings"
 )
 
-// Comparing URIs byte by byte is worth something only as far as a resource has one
-// spelling. So what nobody means is refused: control characters and dot segments, however
-// written. And of other spellings, each is judged: what a rule denies it denies in all of
-// them, and what it allows it has to allow in all of them. What lenient servers read
-// otherwise is in lenient.go.
+// Comparing URIs byte by byte is only safe as far as a resource has a single spelling. So
+// URIs that nobody writes on purpose are refused: control characters and dot segments, in any
+// encoding. All other spellings are judged: a rule that denies one spelling denies all, and a
+// rule that allows has to allow all of them. lenient.go has the spellings of lenient servers.
 
-// maxDecodings is how often a URI may be percent-encoded over itself.
+// maxDecodings is how often a URI may be percent-encoded repeatedly.
 const maxDecodings = 3
 
-// spellings returns the URI and what servers may read it as; refused says that it must
-// not be used at all.
+// spellings returns the URI and the other forms in which servers may read it; refused says
+// that it must never be used.
 func spellings(uri string) (forms []string, refused bool) {
 	for range maxDecodings {
 		if uri == "" || hasUnmeant(uri) || hasDotSegment(uri) {
@@ -35,11 +34,11 @@ func spellings(uri string) (forms []string, refused bool) {
 	return nil, true
 }
 
-// usual is the spelling without what may be left out or written otherwise: white space
-// around it, which parsers of URLs take away, empty segments, a fragment, upper case in
-// the scheme; where hosts are what the world knows as such, also user info, upper case in
-// the host, a port that goes without saying and the number of slashes in front. A file
-// has no query either: what makes a path of such a URI drops it.
+// usual is the spelling without optional and equivalent parts: surrounding white space, which
+// URL parsers remove, empty segments, a fragment, upper case in the scheme. In schemes with
+// hosts it also removes user info, upper case in the host, a default port and extra slashes
+// in front. It drops the query of a file, because programs drop it when they make a path of
+// the URI.
 func usual(uri string) string {
 	uri, _, _ = strings.Cut(strings.TrimSpace(uri), "#")
 	scheme, rest, found := strings.Cut(uri, ":")
@@ -84,7 +83,7 @@ func usual(uri string) string {
 	return scheme + "://" + authority + single(path)
 }
 
-// single makes one slash of several in a row, before the query.
+// single replaces runs of slashes before the query with one slash.
 func single(path string) string {
 	if !strings.Contains(path, "//") {
 		return path
@@ -102,7 +101,7 @@ func single(path string) string {
 	return out.String() + path[query:]
 }
 
-// decode undoes percent-encoding once. What is no escape stays.
+// decode undoes percent-encoding once. It keeps invalid escapes.
 func decode(uri string) (decoded string, changed bool) {
 	if strings.IndexByte(uri, '%') < 0 {
 		return uri, false
@@ -120,8 +119,8 @@ func decode(uri string) (decoded string, changed bool) {
 	return out.String(), changed
 }
 
-// hasDotSegment reports whether . or .. stands alone between two of the characters that
-// servers divide paths at.
+// hasDotSegment reports whether . or .. stands alone between two characters at which servers
+// split paths.
 func hasDotSegment(uri string) bool {
 	for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#;:&=", r) }) {
 		if segment = strings.TrimSpace(segment); segment == "." || segment == ".." {
@@ -131,9 +130,9 @@ func hasDotSegment(uri string) bool {
 	return false
 }
 
-// hasUnmeant reports whether there are control characters, backslashes, which some readers
-// take for slashes and others for a part of a name, or ASCII characters in two or three
-// bytes, which are not UTF-8 and some readers take for it.
+// hasUnmeant reports whether a URI has control characters, backslashes, which some readers
+// take for slashes and others for a part of a name, or overlong UTF-8: ASCII characters in
+// two or three bytes, which some readers accept.
 func hasUnmeant(uri string) bool {
 	for i := range len(uri) {
 		c := uri[i]

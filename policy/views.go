@@ -9,15 +9,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of the filtered lists that are kept, in number and in bytes of their items and
-// of the lists that they were made of.
+// Bounds of the cached lists: their number, and the bytes of their items and of the lists
+// that they were made from.
 const (
 	maxViews     = 1024
 	maxViewBytes = 64 << 20
 )
 
-// views are lists as classes of callers see them. What was made of a list is kept with
-// it: callers who see the same items of it share one List, and so what was rendered.
+// views are lists as callers see them. A filtered list is cached with its source, and callers
+// who see the same items of a list share one List with its renderings.
 type views struct {
 	policy *Policy
 
@@ -32,7 +32,7 @@ type viewKey struct {
 	list  *mcp.List
 }
 
-// setKey is a list and which of its items are shown, a bit each.
+// setKey is a list and a bit for each of its items: whether it is shown.
 type setKey struct {
 	list  *mcp.List
 	items string
@@ -52,7 +52,7 @@ func newViews(p *Policy) (*views, error) {
 	return v, err
 }
 
-// list filters what a list method answers.
+// list filters the answer of a list method.
 func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller) // says whom to ask on the caller's behalf
@@ -63,8 +63,8 @@ func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	return &mcp.Reply{List: g.views.of(g.policy.subjectOf(&c.Caller), reply.List)}, nil
 }
 
-// of returns the list as a caller sees it. It is private: another caller may see
-// another one, even where this one sees all.
+// of returns the list as a caller sees it. It is always private, even if the caller sees all
+// items: another caller may see a different list.
 func (v *views) of(who *subject, list *mcp.List) *mcp.List {
 	key := viewKey{who.class.id, list}
 	v.mu.Lock()
@@ -101,7 +101,7 @@ func (v *views) of(who *subject, list *mcp.List) *mcp.List {
 	return shown.list
 }
 
-// forget is called with mu held when a class's view goes.
+// forget releases a view that left the cache. The caller holds mu.
 func (v *views) forget(gone *view) {
 	if gone.uses--; gone.uses == 0 {
 		delete(v.sets, gone.key)

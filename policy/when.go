@@ -18,18 +18,18 @@ import (
 // Bounds of conditions.
 const (
 	maxCondition = 4096 // characters of its text
-	// maxCost bounds an evaluation in the units of CEL, and so its time: a unit takes up
-	// to a microsecond. Usual conditions cost ten to a hundred.
+	// maxCost bounds the cost of an evaluation in units of CEL, and so its time: a unit takes
+	// up to a microsecond. Usual conditions cost ten to a hundred.
 	maxCost = 100_000
-	// maxMemory bounds what an evaluation makes, in elements.
+	// maxMemory bounds the elements that an evaluation creates.
 	maxMemory = 10 * maxValues
 	// maxExpression bounds a regular expression that is not constant.
 	maxExpression = 1000
-	// checkEvery is after how many iterations an evaluation looks whether it is over.
+	// checkEvery is the number of iterations after which an evaluation checks its context.
 	checkEvery = 100
 )
 
-// The variables of conditions. Those of the caller are known before the call, those of
+// The variables of conditions. Those of the caller are known before the call, and those of
 // the target before its arguments.
 const varArgs = "args"
 
@@ -38,8 +38,8 @@ var (
 	targetVariables = []string{"target.kind", "target.upstream", "target.name"}
 )
 
-// language is what conditions are written in: CEL with our variables, and without the
-// functions that read the system's time zones. It knows no time of day and no I/O.
+// language is the language of conditions: CEL with the gateway's variables, and without
+// functions that read the system's time zones. It has no time of day and no I/O.
 type language struct{ env *cel.Env }
 
 func newLanguage() (*language, error) {
@@ -81,12 +81,12 @@ type condition struct {
 	caller  bool     // at the caller
 	target  bool     // at the target
 	names   []string // of members that it names
-	// strict says that it judges no arguments whose types are not those of the tool's
+	// strict says that the condition judges only arguments with the types of the tool's
 	// schema, and compares no values of different types.
 	strict bool
 }
 
-// outcome is what became of a condition.
+// outcome is the result of a condition.
 type outcome uint8
 
 const (
@@ -96,7 +96,7 @@ const (
 	failed // it cannot be evaluated
 )
 
-// compile reads a condition; the error says where it is wrong.
+// compile compiles a condition; the error says where the mistake is.
 func (l *language) compile(text string, strict bool) (*condition, error) {
 	if len(text) > maxCondition {
 		return nil, fmt.Errorf("%d characters are more than %d", len(text), maxCondition)
@@ -141,14 +141,14 @@ func wrongAt(text string, e *cel.Error) error {
 			message = "= compares nothing: write =="
 		}
 	}
-	if len(lines) == 1 { // which is not a line of the file
+	if len(lines) == 1 { // not the line in the file
 		return fmt.Errorf("at character %d: %s", column+1, message)
 	}
 	return fmt.Errorf("at character %d of its line %d: %s", column+1, line, message)
 }
 
-// visit notes what the condition looks at. Every text in it may be the name of a member
-// too, as in args["owner"].
+// visit notes what the condition looks at. Every string in it may also be the name of a
+// member, as in args["owner"].
 func (c *condition) visit(e celast.Expr) {
 	switch e.Kind() {
 	case celast.IdentKind:
@@ -165,7 +165,7 @@ func (c *condition) visit(e celast.Expr) {
 	}
 }
 
-// facts are what a condition is evaluated on. What is nil is not known yet.
+// facts are the input of a condition. A nil field is not known yet.
 type facts struct {
 	subject *subject
 	target  *mcp.Target
@@ -174,7 +174,7 @@ type facts struct {
 	nameless bool
 }
 
-// arguments are those of a call, read when a condition first wants them.
+// arguments are those of a call, parsed when a condition first needs them.
 type arguments struct {
 	text   mcp.Raw
 	read   bool
@@ -182,13 +182,13 @@ type arguments struct {
 	names  names
 	err    error
 
-	// schema is what they have to fit for strict conditions; nil for nothing.
+	// schema is what the arguments have to fit for strict conditions; nil for no schema.
 	schema  func() *schema
 	checked bool
 	unfit   error
 }
 
-// fit reports how the arguments do not fit the schema.
+// fit reports how the arguments violate the schema.
 func (a *arguments) fit() error {
 	if !a.checked {
 		a.checked = true
@@ -199,7 +199,7 @@ func (a *arguments) fit() error {
 	return a.unfit
 }
 
-// object returns the arguments; without any, and for null, an empty object.
+// object returns the arguments, an empty object if they are missing or null.
 func (a *arguments) object() (map[string]any, error) {
 	if !a.read {
 		a.read = true
@@ -212,7 +212,7 @@ func (a *arguments) object() (map[string]any, error) {
 	return a.values, a.err
 }
 
-// eval evaluates the condition. The error tells why it failed.
+// eval evaluates the condition. The error says why it failed.
 func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 	if f.subject != nil && f.subject.unclear != nil {
 		return failed, f.subject.unclear
@@ -254,8 +254,8 @@ func (c *condition) eval(ctx context.Context, f facts) (outcome, error) {
 	return failed, errors.New("the result is neither true nor false")
 }
 
-// inTurn evaluates the condition as decisions do: on the caller, else on the target, else
-// on both, else on all. What is certain early stays so, whatever the arguments.
+// inTurn evaluates the condition as decisions do: with the caller, else with the target, else
+// with both, else with everything. An early certain result holds, whatever the arguments are.
 func (c *condition) inTurn(ctx context.Context, f facts) (outcome, error) {
 	for _, known := range []facts{{subject: f.subject}, {target: f.target}, {subject: f.subject, target: f.target}} {
 		if result, err := c.eval(ctx, known); result != isOpen {
@@ -340,7 +340,7 @@ func nonNil(list []string) []string {
 	return list
 }
 
-// shorten keeps an error of CEL to one line without values of arguments in it.
+// shorten reduces an error of CEL to its first line, which contains no values of arguments.
 func shorten(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	return errors.New(text)

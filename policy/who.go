@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// crowd is a Who made ready for looking up.
+// audience is a Who in a form for lookups.
 type audience struct {
 	users, groups                    map[named]bool
 	emails, issuers, scopes, clients map[string]bool
 	claims                           []claim
 }
 
-// named is a user or group, of one issuer or, with "", of any.
+// named is a user or group of one issuer, or of any issuer if issuer is "".
 type named struct{ issuer, name string }
 
 type claim struct {
@@ -59,11 +59,11 @@ func namedSet(values []string) map[named]bool {
 	return s
 }
 
-// has reports whether the caller belongs to the crowd.
+// has reports whether the caller belongs to the audience.
 func (w *audience) has(p *subject) bool { return w.lacks(p) == "" }
 
-// lacks returns the first key that the caller does not fit, "" for one who belongs to
-// the crowd.
+// lacks returns the first key that the caller does not fit, "" for a caller who belongs to
+// the audience.
 func (w *audience) lacks(p *subject) string {
 	any := func(allowed map[string]bool, values ...string) bool {
 		return allowed == nil || slices.ContainsFunc(values, func(v string) bool { return v != "" && allowed[v] })
@@ -95,7 +95,7 @@ func (w *audience) lacks(p *subject) string {
 	return ""
 }
 
-// fits reports whether the claim's value, or an element of it, is one of those wanted.
+// fits reports whether the claim's value, or an element of it, is one of the wanted values.
 func (c *claim) fits(value any) bool {
 	if list, ok := value.([]any); ok {
 		return slices.ContainsFunc(list, func(element any) bool {
@@ -107,7 +107,7 @@ func (c *claim) fits(value any) bool {
 	return ok && c.values[text]
 }
 
-// plainText is a value as the configuration writes it; ok is false for objects, lists
+// plainText returns a value as the configuration writes it; ok is false for objects, lists
 // and null.
 func plainText(value any) (text string, ok bool) {
 	switch v := value.(type) {
@@ -125,7 +125,7 @@ func plainText(value any) (text string, ok bool) {
 	return "", false
 }
 
-// person is a caller as rules look at them. Immutable.
+// subject is a caller as rules see them. Immutable.
 type subject struct {
 	caller mcp.Caller
 	// claims are those of the token, without an email that is not verified.
@@ -134,11 +134,11 @@ type subject struct {
 	email string
 	// unclear says that the claims can be read in two ways: nothing is decided on them.
 	unclear error
-	// class is what the rules make of this person.
+	// class is the set of rules that apply to this subject.
 	class *callerClass
 }
 
-// newPerson reads the claims. The token does not stay here.
+// newSubject reads the claims. It does not keep the token.
 func newSubject(c mcp.Caller) *subject {
 	c.Token = ""
 	p := &subject{caller: c}
