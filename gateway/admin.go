@@ -6,21 +6,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// adminConnections is how many operators, probes and the like are served at a time;
-// further ones wait.
-const adminConnections = 256
+const (
+	// adminConnections is how many operators, probes and the like are served at a time;
+	// further ones wait.
+	adminConnections = 256
+	// scrapeTime bounds what one scrape takes, and maxScrapes how many are served at a time.
+	scrapeTime = 10 * time.Second
+	maxScrapes = 4
+)
 
 // Admin is the section "admin".
 type Admin struct {
@@ -50,12 +57,7 @@ func (g *Gateway) openAdmin(cfg Config) (err error) {
 		return err // net names the address
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)
-	g.undo.onStop("admin listener", func(context.Context) error {
-		if err := g.admin.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil // the server closes it first
-	})
+	g.undo.onStop("admin listener", closing(g.admin))
 	return nil
 }
 
@@ -137,18 +139,44 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
+// serveMetrics answers scrapes. What comes from this machine has to call it by a name of
+// this machine, or a web page in its browser could read along.
+func (g *Gateway) serveMetrics() http.HandlerFunc {
+	scrapes := promhttp.HandlerFor(g.services.metrics.registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTime,
+	})
+	return func(w http.ResponseWriter, r *http.Request) {
+		local, err := fromLoopback(r)
+		_, page := r.Header["Origin"]
+		if err != nil || page || local && !toLoopback(r) {
+			http.Error(w, "ask by the address, not by another name: 127.0.0.1 or localhost", http.StatusForbidden)
+			return
+		}
+		scrapes.ServeHTTP(w, r)
+	}
+}
+
 // trusted reports whether a request comes from this machine itself: neither from another
 // one, nor by a proxy, nor from a web page that had its name resolve to this machine.
 func trusted(r *http.Request) bool {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !from.Addr().Unmap().IsLoopback() {
-		return false
-	}
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via", "Origin"} {
 		if _, has := r.Header[name]; has {
 			return false
 		}
 	}
+	local, _ := fromLoopback(r)
+	return local && toLoopback(r)
+}
+
+func fromLoopback(r *http.Request) (bool, error) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return from.Addr().Unmap().IsLoopback(), err
+}
+
+func toLoopback(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {
 		host = r.Host

@@ -162,12 +162,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		}
 	}
 	g.listener = cfg.Connections.bound(listener, metrics)
-	g.undo.onStop("listener", func(context.Context) error {
-		if err := g.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil // the server closes it first
-	})
+	g.undo.onStop("listener", closing(g.listener))
 
 	key, err := shared.key("request state")
 	if err != nil {
@@ -194,7 +189,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Metrics:         metrics.front,
 	})
 	if err == nil {
-		err = metrics.look(g)
+		err = metrics.registry.Register(gauges{g})
 	}
 	return err
 }
@@ -260,8 +255,7 @@ func (g *Gateway) Start() {
 	g.stopAuth = run(first.auth.Run)
 	g.undo.onStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
 
-	routes := routes(first.cfg.path(), g.front.Behind, first.auth, g.log, g.oldPlaces()...)
-	g.routes.Store(&routes)
+	g.setRoutes(first.cfg, first.auth)
 	base, cancel := context.WithCancel(context.Background())
 	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
@@ -308,6 +302,16 @@ func (g *Gateway) Start() {
 		return nil
 	})
 	g.log.Info("serving", "url", g.URL(), "address", g.Addr().String(), "upstreams", len(first.members))
+}
+
+// closing closes a listener, unless its server has.
+func closing(l net.Listener) func(context.Context) error {
+	return func(context.Context) error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
 }
 
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {

@@ -1,19 +1,14 @@
 package gateway
 
 import (
-	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"runtime/debug"
-	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
@@ -25,12 +20,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
-)
-
-// scrapeTime bounds what one scrape takes, and maxScrapes how many are served at a time.
-const (
-	scrapeTime = 10 * time.Second
-	maxScrapes = 4
 )
 
 // metrics are the numbers of one gateway. They outlast its configurations.
@@ -148,62 +137,4 @@ func (m *metrics) reload(err error) {
 func (m *metrics) forget(upstream string) {
 	m.calls.Forget(upstream)
 	m.upstreams.Forget(upstream)
-}
-
-// look has the numbers of a gateway's own state read whenever somebody asks for them.
-func (m *metrics) look(g *Gateway) error {
-	v := &view{read: g.readings, descs: make(map[string]*prometheus.Desc)}
-	for _, r := range readings {
-		v.descs[r.name] = prometheus.NewDesc(r.name, r.help, r.labels, nil)
-	}
-	return m.registry.Register(v)
-}
-
-// view is a prometheus.Collector of what is read when it is asked for: it costs calls
-// nothing.
-type view struct {
-	read  func(say reporter)
-	descs map[string]*prometheus.Desc
-}
-
-// Describe tells which metrics there are.
-func (v *view) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range v.descs {
-		to <- d
-	}
-}
-
-// Collect reads them.
-func (v *view) Collect(to chan<- prometheus.Metric) {
-	v.read(func(name string, value float64, labels ...string) {
-		kind := prometheus.GaugeValue
-		if strings.HasSuffix(name, "_total") {
-			kind = prometheus.CounterValue
-		}
-		to <- prometheus.MustNewConstMetric(v.descs[name], kind, value, labels...)
-	})
-}
-
-// serveMetrics answers scrapes. What comes from this machine has to call it by a name of
-// this machine, or a web page in its browser could read along.
-func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := promhttp.HandlerFor(g.services.metrics.registry, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes,
-		Timeout:             scrapeTime,
-	})
-	return func(w http.ResponseWriter, r *http.Request) {
-		from, err := netip.ParseAddrPort(r.RemoteAddr)
-		host, _, splitErr := net.SplitHostPort(r.Host)
-		if splitErr != nil {
-			host = r.Host
-		}
-		_, page := r.Header["Origin"]
-		if err != nil || page || from.Addr().Unmap().IsLoopback() && !isLoopback(strings.Trim(host, "[]")) {
-			http.Error(w, "ask by the address, not by another name: 127.0.0.1 or localhost", http.StatusForbidden)
-			return
-		}
-		scrapes.ServeHTTP(w, r)
-	}
 }

@@ -125,8 +125,7 @@ func (g *Gateway) replace(before, next *graph) {
 	if next.auth != before.auth {
 		g.stopAuth = run(next.auth.Run)
 	}
-	routes := routes(next.cfg.path(), g.front.Behind, next.auth, g.log, g.oldPlaces()...)
-	g.routes.Store(&routes)
+	g.setRoutes(next.cfg, next.auth)
 	g.calls.Set(&next.way)
 	// Each upstream has one watch: the new one fetches all that the old one might miss.
 	if err := before.stop(ctx); err != nil {
