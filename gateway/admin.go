@@ -5,48 +5,21 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-const (
-	// adminConnections is how many operators, probes and the like are served at a time;
-	// further ones wait.
-	adminConnections = 256
-	// scrapeTime bounds what one scrape takes, and maxScrapes how many are served at a time.
-	scrapeTime = 10 * time.Second
-	maxScrapes = 4
-)
-
-// Admin is the section "admin".
-type Admin struct {
-	// Listen is the address, host:port, at which /healthz, /readyz and /metrics are
-	// served. Anybody who reaches it may ask. /readyz tells how upstreams are on the
-	// loopback only; /metrics, which others collect, has their names. Default none.
-	Listen string `yaml:"listen"`
-}
-
-// Validate reports what is wrong.
-func (a Admin) Validate() error {
-	if a.Listen == "" {
-		return nil
-	}
-	if err := checkListen(a.Listen); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	return nil
-}
+// adminConnections is how many operators, probes and the like are served at a time;
+// further ones wait.
+const adminConnections = 256
 
 // openAdmin binds the port for operators, if there is to be one.
 func (g *Gateway) openAdmin(cfg Config) (err error) {
@@ -142,12 +115,7 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 // serveMetrics answers scrapes. What comes from this machine has to call it by a name of
 // this machine, or a web page in its browser could read along.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := promhttp.HandlerFor(g.services.metrics.registry, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(g.log.Handler(), slog.LevelWarn),
-		ErrorHandling:       promhttp.ContinueOnError,
-		MaxRequestsInFlight: maxScrapes,
-		Timeout:             scrapeTime,
-	})
+	scrapes := g.services.metrics.scrapes(g.log)
 	return func(w http.ResponseWriter, r *http.Request) {
 		local, err := fromLoopback(r)
 		_, page := r.Header["Origin"]

@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -30,9 +31,11 @@ import (
 const (
 	defaultListen          = "127.0.0.1:8080"
 	defaultEndpoint        = "/mcp"
-	defaultSeparator       = "__"
 	defaultShutdownTimeout = 30 * time.Second
 	mostDelay              = 10 * time.Minute
+	// memoryShare is which part of the process's memory large messages may hold by default.
+	// While they are passed on there are up to four copies of one.
+	memoryShare = 8
 )
 
 // Config is the whole configuration. Its zero value lacks only upstreams. A reload
@@ -88,46 +91,68 @@ type Telemetry struct {
 	Log observe.LogConfig `yaml:"log"`
 }
 
+// Admin is the section "admin".
+type Admin struct {
+	// Listen is the address, host:port, at which /healthz, /readyz and /metrics are
+	// served. Anybody who reaches it may ask. /readyz tells how upstreams are on the
+	// loopback only; /metrics, which others collect, has their names. Default none.
+	Listen string `yaml:"listen"`
+}
+
 // Validate reports everything that is wrong, each with the path of its key in
 // front.
 func (c Config) Validate() error {
 	given := c
 	c = c.withDefaults()
-	var errs []error
-	add := func(path string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
-	}
+	var found findings
 	if err := checkListen(c.Listen); err != nil {
-		add("listen", err)
+		found.add("listen", err)
 	} else {
-		add("listen", c.Auth.CheckListener(c.Listen))
+		found.add("listen", c.Auth.CheckListener(c.Listen))
 	}
-	add("auth", c.Auth.Validate())
+	found.add("auth", c.Auth.Validate())
 	if err := checkPublicURL(c.PublicURL); err != nil && given.PublicURL != "" {
-		add("public_url", err)
+		found.add("public_url", err)
 	} else {
-		add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
+		found.add("public_url", c.Auth.CheckPublicURL(c.PublicURL))
 	}
-	add("sessions", c.Sessions.Validate())
-	add("replicas", c.checkReplicas())
-	errs = append(errs, c.checkPolicy()...)
-	add("naming", c.Naming.Validate())
-	add("disclosure", c.Disclosure.validate(c.issuers()))
-	add("http", c.HTTP.Validate())
-	add("http.sse_path", c.checkSSEPath())
-	add("connections", c.Connections.Validate())
-	add("telemetry.log", c.Telemetry.Log.Validate())
-	add("admin", c.Admin.Validate())
+	found.add("sessions", c.Sessions.Validate())
+	found.add("replicas", c.checkReplicas())
+	if c.Policy.IsZero() && c.Auth.Mode == auth.ModeOAuth {
+		found.add("policy", errors.New("auth.mode oauth needs it; if everyone with a token may use everything, write policy: {default: allow}"))
+	}
+	issuers := c.issuers()
+	found.add("policy", c.Policy.Validate())
+	found.add("policy", c.Policy.CheckIssuers(issuers))
+	found.add("limits", c.Limits.Validate())
+	found.add("limits", c.Limits.CheckIssuers(issuers))
+	found.add("naming", c.Naming.Validate())
+	found.add("disclosure", c.Disclosure.validate(issuers))
+	found.add("http", c.HTTP.Validate())
+	found.add("http.sse_path", c.checkSSEPath())
+	found.add("connections", c.Connections.Validate())
+	found.add("telemetry.log", c.Telemetry.Log.Validate())
+	if c.Admin.Listen != "" {
+		found.add("admin.listen", checkListen(c.Admin.Listen))
+	}
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
-		add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
+		found.add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
 	}
 	if c.ShutdownTimeout < 0 {
-		add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
+		found.add("shutdown_timeout", fmt.Errorf("%s is negative", c.ShutdownTimeout))
 	}
-	errs = append(errs, c.checkUpstreams()...)
-	return errors.Join(errs...)
+	c.checkUpstreams(&found)
+	return errors.Join(found...)
+}
+
+// findings are what is wrong with a configuration.
+type findings []error
+
+// add puts the path of a key in front of an error; nil is none.
+func (f *findings) add(path string, err error) {
+	if err != nil {
+		*f = append(*f, fmt.Errorf("%s: %w", path, err))
+	}
 }
 
 // doubts tells what is allowed and probably not meant.
@@ -140,21 +165,22 @@ func (c Config) doubts() error {
 	return errors.Join(doubts...)
 }
 
-func (c Config) checkPolicy() (errs []error) {
-	add := func(path string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", path, err))
-		}
+// policyDoubts are what is probably not meant in policy and limits.
+func (c Config) policyDoubts() (doubts []error) {
+	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
 	}
-	issuers := c.issuers()
-	if c.Policy.IsZero() && c.Auth.Mode == auth.ModeOAuth {
-		add("policy", errors.New("auth.mode oauth needs it; if everyone with a token may use everything, write policy: {default: allow}"))
+	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
+		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
 	}
-	add("policy", c.Policy.Validate())
-	add("policy", c.Policy.CheckIssuers(issuers))
-	add("limits", c.Limits.Validate())
-	add("limits", c.Limits.CheckIssuers(issuers))
-	return errs
+	return doubts
+}
+
+func (c Config) upstreamNames() (names []string) {
+	for _, u := range c.Upstreams {
+		names = append(names, u.Name)
+	}
+	return names
 }
 
 // issuers are those whose tokens are accepted.
@@ -165,29 +191,18 @@ func (c Config) issuers() (urls []string) {
 	return urls
 }
 
-// checkExchange wants tokens to be exchanged only if users come with them.
-func (c Config) checkExchange(u upstream.Config) error {
-	accepted := func(issuer auth.Issuer) bool { return issuer.URL == u.Auth.Issuer }
-	if u.Auth.Type != outbound.TypeTokenExchange || u.Auth.Issuer == "" || slices.ContainsFunc(c.Auth.Issuers, accepted) {
-		return nil
-	}
-	return fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer)
-}
-
-func (c Config) checkUpstreams() (errs []error) {
+func (c Config) checkUpstreams(found *findings) {
 	if len(c.Upstreams) == 0 {
-		return []error{errors.New("upstreams: at least one is needed")}
+		found.add("upstreams", errors.New("at least one is needed"))
 	}
 	names, prefixes := map[string]int{}, map[string]int{}
 	for i, u := range c.Upstreams {
-		add := func(err error) {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", upstreamPath(i, u), err))
-			}
-		}
+		add := func(err error) { found.add(upstreamPath(i, u), err) }
 		add(u.Validate())
 		add(checkDisclosure(u.Disclosure))
-		add(c.checkExchange(u))
+		if u.Auth.Type == outbound.TypeTokenExchange && u.Auth.Issuer != "" && !slices.Contains(c.issuers(), u.Auth.Issuer) {
+			add(fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer))
+		}
 		if first, taken := names[strings.ToLower(u.Name)]; taken && u.Name != "" {
 			add(fmt.Errorf("name: upstreams[%d] is called %q already; names differ in more than case", first, c.Upstreams[first].Name))
 			continue // their prefixes are equal for the same reason
@@ -199,17 +214,16 @@ func (c Config) checkUpstreams() (errs []error) {
 		if !enabled(u) {
 			continue
 		}
+		prefix, err := c.Naming.Prefix(u.Name, u.Prefix)
 		if u.Name != "" {
-			add(c.Naming.CheckPrefix(u.Name, u.Prefix))
+			add(err)
 		}
-		prefix := c.prefix(u)
 		if first, taken := prefixes[prefix]; taken {
 			add(fmt.Errorf("prefix: %q is the prefix of %q already", prefix, c.Upstreams[first].Name))
 			continue
 		}
 		prefixes[prefix] = i
 	}
-	return errs
 }
 
 // checkListen wants a host and a port number.
@@ -251,12 +265,10 @@ func (c Config) withDefaults() Config {
 	if c.PublicURL == "" {
 		c.PublicURL = loopbackURL(c.Listen)
 	}
-	if c.Naming.Separator == "" {
-		c.Naming.Separator = defaultSeparator
-	}
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = defaultShutdownTimeout
 	}
+	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.withDefaults()
 	return c
 }
@@ -325,14 +337,6 @@ func (c Config) hosts() []string {
 	return hosts
 }
 
-// prefix is what stands before the names of u.
-func (c Config) prefix(u upstream.Config) string {
-	if u.Prefix != nil {
-		return *u.Prefix
-	}
-	return u.Name + c.Naming.Separator
-}
-
 func upstreamPath(i int, u upstream.Config) string {
 	if u.Name == "" {
 		return fmt.Sprintf("upstreams[%d]", i)
@@ -379,4 +383,39 @@ func (c Config) checkReplicas() error {
 		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
 	}
 	return c.Replicas.Validate()
+}
+
+// inFlight is http.max_in_flight_bytes, or its default under a memory limit (GOMEMLIMIT)
+// in bytes, which is the largest integer where there is none.
+func (c Config) inFlight(limit int64) int64 {
+	if c.HTTP.MaxInFlightBytes != 0 {
+		return c.HTTP.MaxInFlightBytes
+	}
+	least := 2 * max(c.HTTP.MaxRequestBytes, wire.DefaultMaxRequest)
+	return max(min(front.DefaultInFlight, limit/memoryShare), least)
+}
+
+// memoryDoubts tells of upstreams whose largest answers are more than one user may hold.
+func (c Config) memoryDoubts(limit int64) (doubts []error) {
+	share := c.inFlight(limit) / 2
+	for i, u := range c.Upstreams {
+		most := u.Limits.ResultBytes
+		if most == 0 {
+			most = wire.DefaultMaxResult
+		}
+		if enabled(u) && u.Skills == "" && most > share {
+			doubts = append(doubts, fmt.Errorf("%s: limits.result_bytes: %d is more than half of http.max_in_flight_bytes, which is what one user may hold: answers of more than %d bytes are refused",
+				upstreamPath(i, u), most, share))
+		}
+	}
+	return doubts
+}
+
+// rules is the policy that holds: without authentication, and without one, everything
+// is allowed to whoever reaches the loopback listener.
+func (c Config) rules() policy.Config {
+	if c.Policy.IsZero() && c.Auth.Mode != auth.ModeOAuth {
+		return policy.Config{Default: policy.DefaultAllow}
+	}
+	return c.Policy
 }

@@ -4,14 +4,27 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 // maxConfigBytes bounds the configuration file.
 const maxConfigBytes = 1 << 20
+
+// lookAtFile is how often the configuration file is read. It is the content that is
+// compared, of the file and of those that its references name: that is right whatever
+// replaces a file (an editor, the swapped links of a Kubernetes ConfigMap or Secret) and
+// on every file system, and takes some microseconds. Of files of descriptions, beyond
+// the first megabyte of them, it is sizes and times.
+const lookAtFile = 2 * time.Second
 
 // Problem is one thing that is wrong, or as a warning questionable, in a configuration.
 type Problem = strictyaml.Problem
@@ -98,4 +111,70 @@ func decodeConfig(file string, data []byte, dir string, cfg *Config) *strictyaml
 	d.Check(cfg.Validate())
 	d.Doubt(cfg.doubts())
 	return d
+}
+
+// needsRestart reports what differs from the configuration that holds and cannot, each
+// with its key in front. Both have defaults.
+func (c Config) needsRestart(holds Config) error {
+	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
+		c.PublicURL = holds.PublicURL // that follows from listen, which says it
+	}
+	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
+	var errs []error
+	for _, key := range []struct {
+		name      string
+		now, then any
+	}{
+		{"listen", holds.Listen, c.Listen},
+		{"public_url", holds.PublicURL, c.PublicURL},
+		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
+		{"replicas", holds.Replicas, c.Replicas},
+		{"http", holds.HTTP, c.HTTP},
+		{"connections", holds.Connections, c.Connections},
+		{"admin", holds.Admin, c.Admin},
+		{"telemetry", holds.Telemetry, c.Telemetry},
+	} {
+		if !reflect.DeepEqual(key.now, key.then) {
+			errs = append(errs, fmt.Errorf("%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// withoutUser is the section without what a reload takes of it.
+func withoutUser(c session.Config) session.Config {
+	c.Redis = c.Redis.WithoutUser()
+	return c
+}
+
+// configFile is the file that the configuration comes from.
+type configFile struct {
+	path string
+
+	mu    sync.Mutex        // guards the fields below
+	files []strictyaml.Seen // as they were when the configuration was loaded last
+	last  []strictyaml.Seen // as they were at the last look
+}
+
+// load reads the file.
+func (f *configFile) load(holds *Config) (loaded, error) {
+	l, err := load(f.path, holds)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.files = l.files
+	return l, err
+}
+
+// changed looks at the files. It reports whether they are others than those that were
+// loaded last, and the same as at the last look: none is taken that is being written.
+func (f *configFile) changed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := make([]strictyaml.Seen, len(f.files))
+	for i, was := range f.files {
+		now[i] = was.Again()
+	}
+	settled := slices.Equal(now, f.last)
+	f.last = now
+	return settled && !slices.Equal(now, f.files)
 }

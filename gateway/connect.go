@@ -48,22 +48,31 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
+	err = inspect(ctx, cfg, version, log, func(g *graph) error {
+		reports, idle = g.reports(), g.idleRules()
+		return nil
+	})
+	return reports, idle, err
+}
+
+// inspect connects to the upstreams of a valid configuration, waits until each has answered
+// or failed, at most until ctx ends, looks at them and closes everything.
+func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, look func(*graph) error) error {
 	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	g, err := newGraph(cfg.withDefaults(), with, nil)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	g.watch()
 	g.catalog.WaitFirst(ctx) // who has not answered by then is reported as such
-	reports = g.reports()
-	idle = g.idleRules(cfg)
+	err = look(g)
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return reports, idle, errors.Join(g.stop(closing), g.close(closing))
+	return errors.Join(err, g.stop(closing), closeAll(closing, g.members))
 }
 
 // CheckSkills reads the directories of skills of a configuration. Nothing is connected to.
@@ -117,7 +126,7 @@ func (g *graph) reports() []UpstreamReport {
 			Error:     view.LastError,
 		}
 		if view.State == catalog.StateConnecting {
-			r.Error = late(g.upstreamConfig(view.Name))
+			r.Error = late(g.members[i].cfg)
 		}
 		if r.Skills == 0 && view.State == catalog.StateUp && status.Transport == upstream.TransportSkills {
 			r.Hint = noSkills

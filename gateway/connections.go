@@ -10,6 +10,7 @@ import (
 
 const (
 	defaultConnections = 10_000
+	defaultIdleTimeout = 60 * time.Second
 	// networkBits is how much of an IPv6 address counts as one client: whoever has one
 	// address has all of its network.
 	networkBits = 64
@@ -90,28 +91,6 @@ func (c Connections) networks() (networks []netip.Prefix) {
 		}
 	}
 	return networks
-}
-
-// bound returns the listener with the limits around it.
-func (c Connections) bound(l net.Listener, m *metrics) *doorway {
-	m.connectionsMax.Set(float64(c.Max))
-	return newDoorway(&accepting{l, m.notAccepted.Inc}, c, m)
-}
-
-// accepting is a listener that tells when no connection could be taken. The server waits
-// before it tries again, longer each time, up to a second.
-type accepting struct {
-	net.Listener
-	failed func()
-}
-
-// Accept returns the next connection.
-func (l *accepting) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		l.failed()
-	}
-	return conn, err
 }
 
 // addressOf is the IP address of a connection, the zero one where it has none.

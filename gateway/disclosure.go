@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -33,16 +33,13 @@ type DisclosureClient struct {
 const maxDisclosureClients = 1000
 
 func (d Disclosure) validate(issuers []string) error {
-	errs := []error{d.Config.Validate()}
+	found := findings{d.Config.Validate()}
 	if len(d.Clients) > maxDisclosureClients {
-		return errors.Join(append(errs, fmt.Errorf("clients: %d are more than %d", len(d.Clients), maxDisclosureClients))...)
+		found.add("clients", fmt.Errorf("%d are more than %d", len(d.Clients), maxDisclosureClients))
+		return errors.Join(found...)
 	}
 	for i, c := range d.Clients {
-		add := func(key string, err error) {
-			if err != nil {
-				errs = append(errs, fmt.Errorf("clients[%d]: %s: %w", i, key, err))
-			}
-		}
+		add := func(key string, err error) { found.add(fmt.Sprintf("clients[%d]: %s", i, key), err) }
 		add("who", c.Who.Validate())
 		add("who", c.Who.CheckIssuers(issuers))
 		if c.Mode == "" {
@@ -50,64 +47,39 @@ func (d Disclosure) validate(issuers []string) error {
 		}
 		add("mode", disclosure.CheckMode(c.Mode))
 	}
-	return errors.Join(errs...)
+	return errors.Join(found...)
 }
 
 // checkDisclosure reports what is wrong with what is said for one upstream.
 func checkDisclosure(u upstream.Disclosure) error {
-	var errs []error
-	if err := disclosure.CheckMode(u.Mode); err != nil {
-		errs = append(errs, fmt.Errorf("disclosure: mode: %w", err))
+	var found findings
+	found.add("disclosure: mode", disclosure.CheckMode(u.Mode))
+	for _, tool := range slices.Sorted(maps.Keys(u.Summaries)) {
+		found.add(fmt.Sprintf("disclosure: summaries[%s]", tool), disclosure.CheckSummary(u.Summaries[tool]))
 	}
-	for tool, text := range u.Summaries {
-		if err := disclosure.CheckSummary(text); err != nil {
-			errs = append(errs, fmt.Errorf("disclosure: summaries[%s]: %w", tool, err))
-		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) }) // maps have no order
-	return errors.Join(errs...)
+	return errors.Join(found...)
 }
 
-// disclosure makes the stage of the pipeline.
-func (c Config) disclosure(names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
-	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
-	for _, u := range c.Upstreams {
-		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
-	}
-	var sets []policy.Who
-	for _, client := range c.Disclosure.Clients {
-		sets = append(sets, client.Who)
-		deps.Clients = append(deps.Clients, client.Mode)
-	}
-	audiences, err := policy.NewAudiences(sets)
-	if err != nil {
-		return nil, fmt.Errorf("disclosure: clients: %w", err)
-	}
-	deps.Whose = audiences.First
-	return disclosure.New(c.Disclosure.Config, deps)
-}
-
-// progressive reports whether anybody is shown tools in short.
-func (c Config) progressive() bool {
-	short := func(mode string) bool { return mode == disclosure.ModeProgressive }
-	return short(c.Disclosure.Mode) ||
-		slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return short(u.Disclosure.Mode) }) ||
-		slices.ContainsFunc(c.Disclosure.Clients, func(d DisclosureClient) bool { return short(d.Mode) })
-}
-
-// disclosureSummary tells the modes to people.
+// disclosureSummary tells the modes to people, "" where all is described in full.
 func (c Config) disclosureSummary() string {
-	text := cmp.Or(c.Disclosure.Mode, disclosure.ModeFull)
+	const most = 10 // clients
+	modes, text := []string{c.Disclosure.Mode}, cmp.Or(c.Disclosure.Mode, disclosure.ModeFull)
 	for _, u := range c.Upstreams {
 		if u.Disclosure.Mode != "" && enabled(u) {
-			text += fmt.Sprintf(", %s %s", u.Name, u.Disclosure.Mode)
+			modes, text = append(modes, u.Disclosure.Mode), text+fmt.Sprintf(", %s %s", u.Name, u.Disclosure.Mode)
 		}
 	}
 	for i, client := range c.Disclosure.Clients {
-		if i == 10 {
-			return text + ", ..."
+		modes = append(modes, client.Mode)
+		if i < most {
+			text += fmt.Sprintf(", clients[%d] %s", i, client.Mode)
 		}
-		text += fmt.Sprintf(", clients[%d] %s", i, client.Mode)
+	}
+	if len(c.Disclosure.Clients) > most {
+		text += ", ..."
+	}
+	if !slices.Contains(modes, disclosure.ModeProgressive) {
+		return ""
 	}
 	return text
 }

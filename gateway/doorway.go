@@ -3,10 +3,12 @@ package gateway
 import (
 	"container/list"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +25,7 @@ type doorway struct {
 	net.Listener
 	most, mostOf int // in all, and of one address
 	proxies      []netip.Prefix
-	refused      func() // told of a connection that was one too many of its address
-	madeRoom     func() // told of one that had to make room
+	metrics      *metrics
 
 	vacant  chan struct{} // holds one: there may be a place again
 	closing chan struct{} // closed by Close
@@ -50,24 +51,28 @@ type visitor struct {
 }
 
 func newDoorway(l net.Listener, c Connections, m *metrics) *doorway {
+	m.connectionsMax.Set(float64(c.Max))
 	return &doorway{
-		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(),
-		refused: m.tooManyOfOneAddress.Inc, madeRoom: m.madeRoom.Inc,
+		Listener: l, most: c.Max, mostOf: c.PerAddress, proxies: c.networks(), metrics: m,
 		vacant: make(chan struct{}, 1), closing: make(chan struct{}), began: time.Now(),
 		open: make(map[*visitor]struct{}), of: make(map[netip.Addr]int), fresh: list.New(),
 	}
 }
 
-// Accept returns the next connection that has a place.
+// Accept returns the next connection that has a place. After an error its server waits
+// before it tries again, longer each time, up to a second.
 func (d *doorway) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				d.metrics.notAccepted.Inc()
+			}
 			d.relieve()
 			return nil, err
 		}
 		from := addressOf(conn.RemoteAddr())
-		v := &visitor{Conn: conn, door: d, from: clientOf(from), proxy: d.isProxy(from)}
+		v := &visitor{Conn: conn, door: d, from: clientOf(from), proxy: slices.ContainsFunc(d.proxies, func(n netip.Prefix) bool { return n.Contains(from) })}
 		for !d.admit(v) {
 			select {
 			case <-d.vacant:
@@ -79,7 +84,7 @@ func (d *doorway) Accept() (net.Conn, error) {
 		if v.fresh != nil {
 			return v, nil
 		}
-		d.refused()
+		d.metrics.tooManyOfOneAddress.Inc()
 		conn.Close() // with nothing said on it, there is nothing to lose
 	}
 }
@@ -128,15 +133,6 @@ func (d *doorway) relieve() {
 	}
 }
 
-func (d *doorway) isProxy(from netip.Addr) bool {
-	for _, network := range d.proxies {
-		if network.Contains(from) {
-			return true
-		}
-	}
-	return false
-}
-
 // oldestOf returns the oldest connection of an address that has brought no request, nil
 // for none. d.mu is held.
 func (d *doorway) oldestOf(from netip.Addr) *visitor {
@@ -173,7 +169,7 @@ func (d *doorway) leastUsed() (least *visitor) {
 // evict closes a connection. d.mu is held.
 func (d *doorway) evict(v *visitor) {
 	d.forget(v)
-	d.madeRoom()
+	d.metrics.madeRoom.Inc()
 	v.Conn.Close() // its server notices
 }
 
@@ -186,6 +182,11 @@ func (d *doorway) forget(v *visitor) {
 	if d.of[v.from]--; d.of[v.from] == 0 {
 		delete(d.of, v.from)
 	}
+	d.settle(v)
+}
+
+// settle takes a connection out of those without a whole request. d.mu is held.
+func (d *doorway) settle(v *visitor) {
 	if v.fresh != nil {
 		d.fresh.Remove(v.fresh)
 		v.fresh = nil
@@ -235,10 +236,7 @@ func (v *visitor) brought() {
 	}
 	v.door.mu.Lock()
 	defer v.door.mu.Unlock()
-	if v.fresh != nil {
-		v.door.fresh.Remove(v.fresh)
-		v.fresh = nil
-	}
+	v.door.settle(v)
 }
 
 type visitorKey struct{}

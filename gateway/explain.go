@@ -96,7 +96,7 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		return t, nil, fmt.Errorf("method %q: want tools/call, prompts/get, resources/read or skills/get", q.Method)
 	}
 	name := q.Name
-	for _, other := range []string{mcp.KindTools, mcp.KindPrompts, mcp.KindResources, mcp.KindSkills} {
+	for _, other := range kinds {
 		rest, full := strings.CutPrefix(q.Name, other+":")
 		if full && other != kind {
 			return t, nil, fmt.Errorf("%q: %s is for %s", q.Name, q.Method, kind)
@@ -105,7 +105,7 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 			name = rest
 		}
 	}
-	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == up }) {
+	if up, own, found := strings.Cut(name, "/"); found && own != "" && slices.Contains(c.upstreamNames(), up) {
 		return c.withFile(mcp.Target{Kind: kind, Upstream: up, Name: own}), nil, nil
 	}
 	if name != q.Name {
@@ -154,7 +154,7 @@ var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
 func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, err error) {
 	longest := -1
 	for _, u := range c.Upstreams {
-		prefix := c.withDefaults().prefix(u)
+		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
 		if own, fits := strings.CutPrefix(name, prefix); fits && own != "" && enabled(u) && len(prefix) > longest {
 			longest = len(prefix)
 			t = mcp.Target{Kind: kind, Upstream: u.Name, Name: own}
@@ -182,15 +182,15 @@ func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err er
 	}
 	var plain []string
 	for _, u := range c.Upstreams {
-		switch {
+		switch prefix, _ := c.Naming.Prefix(u.Name, u.Prefix); {
 		case !enabled(u):
-		case c.withDefaults().prefix(u) == "":
+		case prefix == "":
 			plain = append(plain, u.Name)
-		case found && u.Name == tag && strings.HasPrefix(uri, "skill://"):
-			notes = append(notes, "A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
-			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, notes, nil
 		case found && u.Name == tag:
-			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, nil, nil
+			if strings.HasPrefix(uri, "skill://") {
+				notes = append(notes, "A file of a skill is decided on as that skill, and by what is denied as a resource: ask for skills/get with the skill's name, too.")
+			}
+			return mcp.Target{Kind: mcp.KindResources, Upstream: u.Name, Name: own}, notes, nil
 		}
 	}
 	if len(plain) == 1 {
@@ -199,36 +199,18 @@ func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err er
 	return t, nil, fmt.Errorf("%q has no upstream's name in it: which one lists it is not known without asking them; write resources:UPSTREAM/URI", uri)
 }
 
-// policyDoubts are what is probably not meant in policy and limits.
-func (c Config) policyDoubts() (doubts []error) {
-	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
-	}
-	for _, doubt := range c.Limits.Doubts(c.upstreamNames()) {
-		doubts = append(doubts, fmt.Errorf("limits: %w", doubt))
-	}
-	return doubts
-}
-
 // idleRules are the patterns that fit nothing of what the upstreams list.
-func (g *graph) idleRules(cfg Config) (idle []error) {
+func (g *graph) idleRules() (idle []error) {
 	var unheard []string
 	for _, view := range g.catalog.Status() {
 		if view.State != catalog.StateUp {
 			unheard = append(unheard, view.Name)
 		}
 	}
-	for _, one := range cfg.Policy.Idle(g.catalog.Targets(), unheard) {
+	for _, one := range g.cfg.Policy.Idle(g.catalog.Targets(), unheard) {
 		idle = append(idle, fmt.Errorf("policy: %w", one))
 	}
 	return idle
-}
-
-func (c Config) upstreamNames() (names []string) {
-	for _, u := range c.Upstreams {
-		names = append(names, u.Name)
-	}
-	return names
 }
 
 func isObject(text []byte) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // Limits of the HTTP server. Streams live as long as their clients, and calls take
@@ -28,15 +29,30 @@ import (
 // writes. For all others it is these, or a client that neither sends nor reads would
 // hold its connection, and a stop would wait for it.
 const (
-	readHeaderTimeout  = 5 * time.Second
-	readTimeout        = 15 * time.Second
-	writeTimeout       = time.Minute // from the head of the request on
-	defaultIdleTimeout = 60 * time.Second
-	maxHeaderBytes     = 32 << 10
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second
+	writeTimeout      = time.Minute // from the head of the request on
+	maxHeaderBytes    = 32 << 10
 )
 
 // leaveTime bounds giving up a session to other replicas.
 const leaveTime = time.Second
+
+// Options say what a Gateway is made of. The zero value lacks only a configuration.
+type Options struct {
+	// ConfigFile is read by New; "" takes Config.
+	ConfigFile string
+	// Config is the configuration where there is no file. It may be invalid: New
+	// checks it.
+	Config Config
+	// Log takes all log lines; nil for standard error, as telemetry.log says.
+	Log *slog.Logger
+	// Version is what the gateway tells clients and upstreams of itself, "" for "dev".
+	Version string
+	// Listener serves in place of Config.Listen, for tests; nil for none. The gateway
+	// closes it.
+	Listener net.Listener
+}
 
 // Gateway is a gateway that is bound to its port. Make one with New; Run it, or
 // Start and Stop it.
@@ -161,7 +177,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 			return err // net names the address
 		}
 	}
-	g.listener = cfg.Connections.bound(listener, metrics)
+	g.listener = newDoorway(listener, cfg.Connections, metrics)
 	g.undo.onStop("listener", closing(g.listener))
 
 	key, err := shared.key("request state")
@@ -189,7 +205,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Metrics:         metrics.front,
 	})
 	if err == nil {
-		err = metrics.registry.Register(gauges{g})
+		err = metrics.registry.Register(gauges(g))
 	}
 	return err
 }
@@ -400,4 +416,30 @@ func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph(
 func (g *Gateway) WaitReady(ctx context.Context) error {
 	g.graph().catalog.WaitFirst(ctx)
 	return ctx.Err()
+}
+
+// Health returns how each upstream is, in the order of the configuration.
+func (g *Gateway) Health() []UpstreamHealth {
+	now := g.graph()
+	views := now.catalog.Status()
+	all := make([]UpstreamHealth, len(views))
+	for i, view := range views { // in the order of the upstreams
+		all[i] = healthOf(view, now.members[i].Status())
+	}
+	return all
+}
+
+// Load is what a Gateway holds at the moment.
+type Load struct {
+	Front     front.Load
+	Upstreams []upstream.Status // in the order of the configuration
+}
+
+// Load counts.
+func (g *Gateway) Load() Load {
+	sum := Load{Front: g.front.Load()}
+	for _, m := range g.graph().members {
+		sum.Upstreams = append(sum.Upstreams, m.Status())
+	}
+	return sum
 }

@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -18,36 +15,17 @@ var (
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}
 )
 
-// gauges are the metrics of a gateway that are read when it is scraped: they cost calls
-// nothing. One whose name ends in _total only grows, until its upstream or issuer is
-// replaced.
-type gauges struct{ of *Gateway }
-
-// Describe names none: which series there are depends on the configuration.
-func (gauges) Describe(chan<- *prometheus.Desc) {}
-
-// Collect reads them.
-func (g gauges) Collect(to chan<- prometheus.Metric) {
-	write := sample(func(name, help string, value float64, labels ...string) {
-		kind := prometheus.GaugeValue
-		if strings.HasSuffix(name, "_total") {
-			kind = prometheus.CounterValue
-		}
-		names, values := make([]string, 0, 2), make([]string, 0, 2)
-		for i := 0; i < len(labels); i += 2 {
-			names, values = append(names, labels[i]), append(values, labels[i+1])
-		}
-		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
-	})
-	graph := g.of.graph()
-	write.upstreams(graph)
-	write.issuers(graph.auth.Status())
-	write.sessions(g.of)
-	write.process(g.of)
+// gauges writes what is read when somebody scrapes, which costs calls nothing. A metric
+// whose name ends in _total only grows, until its upstream or issuer is replaced.
+func gauges(g *Gateway) onScrape {
+	return func(write sample) {
+		now := g.graph()
+		write.upstreams(now)
+		write.issuers(now.auth.Status())
+		write.sessions(g)
+		write.process(g)
+	}
 }
-
-// sample takes one value of a metric. labels are names, each with its value.
-type sample func(name, help string, value float64, labels ...string)
 
 func (write sample) upstreams(g *graph) {
 	for i, view := range g.catalog.Status() { // in the order of the upstreams

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -30,6 +31,8 @@ type graph struct {
 	members []*member // the upstreams, in the order of the configuration
 	catalog *catalog.Catalog
 	way     handover.Way
+
+	described *disclosure.Disclosure // the stage of the way
 
 	stop func(context.Context) error // ends the catalog's watches; nil before they began
 }
@@ -64,12 +67,11 @@ type services struct {
 	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
 	cursors *seal.Key
 	tasks   *seal.Key
-	grants  grants
 	memory  *mcp.Memory // nil for a boundless one, where nobody is served
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell, grants: shared.grants}
+	l = services{stores: *shared, version: version, log: log, tell: tell}
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -126,8 +128,8 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	if err != nil {
 		return g, err
 	}
-	g.way = handover.Way{Callers: g.auth}
-	g.way.Handler, g.way.Lists, err = pipeline(cfg, g.catalog, with)
+	g.way, g.described, err = pipeline(cfg, g.catalog, with)
+	g.way.Callers = g.auth
 	return g, err
 }
 
@@ -233,9 +235,7 @@ func (g *graph) discard(before *graph) {
 	}
 }
 
-// close ends all upstreams at the same time.
-func (g *graph) close(ctx context.Context) error { return closeAll(ctx, g.members) }
-
+// closeAll ends upstreams, all at the same time.
 func closeAll(ctx context.Context, members []*member) error {
 	errs := make([]error, len(members))
 	var all sync.WaitGroup

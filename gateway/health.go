@@ -36,18 +36,6 @@ type FailureReport struct {
 // stageList is where an upstream fails whose calls pass and whose lists do not come.
 const stageList = "list"
 
-// Health returns how each upstream is, in the order of the configuration.
-func (g *Gateway) Health() []UpstreamHealth { return g.graph().health() }
-
-func (g *graph) health() []UpstreamHealth {
-	views := g.catalog.Status()
-	all := make([]UpstreamHealth, len(views))
-	for i, view := range views { // in the order of the upstreams
-		all[i] = healthOf(view, g.members[i].Status())
-	}
-	return all
-}
-
 // healthOf puts together what calls and what lists have shown.
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
 	h := UpstreamHealth{Name: view.Name, State: status.State, Since: status.Since, UsersNeedLogin: status.UsersNeedLogin}

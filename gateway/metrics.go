@@ -1,14 +1,18 @@
 package gateway
 
 import (
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
@@ -20,6 +24,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// scrapeTime bounds what one scrape takes, and maxScrapes how many are served at a time.
+const (
+	scrapeTime = 10 * time.Second
+	maxScrapes = 4
 )
 
 // metrics are the numbers of one gateway. They outlast its configurations.
@@ -137,4 +147,38 @@ func (m *metrics) reload(err error) {
 func (m *metrics) forget(upstream string) {
 	m.calls.Forget(upstream)
 	m.upstreams.Forget(upstream)
+}
+
+// sample takes one value of a metric. labels are names, each with its value.
+type sample func(name, help string, value float64, labels ...string)
+
+// onScrape is a prometheus.Collector of what is read when somebody scrapes.
+type onScrape func(write sample)
+
+// Describe names none: which series there are depends on the configuration.
+func (onScrape) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads them.
+func (read onScrape) Collect(to chan<- prometheus.Metric) {
+	read(func(name, help string, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(name, "_total") {
+			kind = prometheus.CounterValue
+		}
+		names, values := make([]string, 0, 2), make([]string, 0, 2)
+		for i := 0; i < len(labels); i += 2 {
+			names, values = append(names, labels[i]), append(values, labels[i+1])
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
+	})
+}
+
+// scrapes answers them.
+func (m *metrics) scrapes(log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorHandling:       promhttp.ContinueOnError,
+		MaxRequestsInFlight: maxScrapes,
+		Timeout:             scrapeTime,
+	})
 }

@@ -1,11 +1,14 @@
 package gateway
 
 import (
-	"github.com/gatehouse-mcp/gatehouse/auth"
+	"fmt"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
+	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -13,26 +16,26 @@ import (
 
 // pipeline is the way of every call from the front to the catalog, the outermost
 // first: a stage feels what stands below it and must not care what stands above. The
-// guard stands directly above the catalog, so that nothing gets around it. quiet is the
-// same for what the gateway looks at by itself, of which nothing is observed.
-func pipeline(cfg Config, last *catalog.Catalog, with services) (handler, quiet mcp.Handler, err error) {
+// guard stands directly above the catalog, so that nothing gets around it. Of what the
+// gateway looks at by itself (Way.Lists) nothing is observed.
+func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, err error) {
 	rules, err := policy.New(cfg.rules())
 	if err != nil {
-		return nil, nil, err
+		return way, nil, err
 	}
 	guard, err := policy.NewGuard(rules, policy.GuardDeps{Resolver: last, Approvals: with.approvals, Metrics: with.metrics.policy})
 	if err != nil {
-		return nil, nil, err
+		return way, nil, err
 	}
 	limiter, err := policy.NewLimiter(cfg.Limits, policy.LimiterDeps{Policy: rules, Resolver: last, Buckets: with.buckets, Rounds: with.rounds, Metrics: with.metrics.policy})
 	if err != nil {
-		return nil, nil, err
+		return way, nil, err
 	}
-	described, err := cfg.disclosure(last, with)
+	described, err = describe(cfg, last, with)
 	if err != nil {
-		return nil, nil, err
+		return way, nil, err
 	}
-	quiet = mcp.Chain(last,
+	way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
 		described.Middleware, // what it refuses has not been called, and is not counted
 		listchange.Middleware(guard),
@@ -40,14 +43,25 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (handler, quiet 
 		limiter.Middleware,
 		guard.Middleware,
 	)
-	return observe.Middleware(with.log, with.metrics.calls)(quiet), quiet, nil
+	way.Handler = observe.Middleware(with.log, with.metrics.calls)(way.Lists)
+	return way, described, nil
 }
 
-// rules is the policy that holds: without authentication, and without one, everything
-// is allowed to whoever reaches the loopback listener.
-func (c Config) rules() policy.Config {
-	if c.Policy.IsZero() && c.Auth.Mode != auth.ModeOAuth {
-		return policy.Config{Default: policy.DefaultAllow}
+// describe makes the stage that describes tools.
+func describe(cfg Config, names disclosure.Resolver, with services) (*disclosure.Disclosure, error) {
+	deps := disclosure.Deps{Resolver: names, Grants: with.grants, Log: with.log, Metrics: with.metrics.disclosure, Upstreams: make(map[string]disclosure.Upstream)}
+	for _, u := range cfg.Upstreams {
+		deps.Upstreams[u.Name] = disclosure.Upstream{Mode: u.Disclosure.Mode, Summaries: u.Disclosure.Summaries}
 	}
-	return c.Policy
+	var sets []policy.Who
+	for _, client := range cfg.Disclosure.Clients {
+		sets = append(sets, client.Who)
+		deps.Clients = append(deps.Clients, client.Mode)
+	}
+	audiences, err := policy.NewAudiences(sets)
+	if err != nil {
+		return nil, fmt.Errorf("disclosure: clients: %w", err)
+	}
+	deps.Whose = audiences.First
+	return disclosure.New(cfg.Disclosure.Config, deps)
 }

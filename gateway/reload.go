@@ -3,13 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
-
-	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 const (
@@ -114,6 +112,22 @@ func (g *Gateway) reload() (revision string, err error) {
 	return l.revision, nil
 }
 
+// watchFile reloads whenever the file has changed. It ends with ctx.
+func (g *Gateway) watchFile(ctx context.Context) error {
+	ticker := time.NewTicker(g.lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if g.file.changed() && errors.Is(g.Reload(), ErrNotRunning) {
+			return nil
+		}
+	}
+}
+
 // replace puts a graph in the place of another one. Nothing of it can fail.
 func (g *Gateway) replace(before, next *graph) {
 	g.mu.Lock()
@@ -175,12 +189,7 @@ func (g *Gateway) retire(m *member) {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		for i, other := range g.retired {
-			if other == m {
-				g.retired = append(g.retired[:i:i], g.retired[i+1:]...)
-				break
-			}
-		}
+		g.retired = slices.DeleteFunc(g.retired, func(other *member) bool { return other == m })
 	})
 }
 
@@ -198,7 +207,7 @@ func (g *Gateway) members() []*member {
 	if g.current == nil { // still being built
 		return nil
 	}
-	return append(append([]*member(nil), g.current.members...), g.retired...)
+	return slices.Concat(g.current.members, g.retired)
 }
 
 // graph returns the graph that holds.
@@ -208,56 +217,9 @@ func (g *Gateway) graph() *graph {
 	return g.current
 }
 
-// needsRestart reports what differs from the configuration that holds and cannot, each
-// with its key in front. Both have defaults.
-func (c Config) needsRestart(holds Config) error {
-	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
-		c.PublicURL = holds.PublicURL // that follows from listen, which says it
-	}
-	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
-	var errs []error
-	for _, key := range []struct {
-		name      string
-		now, then any
-	}{
-		{"listen", holds.Listen, c.Listen},
-		{"public_url", holds.PublicURL, c.PublicURL},
-		{"sessions", withoutUser(holds.Sessions), withoutUser(c.Sessions)},
-		{"replicas", holds.Replicas, c.Replicas},
-		{"http", holds.HTTP, c.HTTP},
-		{"connections", holds.Connections, c.Connections},
-		{"admin", holds.Admin, c.Admin},
-		{"telemetry", holds.Telemetry, c.Telemetry},
-	} {
-		if !reflect.DeepEqual(key.now, key.then) {
-			errs = append(errs, fmt.Errorf("%s: changes with a restart only: restart the gateway, or take the change back to reload the rest", key.name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// withoutUser is the section without what a reload takes of it.
-func withoutUser(c session.Config) session.Config {
-	c.Redis = c.Redis.WithoutUser()
-	return c
-}
-
 // changes are the attributes of the log line about a reload.
 func changes(before, next *graph) []any {
-	var added, replaced, removed, sections []string
-	for _, m := range next.members {
-		switch was := before.member(m.Name()); {
-		case was == nil:
-			added = append(added, m.Name())
-		case was.server != m.server:
-			replaced = append(replaced, m.Name())
-		}
-	}
-	for _, m := range before.members {
-		if next.member(m.Name()) == nil {
-			removed = append(removed, m.Name())
-		}
-	}
+	var sections []string
 	was, is := reflect.ValueOf(before.cfg), reflect.ValueOf(next.cfg)
 	for i := range was.NumField() {
 		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
@@ -265,13 +227,19 @@ func changes(before, next *graph) []any {
 		}
 	}
 	attrs := []any{slog.String("changed", strings.Join(sections, ","))}
-	for _, names := range []struct {
-		key string
-		all []string
-	}{{"added", added}, {"replaced", replaced}, {"removed", removed}} {
-		if len(names.all) > 0 {
-			attrs = append(attrs, slog.String(names.key, strings.Join(names.all, ",")))
+	add := func(key string, members []*member, has func(*member) bool) {
+		var names []string
+		for _, m := range members {
+			if has(m) {
+				names = append(names, m.Name())
+			}
+		}
+		if len(names) > 0 {
+			attrs = append(attrs, slog.String(key, strings.Join(names, ",")))
 		}
 	}
+	add("added", next.members, func(m *member) bool { return before.member(m.Name()) == nil })
+	add("replaced", next.members, func(m *member) bool { return before.member(m.Name()) != nil && !before.has(m) })
+	add("removed", before.members, func(m *member) bool { return next.member(m.Name()) == nil })
 	return attrs
 }

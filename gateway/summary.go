@@ -57,21 +57,24 @@ func (c Config) Summary() Summary {
 		Sessions:  cmp.Or(c.Sessions.Store, "memory"),
 		Policy:    c.policySummary(),
 		Operators: cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
+
+		Disclosure: c.disclosureSummary(),
 	}
 	for _, l := range c.Limits {
 		s.Limits = append(s.Limits, l.Name)
 	}
-	if c.progressive() {
-		s.Disclosure, s.Prompt = c.disclosureSummary(), disclosure.Prompt
+	if s.Disclosure != "" {
+		s.Prompt = disclosure.Prompt
 	}
 	for _, u := range c.Upstreams {
+		prefix, _ := c.Naming.Prefix(u.Name, u.Prefix)
 		s.Upstreams = append(s.Upstreams, UpstreamSummary{
 			Name:      u.Name,
 			Enabled:   enabled(u),
 			Transport: transportOf(u),
 			Target:    target(u),
 			Auth:      cmp.Or(u.Auth.Type, "none"),
-			Prefix:    c.prefix(u),
+			Prefix:    prefix,
 		})
 	}
 	return s
@@ -80,15 +83,14 @@ func (c Config) Summary() Summary {
 // policySummary says what holds where no rule does, and how many rules there are.
 func (c Config) policySummary() string {
 	rules := c.rules()
-	n := "no rules"
+	count := fmt.Sprintf("%d rules", len(rules.Rules))
 	switch len(rules.Rules) {
 	case 0:
+		count = "no rules"
 	case 1:
-		n = "1 rule"
-	default:
-		n = fmt.Sprintf("%d rules", len(rules.Rules))
+		count = "1 rule"
 	}
-	return fmt.Sprintf("default %s, %s", cmp.Or(rules.Default, policy.DefaultDeny), n)
+	return fmt.Sprintf("default %s, %s", cmp.Or(rules.Default, policy.DefaultDeny), count)
 }
 
 func transportOf(u upstream.Config) string {
@@ -109,24 +111,14 @@ var runners = []string{"npx", "uvx", "bunx"}
 
 // runs is the package that a runner runs, "" for other commands.
 func runs(u upstream.Config) string {
-	if len(u.Command) == 0 || !slices.Contains(runners, filepath.Base(u.Command[0])) {
-		return ""
-	}
-	for _, argument := range u.Command[1:] {
-		if !strings.HasPrefix(argument, "-") {
-			return argument
+	if len(u.Command) > 0 && slices.Contains(runners, filepath.Base(u.Command[0])) {
+		for _, argument := range u.Command[1:] {
+			if !strings.HasPrefix(argument, "-") {
+				return argument
+			}
 		}
 	}
 	return ""
-}
-
-// upstreamConfig is the configuration of an upstream, the zero one for none of that name.
-func (g *graph) upstreamConfig(name string) upstream.Config {
-	i := slices.IndexFunc(g.cfg.Upstreams, func(u upstream.Config) bool { return u.Name == name })
-	if i < 0 {
-		return upstream.Config{}
-	}
-	return g.cfg.Upstreams[i]
 }
 
 // late says why an upstream may not have answered in time.

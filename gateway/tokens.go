@@ -2,11 +2,9 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
@@ -37,26 +35,11 @@ func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (
 	if err := cfg.Validate(); err != nil {
 		return nil, 0, err
 	}
-	with, err := newServices(&stores{}, version, nil, log)
-	if err != nil {
-		return nil, 0, err
-	}
-	cfg = cfg.withDefaults().open()
-	described, err := cfg.disclosure(nameless{}, with)
-	if err != nil {
-		return nil, 0, err
-	}
-	g, err := newGraph(cfg, with, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	g.watch()
-	g.catalog.WaitFirst(ctx)
-	reports, err = g.tokens(ctx, described)
-
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return reports, tokens(disclosure.OwnTool()), errors.Join(err, g.stop(closing), g.close(closing))
+	err = inspect(ctx, cfg.open(), version, log, func(g *graph) error {
+		reports, err = g.tokens(ctx)
+		return err
+	})
+	return reports, tokens(disclosure.OwnTool()), err
 }
 
 // open is the configuration for somebody who may see everything, and sees it in full.
@@ -70,14 +53,7 @@ func (c Config) open() Config {
 	return c
 }
 
-// nameless is for a stage that nobody calls.
-type nameless struct{}
-
-func (nameless) Resolve(context.Context, string, string) (mcp.Target, bool) {
-	return mcp.Target{}, false
-}
-
-func (g *graph) tokens(ctx context.Context, described *disclosure.Disclosure) ([]TokenReport, error) {
+func (g *graph) tokens(ctx context.Context) ([]TokenReport, error) {
 	reports := make([]TokenReport, len(g.members))
 	places := make(map[string]int)
 	for i, view := range g.catalog.Status() { // in the order of the upstreams
@@ -87,12 +63,12 @@ func (g *graph) tokens(ctx context.Context, described *disclosure.Disclosure) ([
 		case view.State == catalog.StatePerUser:
 			reports[i].Problem = "has tools for each user, and is asked for none"
 		case view.State == catalog.StateConnecting:
-			reports[i].Problem = late(g.upstreamConfig(view.Name))
+			reports[i].Problem = late(g.members[i].cfg)
 		case view.State != catalog.StateUp:
 			reports[i].Problem = view.LastError
 		}
 	}
-	tools, err := described.Tools(ctx, g.way.Lists)
+	tools, err := g.described.Tools(ctx, g.way.Lists)
 	if err != nil {
 		return nil, fmt.Errorf("listing the tools: %w", err)
 	}
@@ -100,7 +76,7 @@ func (g *graph) tokens(ctx context.Context, described *disclosure.Disclosure) ([
 		r := &reports[places[tool.Target.Upstream]]
 		r.Tools++
 		r.Full += tokens(tool)
-		r.Short += tokens(described.Short(tool))
+		r.Short += tokens(g.described.Short(tool))
 	}
 	return reports, nil
 }

@@ -117,7 +117,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	if deps.Log == nil || deps.Seal == nil || deps.Tasks == nil {
 		errs = append(errs, errors.New("log, seal and tasks are needed"))
 	}
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: pageSize},
 		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks,

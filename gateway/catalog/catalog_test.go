@@ -354,19 +354,20 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestCheckPrefix(t *testing.T) {
+func TestPrefix(t *testing.T) {
 	none, fine, space, long := "", "x-", "a b", strings.Repeat("x", defaultMaxLength/2+1)
 	tests := []struct {
 		name   string
-		prefix *string
-		want   bool
+		own    *string
+		prefix string
+		usable bool
 	}{
-		{"default", nil, true}, {"none", &none, true}, {"own", &fine, true}, {"a space", &space, false}, {"too long", &long, false},
+		{"default", nil, "crm__", true}, {"none", &none, "", true}, {"own", &fine, "x-", true}, {"a space", &space, "a b", false}, {"too long", &long, long, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := (Config{}).CheckPrefix("crm", tt.prefix); (err == nil) != tt.want {
-				t.Errorf("got %v", err)
+			if prefix, err := (Config{}).Prefix("crm", tt.own); prefix != tt.prefix || (err == nil) != tt.usable {
+				t.Errorf("got %q, %v", prefix, err)
 			}
 		})
 	}

@@ -47,7 +47,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults fills in what was left out.
+func (c Config) WithDefaults() Config {
 	if c.Separator == "" {
 		c.Separator = defaultSeparator
 	}
@@ -57,9 +58,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// CheckPrefix reports whether names with this prefix (nil: the default one) are
-// usable, so that the configuration can be refused with its line.
-func (c Config) CheckPrefix(upstream string, prefix *string) error {
-	_, err := newNaming(c.withDefaults(), upstream, prefix)
-	return err
+// Prefix is what the names of an upstream's tools and prompts begin with: its own prefix,
+// or for nil the default one. The error says why names with it are not usable.
+func (c Config) Prefix(upstream string, own *string) (string, error) {
+	n, err := newNaming(c.WithDefaults(), upstream, own)
+	return n.prefix, err
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func namingFor(upstream string, prefix *string) naming {
-	n, err := newNaming(Config{}.withDefaults(), upstream, prefix)
+	n, err := newNaming(Config{}.WithDefaults(), upstream, prefix)
 	if err != nil {
 		panic(err)
 	}
@@ -93,7 +93,7 @@ func FuzzToolName(f *testing.F) {
 	f.Add("crm", "a/b c\x00é")
 	f.Add("a", strings.Repeat("/", 300))
 	f.Fuzz(func(t *testing.T, upstream, native string) {
-		n, err := newNaming(Config{}.withDefaults(), upstream, nil)
+		n, err := newNaming(Config{}.WithDefaults(), upstream, nil)
 		if err != nil {
 			return
 		}
