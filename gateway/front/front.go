@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -96,6 +98,7 @@ type Front struct {
 	rush     rush
 	onRoots  func(session string) // nil for nobody
 	cluster  *cluster.Cluster
+	homeless rate.Sometimes // of the log, for requests whose owner nobody knows
 	callers  Callers
 	keeps    func(*mcp.Call) bool
 	onLeave  func(session string)
@@ -154,6 +157,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		olds:      make(map[string]*oldStream),
 		open:      make(map[string]int),
 		cluster:   deps.Cluster,
+		homeless:  rate.Sometimes{Interval: time.Minute},
 		callers:   deps.Callers,
 		keeps:     deps.Keeps,
 		onLeave:   deps.Leave,

@@ -85,7 +85,7 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		case err != nil && a.anywhere:
 			return nil
 		case err != nil:
-			f.log.Warn("it is not known which replica owns a session", "error", err)
+			f.homeless.Do(func() { f.log.Warn("it is not known which replica owns a session", "error", err) })
 			return f.refuseSession(session.ErrUnavailable)
 		case owner.Here():
 			return nil

@@ -109,8 +109,8 @@ func (c *Cluster) Start(forwarded http.Handler) {
 	}
 	c.link.start(forwarded)
 	c.members.look(c.ctx, c.members.now()) // before anything runs here that others may follow
-	c.done.Go(func() { c.members.run(c.ctx) })
-	c.done.Go(func() { c.members.try(c.ctx) })
+	c.done.Go(func() { c.members.renewAlways(c.ctx) })
+	c.done.Go(func() { c.members.tryAlways(c.ctx) })
 }
 
 // Close ends what other replicas have forwarded, the lease and all goroutines. It takes no more

@@ -43,7 +43,7 @@ func TestStopped(t *testing.T) {
 	a.want(t, "/u/x", a, 1)
 	a.want(t, "/u/y", a, 1)
 	b.want(t, "/u/x", a, 2)
-	settle()
+	settle(t, b)
 	hung := make(chan int, 1)
 	go func() {
 		_, status, _ := b.get(t.Context(), "/u/x?hang")
@@ -103,7 +103,7 @@ func TestCutOff(t *testing.T) {
 			b.want(t, "/u/y", b, 1)
 			a.want(t, "/u/y", b, 2)
 			b.want(t, "/u/x", a, 2)
-			settle()
+			settle(t, a, b)
 			a.redis.BlackHole()
 			if alone {
 				a.link.BlackHole()

@@ -79,18 +79,28 @@ func (m *members) rewrite() (err error) {
 // now is the time since the start. It knows no steps of clocks.
 func (m *members) now() time.Duration { return time.Since(m.start) }
 
-// run renews the lease until ctx is over.
-func (m *members) run(ctx context.Context) {
-	tick := time.NewTicker(m.times.beat)
+// renewAlways renews the lease until ctx is over.
+func (m *members) renewAlways(ctx context.Context) {
+	each(ctx, m.times.beat, m.kick, func() { m.look(ctx, m.now()) })
+}
+
+// tryAlways tries now and then whether the peers can be reached, until ctx is over.
+func (m *members) tryAlways(ctx context.Context) {
+	each(ctx, m.times.lease, nil, func() { m.reportAll(m.askAll(ctx)) })
+}
+
+// each does something each time that so long has passed, or now receives, until ctx is over.
+func each(ctx context.Context, pause time.Duration, now <-chan struct{}, do func()) {
+	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-m.kick:
+		case <-now:
 		}
-		m.look(ctx, m.now())
+		do()
 	}
 }
 

@@ -165,5 +165,16 @@ func (p *process) until(t *testing.T, path string, by *process, count int) time.
 	return time.Since(began)
 }
 
-// settle waits until a replica would notice that another has gone.
-func settle() { <-time.After(processLease + shortTimes().beat) }
+// settle waits until replicas would notice that another one has gone.
+func settle(t *testing.T, replicas ...*process) {
+	t.Helper()
+	for _, p := range replicas {
+		eventually(t, "the lease is settled", func() bool {
+			_, status, err := p.get(t.Context(), settledPath)
+			if status == 0 {
+				t.Fatal(err)
+			}
+			return status == http.StatusOK
+		})
+	}
+}

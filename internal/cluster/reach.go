@@ -168,20 +168,6 @@ func (r reach) judge(own tenure, good time.Duration) verdict {
 	return suspect
 }
 
-// try tries now and then whether the peers can be reached, until ctx is over.
-func (m *members) try(ctx context.Context) {
-	tick := time.NewTicker(m.times.lease)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			m.reportAll(m.askAll(ctx))
-		}
-	}
-}
-
 // reportAll reports what came of asking peers.
 func (m *members) reportAll(asked []*peer) {
 	m.mu.Lock()

@@ -21,6 +21,9 @@ import (
 // replicaVariable is the environment variable that makes the test program a replica.
 const replicaVariable = "GATEHOUSE_TEST_REPLICA"
 
+// settledPath is where a replica says whether it would notice that another one has gone.
+const settledPath = "/settled"
+
 // orders are what such a process is told in the variable.
 type orders struct {
 	Redis, Advertise string
@@ -121,6 +124,12 @@ func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
+func (m *members) isSettled() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tenure.settled()
+}
+
 // runReplica is the process: a replica whose homes are counters. It ends with its standard
 // input.
 func runReplica() error {
@@ -148,7 +157,16 @@ func runReplica() error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: d}
+	mux := http.NewServeMux()
+	mux.Handle("/", d)
+	mux.HandleFunc(settledPath, func(w http.ResponseWriter, _ *http.Request) {
+		if !homes.cluster.members.isSettled() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(counter{})
+	})
+	server := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(public) }()
 	err = json.NewEncoder(os.Stdout).Encode(report{homes.cluster.Self(), homes.cluster.link.listener.Addr().String(), public.Addr().String()})
