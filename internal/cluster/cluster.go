@@ -67,6 +67,9 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 		}
 	}
 	c.homes = newHomes(c.self, deps, s, c.members)
+	if c.link != nil {
+		c.link.leave = c.homes.leave
+	}
 	return c, nil
 }
 
@@ -119,15 +122,16 @@ func (c *Cluster) Start(forwarded http.Handler) {
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {
-			c.link.close(ctx)
+			c.link.drain(ctx)
 		}
 		c.cancel()
 		c.done.Wait()
 		if c.homes != nil {
 			c.homes.leaveAll(ctx)
 		}
-		if c.members != nil {
+		if c.link != nil {
 			c.members.resign(ctx)
+			c.link.close(ctx)
 		}
 	})
 }

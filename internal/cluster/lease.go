@@ -21,6 +21,7 @@ type lease struct {
 	Digest   []byte `json:"digest"`   // of the certificate that it has there
 	Revision string `json:"revision"` // of its configuration
 	Leaving  bool   `json:"leaving,omitempty"`
+	Left     bool   `json:"left,omitempty"` // it has given up what it had: nobody needs to wait for the lease's end
 }
 
 // leaseSeal seals leases, bound to the names of their replicas: whoever can only write to

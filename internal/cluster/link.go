@@ -82,6 +82,7 @@ type link struct {
 	log      *slog.Logger
 	count    *Metrics
 
+	leave   func(ctx context.Context, home string) error
 	handler http.Handler // what is forwarded goes there
 	server  *http.Server
 	serving sync.WaitGroup
@@ -125,17 +126,13 @@ func (l *link) start(forwarded http.Handler) {
 	})
 }
 
-// close takes no more forwards, waits until ctx is over for those that run, and ends the rest.
-// The listener stays open meanwhile: a replica that is refused a connection takes this one
-// to have gone, and gives up what runs here for it.
-func (l *link) close(ctx context.Context) {
+// drain takes no more forwards, and waits until ctx is over for those that run. The listener
+// stays open until close: a replica that is refused a connection takes this one to have gone,
+// and gives up what runs here for it.
+func (l *link) drain(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	if l.server == nil {
-		l.listener.Close()
-		return
-	}
 	over := make(chan struct{})
 	l.serving.Go(func() {
 		l.running.Wait()
@@ -144,6 +141,14 @@ func (l *link) close(ctx context.Context) {
 	select {
 	case <-over:
 	case <-ctx.Done():
+	}
+}
+
+// close ends all connections, when the lease says that this replica has left.
+func (l *link) close(ctx context.Context) {
+	if l.server == nil {
+		l.listener.Close()
+		return
 	}
 	if l.server.Shutdown(ctx) != nil {
 		l.server.Close()

@@ -15,8 +15,9 @@ import (
 // members knows which replicas are there. Each renewal of our own lease is also a look at
 // those of all others: one round trip, however many wait for somebody.
 //
-// A missing lease means that its replica has gone, or that Redis has lost its data. Our own
-// lease tells the two apart (tenure.settled).
+// A replica that ends in good order says so in its last lease. A missing one means that its
+// replica has gone, or that Redis has lost its data: our own lease tells the two apart
+// (tenure.settled).
 type members struct {
 	self     string
 	db       *redisdb.DB
@@ -48,7 +49,7 @@ type members struct {
 	ended   time.Duration // when a renewal last came to something
 	tenure  tenure
 	peers   map[string]*peer
-	alive   map[string]struct{} // who had a lease at the newest renewal, readable or not
+	alive   map[string]bool // who had a lease at the newest renewal, readable or not; false for who has left
 	watched map[string]*watch
 	closed  bool
 }
@@ -131,13 +132,8 @@ func (m *members) renew() {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), m.times.look)
 	defer cancel()
-	m.mu.Lock()
-	m.number++
-	number, value := m.number, m.value
 	asked := m.now()
-	m.tried = asked
-	m.mu.Unlock()
-	got, err := m.db.Run(ctx, m.scripts.renew, []string{m.db.Key(leaseNames)}, m.db.Key(leasePrefix), maxReplicas, m.self, value, m.times.lease.Milliseconds(), number)
+	got, err := m.write(ctx)
 	rows, _ := got.([]any)
 	if err != nil || len(rows) == 0 {
 		m.count.leaseFailed.Inc()
@@ -148,6 +144,16 @@ func (m *members) renew() {
 		return
 	}
 	m.renewed(asked, m.now(), rows[0] == int64(1), readLeaseRows(rows[1:]))
+}
+
+// write writes our lease, and returns what the script renew does.
+func (m *members) write(ctx context.Context) (any, error) {
+	m.mu.Lock()
+	m.number++
+	number, value := m.number, m.value
+	m.tried = m.now()
+	m.mu.Unlock()
+	return m.db.Run(ctx, m.scripts.renew, []string{m.db.Key(leaseNames)}, m.db.Key(leasePrefix), maxReplicas, m.self, value, m.times.lease.Milliseconds(), number)
 }
 
 // readLeaseRows reads names and values in turn.
@@ -185,9 +191,9 @@ func (m *members) renewed(asked, answered time.Duration, there bool, leases map[
 		default:
 		}
 	}
-	m.alive = make(map[string]struct{}, len(leases))
+	m.alive = make(map[string]bool, len(leases))
 	for name, value := range leases {
-		m.alive[name] = struct{}{}
+		m.alive[name] = true
 		m.learn(name, value, asked)
 	}
 	if !m.tenure.settled() {
@@ -213,6 +219,13 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		return
 	}
 	switch {
+	case l.Left:
+		m.alive[name] = false
+		m.close(name)
+		if p != nil {
+			m.forget(p)
+		}
+		return
 	case p != nil && p.refused && p.refusedAt > asked:
 		return // it is older than what we know
 	case p != nil && !p.refused && p.address == l.Address && string(p.digest) == string(l.Digest):
@@ -312,8 +325,8 @@ func (m *members) known(name string, at time.Duration) (p *peer, gone, known boo
 		}
 		return p, false, true
 	}
-	_, alive := m.alive[name]
-	gone = !alive && m.tenure.asked > at && m.tenure.settled()
+	alive, listed := m.alive[name]
+	gone = listed && !alive || !listed && m.tenure.asked > at && m.tenure.settled()
 	return nil, gone, gone
 }
 
@@ -347,8 +360,8 @@ func (m *members) tellOthers(change func(*lease)) {
 	}
 }
 
-// resign gives the lease up, and everything that is known of others. Nobody renews it after
-// that.
+// resign has the lease say, from its last renewal on, that this replica has left, and forgets
+// everything that is known of others.
 func (m *members) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
@@ -365,6 +378,6 @@ func (m *members) resign(ctx context.Context) {
 	}
 	clear(m.peers)
 	m.mu.Unlock()
-	keys := []string{m.db.Key(leaseNames), m.db.Key(leasePrefix + m.self)}
-	_, _ = m.db.Run(ctx, m.scripts.resign, keys, m.self, "") // or it ends by itself
+	m.tellOthers(func(l *lease) { l.Left = true })
+	_, _ = m.write(ctx) // or it ends by itself
 }

@@ -255,6 +255,9 @@ func Check(ctx context.Context, db *redisdb.DB, key []byte, accepted [][]byte) (
 			peers = append(peers, Peer{Name: name, Err: fmt.Errorf("cluster: its lease was sealed with another key: %w", err)})
 			continue
 		}
+		if l.Left {
+			continue
+		}
 		p := newPeer(name, value, l, tls.Certificate{}, usualTimes())
 		conn, err := p.dial(ctx, "", "")
 		if err == nil {

@@ -35,11 +35,6 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
 		return
 	}
-	if !l.enter() { // this replica ends
-		Moved(w)
-		return
-	}
-	defer l.running.Done()
 	from := r.TLS.PeerCertificates[0].Subject.CommonName // its certificate is pinned
 	home, caller, err := l.carried.read(from, r)
 	if err != nil {
@@ -49,6 +44,12 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
+	if !l.enter() { // this replica ends: whoever asks for the home next has it
+		_ = l.leave(r.Context(), home)
+		Moved(w)
+		return
+	}
+	defer l.running.Done()
 	r = r.WithContext(context.WithValue(r.Context(), arrivedKey{}, arrived{caller, home}))
 	r.Header.Del(carriedHeader)
 	l.handler.ServeHTTP(w, r)

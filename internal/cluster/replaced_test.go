@@ -11,7 +11,8 @@ import (
 )
 
 // TestReplaced: a replica at whose address a newer one answers has gone, and so has one that
-// gave its lease up, whatever still takes connections there. Nobody waits for a lease.
+// says in its lease that it has left, whatever still takes connections there. Nobody waits for
+// a lease, not even who has just started.
 func TestReplaced(t *testing.T) {
 	long := func(_ *Config, _ *Deps, t *times) { t.lease, t.beat = time.Hour, time.Minute }
 	for name, end := range map[string]func(*testing.T, *house, *redistest.Server){
@@ -19,17 +20,14 @@ func TestReplaced(t *testing.T) {
 			a.crash()
 			startHouse(t, redis, sayWho, long, func(c *Config, _ *Deps, _ *times) { c.Listen = a.link.listener.Addr().String() })
 		},
-		"its lease is given up": func(t *testing.T, a *house, _ *redistest.Server) { a.members.resign(t.Context()) },
+		"it has left": func(t *testing.T, a *house, _ *redistest.Server) { a.members.resign(t.Context()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := redistest.Start(t)
 			a, b := startHouse(t, redis, sayWho, long), startHouse(t, redis, sayWho, long)
 			a.own(t, some("x"))
 			o := b.own(t, some("x"))
-			b.members.mu.Lock()
-			b.members.tenure.since -= 2 * time.Hour // as if it had held its lease for long
-			b.members.mu.Unlock()
-			if name == "its lease is given up" {
+			if name == "it has left" {
 				b.members.peer(a.Self()).digest = digestOf([]byte("what is there in front of it"))
 			}
 			end(t, a, redis)
@@ -43,5 +41,44 @@ func TestReplaced(t *testing.T) {
 				t.Errorf("Own: %+v", o)
 			}
 		})
+	}
+}
+
+// TestLeft: with its next look at the leases a replica knows who has left, and takes over what
+// that one had.
+func TestLeft(t *testing.T) {
+	long := func(_ *Config, _ *Deps, t *times) { t.lease, t.beat = time.Hour, time.Minute }
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, sayWho, long), startHouse(t, redis, sayWho, long)
+	a.own(t, some("x"))
+	a.homes.held["u1:x"].redisKey = "elsewhere" // as if it could not be given up
+	gone, stop := b.Watch(a.Self())
+	defer stop()
+	a.Close(t.Context())
+	b.members.look(t.Context(), b.members.now())
+	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
+		t.Errorf("Own: %+v", o)
+	}
+	<-gone
+	if peers := b.Peers(); len(peers) > 0 {
+		t.Errorf("it is still among %+v", peers)
+	}
+	if peers, err := Check(t.Context(), b.members.db, []byte(testKey), nil); err != nil || len(peers) != 1 {
+		t.Errorf("Check: %+v %v", peers, err)
+	}
+}
+
+// TestEnding: a replica that ends gives a home up when it is asked for it.
+func TestEnding(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	a.own(t, some("x"))
+	o := b.own(t, some("x"))
+	a.link.drain(t.Context())
+	if err := b.Forward(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/u1/x", nil), o, nil); !errors.Is(err, ErrMoved) {
+		t.Fatalf("Forward: %v", err)
+	}
+	if o := b.own(t, some("x")); !o.Here() {
+		t.Errorf("Own: %+v", o)
 	}
 }

@@ -83,10 +83,10 @@ return got`
 // leasesSource returns all leases. ARGV: prefix of leases, most of them.
 const leasesSource = `return leases('', ARGV[1], ARGV[2])`
 
-// resignSource ends a lease where it has this value, or any if that is empty. KEYS: names,
+// resignSource ends the lease of a replica that has gone, where it has this value. KEYS: names,
 // the lease. ARGV: name, value.
 const resignSource = `
-if ARGV[2] ~= '' and redis.call('HGET', KEYS[2], 'v') ~= ARGV[2] then return 0 end
+if redis.call('HGET', KEYS[2], 'v') ~= ARGV[2] then return 0 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 return redis.call('DEL', KEYS[2])`
 

@@ -45,7 +45,7 @@ func (m *members) watch(replica string) (gone <-chan struct{}, stop func()) {
 // held, when the absence of a lease means something.
 func (m *members) notify(asked time.Duration) {
 	for name, w := range m.watched {
-		if _, alive := m.alive[name]; !alive && asked > w.since {
+		if !m.alive[name] && asked > w.since {
 			m.close(name)
 		}
 	}
