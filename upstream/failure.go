@@ -4,10 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"syscall"
 
@@ -105,7 +106,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed) *mcp.Error {
 	name := u.cfg.Name
 	switch {
-	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.perUser():
+	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.PerUser():
 		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
 			"Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", name, e.Status)
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
@@ -162,5 +163,86 @@ func reason(err error) string {
 	return "the connection failed"
 }
 
-// ended reports whether a stream's error is its end without an answer.
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) }
+// aboutCredentials reports whether an error is about the credential that was used, so
+// that it says nothing to other users.
+func aboutCredentials(err error) bool {
+	if _, none := errors.AsType[*outbound.Error](err); none {
+		return true
+	}
+	status, ok := errors.AsType[*transport.StatusError](err)
+	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
+}
+
+// PerUser reports whether the server is used with a credential of each user: its lists
+// are then those of a user, and calls without one fail.
+func (u *Upstream) PerUser() bool { return u.credentials != nil && u.credentials.PerUser() }
+
+// maxCause bounds a cause, in bytes: parts of it may be a server's words.
+const maxCause = 300
+
+// cause says for the operator what went wrong, with the host or program that it is about.
+// Of a URL only the host is told, since paths and queries may be secrets.
+func (u *Upstream) cause(err error) string {
+	var (
+		status  *transport.StatusError
+		cert    *tls.CertificateVerificationError
+		dns     *net.DNSError
+		dial    *net.OpError
+		program *exec.Error
+		path    *fs.PathError
+	)
+	text := ""
+	switch {
+	case errors.As(err, &status):
+		text = status.Error()
+	case errors.As(err, &cert):
+		text = cert.Err.Error()
+	case errors.As(err, &dns):
+		text = dns.Error()
+	case errors.As(err, &dial):
+		text = dial.Error()
+	case errors.As(err, &program):
+		text = program.Error()
+	case errors.As(err, &path):
+		text = path.Error()
+	default:
+		text = innermost(err).Error()
+	}
+	if len(text) > maxCause {
+		text = text[:maxCause] + "..."
+	}
+	return fmt.Sprintf("%s: %s", u.hostOrProgram(), text)
+}
+
+// hostOrProgram is where the server is: a host, or the name of a program.
+func (u *Upstream) hostOrProgram() string {
+	if len(u.cfg.Command) > 0 {
+		return u.cfg.Command[0]
+	}
+	if at, err := url.Parse(u.cfg.URL); err == nil {
+		return at.Host
+	}
+	return u.cfg.Name
+}
+
+// innermost is the first error of all: those around it repeat addresses.
+func innermost(err error) error {
+	for {
+		switch wrapped := err.(type) {
+		case interface{ Unwrap() error }:
+			inner := wrapped.Unwrap()
+			if inner == nil {
+				return err
+			}
+			err = inner
+		case interface{ Unwrap() []error }:
+			all := wrapped.Unwrap()
+			if len(all) == 0 {
+				return err
+			}
+			err = all[len(all)-1]
+		default:
+			return err
+		}
+	}
+}

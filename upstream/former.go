@@ -3,6 +3,8 @@ package upstream
 import (
 	"slices"
 	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
 // former are the Upstreams whose place one took, as long as they hold calls for which
@@ -27,27 +29,11 @@ func (f *former) busy() []*Upstream {
 }
 
 // of returns the one that holds a call, nil for none.
-func (f *former) of(state string) *Upstream {
+func (f *former) of(state dialect.State) *Upstream {
 	for _, u := range f.busy() {
-		if _, ok := u.parks.Find(state); ok {
+		if u.stateful.Waits(state) {
 			return u
 		}
 	}
 	return nil
-}
-
-// Idle reports whether no call runs, waits for its turn or is put aside. Streams that
-// stand do not count.
-func (u *Upstream) Idle() bool {
-	if running, waiting := u.admit.Load(); running > 0 || waiting > 0 || u.parks.Len() > 0 {
-		return false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, standing := range u.running {
-		if !standing {
-			return false
-		}
-	}
-	return true
 }

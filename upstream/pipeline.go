@@ -2,9 +2,9 @@ package upstream
 
 import (
 	"context"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/unfold"
 )
 
@@ -46,15 +46,16 @@ func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 		if c.State == "" || c.Method == mcp.MethodListen {
 			return next.Handle(ctx, c)
 		}
-		if older := u.former.of(c.State); older != nil {
+		state := dialect.ParseState(c.State)
+		if older := u.former.of(state); older != nil {
 			return older.Handle(ctx, c)
 		}
 		if ctx.Err() != nil {
 			u.letGo(c)
 			return nil, context.Cause(ctx)
 		}
-		if strings.HasPrefix(c.State, anew) && u.isStateful() {
-			fresh, reply, err := u.anew(ctx, c)
+		if state.Kind == dialect.AnewState {
+			fresh, reply, err := u.stateful.Anew(ctx, c)
 			if fresh == nil {
 				return reply, err
 			}
@@ -62,26 +63,4 @@ func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 		}
 		return next.Handle(ctx, c)
 	})
-}
-
-// call makes a call in the dialect that the server speaks.
-func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
-	err = u.inEra(ctx, c, func(e *era) error {
-		handle := u.callStateless
-		switch stateful := e.rev.Stateful; {
-		case c.Method == mcp.MethodDiscover && stateful:
-			handle = u.discoverStateful
-		case c.Method == mcp.MethodDiscover:
-			handle = u.discoverStateless
-		case c.Method == mcp.MethodListen && stateful:
-			handle = u.listenStateful
-		case c.Method == mcp.MethodListen:
-			handle = u.listenStateless
-		case stateful:
-			handle = u.callStateful
-		}
-		reply, err = handle(ctx, e, c)
-		return err
-	})
-	return reply, err
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
-	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
@@ -22,24 +21,11 @@ import (
 // know are few, and programs that take their time to start are many.
 const probeSilence = 15 * time.Second
 
-// era is what the probe found: rev is the revision to speak to a stateless server, or
-// to offer to a stateful one.
-type era struct {
-	rev *wire.Revision
-	// sse says that the server speaks HTTP+SSE although nobody said so.
-	sse bool
-	// discover is the result of server/discover that told so, nil for none. It is used
-	// for the first answer only.
-	discover mcp.Raw
-	// silent says that nothing told so: the server had not answered in time.
-	silent bool
-}
-
 // probe finds out which era a server speaks, once, and remembers it until it proves
 // wrong. Only clear answers are remembered.
 type probe struct {
-	mu      sync.Mutex // guards the fields below, and era.discover
-	known   *era
+	mu      sync.Mutex // guards the fields below
+	known   *dialect.Era
 	patient bool // silence was taken wrongly for an answer: the next probe waits longer
 	running *probing
 	spare   transport.Conn // of a stdio server: the process that was probed, for the first session
@@ -50,19 +36,19 @@ type probing struct {
 	done  chan struct{}
 	owner transport.Identity // whose credential is used
 	user  string             // the owner's key
-	era   *era
+	era   *dialect.Era
 	err   error
 }
 
 // inEra runs f with the era of the server; once more with a new one, if the era that
 // was remembered proves wrong.
-func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*era) error) error {
+func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) error) error {
 	for again := false; ; again = true {
 		e, err := u.era(ctx, &c.Caller)
 		if err != nil {
 			return err
 		}
-		if err = f(e); !errors.Is(err, dialect.ErrWrongEra) || u.pinned() != nil && !e.sse {
+		if err = f(e); !errors.Is(err, dialect.ErrWrongEra) || u.pinned() != nil && !e.SSE {
 			return err
 		}
 		u.forgetEra(e)
@@ -74,7 +60,7 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*era) error) e
 
 // era returns what is known, or asks the server: where each user has a credential, with
 // that of the caller.
-func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*era, error) {
+func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, error) {
 	for {
 		known, run := u.joinProbe(caller)
 		if known != nil {
@@ -82,7 +68,7 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*era, error) {
 		}
 		select {
 		case <-run.done:
-			if run.user != u.userOf(caller) && aboutCredentials(run.err) {
+			if run.user != u.env.User(caller) && aboutCredentials(run.err) {
 				continue // another user's, which says nothing about this one
 			}
 			return run.era, run.err
@@ -93,11 +79,11 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*era, error) {
 }
 
 // joinProbe returns what is known, or else the probe that finds out.
-func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
+func (u *Upstream) joinProbe(caller *mcp.Caller) (*dialect.Era, *probing) {
 	p := &u.probe
 	p.mu.Lock()
 	if rev := u.pinned(); p.known == nil && rev != nil {
-		p.known = &era{rev: rev}
+		p.known = &dialect.Era{Rev: rev}
 	}
 	if p.known != nil {
 		defer p.mu.Unlock()
@@ -105,7 +91,7 @@ func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 	}
 	run, first := p.running, false
 	if run == nil {
-		run, first = &probing{done: make(chan struct{}), user: u.userOf(caller)}, true
+		run, first = &probing{done: make(chan struct{}), user: u.env.User(caller)}, true
 		if run.user != "" {
 			run.owner.Meet(caller)
 		}
@@ -113,7 +99,7 @@ func (u *Upstream) joinProbe(caller *mcp.Caller) (*era, *probing) {
 	}
 	p.mu.Unlock()
 	if first {
-		u.spawn(func() { u.runProbe(run) })
+		u.lives.spawn(func() { u.runProbe(run) })
 	}
 	return nil, run
 }
@@ -132,19 +118,19 @@ func (u *Upstream) pinned() *wire.Revision {
 
 // runProbe runs apart from the callers, who may leave.
 func (u *Upstream) runProbe(run *probing) {
-	ctx, cancel := context.WithTimeoutCause(u.base, u.cfg.Timeout.Connect, transport.ErrTimeout)
-	defer cancel()
 	var spare transport.Conn
-	run.era, spare, run.err = u.ask(ctx, &run.owner)
+	var discover mcp.Raw
+	run.err = u.env.Connect(func(ctx context.Context) (err error) {
+		run.era, discover, spare, err = u.discover(ctx, &run.owner)
+		return err
+	})
 	if run.err != nil {
 		run.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, run.err)
 	}
-	if run.err != nil && ctx.Err() != nil {
-		run.err = fmt.Errorf("%w: %w: %w", transport.ErrNotSent, context.Cause(ctx), run.err)
+	if u.PerUser() {
+		discover = nil // the next to want it may be another user
 	}
-	if run.era != nil && u.perUser() {
-		run.era.discover = nil // the next to want it may be another user
-	}
+	u.stateless.Probed(discover)
 	p := &u.probe
 	p.mu.Lock()
 	p.running = nil
@@ -156,20 +142,20 @@ func (u *Upstream) runProbe(run *probing) {
 	}
 	p.mu.Unlock()
 	if spare != nil {
-		closeConn(spare)
+		dialect.CloseConn(spare)
 	}
 	close(run.done)
 	if run.err == nil {
-		u.log.Info("upstream probed", "stateful", run.era.rev.Stateful, "silent", run.era.silent)
+		u.log.Info("upstream probed", "stateful", run.era.Rev.Stateful, "silent", run.era.Silent)
 	}
 }
 
 // forgetEra lets the next call probe again, unless somebody else had it done.
-func (u *Upstream) forgetEra(e *era) {
+func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.probe.mu.Lock()
 	known := u.probe.known == e
 	if known {
-		u.probe.known, u.probe.patient = nil, e.silent
+		u.probe.known, u.probe.patient = nil, e.Silent
 	}
 	u.probe.mu.Unlock()
 	if !known {
@@ -177,46 +163,54 @@ func (u *Upstream) forgetEra(e *era) {
 	}
 	u.log.Info("upstream is probed again")
 	if spare := u.takeSpare(); spare != nil {
-		u.spawn(func() { closeConn(spare) })
+		u.lives.spawn(func() { dialect.CloseConn(spare) })
 	}
-	u.pool.Reset()
+	u.stateful.Reset()
+	u.stateless.Reset()
 }
 
-// learnEra replaces what is known by what the server said in an answer.
-func (u *Upstream) learnEra(old, new *era) {
-	u.probe.mu.Lock()
-	defer u.probe.mu.Unlock()
-	if u.probe.known == old {
-		u.probe.known = new
+// learn is dialect.Env.Learn.
+func (p *probe) learn(old, new *dialect.Era) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == old {
+		p.known = new
 	}
 }
 
-// mayBeSSE reports whether a server that does not initialize by POST may speak HTTP+SSE
-// (2025-11-25 basic/transports#backwards-compatibility).
-func (u *Upstream) mayBeSSE(e *era) bool { return u.sse != nil && e.rev.Stateful && !e.sse }
-
-// speaksSSE reports whether a server was found to do so.
-func (u *Upstream) speaksSSE() bool {
-	u.probe.mu.Lock()
-	defer u.probe.mu.Unlock()
-	return u.probe.known != nil && u.probe.known.sse
+// era returns what is known, nil for nothing.
+func (p *probe) era() *dialect.Era {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
 }
 
-// dial connects in the way of the era. A server that has no event stream (any more),
-// where it is only thought to have one, is of another era.
-func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *era) (transport.Conn, error) {
-	if !e.sse {
+// Keeps reports whether the server may keep something for a client from one call to the
+// next: a session, a process, or a call that waits for its user. Until its revision is known
+// it may.
+func (u *Upstream) Keeps() bool {
+	e := u.probe.era()
+	return e == nil || e.Rev.Stateful
+}
+
+// dial is dialect.Env.Dial. A server that has no event stream (any more), where it is only
+// thought to have one, is of another era.
+func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *dialect.Era) (transport.Conn, error) {
+	if !e.SSE {
+		if spare := u.takeSpare(); spare != nil && !dialect.Lost(spare) {
+			return spare, nil
+		}
 		return u.transport.Dial(ctx, owner)
 	}
-	conn, err := u.sse.Dial(ctx, owner)
-	if err == nil {
-		return conn, nil
+	if u.sse == nil {
+		return nil, dialect.ErrWrongEra
 	}
+	conn, err := u.sse.Dial(ctx, owner)
 	status, refused := errors.AsType[*transport.StatusError](err)
 	if refused && refusesVerb(status.Status) || errors.Is(err, sse.ErrNoStream) {
 		return nil, dialect.ErrWrongEra
 	}
-	return nil, err
+	return conn, err
 }
 
 // takeSpare returns the process that was probed, once.
@@ -228,42 +222,40 @@ func (u *Upstream) takeSpare() transport.Conn {
 	return conn
 }
 
-// ask sends server/discover and judges the answer.
-func (u *Upstream) ask(ctx context.Context, owner *transport.Identity) (*era, transport.Conn, error) {
+// discover sends server/discover and judges the answer. It returns the result, where it is of
+// the era that was found, and the process that was asked, if it still runs.
+func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *dialect.Era, result mcp.Raw, conn transport.Conn, err error) {
 	if u.base.Err() != nil {
-		return nil, nil, admit.ErrDraining
+		return nil, nil, nil, admit.ErrDraining
 	}
-	conn, err := u.transport.Dial(ctx, owner)
-	if err != nil {
-		return nil, nil, err
+	if conn, err = u.transport.Dial(ctx, owner); err != nil {
+		return nil, nil, nil, err
 	}
-	stdio := u.cfg.Transport == transportStdio
-	silence := ctx
-	if stdio {
+	judge, silence := judgeHTTP, ctx
+	if u.env.Process {
 		var cancel context.CancelFunc
 		silence, cancel = context.WithTimeoutCause(ctx, u.patience(), transport.ErrTimeout)
 		defer cancel()
+		judge = judgeStdio
 	}
 	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), mcp.MethodDiscover, nil)
-	if stdio {
-		if ctx.Err() != nil {
-			closeConn(conn)
-			return nil, nil, context.Cause(ctx)
-		}
-		silent := errors.Is(err, transport.ErrTimeout)
-		e, err := judgeStdio(m, err)
-		if e != nil {
-			e.silent = silent
-		}
-		if lost(conn) { // some servers end on a request that they do not expect
-			closeConn(conn)
-			conn = nil
-		}
-		return e, conn, err
+	if u.env.Process && ctx.Err() != nil {
+		dialect.CloseConn(conn)
+		return nil, nil, nil, context.Cause(ctx)
 	}
-	e, err := judgeHTTP(m, err)
-	closeConn(conn)
-	return e, nil, err
+	silent := u.env.Process && errors.Is(err, transport.ErrTimeout)
+	e, err = judge(m, err)
+	if e != nil {
+		e.Silent = silent
+		if !e.Rev.Stateful {
+			result = m.Result
+		}
+	}
+	if !u.env.Process || dialect.Lost(conn) { // some servers end on a request that they do not expect
+		dialect.CloseConn(conn)
+		conn = nil
+	}
+	return e, result, conn, err
 }
 
 // patience is how long silence on stdio means nothing yet. Programs that are fetched
@@ -277,56 +269,36 @@ func (u *Upstream) patience() time.Duration {
 	return min(probeSilence, u.cfg.Timeout.Connect/2)
 }
 
-func lost(conn transport.Conn) bool {
-	select {
-	case <-conn.Lost():
-		return true
-	default:
-		return false
-	}
-}
-
-// piped reports whether a connection is one pipe for all that a server says, which can
-// be lost as a whole.
-func piped(conn transport.Conn) bool { return conn.Lost() != nil }
-
-// closeConn closes a connection that nobody uses.
-func closeConn(conn transport.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye)
-	defer cancel()
-	_ = conn.Close(ctx) // there is nobody to tell, and nothing to be done about it
-}
-
 // judgeHTTP concludes from the answer to server/discover over HTTP. An error says that
 // nothing can be concluded. It keys on what the specification says servers of either
 // era answer, and on what they were seen to answer (PROTOCOL of both eras:
 // 2026-07-28 basic/transports/streamable-http#backward-compatibility).
-func judgeHTTP(m wire.Message, err error) (*era, error) {
+func judgeHTTP(m wire.Message, err error) (*dialect.Era, error) {
 	status, refused := errors.AsType[*transport.StatusError](err)
 	if refused {
 		m = status.Message
 	}
-	if e := offered(m); e != nil {
-		return e, nil
+	if rev := dialect.Offered(m); rev != nil {
+		return &dialect.Era{Rev: rev}, nil
 	}
 	switch {
 	case refused:
 		if modernRefusal(m) {
-			return &era{rev: wire.Stateless()}, nil
+			return &dialect.Era{Rev: wire.Stateless()}, nil
 		}
 		if refusesVerb(status.Status) {
-			return &era{rev: wire.NewestStateful()}, nil
+			return &dialect.Era{Rev: wire.NewestStateful()}, nil
 		}
 		// Credentials, overload, a broken server: these say nothing about the era.
 		return nil, err
 	case err != nil:
 		return nil, err
 	case modernRefusal(m):
-		return &era{rev: wire.Stateless()}, nil
+		return &dialect.Era{Rev: wire.Stateless()}, nil
 	}
 	// A result that offers only stateful revisions, or an error of a server that does
 	// not know the method.
-	return &era{rev: wire.NewestStateful()}, nil
+	return &dialect.Era{Rev: wire.NewestStateful()}, nil
 }
 
 // refusesVerb reports whether a status says that a server does not take such requests.
@@ -342,36 +314,19 @@ func refusesVerb(status int) bool {
 // judgeStdio concludes from the answer to server/discover over stdio: whatever is not
 // clearly stateless is stateful, silence and the end of the process too (2026-07-28
 // basic/transports/stdio#backward-compatibility).
-func judgeStdio(m wire.Message, err error) (*era, error) {
+func judgeStdio(m wire.Message, err error) (*dialect.Era, error) {
 	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, dialect.ErrClosed) {
 		return nil, err
 	}
 	if err == nil {
-		if e := offered(m); e != nil {
-			return e, nil
+		if rev := dialect.Offered(m); rev != nil {
+			return &dialect.Era{Rev: rev}, nil
 		}
 		if modernRefusal(m) {
-			return &era{rev: wire.Stateless()}, nil
+			return &dialect.Era{Rev: wire.Stateless()}, nil
 		}
 	}
-	return &era{rev: wire.NewestStateful()}, nil
-}
-
-// offered returns the stateless era when the message offers a stateless revision that
-// we speak: as the result of server/discover, or in the data of an error.
-func offered(m wire.Message) *era {
-	var versions mcp.Raw
-	if m.Result != nil {
-		versions, _ = m.Result.Member("supportedVersions")
-	} else {
-		data, _ := m.Error.Member("data")
-		versions, _ = data.Member("supported")
-	}
-	rev := stateless.Newest(versions)
-	if rev == nil {
-		return nil
-	}
-	return &era{rev: rev, discover: m.Result}
+	return &dialect.Era{Rev: wire.NewestStateful()}, nil
 }
 
 // modernRefusal reports whether an error has a code that only stateless servers use.

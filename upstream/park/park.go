@@ -17,12 +17,12 @@ var (
 	ErrFull   = errors.New("park: too many calls of the user wait")
 )
 
-// Table keeps calls C by their handles K. Its methods may be called concurrently.
-type Table[K, C comparable] struct {
+// Table keeps calls by their handles. Its methods may be called concurrently.
+type Table[C comparable] struct {
 	giveUp func(C)
 
 	mu     sync.Mutex // guards the fields below
-	calls  map[K]*parked[C]
+	calls  map[string]*parked[C]
 	users  map[string]int
 	closed bool
 }
@@ -35,8 +35,8 @@ type parked[C any] struct {
 
 // New returns an empty table. giveUp ends a call that nobody comes back for; it must not
 // block.
-func New[K, C comparable](giveUp func(C)) *Table[K, C] {
-	return &Table[K, C]{giveUp: giveUp, calls: make(map[K]*parked[C]), users: make(map[string]int)}
+func New[C comparable](giveUp func(C)) *Table[C] {
+	return &Table[C]{giveUp: giveUp, calls: make(map[string]*parked[C]), users: make(map[string]int)}
 }
 
 // Park returns the call at a handle, with its time begun anew. Where there is none it parks
@@ -44,7 +44,7 @@ func New[K, C comparable](giveUp func(C)) *Table[K, C] {
 // begin, ErrClosed and ErrFull.
 //
 // begin must not use the table.
-func (t *Table[K, C]) Park(handle K, user string, most int, limit time.Duration, begin func() (C, error)) (call C, err error) {
+func (t *Table[C]) Park(handle string, user string, most int, limit time.Duration, begin func() (C, error)) (call C, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.calls[handle]; p != nil {
@@ -70,7 +70,7 @@ func (t *Table[K, C]) Park(handle K, user string, most int, limit time.Duration,
 }
 
 // Find returns the call at a handle; ok is false where there is none.
-func (t *Table[K, C]) Find(handle K) (call C, ok bool) {
+func (t *Table[C]) Find(handle string) (call C, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.calls[handle]; p != nil {
@@ -81,7 +81,7 @@ func (t *Table[K, C]) Find(handle K) (call C, ok bool) {
 
 // Take removes the call at a handle, if it fits; ok is false where there is none. Of several
 // who come for a call one gets it.
-func (t *Table[K, C]) Take(handle K, fits func(C) bool) (call C, ok bool) {
+func (t *Table[C]) Take(handle string, fits func(C) bool) (call C, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p := t.calls[handle]; p != nil && fits(p.call) {
@@ -92,13 +92,13 @@ func (t *Table[K, C]) Take(handle K, fits func(C) bool) (call C, ok bool) {
 }
 
 // Remove removes a call, and reports whether it was there.
-func (t *Table[K, C]) Remove(handle K, call C) bool {
+func (t *Table[C]) Remove(handle string, call C) bool {
 	_, ok := t.Take(handle, func(parked C) bool { return parked == call })
 	return ok
 }
 
 // remove is called with mu held.
-func (t *Table[K, C]) remove(handle K, p *parked[C]) {
+func (t *Table[C]) remove(handle string, p *parked[C]) {
 	delete(t.calls, handle)
 	p.timer.Stop()
 	if t.users[p.user]--; t.users[p.user] == 0 {
@@ -107,7 +107,7 @@ func (t *Table[K, C]) remove(handle K, p *parked[C]) {
 }
 
 // GiveUp gives up the calls of which which is true.
-func (t *Table[K, C]) GiveUp(which func(C) bool) {
+func (t *Table[C]) GiveUp(which func(C) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for handle, p := range t.calls {
@@ -119,7 +119,7 @@ func (t *Table[K, C]) GiveUp(which func(C) bool) {
 }
 
 // Close gives up all calls. None can be parked any more.
-func (t *Table[K, C]) Close() {
+func (t *Table[C]) Close() {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *Table[K, C]) Close() {
 }
 
 // Len is how many calls are parked.
-func (t *Table[K, C]) Len() int {
+func (t *Table[C]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.calls)

@@ -10,7 +10,7 @@ import (
 )
 
 // table parks numbers. given returns which were given up since it was last asked.
-func table() (t *Table[string, int], given func() []int) {
+func table() (t *Table[int], given func() []int) {
 	all := make(chan int, 10)
 	given = func() (calls []int) {
 		for len(all) > 0 {
@@ -19,10 +19,10 @@ func table() (t *Table[string, int], given func() []int) {
 		slices.Sort(calls)
 		return calls
 	}
-	return New[string](func(call int) { all <- call }), given
+	return New(func(call int) { all <- call }), given
 }
 
-func (t *Table[K, C]) parks(handle K, user string, call C) error {
+func (t *Table[C]) parks(handle string, user string, call C) error {
 	_, err := t.Park(handle, user, 2, time.Minute, func() (C, error) { return call, nil })
 	return err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Listen passes a subscription through (2026-07-28 basic/patterns/subscriptions).
-func (d *Dialect) Listen(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (*mcp.Reply, error) {
+// listen passes a subscription through (2026-07-28 basic/patterns/subscriptions).
+func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (*mcp.Reply, error) {
 	life, err := d.env.Life(ctx, true)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 	if err != nil {
 		return nil, err
 	}
-	if c.Method == mcp.MethodToolsList && !d.env.Piped {
+	if c.Method == mcp.MethodToolsList && !d.env.Process {
 		list = d.tools.learn(d, c.Params, list)
 	}
 	return &mcp.Reply{List: list}, nil
@@ -85,7 +85,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 		return nil, err
 	}
 	state, hasState := result.Member("requestState")
-	ask.State = ownState(state.Text())
+	ask.State = dialect.State{Kind: dialect.ServerState, Value: state.Text()}.String()
 	if !hasRequests && !hasState {
 		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", transport.ErrGarbage)
 	}

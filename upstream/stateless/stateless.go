@@ -1,66 +1,70 @@
 // Package stateless is the dialect of 2026-07-28 on the side of servers: every request tells
 // all about itself, and a server that wants input answers with what it asks.
 //
-// It owns the requests, the tasks that it waits for, and what it has to know of tools for
-// the headers of their calls. It leaves connections, and when to call, to upstream. It starts
-// goroutines by Env.Spawn alone.
+// It owns the connections, the requests, the tasks that it waits for, and what it has to know
+// of tools for the headers of their calls. It leaves to upstream when to call and what the
+// server speaks. It starts goroutines by Env.Spawn alone.
 package stateless
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
-	"time"
+	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Env is what the dialect has of its upstream.
-type Env struct {
-	Upstream   string        // its name
-	Piped      bool          // it is a process: requests have no headers
-	PerUser    bool          // it may have other tools for each user
-	Call       time.Duration // Config.Timeout
-	Total      time.Duration
-	Base       context.Context // ends with the upstream
-	Log        *slog.Logger
-	Voice      *dialect.Voice
-	Admit      *admit.Admit
-	Memory     *mcp.Memory // nil for a boundless one
-	ClientInfo mcp.Raw
-	NextID     func() int64
-	Life       func(ctx context.Context, standing bool) (*transport.Life, error)
-	Spawn      func(func()) // runs what the upstream waits for at its end
-}
-
 // Dialect speaks to one server. Its methods may be called concurrently.
 type Dialect struct {
-	env   Env
-	tools tools
+	env    *dialect.Env
+	said   *transport.Chatter
+	links  *pool.Pool[string, *transport.Identity, *link] // by the user whose credential they have
+	probed atomic.Pointer[mcp.Raw]                        // see Probed
+	tools  tools
 }
 
 // New returns a Dialect.
-func New(env Env) *Dialect { return &Dialect{env: env} }
+func New(env *dialect.Env) *Dialect {
+	d := &Dialect{env: env, said: transport.NewChatter(env.Log)}
+	d.links = dialect.NewPool(env, func(l *link) bool { return dialect.Lost(l.Conn) }, d.bury)
+	return d
+}
 
-// Call makes a call on a connection to a server that speaks a revision. better is told of
-// another revision that the server speaks, as it turns out. Errors: dialect.ErrWrongEra and
-// those of transports, beside those that the client may read.
-func (d *Dialect) Call(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, better func(*wire.Revision)) (*mcp.Reply, error) {
+// Handle makes a call to a server of this era. Errors: dialect.ErrWrongEra and those of
+// transports, beside those that the client may read.
+func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	if c.Method == mcp.MethodDiscover {
+		return d.discover(ctx, e, c)
+	}
+	conn, release, err := d.connect(ctx, e, c)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if c.Method == mcp.MethodListen {
+		return d.listen(ctx, conn, e.Rev, c)
+	}
+	return d.call(ctx, conn, e, c)
+}
+
+// call makes a call on a connection.
+func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	rev, state := e.Rev, dialect.ParseState(c.State)
 	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
 	}
-	if len(c.Refused) > 0 && !strings.HasPrefix(c.State, taskState) {
+	if len(c.Refused) > 0 && state.Kind != dialect.TaskState {
 		// Nothing in this dialect says that the client refused to answer.
 		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", d.env.Upstream)
 	}
-	if w := d.waiting(conn, rev, c); w != nil {
-		return w.resume(ctx)
+	if state.Kind == dialect.TaskState {
+		return d.waiting(conn, rev, c).resume(ctx)
 	}
 	declared := dialect.Declare(c.Caps, rev)
 	if c.Session == "" && !mcp.CanAsk(c.Method) {
@@ -70,7 +74,7 @@ func (d *Dialect) Call(ctx context.Context, conn transport.Conn, rev *wire.Revis
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
 		return d.callInTask(ctx, conn, rev, c, declared.WithTasks())
 	} else if ok {
-		result, err = d.repair(ctx, conn, rev, c, declared, refused, better)
+		result, err = d.repair(ctx, conn, e, c, declared, refused)
 	}
 	if err != nil {
 		return nil, err
@@ -84,7 +88,8 @@ func (d *Dialect) Call(ctx context.Context, conn transport.Conn, rev *wire.Revis
 
 // repair does what can be done about an error that is about our hop, and makes the
 // request once more: it was refused, so it did not run. Such errors are not passed on.
-func (d *Dialect) repair(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error, better func(*wire.Revision)) (mcp.Raw, error) {
+func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (mcp.Raw, error) {
+	rev := e.Rev
 	switch refused.Code {
 	case mcp.CodeHeaderMismatch:
 		if err := d.relist(ctx, conn, rev, c); err != nil {
@@ -92,10 +97,10 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, rev *wire.Rev
 		}
 	case mcp.CodeUnsupportedVersion:
 		supported, _ := refused.Data.Member("supported")
-		if rev = Newest(supported); rev == nil {
+		if rev = dialect.Newest(supported); rev == nil {
 			return nil, dialect.ErrWrongEra
 		}
-		better(rev)
+		d.env.Learn(e, &dialect.Era{Rev: rev})
 	case mcp.CodeMissingCapability:
 		if wasDeclared(declared, refused) {
 			return nil, dialect.HopError(d.env.Upstream, refused)
@@ -129,7 +134,7 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 	life.Room.Store(c.Room)
 	id := d.env.NextID()
 	out := dialect.Request{
-		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c.State),
+		ID: id, Call: c, Rev: rev, Answers: true, State: serverState(c),
 		Meta: d.meta(rev, declared.Raw, c.LogLevel),
 	}
 	stream, err := conn.Start(&transport.Request{
@@ -187,23 +192,54 @@ func refusal(err error) error {
 	return err
 }
 
-// Discover asks the server what it is.
-func (d *Dialect) Discover(ctx context.Context, conn transport.Conn, rev *wire.Revision) (mcp.Raw, error) {
-	m, err := d.Exchange(ctx, conn, rev, mcp.MethodDiscover, nil)
-	if err != nil {
-		return nil, refusal(err)
+// serverState is what a server gave a call to come back with, "" for nothing.
+func serverState(c *mcp.Call) string {
+	if state := dialect.ParseState(c.State); state.Kind == dialect.ServerState {
+		return state.Value
 	}
-	if m.Error != nil {
-		return nil, wire.ReadError(m.Error)
+	return ""
+}
+
+// Probed gives the result of server/discover by which the era of the server was found out,
+// nil for none. It is the answer to the first call that asks for it.
+func (d *Dialect) Probed(result mcp.Raw) {
+	if result == nil {
+		d.probed.Store(nil)
+		return
 	}
-	return m.Result, nil
+	d.probed.Store(&result)
+}
+
+func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	var result mcp.Raw
+	if probed := d.probed.Swap(nil); probed != nil {
+		result = *probed
+	} else {
+		conn, release, err := d.connect(ctx, e, c)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		m, err := d.Exchange(ctx, conn, e.Rev, mcp.MethodDiscover, nil)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		if m.Error != nil {
+			return nil, wire.ReadError(m.Error)
+		}
+		result = m.Result
+	}
+	meta, _ := result.Member("_meta")
+	info, _ := meta.Member(wire.MetaServerInfo)
+	d.env.Meet(e.Rev, info)
+	return dialect.Discovered(e.Rev, result, info)
 }
 
 // Exchange makes a request of the gateway's own, and returns its response.
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
 	id := d.env.NextID()
 	meta := "{" + d.meta(rev, dialect.Neutral(rev).Raw, "") + "}"
-	life := transport.NewLife(ctx, d.env.Call, d.env.Total)
+	life := transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
 	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: method, Life: life,
 		Body:   dialect.Own(id, method, params.With("_meta", mcp.Raw(meta))),
@@ -215,18 +251,6 @@ func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.R
 	defer stream.Close()
 	m, err := dialect.Response(stream, id)
 	return m, life.Why(err)
-}
-
-// Newest returns the newest stateless revision among the versions, nil for
-// none.
-func Newest(versions mcp.Raw) (best *wire.Revision) {
-	versions.Elements(func(v mcp.Raw) bool {
-		if rev := wire.Lookup(v.Text()); rev != nil && !rev.Stateful && (best == nil || rev.Name > best.Name) {
-			best = rev
-		}
-		return true
-	})
-	return best
 }
 
 // meta writes the members of _meta that each request has, without braces.

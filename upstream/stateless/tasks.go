@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -100,40 +99,19 @@ type taskWait struct {
 	progress int64
 }
 
-// taskState is in front of the State of a call that waits for its task; behind it stand
-// the task's id and the keys that were answered, in JSON. A state of the server that
-// looks like it, or has the mark already, gets the mark.
-const (
-	taskState = "task:"
-	stateMark = "="
-)
-
-// ownState is a server's state as it is handed out, and serverState the inverse.
-func ownState(state string) string {
-	if strings.HasPrefix(state, taskState) || strings.HasPrefix(state, stateMark) {
-		return stateMark + state
-	}
-	return state
-}
-
-func serverState(state string) string { return strings.TrimPrefix(state, stateMark) }
-
+// state has the task's id and the keys that were answered, in JSON.
 func (w *taskWait) state() string {
-	state := mcp.AppendString([]byte(taskState+"["), w.id)
+	ids := mcp.AppendString([]byte("["), w.id)
 	for _, key := range w.answered {
-		state = mcp.AppendString(append(state, ','), key)
+		ids = mcp.AppendString(append(ids, ','), key)
 	}
-	return string(append(state, ']'))
+	return dialect.State{Kind: dialect.TaskState, Value: string(append(ids, ']'))}.String()
 }
 
-// waiting returns the wait that a state stands for, nil for a server's own.
+// waiting returns the wait that the state of a call stands for.
 func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) *taskWait {
-	text, ok := strings.CutPrefix(c.State, taskState)
-	if !ok {
-		return nil
-	}
 	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: dialect.Declare(c.Caps, rev).WithTasks()}
-	mcp.Raw(text).Elements(func(value mcp.Raw) bool {
+	mcp.Raw(dialect.ParseState(c.State).Value).Elements(func(value mcp.Raw) bool {
 		if w.id == "" {
 			w.id = value.Text()
 		} else {
@@ -172,7 +150,7 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	defer time.AfterFunc(w.d.env.Total, func() { stop(transport.ErrTimeout) }).Stop()
+	defer time.AfterFunc(w.d.env.Timeout.Total, func() { stop(transport.ErrTimeout) }).Stop()
 	defer context.AfterFunc(w.d.env.Base, func() { stop(dialect.ErrClosed) })()
 	failures := 0
 	for {
@@ -308,10 +286,13 @@ func (w *taskWait) sayCancel() {
 	}
 }
 
-// Waits reports whether a State is that of a call which waits for its task.
-func Waits(state string) bool { return strings.HasPrefix(state, taskState) }
-
-// LetGo cancels the task of a call that nobody will come back for.
-func (d *Dialect) LetGo(conn transport.Conn, rev *wire.Revision, c *mcp.Call) {
-	d.waiting(conn, rev, c).sayCancel()
+// LetGo cancels the task of a call, of TaskState, that nobody will come back for.
+func (d *Dialect) LetGo(ctx context.Context, e *dialect.Era, c *mcp.Call) error {
+	conn, release, err := d.connect(ctx, e, c)
+	if err != nil {
+		return err
+	}
+	defer release()
+	d.waiting(conn, e.Rev, c).sayCancel()
+	return nil
 }

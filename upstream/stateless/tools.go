@@ -98,21 +98,19 @@ func (t *tools) droppedTools() map[string]string {
 // relist reads the whole list of tools anew, as the caller of a call sees it, for what
 // their headers need.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
+	neutral := dialect.Neutral(rev)
+	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		result, _, err := d.roundTrip(ctx, conn, rev, c, neutral)
+		if err != nil {
+			return nil, err
+		}
+		return d.reply(c, neutral, &mcp.Reply{Result: result})
+	})
 	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
-	for range maxToolPages {
-		result, _, err := d.roundTrip(ctx, conn, rev, call, dialect.Neutral(rev))
+	for _, err := range mcp.Pages(ctx, page, call, maxToolPages) {
 		if err != nil {
 			return err
 		}
-		list, err := dialect.ReadList(call.Method, result)
-		if err != nil {
-			return err
-		}
-		d.tools.learn(d, call.Params, list)
-		if list.Next == nil {
-			return nil
-		}
-		call.Params = mcp.Object("cursor", mcp.String(*list.Next))
 	}
 	return nil
 }

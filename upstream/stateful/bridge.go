@@ -1,4 +1,4 @@
-package upstream
+package stateful
 
 import (
 	"context"
@@ -32,24 +32,17 @@ const (
 	mostLife  = 24 * time.Hour
 )
 
-// taskKey is a task whose questions wait for a client of the extension. It holds a stream and
-// one goroutine that reads it.
-type taskKey struct {
-	slot *slot
-	task string
-}
-
 // bridge answers a call about a task of a client of the extension, and releases the
 // session.
 func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	defer s.u.pool.release(s)
+	defer s.release()
 	if !s.server.Tasks {
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	}
 	about := mcp.Object("taskId", mcp.String(c.Name))
 	switch c.Method {
 	case mcp.MethodTasksUpdate:
-		if x, ok := s.u.holds.Find(taskKey{s.slot, c.Name}); ok {
+		if x, ok := s.d.parks.Find(s.handle(c.Name)); ok {
 			x.answer(c)
 		} // else there is nothing open, and answers to nothing are ignored
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
@@ -64,8 +57,8 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		if x, ok := s.u.holds.Take(taskKey{s.slot, c.Name}, func(*exchange) bool { return true }); ok {
-			s.u.spawn(x.giveUp)
+		if x, ok := s.d.parks.Take(s.handle(c.Name), func(*exchange) bool { return true }); ok {
+			s.env.Spawn(x.giveUp)
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksGet:
@@ -103,7 +96,7 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 		case err != nil:
 			return nil, s.refusal(err)
 		case m.Error != nil:
-			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", dialect.TaskError(s.u.cfg.Name, m.Error)), nil
+			return task.With("status", mcp.String(mcp.TaskFailed)).With("error", dialect.TaskError(s.env.Upstream, m.Error)), nil
 		}
 		return task.With("status", mcp.String(mcp.TaskCompleted)).With("result", unrelate(m.Result)), nil
 	}
@@ -126,7 +119,7 @@ func unrelate(object mcp.Raw) mcp.Raw {
 // questions returns the open questions of a task as inputRequests. It waits for the first
 // of them, for a while.
 func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Raw, error) {
-	x, err := s.hold(c, id)
+	x, err := s.heldTask(c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -160,40 +153,42 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	return requests, nil
 }
 
-// hold returns the request that holds the questions of a task, a new one if there is none.
+// handle is that of the request which holds the questions of a task: nobody else knows it.
+func (s *session) handle(task string) string { return s.at.Data.id + " " + task }
+
+// heldTask returns the request that holds the questions of a task, a new one if there is none.
 // Its time begins anew.
-func (s *session) hold(c *mcp.Call, task string) (*exchange, error) {
-	u, key := s.u, taskKey{s.slot, task}
-	x, err := u.holds.Park(key, c.Caller.User(), u.cfg.Limits.asks(&c.Caller), u.cfg.Timeout.Ask, func() (*exchange, error) {
-		life, err := u.life(context.WithoutCancel(s.base), true)
+func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
+	x, err := s.d.parks.Park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask, func() (*exchange, error) {
+		life, err := s.env.Life(context.WithoutCancel(s.base), true)
 		if err != nil {
 			return nil, err
 		}
 		life.Pause() // no caller waits
-		u.pool.hold(s)
+		s.hold()
 		// Keys are unique in the life of a task, which may be held more than once.
 		x := &exchange{
-			s: s, id: u.ids.Add(1), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
+			s: s, id: s.env.NextID(), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
 			keys: strings.ToLower(rand.Text()[:8]) + "-",
 			call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
 		}
 		life.Room.Store(x.outside()) // nobody else knows of x yet
-		s.add(x)
-		u.spawn(func() { x.hold(key) })
+		s.calls.add(x)
+		s.env.Spawn(x.readHeld)
 		return x, nil
 	})
 	switch {
 	case errors.Is(err, park.ErrClosed):
 		return nil, admit.ErrDraining
 	case errors.Is(err, park.ErrFull):
-		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedNo,
-			"Too many tasks of upstream %s wait for an answer of this user", u.cfg.Name)
+		return nil, mcp.UpstreamError(mcp.CodeOverloaded, s.env.Upstream, mcp.ExecutedNo,
+			"Too many tasks of upstream %s wait for an answer of this user", s.env.Upstream)
 	}
 	return x, err
 }
 
-// hold reads the stream of a held request until its task ends or it is given up.
-func (x *exchange) hold(key taskKey) {
+// readHeld reads the stream of a held request until its task ends or it is given up.
+func (x *exchange) readHeld() {
 	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
 	stream, err := x.s.conn.Start(&transport.Request{
 		ID: x.id, Method: x.call.Method, Caller: &x.call.Caller, Life: x.life, Body: out.Append(nil),
@@ -206,7 +201,7 @@ func (x *exchange) hold(key taskKey) {
 		x.signal()
 		close(x.pumped)
 	}
-	if x.s.u.holds.Remove(key, x) { // else whoever removed it frees it
+	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // else whoever removed it frees it
 		x.settleNothing()
 		x.free()
 	}
@@ -239,7 +234,7 @@ func (s *session) lastsFor(task mcp.Raw) {
 	if ttl, ok := dialect.Milliseconds(raw); ok {
 		life = min(ttl, mostLife)
 	}
-	s.u.pool.KeepUntil(s.slot.entry, time.Now().Add(life))
+	s.d.pool.KeepUntil(s.at, time.Now().Add(life))
 }
 
 // inForm returns an event in the form that a listener knows; ok is false for one that

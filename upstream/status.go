@@ -177,7 +177,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 		if !h.ready.Load() && h.set(StateReady, Failure{}) {
 			u.log.Debug("upstream answers") // the catalog tells what that means for lists
 		}
-		if u.perUser() {
+		if u.PerUser() {
 			h.takes(c.Caller.User())
 		}
 		shown.There = true
@@ -192,7 +192,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 		u.count.failures[last.Stage].Inc()
 	}
 	switch {
-	case e.Code == mcp.CodeUpstreamAuthFailed && u.perUser():
+	case e.Code == mcp.CodeUpstreamAuthFailed && u.PerUser():
 		h.refuses(c.Caller.User(), last) // which says nothing about the server
 	case e.Code == mcp.CodeUpstreamAuthFailed:
 		u.become(StateNeedsLogin, last)
@@ -265,12 +265,19 @@ func (u *Upstream) Status() Status {
 	u.health.mu.Unlock()
 	s.Refused = u.admit.RefusedUntil()
 	s.Name, s.Transport = u.cfg.Name, u.cfg.Transport
-	if u.speaksSSE() {
+	if e := u.probe.era(); e != nil && e.SSE {
 		s.Transport = transportSSE
 	}
 	s.DroppedTools, s.SkippedSkills = u.stateless.DroppedTools(), u.skills.Skipped()
-	s.Sessions, s.Calls, s.Parked = u.pool.Len(), u.calls(), u.parks.Len()
+	s.Sessions, s.Calls, s.Parked = u.stateful.Sessions()+u.stateless.Sessions(), u.lives.calls(), u.stateful.Parked()
 	_, s.Queued = u.admit.Load()
 	s.Restarts, s.Garbage = u.health.restarts.Load(), u.health.garbage.Load()
 	return s
+}
+
+// Idle reports whether no call runs, waits for its turn or is put aside. Streams that
+// stand do not count.
+func (u *Upstream) Idle() bool {
+	running, waiting := u.admit.Load()
+	return running == 0 && waiting == 0 && u.stateful.Parked() == 0 && u.lives.calls() == 0
 }

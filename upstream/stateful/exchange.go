@@ -1,11 +1,10 @@
-package upstream
+package stateful
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"io"
 	"sync"
 	"time"
 
@@ -16,62 +15,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// This file is the dialect of the revisions with sessions: a call may be asked in
-// mid-call, by requests of the server.
-
 const (
 	// roundWindow is how long a round of questions is kept open for more of them.
 	roundWindow = 50 * time.Millisecond
 	// maxResumes is how often in a row a broken stream is gone on with.
 	maxResumes = 3
 )
-
-// sessionFor returns the upstream session for a call. It must be released.
-func (u *Upstream) sessionFor(ctx context.Context, e *era, c *mcp.Call) (*session, error) {
-	if c.Session == "" || u.cfg.Shared && u.cfg.Transport == transportStdio {
-		return u.acquire(ctx, poolKey{}, &c.Caller, dialect.Capabilities{}, e, false)
-	}
-	key := poolKey{session: c.Session}
-	declared := dialect.Declare(c.Caps, e.rev)
-	if c.Ephemeral {
-		key.caps = declared.Raw
-	}
-	return u.acquire(ctx, key, &c.Caller, declared, e, c.Ephemeral)
-}
-
-func (u *Upstream) callStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	if c.State != "" && c.State != askedRoots {
-		return u.retry(ctx, c)
-	}
-	for lost := 1; ; lost++ {
-		s, err := u.sessionFor(ctx, e, c)
-		if err != nil {
-			return nil, err
-		}
-		call := s.callWithRoots
-		if c.Tasks == mcp.ExtensionTasks && mcp.IsTaskMethod(c.Method) {
-			call = s.bridge
-		}
-		reply, err := call(ctx, c)
-		if !errors.Is(err, transport.ErrSessionGone) {
-			return reply, err
-		}
-		u.pool.lose(s)
-		if lost > 1 {
-			return nil, err
-		}
-	}
-}
-
-func (u *Upstream) discoverStateful(ctx context.Context, e *era, c *mcp.Call) (*mcp.Reply, error) {
-	s, err := u.acquire(ctx, poolKey{}, &c.Caller, dialect.Capabilities{}, e, false)
-	if err != nil {
-		return nil, err
-	}
-	defer u.pool.release(s)
-	info, _ := s.result.Member("serverInfo")
-	return dialect.Discovered(s.rev, s.result, info)
-}
 
 // exchange is one call under way at a stateful server.
 type exchange struct {
@@ -106,19 +55,22 @@ type exchange struct {
 	err    error
 }
 
-// question is a request of the server that the client has to answer.
-type question struct {
-	id      mcp.Raw // the server's
-	request mcp.InputRequest
-	changes int // how often the roots had changed
-	// guessed is its params as they came, where it may be another call's; nil where not.
-	guessed mcp.Raw
+// callWithRoots makes a call, after the question for roots that has to come first.
+func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if c.State != "" {
+		s.roots.give(c)
+	} else if reply := s.roots.before(c); reply != nil {
+		s.release()
+		return reply, nil
+	}
+	s.roots.settle()
+	return s.call(ctx, c)
 }
 
 // call makes a call and releases the session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
-		s.u.pool.release(s)
+		s.release()
 		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
 	}
 	x := &exchange{call: c}
@@ -132,18 +84,18 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // not the call itself, and waits. meanwhile, unless it is nil, begins what runs
 // at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
-	x.s, x.id, x.notify, x.wake = s, s.u.ids.Add(1), x.call.Notify, make(chan struct{}, 1)
-	x.elsewhere = s.askedElsewhere() || x.task != "" && s.declared.Any()
-	life, err := s.u.life(ctx, false)
+	x.s, x.id, x.notify, x.wake = s, s.env.NextID(), x.call.Notify, make(chan struct{}, 1)
+	x.elsewhere = s.asksElsewhere() || x.task != "" && s.declared.Any()
+	life, err := s.env.Life(ctx, false)
 	if err != nil {
 		x.abandon()
-		s.u.pool.release(s)
+		s.release()
 		return nil, err
 	}
 	x.life = life
-	s.add(x)
+	s.calls.add(x)
 	if x.call.LogLevel != "" && !s.shared() {
-		s.setLevel(ctx, s.wantedLevel())
+		s.setLevel(ctx, s.calls.level())
 	}
 	life.Room.Store(x.call.Room)
 	if x.task != "" {
@@ -157,12 +109,12 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.Append(make([]byte, 0, out.Size())),
 	})
 	if err != nil {
-		s.remove(x)
+		s.calls.remove(x)
 		if life.TimedOut() || ctx.Err() != nil || errors.Is(err, transport.ErrBroken) {
 			x.sayCancelled(ctx)
 		}
 		x.abandon()
-		s.u.pool.release(s)
+		s.release()
 		return nil, s.refusal(x.overdue(life.Why(err)))
 	}
 	x.first, x.stream = stream, stream
@@ -291,84 +243,12 @@ func (x *exchange) tell(e mcp.Event) bool {
 	return true
 }
 
-// ask takes a question of the server, of which it may be a guess that it is this call's;
-// the error says why it is not taken.
-func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
-	if !mcp.CanAsk(x.call.Method) {
-		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.done || len(x.open) >= maxQuestions {
-		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
-	}
-	if !x.s.u.admit.MayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
-		return admit.ErrAskedTooMuch
-	}
-	params, why := x.s.u.voice.Put(m.Method, m.Params)
-	if why != nil {
-		return why
-	}
-	if !x.outside().Take(int64(len(m.Params))) {
-		return mcp.Errorf(mcp.CodeInternal, "the gateway has no room for the question")
-	}
-	x.minted++
-	// What belongs to the hop, or to revisions that have it only there; the id is ours.
-	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
-	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
-		native, _ := m.Params.Member("elicitationId")
-		edits[2].Value = mcp.String(x.s.slot.state.Pages.Mint(native.Text(), x.id))
-	}
-	params = bytes.Clone(params.Edit(edits...))
-	q := question{
-		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
-		changes: x.s.slot.state.Roots.Changes(),
-	}
-	if guess {
-		q.guessed = bytes.Clone(m.Params)
-	}
-	x.open = append(x.open, q)
-	x.signal()
-	return nil
-}
-
-// outside is what the call takes beside its request's room, until it is freed. mu is held.
-func (x *exchange) outside() *mcp.Room {
-	if x.room == nil {
-		x.room = x.s.u.memory.Outside(x.s.u.cfg.Name, admit.User(&x.call.Caller))
-	}
-	return x.room
-}
-
-// withdraw forgets a question that the server does not want answered any more, and
-// tells the caller who may be asking it just now.
-func (x *exchange) withdraw(id mcp.Raw) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i, q := range x.open {
-		if !bytes.Equal(q.id, id) {
-			continue
-		}
-		x.open = append(x.open[:i:i], x.open[i+1:]...)
-		x.room.Give(int64(len(q.request.Params)))
-		x.tellWithdrawn(q)
-		return
-	}
-}
-
-// tellWithdrawn is called with mu held.
-func (x *exchange) tellWithdrawn(q question) {
-	if x.notify != nil {
-		x.notify(mcp.Event{Method: mcp.NoteCancelled, Params: mcp.Object("key", mcp.String(q.request.Key))})
-	}
-}
-
 // wait waits, while a goroutine reads, for the result or for a round of questions, and
 // parks the call then.
 func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 	if x.pumped == nil {
 		x.pumped = make(chan struct{})
-		x.s.u.spawn(x.pump)
+		x.s.env.Spawn(x.pump)
 	}
 	var window <-chan time.Time
 	for {
@@ -384,7 +264,7 @@ func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 		case <-x.wake:
 		case <-window:
 			if x.asks() && !x.over() {
-				return x.s.u.park(x)
+				return x.park()
 			}
 			window = nil
 		}
@@ -399,13 +279,13 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	x.notify, x.open = nil, nil
 	x.mu.Unlock()
 	if len(open) > 0 { // the server did not wait for the answers, but is owed them
-		x.s.u.spawn(func() {
+		x.s.env.Spawn(func() {
 			for _, q := range open {
 				switch {
 				case q.request.Method == mcp.MethodRootsList:
-					x.s.strayRoots(q.id)
+					x.s.roots.ask(q.id)
 				case q.guessed != nil:
-					x.s.unattribute(x, q)
+					x.s.unattributed.giveBack(x, q)
 				default:
 					x.s.post(unrelated(q.id))
 				}
@@ -442,7 +322,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 
 // free ends the exchange. Whoever else reads its streams must be about to end.
 func (x *exchange) free() {
-	x.s.remove(x)
+	x.s.calls.remove(x)
 	if x.pumped != nil {
 		<-x.pumped
 	}
@@ -453,15 +333,15 @@ func (x *exchange) free() {
 	x.mu.Lock()
 	x.room.Free()
 	x.mu.Unlock()
-	x.s.released(x.err)
-	x.s.u.pool.release(x.s)
+	x.s.unattributed.released(x.err)
+	x.s.release()
 }
 
 // sayCancelled tells the server, apart from the caller who may have left, that nobody
 // waits for the answer any more; ending the connection would not say so
 // (2025-11-25 basic/utilities/cancellation). Over stdio the stream says it.
 func (x *exchange) sayCancelled(ctx context.Context) {
-	if x.s.u.cfg.Transport == transportStdio {
+	if x.s.env.Process {
 		return
 	}
 	why := "the call timed out or its connection was lost"
@@ -469,24 +349,27 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 		why = "the caller cancelled"
 	}
 	say := func() { x.s.post(transport.Cancelled(x.id, why)) }
-	if x.s.u.base.Err() != nil { // Close ends the session next, so now is the time
+	if x.s.env.Base.Err() != nil { // Close ends the session next, so now is the time
 		say()
 		return
 	}
-	x.s.u.pool.hold(x.s) // it is not closed before that
+	x.s.hold() // it is not closed before that
 	var taken <-chan struct{}
 	if x.first != nil {
 		taken = x.first.Taken()
 	}
-	x.s.u.spawn(func() {
-		defer x.s.u.pool.release(x.s)
+	x.s.env.Spawn(func() {
+		defer x.s.release()
 		if taken != nil { // a cancellation that comes before its request cancels nothing
 			select {
 			case <-taken:
 			case <-time.After(500 * time.Millisecond): // some servers say late that they took it
-			case <-x.s.u.base.Done():
+			case <-x.s.env.Base.Done():
 			}
 		}
 		say()
 	})
 }
+
+// ended reports whether a stream's error is its end without an answer.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) }

@@ -1,35 +1,117 @@
-package upstream
+package stateful
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
-	"github.com/gatehouse-mcp/gatehouse/upstream/stateless"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
+
+// maxQuestions bounds the open questions of a call.
+const maxQuestions = 20
 
 // codeRejected is what a server is told when the user did not want to sample
 // (2025-11-25 client/sampling#error-handling).
 const codeRejected = -1
 
-// askGrace is how much longer a call of a client with a session stays parked than its
-// questions may be answered: whoever asked comes back and says that there was no answer.
-const askGrace = 5 * time.Second
-
 // cancelWait is how long a server may take to end a call that was cancelled, before the
 // questions of that are answered: one that does not know of cancellations waits for them.
 const cancelWait = 500 * time.Millisecond
 
+// question is a request of the server that the client has to answer.
+type question struct {
+	id      mcp.Raw // the server's
+	request mcp.InputRequest
+	changes int // how often the roots had changed
+	// guessed is its params as they came, where it may be another call's; nil where not.
+	guessed mcp.Raw
+}
+
+// ask takes a question of the server, of which it may be a guess that it is this call's;
+// the error says why it is not taken.
+func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
+	if !mcp.CanAsk(x.call.Method) {
+		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.done || len(x.open) >= maxQuestions {
+		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
+	}
+	if !x.s.env.Admit.MayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
+		return admit.ErrAskedTooMuch
+	}
+	params, why := x.s.env.Voice.Put(m.Method, m.Params)
+	if why != nil {
+		return why
+	}
+	if !x.outside().Take(int64(len(m.Params))) {
+		return mcp.Errorf(mcp.CodeInternal, "the gateway has no room for the question")
+	}
+	x.minted++
+	// What belongs to the hop, or to revisions that have it only there; the id is ours.
+	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
+	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
+		native, _ := m.Params.Member("elicitationId")
+		edits[2].Value = mcp.String(x.s.state.Pages.Mint(native.Text(), x.id))
+	}
+	params = bytes.Clone(params.Edit(edits...))
+	q := question{
+		id: bytes.Clone(m.ID), request: mcp.InputRequest{Key: x.keys + "g" + strconv.Itoa(x.minted), Method: m.Method, Params: params},
+		changes: x.s.state.Roots.Changes(),
+	}
+	if guess {
+		q.guessed = bytes.Clone(m.Params)
+	}
+	x.open = append(x.open, q)
+	x.signal()
+	return nil
+}
+
+// outside is what the call takes beside its request's room, until it is freed. mu is held.
+func (x *exchange) outside() *mcp.Room {
+	if x.room == nil {
+		x.room = x.s.env.Memory.Outside(x.s.env.Upstream, admit.User(&x.call.Caller))
+	}
+	return x.room
+}
+
+// withdraw forgets a question that the server does not want answered any more, and
+// tells the caller who may be asking it just now.
+func (x *exchange) withdraw(id mcp.Raw) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, q := range x.open {
+		if !bytes.Equal(q.id, id) {
+			continue
+		}
+		x.open = append(x.open[:i:i], x.open[i+1:]...)
+		x.room.Give(int64(len(q.request.Params)))
+		x.tellWithdrawn(q)
+		return
+	}
+}
+
+// tellWithdrawn is called with mu held.
+func (x *exchange) tellWithdrawn(q question) {
+	if x.notify != nil {
+		x.notify(mcp.Event{Method: mcp.NoteCancelled, Params: mcp.Object("key", mcp.String(q.request.Key))})
+	}
+}
+
 // park puts a call aside whose server asks, and returns the questions. Its time limit
 // and its caller do not concern it until the answers come; its progress still goes to
 // the caller, who may listen on.
-func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
+func (x *exchange) park() (*mcp.Reply, error) {
 	x.life.Pause()
 	x.mu.Lock()
 	x.life.Room.Store(x.outside()) // the request's is freed
@@ -38,22 +120,24 @@ func (u *Upstream) park(x *exchange) (*mcp.Reply, error) {
 		requests[i] = q.request
 	}
 	x.mu.Unlock()
-	handle, limit := rand.Text(), u.cfg.Timeout.Ask
+	d, handle, limit := x.s.d, rand.Text(), x.s.env.Timeout.Ask
+	expires := time.Now().Add(limit)
 	if !x.call.Ephemeral {
 		limit += askGrace
 	}
 	begin := func() (*exchange, error) { return x, nil }
-	if _, err := u.parks.Park(handle, x.call.Caller.User(), u.cfg.Limits.asks(&x.call.Caller), limit, begin); err != nil {
+	if _, err := d.parks.Park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
 		x.giveUp()
-		return nil, mcp.UpstreamError(mcp.CodeOverloaded, u.cfg.Name, mcp.ExecutedUnknown,
-			"Too many calls to upstream %s wait for an answer of this user", u.cfg.Name)
+		return nil, mcp.UpstreamError(mcp.CodeOverloaded, x.s.env.Upstream, mcp.ExecutedUnknown,
+			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
-	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: handle, Here: true, Expires: time.Now().Add(u.cfg.Timeout.Ask)}}, nil
+	state := dialect.State{Kind: dialect.ParkedState, Value: handle}.String()
+	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: state, Here: true, Expires: expires}}, nil
 }
 
 // takeParked takes the parked call of a retry. It belongs to one session and user.
-func (u *Upstream) takeParked(c *mcp.Call) (*exchange, bool) {
-	return u.parks.Take(c.State, func(x *exchange) bool {
+func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
+	return d.parks.Take(dialect.ParseState(c.State).Value, func(x *exchange) bool {
 		was := x.call
 		if was.Session != c.Session || was.Caller.User() != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
 			return false
@@ -63,13 +147,19 @@ func (u *Upstream) takeParked(c *mcp.Call) (*exchange, bool) {
 	})
 }
 
+// Waits reports whether a call waits here for the retry with this state.
+func (d *Dialect) Waits(state dialect.State) bool {
+	_, ok := d.parks.Find(state.Value)
+	return ok && state.Kind == dialect.ParkedState
+}
+
 // retry goes on with a parked call: sends the answers and waits for what comes next.
-func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	x, ok := u.takeParked(c)
+func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	x, ok := d.takeParked(c)
 	if !ok {
 		return nil, errNotParked()
 	}
-	x.life.Resume(ctx, u.cfg.Timeout.Call, u.cfg.Timeout.Total)
+	x.life.Resume(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
 	x.life.Room.Store(c.Room)
 	if x.task != "" {
 		x.life.Patiently()
@@ -83,7 +173,7 @@ func (u *Upstream) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		x.life.Cancel(nil) // ends the pump's reading
 	}
 	if left > 0 && !x.over() {
-		return u.park(x)
+		return x.park()
 	}
 	return x.wait(ctx)
 }
@@ -110,11 +200,11 @@ func (x *exchange) pass(settled []answered) error {
 			break
 		}
 	}
-	switch name := x.s.u.cfg.Name; {
+	switch name := x.s.env.Upstream; {
 	case err == nil:
 		return nil
 	case errors.Is(err, transport.ErrSessionGone):
-		x.s.u.pool.lose(x.s)
+		x.s.lose()
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
 			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
 	}
@@ -136,10 +226,10 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 			settled = append(settled, answered{q, wire.AppendError(nil, q.id, refusal)})
 		case wire.ValidAnswer(q.request.Method, answer):
 			if q.request.Method == mcp.MethodRootsList && !c.Ephemeral {
-				x.s.slot.state.Roots.Learn(answer, q.changes)
+				x.s.state.Roots.Learn(answer, q.changes)
 			}
 			x.room.Give(int64(len(q.request.Params)))
-			settled = append(settled, answered{q, x.s.answer(q, answer)})
+			settled = append(settled, answered{q, x.s.answer(q.id, q.request.Method, answer)})
 		default:
 			open = append(open, q)
 		}
@@ -148,22 +238,10 @@ func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 	return settled, len(open)
 }
 
-// answer writes the answer to a question in the words of the server's revision.
-func (s *session) answer(q question, answer mcp.Raw) []byte {
-	answer, err := s.rev.Answer(q.request.Method, answer)
-	if err != nil {
-		return wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client's answer cannot be passed on: %v", err))
-	}
-	return wire.AppendResult(nil, q.id, answer)
-}
-
-// letGo ends the parked call of a retry that will never be made.
-func (u *Upstream) letGo(c *mcp.Call) {
-	if x, ok := u.takeParked(c); ok {
-		u.spawn(x.giveUp)
-	}
-	if stateless.Waits(c.State) {
-		u.spawn(func() { u.letTaskGo(c) })
+// LetGo ends the parked call of a retry that will never be made.
+func (d *Dialect) LetGo(c *mcp.Call) {
+	if x, ok := d.takeParked(c); ok {
+		d.env.Spawn(x.giveUp)
 	}
 }
 
@@ -176,7 +254,7 @@ func (x *exchange) giveUp() {
 	x.open = nil
 	over := x.done
 	x.mu.Unlock()
-	if !over && x.s.u.cfg.Transport != transportStdio { // over stdio the stream says it
+	if !over && !x.s.env.Process { // over stdio the stream says it
 		x.s.post(transport.Cancelled(x.id, "nobody answered in time"))
 		if len(open) > 0 && x.ends() {
 			open = nil
@@ -188,8 +266,8 @@ func (x *exchange) giveUp() {
 	x.end(nil, transport.ErrTimeout)
 	x.life.End() // ends the pump's reading
 	s := x.s
-	s.u.pool.hold(s)
-	defer s.u.pool.release(s)
+	s.hold()
+	defer s.release()
 	x.free()
 	for _, q := range open {
 		switch q.request.Method {
@@ -212,7 +290,7 @@ func (x *exchange) ends() bool {
 		case <-x.wake:
 		case <-timer.C:
 			waits = false
-		case <-x.s.u.base.Done():
+		case <-x.s.env.Base.Done():
 			waits = false
 		}
 	}

@@ -1,4 +1,4 @@
-package upstream
+package stateful
 
 import (
 	"context"
@@ -15,6 +15,103 @@ import (
 // maxWanted bounds how many resources, and how many tasks, one listener is told of.
 const maxWanted = restore.MaxPending / 2
 
+// listen makes a subscription out of what stateful servers have: the
+// standing stream and resources/subscribe. It outlives a session that is lost.
+func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	want, err := mcp.FilterOf(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.acquire(ctx, e, c)
+	if err != nil {
+		return nil, err
+	}
+	l := s.state.Listen(c.Tasks == mcp.CoreTasks && s.server.Tasks)
+	defer func() {
+		s.unsubscribe(l.Close())
+		s.release()
+	}()
+	s.standing.open()
+	ack, ok := s.honour(ctx, l, want)
+	if !ok { // the session is lost; another one has what this one had
+		s.lose()
+		if s, err = d.another(ctx, e, c, s); err != nil {
+			return nil, err
+		}
+		s.standing.open()
+		if ack, ok = s.honour(ctx, l, want); !ok {
+			return nil, transport.ErrEnded
+		}
+	}
+	c.Notify(ack)
+	for {
+		select {
+		case <-l.Wake():
+			events, err := l.Take()
+			for _, event := range events {
+				if event, ok := s.inForm(ctx, c, event); ok {
+					c.Notify(event)
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.base.Done():
+			if d.env.Base.Err() != nil {
+				return nil, dialect.ErrClosed
+			}
+			if _, err := l.Take(); err != nil { // the client's session has ended, not only this one
+				return nil, err
+			}
+			if s, err = d.another(ctx, e, c, s); err != nil {
+				return nil, err
+			}
+			s.state.Missed()
+		}
+	}
+}
+
+// another returns the session that takes the place of a lost one, which is released. With
+// an error it returns the lost one.
+func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost *session) (*session, error) {
+	next, err := d.acquire(ctx, e, c)
+	if err != nil {
+		return lost, err
+	}
+	if next.at != lost.at {
+		next.release()
+		return lost, transport.ErrEnded
+	}
+	lost.release()
+	return next, nil
+}
+
+// honour subscribes to what the server has of what is wanted, and returns what is to be
+// said of that. It reports false, and nothing is subscribed, where the session turns out to
+// be lost.
+func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
+	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
+	var failed map[string]error
+	var err error
+	honoured.URIs, failed, err = s.subscribeAll(ctx, l, want.URIs)
+	if errors.Is(err, transport.ErrSessionGone) {
+		l.Want(mcp.Filter{})
+		for _, uri := range honoured.URIs {
+			if done := s.state.Unsubscribe(uri); done != nil {
+				done()
+			}
+		}
+		return said, false
+	}
+	if s.server.Tasks {
+		honoured.Tasks = want.Tasks[:min(len(want.Tasks), maxWanted)]
+	}
+	l.Want(honoured)
+	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
+}
+
 // subscribeAll subscribes to resources, and returns those that it subscribed to and why it
 // could not to others. The error says that the session is lost.
 func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
@@ -24,7 +121,7 @@ func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []s
 	all = all[:min(len(all), maxWanted)]
 	l.Want(mcp.Filter{URIs: all}) // an update may come on its stream before the answer does
 	for _, uri := range all {
-		err = s.slot.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
+		err = s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
 		switch {
 		case err == nil:
 			uris = append(uris, uri)
@@ -34,7 +131,7 @@ func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []s
 			if failed == nil {
 				failed = make(map[string]error)
 			}
-			failed[uri] = s.u.failure(ctx, err)
+			failed[uri] = s.d.cfg.Failure(ctx, err)
 		}
 	}
 	return uris, failed, nil
@@ -53,7 +150,7 @@ func (s *session) subscribe(ctx context.Context, uri string) error {
 // context has ended, so it has a limit of its own.
 func (s *session) unsubscribe(uris []string) {
 	for _, uri := range uris {
-		done := s.slot.state.Unsubscribe(uri)
+		done := s.state.Unsubscribe(uri)
 		if done == nil {
 			continue
 		}
@@ -61,13 +158,13 @@ func (s *session) unsubscribe(uris []string) {
 			done()
 			continue
 		}
-		s.u.spawn(func() {
+		s.env.Spawn(func() {
 			defer done()
 			ctx, cancel := context.WithTimeout(s.base, dialect.Goodbye)
 			defer cancel()
 			_, err := s.request(ctx, mcp.MethodResourcesUnsubscribe, mcp.Object("uri", mcp.String(uri)))
 			if err != nil && !errors.Is(err, context.Canceled) {
-				s.u.log.Debug("not unsubscribed", "error", err)
+				s.env.Log.Debug("not unsubscribed", "error", err)
 			}
 		})
 	}
@@ -77,7 +174,7 @@ func (s *session) unsubscribe(uris []string) {
 func (s *session) subscribeAgain(ctx context.Context, uri string) error {
 	_, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	if err != nil && s.base.Err() == nil {
-		s.u.log.Warn("subscription not restored yet", "error", err)
+		s.env.Log.Warn("subscription not restored yet", "error", err)
 	}
 	return err
 }
@@ -89,18 +186,18 @@ func (s *session) subscribeAllAgain(uris []string) (failed []string) {
 		if s.over() {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(s.base, s.u.cfg.Timeout.Call)
+		ctx, cancel := context.WithTimeout(s.base, s.env.Timeout.Call)
 		err := s.subscribeAgain(ctx, uri)
 		cancel()
 		switch {
 		case errors.Is(err, transport.ErrSessionGone): // the next one has them all
-			s.u.pool.lose(s)
+			s.lose()
 			return nil
 		case err != nil:
 			failed = append(failed, uri)
 			continue
 		}
-		s.slot.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
 	}
 	return failed
 }
@@ -110,6 +207,6 @@ func (s *session) subscribeAllAgain(uris []string) (failed []string) {
 // promised to hear of changes.
 func (s *session) resubscribe(uris []string) {
 	for pauses := admit.NewBackoff(); len(uris) > 0 && dialect.Wait(s.base, pauses.NextBackOff()) == nil; {
-		uris = s.subscribeAllAgain(s.slot.state.Wanted(uris))
+		uris = s.subscribeAllAgain(s.state.Wanted(uris))
 	}
 }

@@ -1,14 +1,16 @@
-package upstream
+package stateful
 
 import (
 	"bytes"
 	"cmp"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -30,26 +32,37 @@ const (
 	largestUnattributed = 256 << 10
 )
 
-// unattributed is a question of which it is not clear yet what call asks it.
+// unattributed are the questions of a session of which it is not clear yet what call asks
+// them, the oldest first.
 type unattributed struct {
+	s *session
+
+	mu   sync.Mutex // guards the fields below
+	held []heldQuestion
+	wait *time.Timer
+}
+
+type heldQuestion struct {
 	question wire.Message
 	since    time.Time
 }
 
-// unclear keeps a question that no call claims, if one may later.
-func (s *session) unclear(m wire.Message) bool {
+// keep keeps a question that no call claims, if one may later, and reports whether it did.
+func (u *unattributed) keep(m wire.Message) bool {
+	s := u.s
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
-	if !asks || len(m.Params) > largestUnattributed || !piped(s.conn) || s.taskOf(m) != nil || s.declared.Refuses(m.Method, m.Params) != nil || !slices.ContainsFunc(s.all(), (*exchange).mayAsk) {
+	if !asks || len(m.Params) > largestUnattributed || !dialect.Piped(s.conn) || s.calls.ofTask(m) != nil ||
+		s.declared.Refuses(m.Method, m.Params) != nil || s.calls.find((*exchange).mayAsk) == nil {
 		return false
 	}
-	s.mu.Lock()
-	room := len(s.unattributed) < maxUnattributed
+	u.mu.Lock()
+	room := len(u.held) < maxUnattributed
 	if room {
-		s.unattributed = append(s.unattributed, unattributed{transport.Owned(m), time.Now()})
+		u.held = append(u.held, heldQuestion{transport.Owned(m), time.Now()})
 	}
-	s.mu.Unlock()
+	u.mu.Unlock()
 	if room {
-		s.attribute()
+		u.attribute()
 	}
 	return room
 }
@@ -58,8 +71,8 @@ func (s *session) unclear(m wire.Message) bool {
 func (x *exchange) mayAsk() bool { return x.elsewhere && x.task == "" && mcp.CanAsk(x.call.Method) }
 
 // askers are the calls that may be asking just now, oldest first.
-func (s *session) askers() []*exchange {
-	all := slices.DeleteFunc(s.all(), func(x *exchange) bool {
+func (u *unattributed) askers() []*exchange {
+	all := slices.DeleteFunc(u.s.calls.list(), func(x *exchange) bool {
 		return !x.mayAsk() || x.over() || x.asks()
 	})
 	slices.SortFunc(all, func(a, b *exchange) int { return cmp.Compare(a.id, b.id) })
@@ -67,16 +80,16 @@ func (s *session) askers() []*exchange {
 }
 
 // attribute gives questions to the calls that ask them, as far as that is clear by now.
-func (s *session) attribute() {
-	askers := s.askers()
-	s.mu.Lock()
-	held := s.unattributed
+func (u *unattributed) attribute() {
+	s, askers := u.s, u.askers()
+	u.mu.Lock()
+	held := u.held
 	if len(held) == 0 {
-		s.mu.Unlock()
+		u.mu.Unlock()
 		return
 	}
-	if s.attributing != nil {
-		s.attributing.Stop()
+	if u.wait != nil {
+		u.wait.Stop()
 	}
 	age := time.Since(held[0].since)
 	next := attributeTime - age
@@ -86,11 +99,11 @@ func (s *session) attribute() {
 	overdue := age >= attributeTime || s.base.Err() != nil
 	decided := overdue || len(askers) == 1 || age >= attributePause && len(askers) > 0 && len(held) >= len(askers)
 	if decided {
-		s.unattributed = nil
+		u.held = nil
 	} else {
-		s.attributing = time.AfterFunc(next, func() { s.u.spawn(s.attribute) })
+		u.wait = time.AfterFunc(next, func() { s.env.Spawn(u.attribute) })
 	}
-	s.mu.Unlock()
+	u.mu.Unlock()
 	if !decided {
 		return
 	}
@@ -109,42 +122,37 @@ func (s *session) attribute() {
 	}
 }
 
-// unattribute takes back a question that was guessed to be of a call. The call has ended with
+// giveBack takes back a question that was guessed to be of a call. The call has ended with
 // the question open, so that it was another call's.
-func (s *session) unattribute(x *exchange, q question) {
-	s.remove(x)
-	s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
+func (u *unattributed) giveBack(x *exchange, q question) {
+	u.s.calls.remove(x)
+	u.s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
 }
 
-// refuseUnattributed refuses all questions that wait: a call has ended without an answer of
-// the server, and may have been the one that asked.
-func (s *session) refuseUnattributed() {
-	s.mu.Lock()
-	held := s.unattributed
-	s.unattributed = nil
-	s.mu.Unlock()
+// released is told how a call has ended. One that ended without an answer of the server may
+// have been the one that asked: then all questions are refused.
+func (u *unattributed) released(err error) {
+	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
+		u.attribute()
+		return
+	}
+	u.mu.Lock()
+	held := u.held
+	u.held = nil
+	u.mu.Unlock()
 	if len(held) == 0 {
 		return
 	}
-	s.u.spawn(func() {
+	u.s.env.Spawn(func() {
 		for _, h := range held {
-			s.post(unrelated(h.question.ID))
+			u.s.post(unrelated(h.question.ID))
 		}
 	})
 }
 
-// released is told that a call is not under way any more.
-func (s *session) released(err error) {
-	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
-		s.attribute()
-	} else {
-		s.refuseUnattributed()
-	}
-}
-
-// withdrawUnattributed forgets a question that the server does not want answered any more.
-func (s *session) withdrawUnattributed(id mcp.Raw) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unattributed = slices.DeleteFunc(s.unattributed, func(h unattributed) bool { return bytes.Equal(h.question.ID, id) })
+// withdraw forgets a question that the server does not want answered any more.
+func (u *unattributed) withdraw(id mcp.Raw) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.held = slices.DeleteFunc(u.held, func(h heldQuestion) bool { return bytes.Equal(h.question.ID, id) })
 }

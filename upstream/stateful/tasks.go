@@ -1,4 +1,4 @@
-package upstream
+package stateful
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func (s *session) taskParams(c *mcp.Call) mcp.Raw {
 	case c.Method != mcp.MethodToolsCall || !s.server.Tasks:
 		return nil
 	case c.Task != nil && c.Tasks == mcp.NoTasks:
-		return mcp.Object("ttl", mcp.Int(s.u.cfg.Timeout.Total.Milliseconds()))
+		return mcp.Object("ttl", mcp.Int(s.env.Timeout.Total.Milliseconds()))
 	}
 	return c.Task
 }
@@ -44,13 +44,13 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 		x.free()
 		return &mcp.Reply{Result: task, Task: true}, nil
 	}
-	s.u.pool.hold(s) // until the task is over
+	s.hold() // until the task is over
 	x.free()
 	y := &exchange{call: c, task: id, ours: true, token: x.id}
 	request := &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller}
 	reply, err := s.begin(ctx, y, request, func() { s.reportTask(y, dialect.PollPause(task)) })
 	if errors.Is(err, transport.ErrSessionGone) {
-		s.u.pool.lose(s)
+		s.lose()
 	}
 	return reply, dialect.Begun(err)
 }
@@ -62,7 +62,7 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 	if token, _ := meta.Member(wire.MetaProgressToken); token.IsNull() {
 		return
 	}
-	s.u.spawn(func() {
+	s.env.Spawn(func() {
 		said := ""
 		for progress := int64(1); dialect.Wait(x.life, pause) == nil; {
 			if !x.life.WaitedFor() {
@@ -104,14 +104,14 @@ func (s *session) cancelTask(id string) {
 		defer cancel()
 		m, err := s.request(ctx, mcp.MethodTasksCancel, mcp.Object("taskId", mcp.String(id)))
 		if err != nil || m.Error != nil {
-			s.u.log.Debug("task not cancelled", "error", err)
+			s.env.Log.Debug("task not cancelled", "error", err)
 		}
 	}
-	if s.u.base.Err() != nil { // Close ends the session next, so now is the time
+	if s.env.Base.Err() != nil { // Close ends the session next, so now is the time
 		say()
 		return
 	}
-	s.u.spawn(say)
+	s.env.Spawn(say)
 }
 
 // abandon ends the task of a call that is waited for here and will not be, whatever it
@@ -128,23 +128,6 @@ func (x *exchange) overdue(err error) error {
 	if x.task == "" || x.ours || !errors.Is(err, transport.ErrTimeout) {
 		return err
 	}
-	return mcp.UpstreamError(mcp.CodeUpstreamTimeout, x.s.u.cfg.Name, mcp.ExecutedUnknown,
-		"The task at upstream %s has not ended within %s; ask for its result again", x.s.u.cfg.Name, x.s.u.cfg.Timeout.Total)
-}
-
-// taskOf returns the call that waits for the task which a message belongs to
-// (2025-11-25 basic/utilities/tasks#related-task-metadata), nil for none.
-func (s *session) taskOf(m wire.Message) *exchange {
-	meta, _ := m.Params.Member("_meta")
-	task, ok := meta.Member(wire.MetaRelatedTask)
-	if !ok {
-		return nil
-	}
-	id := mcp.TaskID(task)
-	for _, x := range s.all() {
-		if x.task != "" && x.task == id {
-			return x
-		}
-	}
-	return nil
+	return mcp.UpstreamError(mcp.CodeUpstreamTimeout, x.s.env.Upstream, mcp.ExecutedUnknown,
+		"The task at upstream %s has not ended within %s; ask for its result again", x.s.env.Upstream, x.s.env.Timeout.Total)
 }

@@ -1,0 +1,92 @@
+package upstream
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful"
+)
+
+// newEnv makes what both dialects have of the Upstream.
+func (u *Upstream) newEnv(deps Deps) *dialect.Env {
+	cfg := u.cfg
+	return &dialect.Env{
+		Upstream: cfg.Name, Process: cfg.Transport == transportStdio, PerUser: u.PerUser(),
+		Places: cfg.Limits.Sessions, Timeout: dialect.Timeout(cfg.Timeout),
+		Base: u.base, Log: u.log, Memory: deps.Memory, Admit: u.admit,
+		ClientInfo: mcp.Object("name", mcp.String(or(deps.Client.Name, "gatehouse")), "version", mcp.String(or(deps.Client.Version, "dev"))),
+		Voice:      &dialect.Voice{Upstream: cfg.Name, LoopbackLinks: cfg.LoopbackLinks, Log: u.log},
+		NextID:     func() int64 { return u.ids.Add(1) },
+		Life:       u.lives.begin, Spawn: u.lives.spawn, Dial: u.dial, Learn: u.probe.learn,
+		Meet:   func(rev *wire.Revision, info mcp.Raw) { u.health.meet(rev.Name, rev.Stateful, info) },
+		Opened: u.count.connect, Restarts: &u.health.restarts, Garbage: &u.health.garbage,
+	}
+}
+
+func (u *Upstream) newStateful(deps Deps) *stateful.Dialect {
+	cfg := stateful.Config{
+		Shared: u.cfg.Shared, Asks: u.cfg.Limits.asks, Tell: deps.Tell, Failure: u.failure,
+		Lost: u.count.lost.Inc, Server: u.cfg.identity(),
+	}
+	if u.cfg.Transport == transportStreamable {
+		cfg.Keeper = deps.Keeper
+	}
+	return stateful.New(u.env, cfg)
+}
+
+// identity is what tells a server, how it is reached and whose account is used there from
+// others.
+func (c Config) identity() []string {
+	parts := []string{c.Name, c.URL, c.Revision}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		parts = append(parts, strings.ToLower(name), string(c.Headers[name]))
+	}
+	return append(append(parts, "auth"), c.Auth.Account()...)
+}
+
+// call makes a call in the dialect that the server speaks.
+func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	err = u.inEra(ctx, c, func(e *dialect.Era) error {
+		handle := u.stateless.Handle
+		if e.Rev.Stateful {
+			handle = u.stateful.Handle
+		}
+		reply, err = handle(ctx, e, c)
+		return err
+	})
+	return reply, err
+}
+
+// letGo lets a call go of which a retry will never be made.
+func (u *Upstream) letGo(c *mcp.Call) {
+	u.stateful.LetGo(c)
+	if dialect.ParseState(c.State).Kind != dialect.TaskState {
+		return
+	}
+	u.lives.spawn(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(u.base), dialect.Goodbye)
+		defer cancel()
+		err := u.inEra(ctx, c, func(e *dialect.Era) error {
+			if e.Rev.Stateful {
+				return nil // another server by now
+			}
+			return u.stateless.LetGo(ctx, e, c)
+		})
+		if err != nil {
+			u.log.Debug("task not cancelled", "error", err)
+		}
+	})
+}
+
+// learnUnfolded takes a page of tools whose descriptions were unfolded.
+func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
+	if e := u.probe.era(); e != nil && e.Rev.Stateful {
+		return page
+	}
+	return u.stateless.LearnTools(c, page)
+}

@@ -1,0 +1,129 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// lives are what an Upstream has to end before it is closed: exchanges and goroutines.
+type lives struct {
+	idle, total time.Duration // Config.Timeout of an exchange
+
+	mu      sync.Mutex // guards the fields below
+	closed  bool
+	running map[*transport.Life]bool // exchanges under way; true for those without an end
+	ended   chan struct{}            // closed when the last of them ends after closed was set
+	active  int                      // goroutines that wg counts
+	waited  bool                     // wait waits for the last of them
+	wg      sync.WaitGroup
+}
+
+func newLives(cfg Timeout) *lives {
+	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{})}
+}
+
+// begin is dialect.Env.Life.
+func (l *lives) begin(ctx context.Context, standing bool) (*transport.Life, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, admit.ErrDraining
+	}
+	idle, total := l.idle, l.total
+	if standing {
+		idle, total = 0, 0
+	}
+	life := transport.NewLife(ctx, idle, total)
+	life.OnEnd = l.end
+	l.running[life] = standing
+	return life, nil
+}
+
+func (l *lives) end(life *transport.Life) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.running[life]; !ok {
+		return
+	}
+	delete(l.running, life)
+	if l.closed && len(l.running) == 0 {
+		close(l.ended)
+	}
+}
+
+// calls is how many exchanges with an end of their own are under way.
+func (l *lives) calls() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, standing := range l.running {
+		if !standing {
+			n++
+		}
+	}
+	return n
+}
+
+// spawn runs f on a goroutine that wait waits for. f must end soon after the Upstream's base;
+// what comes too late for a goroutine has to see that at once.
+func (l *lives) spawn(f func()) {
+	l.mu.Lock()
+	if l.waited && l.active == 0 {
+		l.mu.Unlock()
+		f()
+		return
+	}
+	l.active++
+	l.wg.Add(1)
+	l.mu.Unlock()
+	go func() {
+		defer func() {
+			l.mu.Lock()
+			l.active--
+			l.mu.Unlock()
+			l.wg.Done()
+		}()
+		f()
+	}()
+}
+
+// close lets no exchange begin any more, and ends the standing ones.
+func (l *lives) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		if len(l.running) == 0 {
+			close(l.ended)
+		}
+	}
+	l.cancel(func(standing bool) bool { return standing })
+}
+
+// cancelAll ends all exchanges.
+func (l *lives) cancelAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancel(func(bool) bool { return true })
+}
+
+// cancel is called with mu held.
+func (l *lives) cancel(which func(standing bool) bool) {
+	for life, standing := range l.running {
+		if which(standing) {
+			life.Cancel(dialect.ErrClosed)
+		}
+	}
+}
+
+// wait waits for all goroutines.
+func (l *lives) wait() {
+	l.mu.Lock()
+	l.waited = true
+	l.mu.Unlock()
+	l.wg.Wait()
+}

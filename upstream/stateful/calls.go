@@ -1,0 +1,95 @@
+package stateful
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// calls are those under way in a session, by the ids of their requests: what comes outside of
+// their streams finds them here.
+type calls struct {
+	mu  sync.Mutex // guards all
+	all map[int64]*exchange
+}
+
+func (c *calls) add(x *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all[x.id] = x
+}
+
+func (c *calls) remove(x *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.all, x.id)
+}
+
+// get returns the call of a request, nil for none.
+func (c *calls) get(id int64) *exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[id]
+}
+
+func (c *calls) list() []*exchange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.all))
+}
+
+// find returns a call for which is is true, nil for none.
+func (c *calls) find(is func(*exchange) bool) *exchange {
+	for _, x := range c.list() {
+		if is(x) {
+			return x
+		}
+	}
+	return nil
+}
+
+// only returns the one call that is under way, nil when there is none or more than one: then
+// nothing says which one a message is for. What waits for a task counts only where there is
+// no other: a message of a task says of which (ofTask).
+func (c *calls) only() *exchange {
+	all := c.list()
+	waits := func(x *exchange) bool { return x.task != "" }
+	if others := slices.DeleteFunc(slices.Clone(all), waits); len(others) > 0 {
+		all = others
+	}
+	if len(all) != 1 {
+		return nil
+	}
+	return all[0]
+}
+
+// inProgress returns the call that progress is of, nil for none.
+func (c *calls) inProgress(m wire.Message) *exchange {
+	return c.find(func(x *exchange) bool { return x.owns(m) })
+}
+
+// ofTask returns the call that waits for the task which a message belongs to
+// (2025-11-25 basic/utilities/tasks#related-task-metadata), nil for none.
+func (c *calls) ofTask(m wire.Message) *exchange {
+	meta, _ := m.Params.Member("_meta")
+	task, ok := meta.Member(wire.MetaRelatedTask)
+	if !ok {
+		return nil
+	}
+	id := mcp.TaskID(task)
+	return c.find(func(x *exchange) bool { return x.task != "" && x.task == id })
+}
+
+// level is the least severe level of log messages that a call wants, "" for none: the session
+// has one for all of them, and each hears only what it asked for.
+func (c *calls) level() (least string) {
+	for _, x := range c.list() {
+		if level := x.call.LogLevel; level != "" && (least == "" || wire.LogLevelAtLeast(least, level)) {
+			least = level
+		}
+	}
+	return least
+}

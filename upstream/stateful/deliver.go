@@ -1,0 +1,135 @@
+package stateful
+
+import (
+	"bytes"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+)
+
+// deliver takes what came outside of a call's own stream.
+func (s *session) deliver(m wire.Message) {
+	switch m.Kind {
+	case wire.Request:
+		x := s.only()
+		if x != nil && !x.elsewhere {
+			x = nil // its caller reads its own stream and cannot be interrupted
+		}
+		if x == nil && s.unattributed.keep(m) {
+			return
+		}
+		s.serve(m, x)
+	case wire.Notification:
+		x := s.only()
+		if m.Method == mcp.NoteProgress {
+			x = s.calls.inProgress(m)
+		}
+		s.note(m, x)
+	}
+}
+
+// note takes a notification; x is the call that it belongs to, nil for none.
+func (s *session) note(m wire.Message, x *exchange) {
+	switch m.Method {
+	case mcp.NoteProgress, mcp.NoteMessage:
+		if x == nil {
+			if m.Method == mcp.NoteMessage && s.shared() {
+				dialect.LogOnly(s.d.said, m)
+			}
+			return
+		}
+		params := m.Params
+		if x.ours { // for its caller there is no task
+			params = unrelate(params)
+		}
+		x.tell(mcp.Event{Method: m.Method, Params: params})
+	case mcp.NoteCancelled:
+		id, _ := m.Params.Member("requestId")
+		for _, x := range s.calls.list() {
+			x.withdraw(id)
+		}
+		s.unattributed.withdraw(id)
+	case mcp.NoteElicitationComplete:
+		s.completed(m)
+	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
+		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)})
+	case mcp.NoteResourceUpdated:
+		uri, _ := m.Params.Member("uri")
+		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", uri)})
+	case wire.NoteTaskStatus:
+		s.state.Tell(mcp.Event{Method: mcp.NoteTask, Params: bytes.Clone(wire.ReadTask(m.Params.Without("_meta")))})
+	}
+}
+
+// serve answers a request of the server, or makes a question of the call of it.
+func (s *session) serve(m wire.Message, x *exchange) {
+	if waits := s.calls.ofTask(m); waits != nil {
+		x = waits
+	}
+	if m.Method == mcp.MethodPing {
+		s.post(wire.AppendResult(nil, m.ID, nil))
+		return
+	}
+	why := s.declared.Refuses(m.Method, m.Params)
+	switch {
+	case why != nil:
+	case s.shared():
+		s.post(forNobody(m))
+		return
+	case m.Method == mcp.MethodRootsList && (x == nil || x.over() || !mcp.CanAsk(x.call.Method)):
+		s.roots.ask(m.ID)
+		return
+	case x == nil || x.over():
+		s.post(unrelated(m.ID))
+		return
+	default:
+		why = x.ask(m, false)
+	}
+	if why != nil {
+		s.post(wire.AppendError(nil, m.ID, why))
+	}
+}
+
+// forNobody answers a question in a session of the gateway's own, which has no user.
+func forNobody(m wire.Message) []byte {
+	switch m.Method {
+	case mcp.MethodRootsList:
+		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"roots":[]}`))
+	case mcp.MethodElicit:
+		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"action":"cancel"}`))
+	}
+	return wire.AppendError(nil, m.ID, mcp.Errorf(codeRejected, "this session has no user who could be asked"))
+}
+
+// unrelated answers a request of the server for which no call is left: outside of a
+// call the client cannot be asked.
+func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelated) }
+
+var errUnrelated = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
+
+// only returns the call that a message without a name of one is for, nil where nothing says
+// which.
+func (s *session) only() *exchange {
+	if s.shared() {
+		return nil
+	}
+	return s.calls.only()
+}
+
+// completed passes on that the user is done at a URL: to the call that asked, if it
+// still runs, else to the client's session. Clients without one come back by themselves.
+func (s *session) completed(m wire.Message) {
+	id, _ := m.Params.Member("elicitationId")
+	ours, request, ok := s.state.Pages.Complete(id.Text())
+	if !ok {
+		return
+	}
+	event := mcp.Event{Method: m.Method, Params: mcp.Object("elicitationId", mcp.String(ours))}
+	if x := s.calls.get(request); x != nil && x.tell(event) {
+		return
+	}
+	if tell := s.d.cfg.Tell; tell != nil && !s.shared() && !s.at.Sweeps {
+		tell(s.at.Key.session, event)
+	}
+}

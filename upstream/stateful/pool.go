@@ -1,0 +1,182 @@
+package stateful
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// steady is how long an event stream lives that does not count as one that fails.
+const steady = 10 * time.Second
+
+// place is what outlives a session.
+type place struct {
+	id       string // no other one's, of any process
+	owner    *transport.Identity
+	declared dialect.Capabilities
+	state    *restore.State         // what is restored in a new session
+	kept     atomic.Pointer[string] // the id at the server of the session that is kept for it; nil for none
+}
+
+type entry = pool.Entry[key, *place, *session]
+
+// acquire returns the session of a call, and opens it if need be. It must be released.
+func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*session, error) {
+	k := key{user: d.env.User(&c.Caller)}
+	var declared dialect.Capabilities
+	switch {
+	case d.cfg.Shared: // which of the clients it asks nobody would know
+		declared = dialect.Capabilities{Raw: "{}"}
+	case c.Session == "" || c.Method == mcp.MethodDiscover:
+		declared = dialect.Neutral(e.Rev)
+	default:
+		k.session, declared = c.Session, dialect.Declare(c.Caps, e.Rev)
+		if c.Ephemeral {
+			k.caps = declared.Raw
+		}
+	}
+	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
+		if fresh {
+			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
+			if at.Sweeps = k.user != ""; k.session != "" { // else nobody ends it
+				at.Sweeps = c.Ephemeral
+			}
+			if k.session != "" || k.user != "" {
+				at.User = admit.User(&c.Caller)
+				at.Data.owner.User = at.User
+			}
+		}
+		if k.user != "" {
+			at.Data.owner.Meet(&c.Caller)
+		}
+	}, func(at *entry) (*session, error) { return d.open(at, e) })
+	return s, dialect.NotStarted(err)
+}
+
+// open opens the session of an entry, or goes on with one that is kept.
+func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
+	err = d.env.Connect(func(ctx context.Context) error {
+		if s = d.resume(ctx, at, e); s != nil {
+			return nil
+		}
+		var err error
+		s, err = d.begin(ctx, at, e)
+		if errors.Is(err, dialect.ErrWrongEra) && !e.SSE {
+			older := &dialect.Era{Rev: e.Rev, SSE: true}
+			if s, err = d.begin(ctx, at, older); err == nil {
+				d.env.Learn(e, older)
+				d.env.Log.Info("upstream speaks HTTP+SSE")
+			}
+		}
+		return err
+	})
+	if err != nil && d.env.Process {
+		d.crashed(at, 0)
+	}
+	return s, err
+}
+
+// begin begins a session on a connection of its own.
+func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
+	conn, err := d.env.Dial(ctx, at.Data.owner, e)
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(d, at, conn, e.Rev)
+	conn.Deliver(!s.shared(), s.deliver)
+	if err := s.handshake(ctx, e.Rev); err != nil {
+		s.cancel()
+		dialect.CloseConn(conn)
+		return nil, err
+	}
+	d.save(ctx, s, e)
+	s.restore(ctx)
+	if done := conn.Lost(); done != nil {
+		d.env.Spawn(func() { s.watch(done) })
+	}
+	return s, nil
+}
+
+// crashed notes that the process of an entry ended by itself, or its event stream. What
+// lies between ends streams that are idle, for which nobody has to wait.
+func (d *Dialect) crashed(at *entry, lived time.Duration) {
+	d.env.Restarts.Add(1)
+	if d.env.Process || lived < steady {
+		d.pool.Crashed(at, lived)
+	}
+}
+
+// bury ends the session, nil for none, of an entry that has ended. At the server one that is
+// kept ends only if it is to be forgotten.
+func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
+	if s != nil && idle != nil {
+		s.windUp(idle)
+	}
+	kept := at.Data.kept.Load()
+	if kept != nil && forget {
+		ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // after the end of base, too
+		defer cancel()
+		if err := d.kept.save(ctx, at.Key, nil); err != nil {
+			d.env.Log.Debug("session not forgotten", "error", err)
+		}
+	}
+	if s != nil {
+		s.cancel()
+		if forget || kept == nil || *kept != s.id() {
+			dialect.CloseConn(s.conn)
+		}
+	}
+}
+
+// resume goes on with the session that is kept for an entry; nil for none, or for one that
+// was lost here already. Nothing is sent but what the entry needs in it.
+func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *session {
+	if !d.kept.keeps(at.Key, e) || at.Data.kept.Load() != nil {
+		return nil
+	}
+	known, err := d.kept.load(ctx, at.Key)
+	if known == nil && err == nil {
+		return nil
+	}
+	var conn transport.Conn
+	if err == nil {
+		conn, err = d.env.Dial(ctx, at.Data.owner, e)
+	}
+	if err != nil {
+		d.env.Log.Debug("session not resumed", "error", err)
+		return nil
+	}
+	rev := wire.Lookup(known.Revision)
+	conn.Resume(known.ID)
+	conn.Bind(rev)
+	s := newSession(d, at, conn, rev)
+	s.roots.owed = true // they may have changed, or the server was told none
+	s.learn(mcp.Object("capabilities", mcp.Raw(known.Capabilities)))
+	at.Data.kept.Store(&known.ID)
+	s.restore(ctx)
+	return s
+}
+
+// save keeps a session that was opened here. One that cannot be kept ends with this process.
+func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
+	id := s.id()
+	if id == "" || !d.kept.keeps(s.at.Key, e) {
+		return
+	}
+	caps, _ := s.result.Member("capabilities")
+	if err := d.kept.save(ctx, s.at.Key, &remembered{s.rev.Name, id, string(caps)}); err != nil {
+		d.env.Log.Debug("session not kept", "error", err)
+		return
+	}
+	s.at.Data.kept.Store(&id)
+}

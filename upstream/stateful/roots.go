@@ -1,0 +1,147 @@
+package stateful
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+)
+
+const (
+	// rootsWait is how long a question for roots waits for a call.
+	rootsWait = 2 * time.Second
+	// maxHeld bounds how many of a session wait.
+	maxHeld  = 4
+	rootsKey = "roots"
+)
+
+// askGrace is how much longer a call of a client with a session stays parked than its
+// questions may be answered: whoever asked comes back and says that there was no answer.
+const askGrace = 5 * time.Second
+
+// roots are the questions for the client's roots outside of any call: many servers ask right
+// after initialized. A client is only ever asked in the course of a call of its own, so such a
+// question waits a moment for one, and answers are kept for the next time.
+type roots struct {
+	env      *dialect.Env
+	known    *restore.Roots
+	declared dialect.Capabilities
+	post     func([]byte)
+	answer   func(id mcp.Raw, method string, answer mcp.Raw) []byte
+	over     func() bool // the session is
+
+	mu   sync.Mutex // guards the fields below
+	held []mcp.Raw  // the ids of those that wait
+	wait *time.Timer
+	owed bool // the server was told none for want of a call
+}
+
+// ask takes a roots/list that belongs to no call.
+func (r *roots) ask(id mcp.Raw) {
+	if known := r.known.Answer(); known != nil {
+		r.post(r.answer(id, mcp.MethodRootsList, known))
+		return
+	}
+	r.mu.Lock()
+	held := len(r.held) < maxHeld
+	if held {
+		r.held = append(r.held, bytes.Clone(id))
+		r.holdFor(rootsWait)
+	}
+	r.mu.Unlock()
+	if !held {
+		r.none(id)
+	}
+}
+
+// holdFor is called with mu held. It sets when the questions that wait are given up.
+func (r *roots) holdFor(d time.Duration) {
+	if r.wait != nil {
+		r.wait.Stop()
+	}
+	r.wait = time.AfterFunc(d, func() {
+		r.env.Spawn(func() {
+			for _, id := range r.take() {
+				if !r.over() {
+					r.none(id)
+				}
+			}
+		})
+	})
+}
+
+// take returns the questions that wait, which do not any more.
+func (r *roots) take() []mcp.Raw {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.held
+	r.held = nil
+	if r.wait != nil {
+		r.wait.Stop()
+	}
+	return held
+}
+
+// none answers a question that nobody could be asked. None is a good answer for a server
+// that knows no roots yet; one that does should keep them. It is told with the next call that
+// they changed, so that it asks again.
+func (r *roots) none(id mcp.Raw) {
+	r.mu.Lock()
+	r.owed = true
+	r.mu.Unlock()
+	if r.known.Told() {
+		r.post(wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInternal, "the client can be asked for its roots only during a call")))
+		return
+	}
+	r.post(wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`)))
+}
+
+// before returns the question that a call has to be asked before it is made, nil for none.
+func (r *roots) before(c *mcp.Call) *mcp.Reply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.held) == 0 || !mcp.CanAsk(c.Method) {
+		return nil
+	}
+	limit := r.env.Timeout.Ask
+	r.holdFor(limit + askGrace)
+	return &mcp.Reply{Ask: &mcp.Ask{
+		Requests: []mcp.InputRequest{{Key: rootsKey, Method: mcp.MethodRootsList}},
+		State:    dialect.State{Kind: dialect.RootsState}.String(), Expires: time.Now().Add(limit),
+	}}
+}
+
+// give answers the questions that wait with what the client said.
+func (r *roots) give(c *mcp.Call) {
+	answer, refusal := c.Answers[rootsKey], c.Refused[rootsKey]
+	valid := wire.ValidAnswer(mcp.MethodRootsList, answer)
+	if valid && !c.Ephemeral {
+		r.known.Learn(answer, r.known.Changes())
+	}
+	for _, id := range r.take() {
+		switch {
+		case refusal != nil:
+			r.post(wire.AppendError(nil, id, refusal))
+		case valid:
+			r.post(r.answer(id, mcp.MethodRootsList, answer))
+		default:
+			r.none(id)
+		}
+	}
+}
+
+// settle tells the server that roots changed where it was told none for want of a call: there
+// is one now.
+func (r *roots) settle() {
+	r.mu.Lock()
+	owed := r.owed && r.declared.RootsChange
+	r.owed = r.owed && !owed
+	r.mu.Unlock()
+	if owed {
+		r.post(wire.AppendNotification(nil, mcp.NoteRootsListChanged, nil))
+	}
+}

@@ -1,0 +1,287 @@
+package stateful
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// session is one session at a server.
+type session struct {
+	d        *Dialect
+	env      *dialect.Env
+	at       *entry
+	state    *restore.State // of the entry
+	conn     transport.Conn
+	rev      *wire.Revision
+	result   mcp.Raw // of initialize; of a resumed session the capabilities
+	server   dialect.Server
+	declared dialect.Capabilities
+	began    time.Time
+
+	base   context.Context // of what the session does on its own
+	cancel context.CancelFunc
+
+	setting chan struct{} // holds one while logging/setLevel is under way
+	level   atomic.Pointer[string]
+
+	calls        calls
+	standing     standing
+	roots        roots
+	unattributed unattributed
+}
+
+func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
+	s := &session{
+		d: d, env: d.env, at: at, state: at.Data.state, conn: conn, rev: rev, declared: at.Data.declared, began: time.Now(),
+		setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
+	}
+	s.base, s.cancel = context.WithCancel(d.env.Base)
+	s.standing = standing{
+		env: d.env, conn: conn, base: s.base, mayAsk: dialect.Piped(conn),
+		deliver: s.deliver, missed: s.state.Missed, gone: s.lose,
+	}
+	s.roots = roots{env: d.env, known: &s.state.Roots, declared: s.declared, post: s.post, answer: s.answer, over: s.over}
+	s.unattributed.s = s
+	return s
+}
+
+// handshake is initialize and notifications/initialized (2025-11-25 basic/lifecycle).
+func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
+	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
+		"capabilities", mcp.Raw(s.declared.Raw), "clientInfo", s.env.ClientInfo)
+	m, err := s.request(ctx, mcp.MethodInitialize, params)
+	if err != nil && dialect.Piped(s.conn) {
+		return err // the server was found to speak this
+	}
+	if err != nil {
+		return initializeRefusal(err)
+	}
+	if m.Error != nil {
+		e := wire.ReadError(m.Error)
+		switch e.Code {
+		case mcp.CodeMethodNotFound, mcp.CodeUnsupportedVersion, mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
+			return dialect.ErrWrongEra
+		}
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
+			"Upstream %s refused to initialize: %s", s.env.Upstream, dialect.Clip(e.Message))
+	}
+	if len(m.Result) > dialect.MaxHello {
+		return fmt.Errorf("%w: initialize", transport.ErrTooLarge)
+	}
+	version, _ := m.Result.Member("protocolVersion")
+	rev := wire.Lookup(version.Text())
+	if rev == nil || !rev.Stateful {
+		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
+			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know", s.env.Upstream, version.Text())
+	}
+	s.rev = rev
+	s.learn(m.Result)
+	s.conn.Bind(rev)
+	return s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil))
+}
+
+// learn takes what the server answered to initialize.
+func (s *session) learn(result mcp.Raw) {
+	s.result = result
+	caps, _ := result.Member("capabilities")
+	s.server = dialect.ReadServer(dialect.ValidTasks(s.rev, caps))
+	info, _ := result.Member("serverInfo")
+	s.env.Meet(s.rev, info)
+}
+
+// initializeRefusal sorts the statuses with which a server refuses initialize.
+func initializeRefusal(err error) error {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	if !ok {
+		return err
+	}
+	switch status.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return dialect.ErrWrongEra
+	}
+	return err
+}
+
+// restore brings a new session to where the one before it was.
+func (s *session) restore(ctx context.Context) {
+	level, uris := s.state.Restore()
+	if s.shared() || s.declared.Any() || level != "" || len(uris) > 0 {
+		s.standing.open()
+	}
+	if level != "" {
+		s.setLevel(ctx, level)
+	}
+	var failed []string
+	for _, uri := range uris {
+		if s.subscribeAgain(ctx, uri) != nil {
+			failed = append(failed, uri)
+		}
+	}
+	if len(failed) > 0 {
+		s.env.Spawn(func() { s.resubscribe(failed) })
+	}
+}
+
+// request makes a request of the gateway's own and returns its response.
+func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
+	id := s.env.NextID()
+	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
+	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)})
+	if err != nil {
+		return wire.Message{}, life.Why(err)
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return wire.Message{}, life.Why(err)
+		case dialect.Answers(m, id):
+			return m, nil
+		default:
+			s.deliver(m)
+		}
+	}
+}
+
+// setLevel brings the server's log level to this one, if it has logging at all. A
+// server that refuses, or keeps silent, keeps its level and is not asked for this one
+// again.
+func (s *session) setLevel(ctx context.Context, level string) {
+	if !s.server.Logging || !wire.ValidLogLevel(level) {
+		return
+	}
+	if now := s.level.Load(); now != nil && *now == level {
+		return
+	}
+	select {
+	case s.setting <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-s.setting }()
+	if now := s.level.Load(); now != nil && *now == level {
+		return
+	}
+	s.state.SetLevel(level)
+	s.standing.open()
+	m, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
+	if err != nil || m.Error != nil {
+		s.env.Log.Debug("log level not set", "error", err)
+	}
+	if err != nil && !errors.Is(err, transport.ErrTimeout) {
+		return
+	}
+	s.level.Store(&level)
+}
+
+// post sends what has no answer, with its own limit of time: it is sent for the sake
+// of the session, not of a call.
+func (s *session) post(body []byte) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
+	defer cancel()
+	if err := s.conn.Post(ctx, body); err != nil {
+		s.env.Log.Debug("message not sent", "error", err)
+	}
+}
+
+// answer writes the answer to a question in the words of the server's revision.
+func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
+	answer, err := s.rev.Answer(method, answer)
+	if err != nil {
+		return wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInternal, "the client's answer cannot be passed on: %v", err))
+	}
+	return wire.AppendResult(nil, id, answer)
+}
+
+// shared reports whether the session's calls may be of several clients. What it says that
+// belongs to no call is then for none of them.
+func (s *session) shared() bool { return s.at.Key.session == "" }
+
+// asksElsewhere reports whether questions of a call may come from outside of its own
+// stream, so that its caller cannot simply read that.
+func (s *session) asksElsewhere() bool {
+	return s.declared.Any() && !s.shared() && s.standing.asks()
+}
+
+// over reports whether the session has ended.
+func (s *session) over() bool { return s.base.Err() != nil || dialect.Lost(s.conn) }
+
+// watch waits for the end of a process, or of an event stream.
+func (s *session) watch(done <-chan struct{}) {
+	select {
+	case <-done:
+		if s.base.Err() == nil {
+			s.d.crashed(s.at, time.Since(s.began))
+			s.cancel()
+		}
+	case <-s.base.Done():
+	}
+}
+
+// refusal sorts the errors with which a server refuses a call.
+func (s *session) refusal(err error) error {
+	status, ok := errors.AsType[*transport.StatusError](err)
+	switch {
+	case !ok || errors.Is(err, transport.ErrSessionGone):
+		return err
+	case status.HasError() && status.Status != http.StatusUnauthorized && status.Status != http.StatusForbidden &&
+		status.Status != http.StatusTooManyRequests:
+		e := wire.ReadError(status.Message.Error)
+		if e.Code == mcp.CodeHeaderMismatch || dialect.Offered(status.Message) != nil {
+			return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err) // a server that had sessions once
+		}
+		return s.declared.NotOurs(e)
+	case dialect.Piped(s.conn):
+	case status.Status == http.StatusNotFound || status.Status == http.StatusMethodNotAllowed:
+		return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err)
+	}
+	return err
+}
+
+// id is the session's at the server, "" where it has none.
+func (s *session) id() string { return s.conn.Header().Get(wire.HeaderSession) }
+
+// windUp cancels the calls of a session, and waits some time for it to be idle.
+func (s *session) windUp(idle <-chan struct{}) {
+	s.cancel()
+	for _, x := range s.calls.list() {
+		if x.life.WaitedFor() { // the table of parked calls sees to the others
+			x.life.Cancel(dialect.ErrClosed)
+		}
+	}
+	timer := time.NewTimer(dialect.Goodbye)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// hold takes a session once more that the caller has; it must be released once more.
+func (s *session) hold() { s.d.pool.Hold(s.at) }
+
+// release gives a session back.
+func (s *session) release() { s.d.pool.Release(s.at) }
+
+// lose takes a session out that the server does not know any more. The next acquire
+// opens another one.
+func (s *session) lose() {
+	if s.d.pool.Lose(s.at, s) {
+		s.d.cfg.Lost()
+	}
+	s.cancel()
+	if dialect.Piped(s.conn) {
+		s.env.Spawn(func() { dialect.CloseConn(s.conn) })
+	}
+}

@@ -1,0 +1,145 @@
+package stateful
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+const (
+	// standingWait is how long a new session waits for its standing stream to open before it
+	// takes calls: some servers drop what they have to say while nobody listens, some answer
+	// nothing until there is something.
+	standingWait = 250 * time.Millisecond
+	// leastPause is how soon a standing stream is opened again, however short a time its
+	// server asks for.
+	leastPause = 100 * time.Millisecond
+)
+
+// standing is the stream of what a session's server says outside of calls.
+type standing struct {
+	env     *dialect.Env
+	conn    transport.Conn
+	base    context.Context // of the session
+	deliver func(wire.Message)
+	missed  func() // the server may have said something that nobody heard
+	gone    func() // the server does not know the session any more
+
+	mu     sync.Mutex    // guards the fields below
+	mayAsk bool          // questions may come on it, or on the pipe that stands for it
+	opened chan struct{} // closed when the first attempt at it is over; nil before it
+	begun  time.Time     // when that began
+}
+
+// asks reports whether questions may come outside of calls' own streams.
+func (t *standing) asks() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mayAsk
+}
+
+// open opens the stream, once, and waits a moment for it to be open, so that what the server
+// says from now on is heard. So does who comes meanwhile.
+func (t *standing) open() {
+	if dialect.Piped(t.conn) || t.base.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	first := t.opened == nil
+	if first {
+		t.opened, t.begun = make(chan struct{}), time.Now()
+	}
+	opened, left := t.opened, standingWait-time.Since(t.begun)
+	t.mu.Unlock()
+	if first {
+		t.env.Spawn(func() { t.read(opened) })
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-opened:
+	case <-timer.C:
+	}
+}
+
+// read reads the stream until the session ends, and opens it again when it breaks. opened is
+// closed when the first attempt is over.
+func (t *standing) read(opened chan struct{}) {
+	pauses := admit.NewBackoff()
+	lastID := ""
+	// Until it is known that there is no such stream, questions may come on it.
+	t.setMayAsk(true)
+	for first := true; t.base.Err() == nil; first = false {
+		stream, err := t.conn.Standing(t.base, lastID, nil)
+		if first && errors.Is(err, transport.ErrNoStanding) {
+			t.setMayAsk(false)
+		}
+		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
+			t.missed()
+		}
+		if first { // after that: who waited has missed nothing
+			close(opened)
+		}
+		switch {
+		case errors.Is(err, transport.ErrNoStanding):
+			return
+		case errors.Is(err, transport.ErrSessionGone):
+			t.gone()
+			return
+		case err == nil:
+			var pause time.Duration
+			var why error
+			lastID, pause, why = t.drain(stream)
+			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
+				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", "cause", why)
+				pause = 0 // the next one may be no better
+			} else {
+				pauses.Reset()
+			}
+			if pause > 0 {
+				if dialect.Wait(t.base, max(pause, leastPause)) != nil {
+					return
+				}
+				continue
+			}
+		default:
+			if status, ok := errors.AsType[*transport.StatusError](err); ok && lastID != "" && status.Status/100 == 4 {
+				lastID = "" // it cannot be gone on with
+			}
+		}
+		if dialect.Wait(t.base, pauses.NextBackOff()) != nil {
+			return
+		}
+	}
+}
+
+// drain reads a stream to its end, and returns where and when to go on, and why it has ended.
+func (t *standing) drain(stream transport.Stream) (lastID string, pause time.Duration, why error) {
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		if errors.Is(err, transport.ErrGarbage) {
+			t.env.Garbage.Add(1)
+			continue
+		}
+		if err != nil {
+			lastID, pause = stream.Resumption()
+			return lastID, pause, err
+		}
+		if m.Kind != wire.Response {
+			t.deliver(m)
+		}
+	}
+}
+
+func (t *standing) setMayAsk(is bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mayAsk = is
+}

@@ -1,0 +1,165 @@
+// Package stateful is the dialect of the revisions with sessions, 2024-11-05 to 2025-11-25, on
+// the side of servers: a client's session has one at the server, and a call may be asked in
+// mid-call, by requests of the server.
+//
+// It owns the sessions and what runs in them, the calls that wait for their users, and what
+// another replica needs to go on with a session. It leaves to upstream when to call and what
+// the server speaks, to upstream/stateful/restore what outlives a session, and the tables of
+// sessions and of parked calls to upstream/pool and upstream/park.
+//
+//	stateful.go      the Dialect; pool.go its sessions; keeper.go what is kept of them
+//	session.go       a session: handshake, requests; deliver.go what comes outside of calls
+//	exchange.go      a call under way; questions.go its questions, and parking it
+//	roots.go         questions for roots outside of a call
+//	unattributed.go  questions of which it is not clear what call asks them
+//	pages.go         questions that send the user to a URL
+//	listen.go        subscriptions; standing.go the stream outside of calls
+//	tasks.go         tasks of 2025-11-25; bridge.go for clients of the extension
+//
+// A small call starts no goroutine. By Env.Spawn there is one for each standing stream, for
+// each call that waits for its user, for opening a session, for watching a process or an
+// event stream, and for what is said at an end.
+package stateful
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/park"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// Config is what the dialect needs beside its Env.
+type Config struct {
+	// Shared lets all clients share one session, in which they cannot be asked anything.
+	Shared bool
+	// Asks is how many calls of a caller may wait for answers at a time.
+	Asks func(*mcp.Caller) int
+	// Tell is upstream.Deps.Tell, nil for nobody.
+	Tell func(session string, e mcp.Event)
+	// Failure makes of an error what a client may read.
+	Failure func(context.Context, error) error
+	// Lost counts sessions that the server did not know any more.
+	Lost func()
+	// Keeper keeps sessions for other processes, nil for none; Server is what tells the
+	// sessions of this server from those of others, or of other accounts.
+	Keeper Keeper
+	Server []string
+}
+
+// Dialect speaks to one server. Its methods may be called concurrently.
+type Dialect struct {
+	env  *dialect.Env
+	cfg  Config
+	said *transport.Chatter
+	kept keeper
+	pool *pool.Pool[key, *place, *session]
+	// parks are the calls, and the tasks, that wait for answers of their users: each holds a
+	// stream and one goroutine that reads it.
+	parks *park.Table[*exchange]
+}
+
+// New returns a Dialect.
+func New(env *dialect.Env, cfg Config) *Dialect {
+	d := &Dialect{env: env, cfg: cfg, said: transport.NewChatter(env.Log), kept: keeper{cfg.Keeper, cfg.Server}}
+	d.pool = dialect.NewPool(env, (*session).over, d.bury)
+	d.parks = park.New(func(x *exchange) { env.Spawn(x.giveUp) })
+	return d
+}
+
+// Handle makes a call to a server of this era. Errors: dialect.ErrWrongEra and those of
+// transports, beside those that the client may read.
+func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	switch c.Method {
+	case mcp.MethodDiscover:
+		return d.discover(ctx, e, c)
+	case mcp.MethodListen:
+		return d.listen(ctx, e, c)
+	}
+	if c.State != "" && dialect.ParseState(c.State).Kind != dialect.RootsState {
+		return d.retry(ctx, c)
+	}
+	for lost := 1; ; lost++ {
+		s, err := d.acquire(ctx, e, c)
+		if err != nil {
+			return nil, err
+		}
+		call := s.callWithRoots
+		if c.Tasks == mcp.ExtensionTasks && mcp.IsTaskMethod(c.Method) {
+			call = s.bridge
+		}
+		reply, err := call(ctx, c)
+		if !errors.Is(err, transport.ErrSessionGone) {
+			return reply, err
+		}
+		s.lose()
+		if lost > 1 {
+			return nil, err
+		}
+	}
+}
+
+func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
+	s, err := d.acquire(ctx, e, c)
+	if err != nil {
+		return nil, err
+	}
+	defer s.release()
+	info, _ := s.result.Member("serverInfo")
+	return dialect.Discovered(s.rev, s.result, info)
+}
+
+// EndSession ends what there is of a client's session: its parked calls, and its sessions at
+// the server. Unless they are to be forgotten, those that are kept go on there.
+func (d *Dialect) EndSession(session string, forget bool) {
+	if session == "" {
+		return
+	}
+	d.parks.GiveUp(func(x *exchange) bool { return x.call.Session == session })
+	// Calls are cancelled, and their server hears of that before its session ends: for many
+	// servers the end of a session ends no call.
+	d.pool.End(forget, func(at *entry) bool {
+		if at.Key.session != session {
+			return false
+		}
+		at.Data.state.End(transport.ErrEnded)
+		return true
+	})
+}
+
+// RootsChanged forgets what a client's session said of its roots, and tells the server.
+func (d *Dialect) RootsChanged(session string) {
+	for at := range d.pool.All() {
+		if at.Key.session != session || session == "" {
+			continue
+		}
+		at.Data.state.Roots.Changed()
+		if s := at.Current(); s != nil && s.declared.RootsChange {
+			d.env.Spawn(func() { s.post(wire.AppendNotification(nil, mcp.NoteRootsListChanged, nil)) })
+		}
+	}
+}
+
+// Drain gives up what waits for users, and ends all listening.
+func (d *Dialect) Drain() {
+	d.parks.Close()
+	for at := range d.pool.All() {
+		at.Data.state.End(dialect.ErrClosed)
+	}
+}
+
+// Close ends all sessions at the server that are not kept, by Env.Spawn.
+func (d *Dialect) Close() { d.pool.Close() }
+
+// Reset ends all sessions: the server speaks something else.
+func (d *Dialect) Reset() { d.pool.Reset() }
+
+// Sessions is how many sessions are open.
+func (d *Dialect) Sessions() int { return d.pool.Len() }
+
+// Parked is how many calls wait for their users.
+func (d *Dialect) Parked() int { return d.parks.Len() }

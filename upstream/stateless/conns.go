@@ -1,0 +1,104 @@
+package stateless
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
+	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
+	"github.com/gatehouse-mcp/gatehouse/upstream/pool"
+	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
+)
+
+// link is a connection that the dialect has opened.
+type link struct {
+	transport.Conn
+	began   time.Time
+	base    context.Context // ends when it is closed here
+	closing context.CancelFunc
+}
+
+type entry = pool.Entry[string, *transport.Identity, *link]
+
+// connect returns the connection for a call: over HTTP one that sends requests, over stdio the
+// one process. It must be released.
+func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (conn transport.Conn, release func(), err error) {
+	user := d.env.User(&c.Caller)
+	var held *entry
+	l, err := d.links.Acquire(ctx, user, func(at *entry, fresh bool) {
+		held = at
+		if fresh {
+			at.Data = &transport.Identity{}
+		}
+		if fresh && user != "" {
+			at.User, at.Sweeps = admit.User(&c.Caller), true // nobody ends it
+			at.Data.User = at.User
+		}
+		if user != "" {
+			at.Data.Meet(&c.Caller)
+		}
+	}, func(at *entry) (*link, error) { return d.open(at, e) })
+	if err != nil {
+		return nil, nil, dialect.NotStarted(err)
+	}
+	return l.Conn, func() { d.links.Release(held) }, nil
+}
+
+func (d *Dialect) open(at *entry, e *dialect.Era) (*link, error) {
+	l := &link{}
+	err := d.env.Connect(func(ctx context.Context) (err error) {
+		l.Conn, err = d.env.Dial(ctx, at.Data, e)
+		return err
+	})
+	if err != nil {
+		if d.env.Process {
+			d.crashed(at, 0)
+		}
+		return nil, err
+	}
+	l.began = time.Now()
+	l.base, l.closing = context.WithCancel(d.env.Base)
+	d.env.Meet(e.Rev, nil)
+	l.Deliver(false, func(m wire.Message) {
+		if m.Kind == wire.Notification && m.Method == mcp.NoteMessage {
+			dialect.LogOnly(d.said, m) // it belongs to no call
+		}
+	})
+	if lost := l.Lost(); lost != nil {
+		d.env.Spawn(func() {
+			select {
+			case <-lost:
+				if l.base.Err() == nil {
+					d.crashed(at, time.Since(l.began))
+				}
+			case <-l.base.Done():
+			}
+		})
+	}
+	return l, nil
+}
+
+// crashed notes that the process of an entry ended by itself, which had lived so long.
+func (d *Dialect) crashed(at *entry, lived time.Duration) {
+	d.env.Restarts.Add(1)
+	d.links.Crashed(at, lived)
+}
+
+// bury closes the connection, nil for none, of an entry that has ended.
+func (d *Dialect) bury(_ *entry, l *link, _ bool, _ <-chan struct{}) {
+	if l != nil {
+		l.closing()
+		dialect.CloseConn(l.Conn)
+	}
+}
+
+// Sessions is how many connections are open.
+func (d *Dialect) Sessions() int { return d.links.Len() }
+
+// Close closes all connections, by Env.Spawn.
+func (d *Dialect) Close() { d.links.Close() }
+
+// Reset closes all connections: the server speaks something else.
+func (d *Dialect) Reset() { d.links.Reset() }
