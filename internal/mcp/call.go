@@ -2,83 +2,81 @@ package mcp
 
 import "time"
 
-// Call is one client request on its way in. A Call is not changed once it has been
-// handed on: whoever needs another one copies it (see Call.Clone).
+// Call is a client request on its way to an upstream. A Call is immutable once it has been
+// passed on: to change it, make a copy with Call.Clone.
 type Call struct {
-	// ID is ours, the same in every round of one request; it is what logs, traces
-	// and audit records carry. It never leaves as a JSON-RPC id.
+	// ID is the gateway's id of the request, the same in each of its rounds, for logs and
+	// traces. It is never sent as a JSON-RPC id.
 	ID string
 	// Method is the method's name, such as "tools/call".
 	Method string
-	// Name is the routing key of the method: the name of a tool or prompt, or a
-	// resource's URI; for completion/complete the name or URI that its ref has.
-	// Empty for methods without one. It wins over any name in Params.
+	// Name is the routing key of the method: the name of a tool or prompt, the URI of a
+	// resource, or, for completion/complete, the name or URI in its ref. Empty for methods
+	// without one. It takes precedence over a name in Params.
 	Name string
-	// Target is what Name stands for, set by policy once it has decided that the caller
-	// may: the catalog hands on nothing without it. Zero above policy, and for methods
-	// without a Name.
+	// Target is what Name stands for. Policy sets it when the caller may use it, and the
+	// catalog passes on nothing without it. Zero above policy, and for methods without a
+	// Name.
 	Target Target
-	// Visible, set by policy for server/discover, subscriptions/listen and what is about
-	// tasks, reports whether the caller may know of an upstream at all; nil for all of them.
+	// Visible reports whether the caller may know of an upstream. Policy sets it for
+	// server/discover, subscriptions/listen and the methods of tasks; nil means all
+	// upstreams.
 	Visible func(upstream string) bool
-	// Params is the params object as the client wrote it, _meta included; nil when
-	// the client sent none.
+	// Params is the params object as the client wrote it, with _meta; nil if the client sent
+	// none.
 	Params Raw
-	// Caller is who calls.
 	Caller Caller
-	// Session is "user:session". A stateless client gets one derived from user and
-	// client; calls that the gateway makes on its own behalf have "".
+	// Session is "user:session". For a stateless client it is derived from user and client;
+	// for calls of the gateway itself it is "".
 	Session string
-	// Ephemeral says that Session was derived and nobody will end it: what is kept
-	// for it goes by idle time.
+	// Ephemeral says that Session was derived, so nobody will end it: what is kept for it
+	// expires when idle.
 	Ephemeral bool
-	// Caps is what the client declared that it can be asked for: a ClientCapabilities
-	// object, nil for none.
+	// Caps is what the client can be asked for: its ClientCapabilities object, nil for none.
 	Caps Raw
-	// LogLevel is the least severe level of log messages that the caller wants, ""
-	// when it never said.
+	// LogLevel is the least severe level of log messages that the caller wants, "" if it
+	// never said.
 	LogLevel string
-	// ParamHeaders are the Mcp-Param-* headers of the request, by the name after
-	// "Mcp-Param-" in lower case, still encoded; nil when the revision has none and
-	// they are not to be checked (2026-07-28 basic/transports/streamable-http).
+	// ParamHeaders are the Mcp-Param-* headers of the request, still encoded, by the part of
+	// the name after "Mcp-Param-" in lower case; nil if the revision has none, which means
+	// that they are not checked (2026-07-28 basic/transports/streamable-http).
 	ParamHeaders map[string]string
-	// Tasks is the form of tasks that the client knows. Task, for tools/call, is the
-	// member task of 2025-11-25: the call shall run as a task. The catalog sets it too,
-	// for tools that run as nothing else; who does not know such tasks gets the result.
+	// Tasks is the form of tasks that the client knows. Task, for tools/call, is the member
+	// task of 2025-11-25: the call shall run as a task. The catalog also sets it for tools
+	// that only run as tasks; a client that does not know such tasks gets the result.
 	Tasks TaskForm
 	Task  Raw
-	// Answers are, on a retry, the answers to Ask.Requests by their keys, Refused the
-	// errors that a stateful client answered instead, and State is the Ask.State that
-	// they belong to.
+	// On a retry, Answers are the answers to Ask.Requests by key, Refused the errors that a
+	// stateful client answered instead, and State is the matching Ask.State.
 	Answers map[string]Raw
 	Refused map[string]*Error
 	State   string
-	// Room is what the call holds of the memory for large messages, until its answer has
-	// been written; nil for calls that are not counted.
+	// Room is the call's share of the memory for large messages, until its answer is written;
+	// nil for calls that are not counted.
 	Room *Room
-	// Verdict, where it is not nil, takes what policy decides: whoever observes the call
-	// reads it once the call has been answered.
+	// Verdict, if not nil, receives the decision of policy. The observer of the call reads it
+	// after the reply.
 	Verdict *Verdict
-	// Notify takes what happens before the reply: progress, log messages and, for
-	// subscriptions/listen, the events. Never nil, safe for concurrent use, and it
-	// does not keep the event's bytes after it returns. After the reply nothing comes
-	// any more, unless that was an Ask: while it is being answered, the call goes on.
+	// Notify receives events before the reply: progress, log messages and the events of
+	// subscriptions/listen. It is never nil, is safe for concurrent use, and does not keep
+	// the event's bytes after it returns. No event follows the reply, unless that is an Ask:
+	// then the call goes on while it is answered.
 	Notify func(Event)
 }
 
-// Clone returns a copy that may be changed. Raw values and maps are shared.
+// Clone returns a copy that may be changed. It shares raw values and maps with c.
 func (c *Call) Clone() *Call {
 	d := *c
 	return &d
 }
 
-// Event is a notification on its way to the client. Params is as the server wrote
-// it; the edge that delivers it puts in its own progress token or subscription id.
+// Event is a notification on its way to the client. Params is as the server wrote it; the
+// edge that delivers it inserts its own progress token or subscription id.
 type Event struct {
 	Method string
 	Params Raw
-	// Failed is, of NoteAcknowledged, why resources are not among those that are honoured,
-	// by their URIs, where that is known. It goes no further than to the edge.
+	// Failed has, for NoteAcknowledged, the known reasons why resources are not honoured, by
+	// URI. The front does not send it.
 	Failed map[string]error
 }
 
@@ -86,61 +84,60 @@ type Event struct {
 type Reply struct {
 	// Result is the result object as the server wrote it.
 	Result Raw
-	// Outline is that of a large Result, nil where there is none. Whoever puts another
-	// Result in the place of this one may leave it.
+	// Outline is that of a large Result, else nil. It may stay when another Result replaces
+	// this one.
 	Outline *Outline
-	// List is the answer of a list method, item by item.
+	// List is the answer of a list method.
 	List *List
-	// Ask says that the server wants input first.
+	// Ask says that the server needs input first.
 	Ask *Ask
-	// Task says that Result is a task, which the caller asked for or has declared to know.
+	// Task says that Result is a task. The caller has asked for a task or declared to know
+	// tasks.
 	Task bool
-	// Release, if set, gives the memory of Result back to be used again: the edge that
-	// has written the reply calls it, once, and nobody reads Result any more then.
-	// Whoever wants to keep a Result clones it. A reply that is dropped need not be
-	// released.
+	// Release, if set, frees the memory of Result for reuse. The edge that has written the
+	// reply calls it once; nobody may read Result after that. To keep a Result, clone it. A
+	// dropped reply need not be released.
 	Release func()
 }
 
-// Item is one entry of a list. Name is its routing key: a name, a URI or a URI
-// template. Target is what it stands for, set where lists are merged.
+// Item is an entry of a list. Name is its routing key: a name, a URI or a URI template.
+// Target is what it stands for, set when lists are merged.
 type Item struct {
 	Name   string
 	Raw    Raw
 	Target Target
 }
 
-// Ask is a reply that asks: its requests are to be answered by the client, and the
-// same Call is then made again with Answers and State. It is what 2026-07-28 calls
-// an InputRequiredResult (basic/patterns/mrtr).
+// Ask is a request for input: the client answers the questions, and the same Call is made
+// again with Answers and State. 2026-07-28 calls it an InputRequiredResult
+// (basic/patterns/mrtr).
 type Ask struct {
-	// Requests in the order in which the server made them; none when the server
-	// only wants the call to be made again.
+	// Requests are in the order of the server. They are empty if the server only wants the
+	// call to be made again.
 	Requests []InputRequest
-	// State is opaque, to be given back with the answers; "" when there is none.
+	// State is opaque and returns with the answers; "" if there is none.
 	State string
-	// Here says that only this replica can take the answers. Kept says that the server
-	// keeps something for them, and any replica can take them. Who will not come back
-	// with answers makes the call once more all the same, cancelled, in either case.
+	// Here says that only this replica can take the answers. Kept says that the server keeps
+	// something for them, and that any replica can take them. In both cases, a caller that
+	// will not answer makes the call once more, cancelled.
 	Here bool
 	Kept bool
-	// Anew says that the server has ended the call for these questions, all of which
-	// send the user to a URL: once they are done with it is made anew. It is what
-	// 2025-11-25 says by the error URLElicitationRequired (client/elicitation).
+	// Anew says that the server has ended the call with these questions, all of which send
+	// the user to a URL. When the user is done, the call is made from the beginning.
+	// 2025-11-25 expresses it by the error URLElicitationRequired (client/elicitation).
 	Anew bool
-	// Expires is when nobody waits for the answers any more, zero for never.
+	// Expires is the time after which nobody waits for the answers, zero for never.
 	Expires time.Time
 }
 
-// OwnKey begins the keys of the questions that the gateway itself asks. No server asks
-// under such a key.
+// OwnKey begins the keys of the gateway's own questions. No question of a server has such a
+// key.
 const OwnKey = "gatehouse-"
 
-// InputRequest is one question of an Ask: Method is elicitation/create,
-// sampling/createMessage or roots/list. An elicitation that sends the user to a URL may
-// have an elicitationId in Params: it is ours, and NoteElicitationComplete tells by it
-// that the user is done. NoteCancelled tells by the member key that a question needs
-// no answer any more.
+// InputRequest is a question of an Ask. Method is elicitation/create, sampling/createMessage
+// or roots/list. An elicitation that sends the user to a URL may have an elicitationId in
+// Params, made by the gateway; NoteElicitationComplete refers to it when the user is done.
+// NoteCancelled names by its member key a question that needs no answer any more.
 type InputRequest struct {
 	Key    string
 	Method string

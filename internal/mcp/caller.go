@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Caller is who makes a call, as the verified token says it. The zero Caller is
-// the one user of a gateway without authentication.
+// Caller is the maker of a call, as in the verified token. The zero Caller is the only user
+// of a gateway without authentication.
 type Caller struct {
 	Issuer   string
 	Subject  string
@@ -17,12 +17,12 @@ type Caller struct {
 	Scopes   []string
 	// Claims is the token's claims object, nil without a token.
 	Claims Raw
-	// Expires is when the proof stops being good, with the leeway for clocks in it:
-	// streams end then. Zero for never.
+	// Expires is when the token expires, including the leeway for clocks. Streams end then.
+	// Zero for never.
 	Expires time.Time
-	// Token is the verified access token, "" without one. It is for this gateway alone:
-	// auth puts it here, and only auth/outbound reads it, to exchange it for another one
-	// (RFC 8693). It never goes to an upstream.
+	// Token is the verified access token, "" without one. It is for this gateway alone: auth
+	// sets it, and only auth/outbound reads it, to exchange it (RFC 8693). It never goes to
+	// an upstream.
 	Token Secret
 	// user caches User.
 	user string
@@ -34,9 +34,8 @@ func NewCaller(c Caller) Caller {
 	return c
 }
 
-// User is the key under which everything of this user is kept: 32 hex digits of
-// SHA-256(issuer, 0, subject), so that no raw claim is in a key and equal subjects
-// of two issuers are two users.
+// User is the key under which the user's data is stored: 32 hex digits of SHA-256(issuer, 0,
+// subject). So no claim appears in a key, and equal subjects of two issuers are two users.
 func (c Caller) User() string {
 	if c.user != "" {
 		return c.user
@@ -59,8 +58,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns the caller that the context carries; ok is false when
-// authentication did not run.
+// CallerFrom returns the caller in the context; ok is false if authentication did not run.
 func CallerFrom(ctx context.Context) (c Caller, ok bool) {
 	c, ok = ctx.Value(callerKey{}).(Caller)
 	return c, ok

@@ -1,9 +1,9 @@
-// Package mcp is the language that the inside of Gatehouse speaks.
+// Package mcp is the inner language of Gatehouse.
 //
-// Every client request becomes one Call, every answer one Reply, whatever
-// revision or transport it came by. A Reply that asks (Ask) stands for the
-// requests that servers used to send to clients, so data flows one way only.
+// Each client request becomes a Call and each answer a Reply, whatever its revision and
+// transport. A Reply with an Ask replaces the requests that servers used to send to clients,
+// so data flows one way only.
 //
-// It owns the words: methods, error codes, names, the caller. It leaves how they
-// are written on a wire to mcp/wire, and does no I/O.
+// It owns the vocabulary: methods, error codes, names, the caller. It leaves the notation on
+// the wire to mcp/wire. It does no I/O and starts no goroutines.
 package mcp

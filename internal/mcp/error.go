@@ -15,8 +15,8 @@ const (
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
 
-	// CodeResourceNotFound is how the stateful revisions say it; inside and to
-	// stateless clients a missing resource is CodeInvalidParams.
+	// CodeResourceNotFound is the code of the stateful revisions. Inside, and to stateless
+	// clients, a missing resource is CodeInvalidParams.
 	CodeResourceNotFound = -32002
 	// CodeURLElicitation is URLElicitationRequired of 2025-11-25.
 	CodeURLElicitation = -32042
@@ -26,8 +26,8 @@ const (
 	CodeUnsupportedVersion = -32022 // UnsupportedProtocolVersion, 2026-07-28
 )
 
-// Codes of our own. They are positive, outside the range that JSON-RPC and the
-// specification keep for themselves.
+// Codes of the gateway. They are positive, outside of the range that JSON-RPC and the
+// specification reserve.
 const (
 	CodeRateLimited            = 42901
 	CodeUpstreamUnreachable    = 50201
@@ -42,20 +42,19 @@ const (
 	CodeUpstreamTimeout        = 50401
 )
 
-// Error is what a client may read: a JSON-RPC error object. Data is nil or valid
-// JSON.
+// Error is a JSON-RPC error object that a client may read. Data is nil or valid JSON.
 type Error struct {
 	Code    int
 	Message string
 	Data    Raw
-	// Cause is what the operator may know beyond the message, such as an address, an exit
-	// code or what is wrong with a certificate; "" for nothing. It holds no secrets, and
-	// never reaches a client.
+	// Cause is additional information for the operator, such as an address, an exit code or
+	// what is wrong with a certificate; "" for none. It contains no secrets, and never
+	// reaches a client.
 	Cause string
 }
 
-// Why is what an operator is told of an error: the message without advice for clients, and
-// the cause.
+// Why describes an error to an operator: the message without advice for clients, and the
+// cause.
 func Why(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
@@ -81,17 +80,17 @@ func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Executed tells whether a failed call may have run at its upstream.
+// Executed says whether a failed call may have run at its upstream.
 type Executed string
 
-// A call that may have run is never repeated by us.
+// The gateway never repeats a call that may have run.
 const (
 	ExecutedNo      Executed = "no"
 	ExecutedUnknown Executed = "unknown"
 )
 
-// UpstreamError makes the error of a call that an upstream failed. The message
-// should name the upstream and say what to do; data tells a program the same.
+// UpstreamError makes the error of a call that failed at an upstream. The message should name
+// the upstream and say what to do; Data has the same for programs.
 func UpstreamError(code int, upstream string, executed Executed, format string, args ...any) *Error {
 	e := Errorf(code, format, args...)
 	data, err := json.Marshal(struct {
@@ -106,8 +105,8 @@ func UpstreamError(code int, upstream string, executed Executed, format string, 
 	return e
 }
 
-// ErrUnknown is the answer for a name that does not exist, and for one that the
-// caller may not use: the two must not be told apart.
+// ErrUnknown is the error for a name that does not exist, and for one that the caller may not
+// use: clients must not be able to tell the two apart.
 func ErrUnknown(method, name string) *Error {
 	what := "name"
 	switch method {
@@ -129,7 +128,7 @@ func ErrUnknown(method, name string) *Error {
 	return Errorf(CodeInvalidParams, "Unknown %s: %s", what, name)
 }
 
-// ErrMethod is the answer for a method that is not served.
+// ErrMethod is the error for an unknown method.
 func ErrMethod(method string) *Error {
 	return Errorf(CodeMethodNotFound, "Method not found: %s", method)
 }

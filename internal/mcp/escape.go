@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Unescape undoes the percent-encoding of a URI (RFC 3986 §2.1). What is no escape stays as
-// it is.
+// Unescape undoes the percent-encoding of a URI (RFC 3986 §2.1). It keeps invalid escapes.
 func Unescape(uri string) string {
 	plain, rest, found := strings.Cut(uri, "%")
 	if !found {

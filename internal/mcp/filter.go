@@ -1,21 +1,20 @@
 package mcp
 
-// MaxFiltered bounds the resources of one Filter, and its tasks.
+// MaxFiltered bounds the resources, and the tasks, of a Filter.
 const MaxFiltered = 1000
 
-// Filter says what a subscriptions/listen call wants to hear of, or, in its
-// acknowledgement, what it is going to hear of (2026-07-28
-// basic/patterns/subscriptions).
+// Filter says what a subscriptions/listen call subscribes to or, in its acknowledgement, what
+// the server has accepted (2026-07-28 basic/patterns/subscriptions).
 type Filter struct {
-	Lists Lists    // whose changes are told
-	URIs  []string // resources whose updates are told, each once
-	Tasks []string // ids of tasks whose states are told, each once
+	Lists Lists    // lists whose changes are reported
+	URIs  []string // resources whose updates are reported, without duplicates
+	Tasks []string // ids of tasks whose states are reported, without duplicates
 }
 
-// Lists is a set of lists whose changes are told, a bit for each notification.
+// Lists is a set of lists, a bit for each notification of a change.
 type Lists uint8
 
-// The lists that there are.
+// The lists.
 const (
 	ToolLists     Lists = 1 << iota
 	PromptLists         //
@@ -31,8 +30,8 @@ const (
 	tasksMember  = "taskIds"
 )
 
-// listRow is what there is about a list: the member of a filter that asks for its
-// changes, the notification that tells of them, and the methods that read it.
+// listRow describes a list: the member of a filter that subscribes to its changes, the
+// notification of a change, and the methods that read it.
 type listRow struct {
 	list         Lists
 	member, note string
@@ -48,7 +47,7 @@ func listRows() [4]listRow {
 	}
 }
 
-// FilterMembers are the names of all members of a filter.
+// FilterMembers returns the names of all members of a filter.
 func FilterMembers() []string {
 	names := []string{urisMember, tasksMember}
 	for _, row := range listRows() {
@@ -57,8 +56,7 @@ func FilterMembers() []string {
 	return names
 }
 
-// ListsChanged returns the lists that a notification is about, none for one that is not
-// about lists.
+// ListsChanged returns the lists that a notification is about, none if it is not about lists.
 func ListsChanged(note string) Lists {
 	for _, row := range listRows() {
 		if row.note == note {
@@ -68,7 +66,7 @@ func ListsChanged(note string) Lists {
 	return 0
 }
 
-// ListsRead returns the lists that a method reads, none for a method that reads no list.
+// ListsRead returns the lists that a method reads, none for other methods.
 func ListsRead(method string) Lists {
 	for _, row := range listRows() {
 		if method != "" && (row.methods[0] == method || row.methods[1] == method) {
@@ -78,7 +76,7 @@ func ListsRead(method string) Lists {
 	return 0
 }
 
-// Methods are the methods that read the lists.
+// Methods returns the methods that read the lists.
 func (l Lists) Methods() (methods []string) {
 	for _, row := range listRows() {
 		for _, method := range row.methods {
@@ -90,7 +88,7 @@ func (l Lists) Methods() (methods []string) {
 	return methods
 }
 
-// Events are the notifications that the lists have changed.
+// Events returns the notifications that the lists have changed.
 func (l Lists) Events() (events []Event) {
 	for _, row := range listRows() {
 		if l&row.list != 0 {
@@ -101,14 +99,14 @@ func (l Lists) Events() (events []Event) {
 }
 
 // FilterOf reads the filter in the params of a subscriptions/listen call or of its
-// acknowledgement. It is ReadFilter of the member that holds it.
+// acknowledgement; see ReadFilter.
 func FilterOf(params Raw) (Filter, error) {
 	filter, _ := params.Member(filterMember)
 	return ReadFilter(filter)
 }
 
-// ReadFilter reads a filter. Members that are not known are left out. The error, an
-// *Error with CodeInvalidParams, says what is wrong first; the Filter has the rest.
+// ReadFilter reads a filter. It ignores unknown members. The error, an *Error with
+// CodeInvalidParams, describes the first mistake; the Filter has the rest.
 func ReadFilter(filter Raw) (f Filter, err error) {
 	if !filter.IsObject() {
 		return f, Errorf(CodeInvalidParams, "Invalid params: notifications is no object")
@@ -158,8 +156,7 @@ func readNames(member string, value Raw) (names []string, err error) {
 	return names, err
 }
 
-// In returns params with the filter in them, in place of any other; params
-// may be nil.
+// In returns params with the filter in place of any other; params may be nil.
 func (f Filter) In(params Raw) Raw {
 	filter := Raw(`{}`)
 	for _, row := range listRows() {
@@ -176,8 +173,8 @@ func (f Filter) In(params Raw) Raw {
 	return params.With(filterMember, filter)
 }
 
-// Lets reports whether the filter lets notifications of a method through. Which
-// resource or task they are about makes no difference.
+// Lets reports whether the filter includes notifications of a method, whatever resource or
+// task they are about.
 func (f Filter) Lets(note string) bool {
 	switch note {
 	case NoteResourceUpdated:
@@ -188,8 +185,8 @@ func (f Filter) Lets(note string) bool {
 	return f.Lists&ListsChanged(note) != 0
 }
 
-// Missed are the notifications for whoever may have missed some: each list and each
-// resource of the filter counts as changed. Tasks have to be asked for.
+// Missed returns the notifications for a client that may have missed some: it reports a
+// change of each list and resource of the filter. Clients have to ask for tasks.
 func (f Filter) Missed() []Event {
 	events := f.Lists.Events()
 	for _, uri := range f.URIs {
@@ -198,7 +195,7 @@ func (f Filter) Missed() []Event {
 	return events
 }
 
-// ResourceUpdated is the notification that a resource was updated.
+// ResourceUpdated is the notification that a resource has changed.
 func ResourceUpdated(uri string) Event {
 	return Event{Method: NoteResourceUpdated, Params: Object("uri", String(uri))}
 }

@@ -2,9 +2,8 @@ package mcp
 
 import "context"
 
-// Handler answers calls. An error that the client may read is an *Error; any other
-// becomes "internal error" at the edge. The context carries cancellation, deadline
-// and trace.
+// Handler answers calls. An error that the client may read is an *Error; the edge turns any
+// other error into "internal error". The context carries cancellation and deadline.
 type Handler interface {
 	Handle(context.Context, *Call) (*Reply, error)
 }
@@ -15,10 +14,10 @@ type HandlerFunc func(context.Context, *Call) (*Reply, error)
 // Handle calls f.
 func (f HandlerFunc) Handle(ctx context.Context, c *Call) (*Reply, error) { return f(ctx, c) }
 
-// Middleware puts behaviour around a Handler.
+// Middleware wraps a Handler.
 type Middleware func(Handler) Handler
 
-// Chain puts the middlewares around h: the first one is outermost.
+// Chain wraps h in the middlewares; the first one is outermost.
 func Chain(h Handler, middlewares ...Middleware) Handler {
 	for i := len(middlewares) - 1; i >= 0; i-- {
 		h = middlewares[i](h)

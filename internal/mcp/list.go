@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// List is the answer of a list method. It is immutable once returned: whoever
-// filters makes a new one, and may return the same one again as long as nothing
-// changed, so that its renderings are reused.
+// List is the answer of a list method. It is immutable once returned. A filter makes a new
+// List; it should return the same one again while nothing has changed, so that renderings are
+// reused.
 type List struct {
 	Items []Item
-	// Next is the cursor of the next page; nil at the end. An empty string is a
-	// cursor like any other (2026-07-28 server/utilities/pagination).
+	// Next is the cursor of the next page, nil at the end. The empty string is a valid cursor
+	// (2026-07-28 server/utilities/pagination).
 	Next *string
-	// Expires is until when the list counts as fresh; zero when unknown.
+	// Expires is the time until which the list counts as fresh, zero if unknown.
 	Expires time.Time
-	// Private says that the list depends on who asked.
+	// Private says that the list depends on the caller.
 	Private bool
 
 	mu       sync.Mutex // guards rendered
 	rendered map[string][]byte
 }
 
-// Render returns the bytes that build makes of the list for one form of it (a
-// revision, say), made once and kept as long as the list. Forms must be few.
+// Render returns what build makes of the list in a form, for example a revision. It builds
+// each form once and caches it with the list, so use few forms.
 func (l *List) Render(form string, build func(*List) []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,18 +40,17 @@ func (l *List) Render(form string, build func(*List) []byte) []byte {
 	return b
 }
 
-// ListSum sums up the items of a list, page by page. Equal sums mean equal lists; they
-// say something within one process only.
+// ListSum is a checksum of the items of a list, page by page. Equal sums mean equal lists.
+// They are valid only within this process.
 type ListSum uint64
 
 var sumSeed = maphash.MakeSeed()
 
-// sumStep is odd and otherwise of no meaning.
+// sumStep is an arbitrary odd number.
 const sumStep = 0x9e3779b97f4a7c15
 
-// Add adds a page to the pages before it. Where one page ends and the next begins makes
-// no difference: that may depend on items that the caller does not see. A page is summed
-// up once.
+// Add adds the next page. The division into pages does not matter, since it may depend on
+// items that the caller does not see. The sum of a page is computed once.
 func (s ListSum) Add(page *List) ListSum {
 	memo := page.Render("sum", func(l *List) []byte {
 		sum, shift := uint64(0), uint64(1)
@@ -64,5 +63,5 @@ func (s ListSum) Add(page *List) ListSum {
 	return s*ListSum(binary.BigEndian.Uint64(memo[8:])) + ListSum(binary.BigEndian.Uint64(memo))
 }
 
-// Then begins another list behind this one.
+// Then begins another list after this one.
 func (s ListSum) Then() ListSum { return s*sumStep + 1 }

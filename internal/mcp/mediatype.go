@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Media types of what is commonly found in skills.
+// Media types of common files in skills.
 const (
 	MediaMarkdown  = "text/markdown"
 	MediaText      = "text/plain"
@@ -13,8 +13,8 @@ const (
 	MediaDirectory = "inode/directory" // of directories among resources (SEP-2640)
 )
 
-// MediaType tells the media type of a file by the end of its name, "" where it is not
-// known. It is the same on every machine.
+// MediaType returns the media type for the extension of a file name, "" if it is unknown. It
+// does not depend on the machine.
 func MediaType(name string) string {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".md", ".markdown":

@@ -35,8 +35,7 @@ const (
 	MethodDirectoryRead         = "resources/directory/read"
 )
 
-// Methods of requests that a server makes of a client; inside they are the
-// questions of an Ask.
+// Methods of requests from servers to clients. Inside they are the questions of an Ask.
 const (
 	MethodElicit        = "elicitation/create"
 	MethodCreateMessage = "sampling/createMessage"
@@ -60,8 +59,7 @@ const (
 	NoteSkillsListChanged    = "notifications/skills/list_changed"
 )
 
-// ListMember is the member of a list method's result that holds the items, "" for
-// other methods.
+// ListMember is the member with the items in a list method's result, "" for other methods.
 func ListMember(method string) string {
 	switch method {
 	case MethodToolsList:
@@ -78,8 +76,8 @@ func ListMember(method string) string {
 	return ""
 }
 
-// ItemKey is the member that is the routing key of a list method's items, "" for
-// other methods.
+// ItemKey is the member with the routing key in the items of a list method, "" for other
+// methods.
 func ItemKey(listMethod string) string {
 	switch listMethod {
 	case MethodToolsList, MethodPromptsList, MethodSkillsList:
@@ -92,9 +90,9 @@ func ItemKey(listMethod string) string {
 	return ""
 }
 
-// NameMember is the member of params that holds the routing key of a method, ""
-// for methods without one. completion/complete has its key one level down, in ref, and
-// skills/get has it in uri or in name (see SkillKey).
+// NameMember is the member of params with the routing key of a method, "" for methods without
+// one. completion/complete has its key one level down, in ref; skills/get has it in uri or
+// name (see SkillKey).
 func NameMember(method string) string {
 	switch method {
 	case MethodToolsCall, MethodPromptsGet:
@@ -107,9 +105,8 @@ func NameMember(method string) string {
 	return ""
 }
 
-// ParamsFor returns params as the method's server is to read it: with name as its
-// routing key, whatever name stood there. Params that already have it come back
-// as they are.
+// ParamsFor returns params with name as the routing key of the method. If they already have
+// it, they come back unchanged.
 func ParamsFor(method string, params Raw, name string) Raw {
 	if member := NameMember(method); member != "" {
 		return params.withString(member, name)
@@ -132,14 +129,14 @@ func ParamsFor(method string, params Raw, name string) Raw {
 	return params.With("ref", changed)
 }
 
-// CanAsk says whether a method may be answered with an Ask
-// (2026-07-28 basic/patterns/mrtr#supported-requests). tasks/result, which stateless
-// clients do not have, is one of them (2025-11-25 basic/utilities/tasks).
+// CanAsk says whether a method may be answered with an Ask (2026-07-28
+// basic/patterns/mrtr#supported-requests). It includes tasks/result, which only stateful
+// clients have (2025-11-25 basic/utilities/tasks).
 func CanAsk(method string) bool {
 	return method == MethodToolsCall || method == MethodPromptsGet || method == MethodResourcesRead || method == MethodTasksResult
 }
 
-// CanAskInSession says whether a method of a client that has a session may be answered with
-// an Ask. Such a client is asked on the stream of the call, which no document bounds: it is
-// asked before skills/get gives the text of a skill, too.
+// CanAskInSession says whether a method of a client with a session may be answered with an
+// Ask. Such a client is asked on the stream of the call, for which the protocol has no
+// limits: skills/get may ask, too, before it returns the text of a skill.
 func CanAskInSession(method string) bool { return CanAsk(method) || method == MethodSkillsGet }

@@ -1,26 +1,25 @@
 package mcp
 
-// Outline is what was noted of a large object while it was checked, so that later
-// readers need not go over all of it again. It answers for that object alone, where
-// it stands in memory: of any other value it knows nothing, as a nil Outline knows
-// nothing of all. Immutable.
+// Outline records the structure of a large object while it is checked, so that later readers
+// need not scan it again. It is valid for that object only, at its address in memory; for any
+// other value, and as a nil Outline, it knows nothing. Immutable.
 type Outline struct {
 	of      Raw
 	members []span
 	uris    bool
 }
 
-// Outliner makes an Outline.
+// Outliner builds an Outline.
 type Outliner struct{ members []span }
 
-// Add notes a member: where its name, in quotation marks, begins, and its value begins
-// and ends, counted from the beginning of the object. Members come in their order.
+// Add records a member: the offset of its quoted name, and the offsets at which its value
+// begins and ends. Members are added in order.
 func (o *Outliner) Add(name, start, end int) {
 	o.members = append(o.members, span{name, start, end})
 }
 
-// Outline returns the Outline of an object of which all members were added. uris says
-// that something in it may have a name that ends in uri, in whatever case, or is escaped.
+// Outline returns the Outline of an object whose members were all added. uris says that some
+// name in it may end in uri, in any case, or is escaped.
 func (o *Outliner) Outline(of Raw, uris bool) *Outline {
 	return &Outline{of: of, members: o.members, uris: uris}
 }
@@ -54,6 +53,6 @@ func (o *Outline) Member(r Raw, name string) (found Raw, ok bool) {
 	return found, ok
 }
 
-// LacksURIs reports that no name in r ends in uri to any reader; false where it is not
+// LacksURIs reports that, to any reader, no name in r ends in uri. It is false if this is not
 // known.
 func (o *Outline) LacksURIs(r Raw) bool { return o.knows(r) && !o.uris }

@@ -8,8 +8,8 @@ import (
 
 var errNoList = errors.New("the answer to a list method is no list")
 
-// Pages makes a call of a list method, and again for each further page, most times at most.
-// It ends with the first error.
+// Pages calls a list method, and again for each further page, at most `most` times. It ends
+// with the first error.
 func Pages(ctx context.Context, h Handler, c *Call, most int) iter.Seq2[*List, error] {
 	return func(yield func(*List, error) bool) {
 		for range most {

@@ -5,20 +5,19 @@ import (
 	"strconv"
 )
 
-// Raw is the text of one JSON value, without white space around it. The gateway
-// relays Raw values byte for byte and reads or changes single members by their
-// position: a value that goes through a decoder and an encoder comes out another
-// one (numbers, order, duplicates, unknown members).
+// Raw is the text of a JSON value without white space around it. The gateway relays Raw
+// values byte for byte, and reads or changes single members by their position: decoding and
+// encoding again would change a value (numbers, order, duplicates, unknown members).
 //
-// The methods expect text that wire.Scan has accepted. On any other text they
-// never panic, and what they then find is unspecified.
+// The methods expect text that wire.Scan has accepted. On any other text they never panic,
+// but their results are unspecified.
 type Raw []byte
 
-// span is where a member stands in an object: the value is at [Start, End), the
-// member with its name begins at Name.
+// span is the position of a member: the value is at [start, end), and the quoted name begins
+// at name.
 type span struct{ name, start, end int }
 
-// Member returns the value of the object's member of exactly this name.
+// Member returns the value of the member with exactly this name.
 func (r Raw) Member(name string) (Raw, bool) {
 	at, ok := r.find(name)
 	if !ok {
@@ -27,23 +26,20 @@ func (r Raw) Member(name string) (Raw, bool) {
 	return r[at.start:at.end:at.end], true
 }
 
-// Each calls fn for the members of an object in their order, with the name's text
-// as written (unescaped names only: an escaped one comes with its backslashes), as
-// long as fn returns true.
+// Each calls fn for the members of an object in order, until fn returns false. Names are
+// passed as written: an escaped name keeps its backslashes.
 func (r Raw) Each(fn func(name string, value Raw) bool) {
 	r.each(func(name []byte, at span) bool {
 		return fn(string(name), r[at.start:at.end:at.end])
 	})
 }
 
-// Members is Each without an allocation a member: name is valid only during the
-// call of fn.
+// Members is Each without allocations: name is valid only during the call of fn.
 func (r Raw) Members(fn func(name []byte, value Raw) bool) {
 	r.each(func(name []byte, at span) bool { return fn(name, r[at.start:at.end:at.end]) })
 }
 
-// Elements calls fn for the elements of an array in their order as long as fn
-// returns true.
+// Elements calls fn for the elements of an array in order, until fn returns false.
 func (r Raw) Elements(fn func(value Raw) bool) {
 	i := skipSpace(r, 0)
 	if i >= len(r) || r[i] != '[' {
@@ -65,8 +61,8 @@ func (r Raw) Elements(fn func(value Raw) bool) {
 	}
 }
 
-// With returns a copy of the object in which the member has this value: in place
-// where it stood, else as the last member.
+// With returns a copy of the object with this value of the member: in its old position, or
+// else at the end.
 func (r Raw) With(name string, value Raw) Raw {
 	if at, ok := r.find(name); ok {
 		out := make(Raw, 0, len(r)-(at.end-at.start)+len(value))
@@ -92,8 +88,7 @@ func (r Raw) With(name string, value Raw) Raw {
 	return append(out, r[close:]...)
 }
 
-// Without returns the object without the member; the object itself when it has
-// none of that name.
+// Without returns the object without the member, or r itself if it has no such member.
 func (r Raw) Without(name string) Raw {
 	at, ok := r.find(name)
 	if !ok {
@@ -118,14 +113,14 @@ func (r Raw) Without(name string) Raw {
 	return append(out, r[to:]...)
 }
 
-// Text returns what a JSON string says, and "" for any other value.
+// Text decodes a JSON string. It returns "" for any other value.
 func (r Raw) Text() string {
 	s, _ := r.StringValue()
 	return s
 }
 
-// StringValue returns what a JSON string says; ok is false for any other value. A
-// lone surrogate escape is read as U+FFFD.
+// StringValue decodes a JSON string; ok is false for any other value. A lone surrogate escape
+// becomes U+FFFD.
 func (r Raw) StringValue() (s string, ok bool) {
 	if len(r) < 2 || r[0] != '"' || r[len(r)-1] != '"' {
 		return "", false
@@ -163,13 +158,13 @@ func (r *Raw) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String is a string as a JSON value.
+// String encodes a string.
 func String(s string) Raw { return AppendString(make(Raw, 0, len(s)+2), s) }
 
-// Int is an integer as a JSON value.
+// Int encodes an integer.
 func Int(n int64) Raw { return strconv.AppendInt(nil, n, 10) }
 
-// Object makes an object of names and values in turn.
+// Object makes an object of alternating names and values.
 func Object(name string, value Raw, more ...any) Raw {
 	out := append(AppendString(Raw{'{'}, name), ':')
 	out = append(out, value...)

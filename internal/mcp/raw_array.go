@@ -12,7 +12,7 @@ func Array(elements ...Raw) Raw {
 	return append(out, ']')
 }
 
-// Strings is an array of strings.
+// Strings makes an array of strings.
 func Strings(values []string) Raw {
 	out := Raw{'['}
 	for i, value := range values {
@@ -24,8 +24,8 @@ func Strings(values []string) Raw {
 	return append(out, ']')
 }
 
-// Filter returns the array with what fn makes of its elements, without those of which it
-// makes nil. Anything but an array counts as an empty one.
+// Filter returns the array with each element replaced by fn's result, without those for which
+// fn returns nil. Anything but an array counts as empty.
 func (r Raw) Filter(fn func(Raw) Raw) Raw {
 	out := Raw{'['}
 	r.Elements(func(element Raw) bool {

@@ -1,17 +1,16 @@
 package mcp
 
-// Edit is one change of an object's members: the member gets the value, or goes
-// when Value is nil.
+// Edit is a change of an object's member: it sets the value, or removes the member if Value
+// is nil.
 type Edit struct {
 	Name  string
 	Value Raw
 }
 
-// Edit returns the object with the changes made, in one pass: members that stay
-// keep their text and order, a changed one stands where the first of its name
-// stood (others of that name go), a new one comes last. Values are not checked.
-// The object itself comes back when nothing changes; anything but an object counts
-// as one without members.
+// Edit applies the changes in one pass. Other members keep their text and order. A changed
+// member takes the position of the first one with its name, and the others go; a new one
+// comes last. Values are not checked. If nothing changes, Edit returns r itself. Anything but
+// an object counts as an empty one.
 func (r Raw) Edit(edits ...Edit) Raw {
 	const most = 64 // a bit of done each
 	if len(edits) > most {
@@ -27,7 +26,7 @@ func (r Raw) Edit(edits ...Edit) Raw {
 	return r.appendEdited(make(Raw, 0, size), edits)
 }
 
-// AppendEdited appends the object with a member changed or added, as by Edit.
+// AppendEdited appends the object with one change, as by Edit.
 func (r Raw) AppendEdited(dst []byte, e Edit) []byte {
 	edits := [1]Edit{e}
 	return r.appendEdited(dst, edits[:])
@@ -82,8 +81,8 @@ func (r Raw) touched(edits []Edit) bool {
 	return found
 }
 
-// editOf returns the place of the edit that decides about the member: the last
-// one of its name, -1 without one.
+// editOf returns the index of the edit that decides about a member, the last one of its name,
+// or -1.
 func editOf(edits []Edit, name []byte) int {
 	for n := len(edits) - 1; n >= 0; n-- {
 		if edits[n].Name == string(name) {

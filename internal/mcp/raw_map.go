@@ -1,9 +1,8 @@
 package mcp
 
-// Map returns the value with what fn makes of its parts: the members of an object,
-// with their names as written, or the elements of an array, with a nil name. A part
-// that fn returns as it got it stays as it is, and so does all around the parts; the
-// value itself comes back when fn changes none.
+// Map replaces the parts of a value by fn's results: the members of an object, with their
+// names as written, or the elements of an array, with a nil name. Everything else keeps its
+// text. If fn changes no part, Map returns r itself.
 func (r Raw) Map(fn func(name []byte, value Raw) Raw) Raw {
 	var out Raw
 	done := 0

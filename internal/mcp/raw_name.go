@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// Named reports whether some reader takes a member's name, as it is written in JSON, for
-// this one: escapes count for what they stand for, and case does not count, as in Go's
-// encoding/json.
+// Named reports whether some reader could take a member's name, as written in JSON, for this
+// name: with escapes decoded and without regard to case, as in Go's encoding/json.
 func Named(written []byte, name string) bool {
 	switch {
 	case string(written) == name:

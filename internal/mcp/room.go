@@ -2,13 +2,12 @@ package mcp
 
 import "sync"
 
-// CountedBytes is the size from which a message counts in a Memory. What is smaller is
-// bounded by the number of connections and calls.
+// CountedBytes is the size in bytes from which a message counts in a Memory. Smaller messages
+// are bounded by the number of connections and calls.
 const CountedBytes = 64 << 10
 
-// Memory bounds the bytes that large messages hold at a time, those of all requests
-// together. One user has at most half of it, but for the one user that there is without
-// authentication; and so has what one server says outside of calls.
+// Memory bounds the bytes of all large messages at a time. A user may use half of it, except
+// the only user of a gateway without authentication; so may a server outside of calls.
 type Memory struct {
 	max int64
 
@@ -18,21 +17,21 @@ type Memory struct {
 	servers map[string]int64 // likewise, outside of calls
 }
 
-// NewMemory makes a Memory of so many bytes.
+// NewMemory makes a Memory of max bytes.
 func NewMemory(max int64) *Memory {
 	return &Memory{max: max, users: make(map[string]int64), servers: make(map[string]int64)}
 }
 
-// Held returns how many bytes are held.
+// Held returns the number of bytes in use.
 func (m *Memory) Held() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
 }
 
-// Room is what one request, or one connection to a server, holds of a Memory. Whoever made
-// it frees it. A nil Room holds anything, uncounted. Its methods may be called concurrently;
-// once one was, it is not copied.
+// Room is the share of a request, or of a connection to a server, in a Memory. Its creator
+// frees it. A nil Room accepts everything, uncounted. Its methods are safe for concurrent
+// use; do not copy a Room after first use.
 type Room struct {
 	memory *Memory
 	user   string // "" for nobody in particular
@@ -41,7 +40,7 @@ type Room struct {
 	freed  bool
 }
 
-// Room makes an empty Room of a caller.
+// Room makes an empty Room for a caller.
 func (m *Memory) Room(c Caller) Room {
 	if c.Issuer == "" {
 		return Room{memory: m}
@@ -49,8 +48,8 @@ func (m *Memory) Room(c Caller) Room {
 	return Room{memory: m, user: c.User()}
 }
 
-// Outside makes an empty Room for what a server says outside of calls, to a user of whom
-// User is the key, "" for nobody in particular. A nil Memory makes a nil Room.
+// Outside makes an empty Room for messages of a server outside of calls. user is the User of
+// the caller that they are for, "" for nobody in particular. A nil Memory makes a nil Room.
 func (m *Memory) Outside(server, user string) *Room {
 	if m == nil {
 		return nil
@@ -58,7 +57,8 @@ func (m *Memory) Outside(server, user string) *Room {
 	return &Room{memory: m, user: user, server: server}
 }
 
-// Take takes n bytes more, or none and reports false when there is no room for them.
+// Take takes n more bytes. If there is no room for all of them, it takes none and reports
+// false.
 func (r *Room) Take(n int64) bool {
 	if r == nil {
 		return true
@@ -76,7 +76,7 @@ func (r *Room) Take(n int64) bool {
 	return true
 }
 
-// Give gives n bytes back, as far as it holds so many.
+// Give returns n bytes, at most as many as the Room has.
 func (r *Room) Give(n int64) {
 	if r == nil {
 		return
@@ -86,7 +86,7 @@ func (r *Room) Give(n int64) {
 	r.change(-min(n, r.held))
 }
 
-// Adopt takes over what another Room of the same caller holds.
+// Adopt takes over the bytes of another Room of the same caller.
 func (r *Room) Adopt(other *Room) {
 	if r == nil || other == nil {
 		return
@@ -98,7 +98,7 @@ func (r *Room) Adopt(other *Room) {
 	r.change(n)
 }
 
-// Free gives everything back. What is taken after it does not count.
+// Free returns all bytes. Bytes taken later do not count.
 func (r *Room) Free() {
 	if r == nil {
 		return
@@ -109,7 +109,7 @@ func (r *Room) Free() {
 	r.freed = true
 }
 
-// change is called with the memory's mu held.
+// change adds n bytes. The caller holds the memory's mu.
 func (r *Room) change(n int64) {
 	if n == 0 {
 		return
@@ -130,7 +130,7 @@ func count(of map[string]int64, key string, n int64) {
 	}
 }
 
-// Meter takes room for a message while it is read into memory that grows.
+// Meter takes room for a message while it is read into a growing buffer.
 type Meter struct {
 	// Length is how long the message is going to be, 0 or less where nobody knows.
 	Length int64
@@ -138,7 +138,7 @@ type Meter struct {
 	read, held int64
 }
 
-// Read notes that n bytes more were read; false when there is no room for them.
+// Read counts n more bytes; it reports false if there is no room for them.
 func (m *Meter) Read(r *Room, n int) bool {
 	m.read += int64(n)
 	if m.read <= max(m.held, CountedBytes) {
@@ -157,8 +157,8 @@ func (m *Meter) Read(r *Room, n int) bool {
 	return true
 }
 
-// Next ends a message and begins the next one, of which so many bytes have been read
-// already. A message that is kept stays in the Room; what is not kept is given back.
+// Next ends a message and begins the next one, of which `read` bytes have been read already.
+// With keep, the ended message stays in the Room; else its bytes are returned.
 func (m *Meter) Next(r *Room, read int, keep bool) {
 	m.read = int64(read)
 	if keep {

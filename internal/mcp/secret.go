@@ -7,11 +7,11 @@ import (
 
 const redacted = "<secret>"
 
-// Secret is a string that does not show itself: printed, logged or marshalled it is
-// "<secret>". Convert it to a string where its value is needed.
+// Secret is a string that hides itself: it is printed, logged and marshalled as "<secret>".
+// Convert it to a string to get its value.
 type Secret string
 
-// UnmarshalText takes the value as it is.
+// UnmarshalText stores the text.
 func (s *Secret) UnmarshalText(text []byte) error {
 	*s = Secret(text)
 	return nil

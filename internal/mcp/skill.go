@@ -25,18 +25,17 @@ const SkillFile = "SKILL.md"
 // SkillScheme is the scheme of the URIs of skills.
 const SkillScheme = "skill://"
 
-// SkillIndex is where servers from before the extension list their skills.
+// SkillIndex is the list of skills at servers that are older than the extension.
 const SkillIndex = SkillScheme + "index.json"
 
-// SkillRoot returns the URI of the directory that a SKILL.md makes a skill; ok is false
-// for the URI of anything else.
+// SkillRoot returns the URI of the directory of a SKILL.md; ok is false for any other URI.
 func SkillRoot(uri string) (root string, ok bool) {
 	root, ok = strings.CutSuffix(uri, "/"+SkillFile)
 	return root, ok && root != "" && !strings.HasSuffix(root, "/")
 }
 
-// SkillPath returns where in its server's namespace a skill is: its root without scheme.
-// It is the key of a skill that is known by a URI.
+// SkillPath returns the path of a skill in its server's namespace: its root without the
+// scheme. It is the key of a skill that is known by a URI.
 func SkillPath(root string) string {
 	if _, path, found := strings.Cut(root, "://"); found {
 		return path
@@ -44,8 +43,8 @@ func SkillPath(root string) string {
 	return root
 }
 
-// SkillKey returns what the params of skills/get name the skill by, as written, and
-// whether that is a URI. It is nil unless just one of uri and name is there.
+// SkillKey returns the member by which the params of skills/get name the skill, as written,
+// and whether it is a URI. It is nil unless exactly one of uri and name is present.
 func SkillKey(params Raw) (key Raw, byURI bool) {
 	uri, hasURI := params.Member("uri")
 	name, hasName := params.Member("name")

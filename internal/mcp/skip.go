@@ -37,9 +37,9 @@ func skipString(b []byte, i int) int {
 	}
 }
 
-// quote returns the index of the first quote from i on, len(b) without one. Most
-// strings are short, so the first bytes are looked at eight at a time before the
-// assembly of IndexByte is called.
+// quote returns the index of the first quote from i on, len(b) without one. Most strings are
+// short, so it looks at the first bytes eight at a time before it calls the assembly of
+// IndexByte.
 func quote(b []byte, i int) int {
 	for range 4 {
 		if i+8 > len(b) {
@@ -58,8 +58,7 @@ func quote(b []byte, i int) int {
 	return len(b)
 }
 
-// skipValue returns the index after the value that begins at i, i itself where
-// none begins.
+// skipValue returns the index after the value that begins at i, or i if none begins there.
 func skipValue(b []byte, i int) int {
 	if i >= len(b) {
 		return i

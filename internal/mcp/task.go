@@ -23,7 +23,7 @@ package mcp
 // tasks of a stateful upstream, for tools that run as nothing else. Lists of tasks
 // are not offered: nobody keeps what would have to be on them.
 
-// TasksExtension is the extension that tasks are in 2026-07-28.
+// TasksExtension is the extension for tasks in 2026-07-28.
 const TasksExtension = "io.modelcontextprotocol/tasks"
 
 // TaskForm is the form of tasks that a client knows.
@@ -36,8 +36,8 @@ const (
 	ExtensionTasks
 )
 
-// MaxTaskID is the length of the longest id of a task that is taken from a server, in
-// bytes. Sealed, it stands in headers.
+// MaxTaskID is the length in bytes of the longest task id that is accepted from a server.
+// Sealed, it appears in headers.
 const MaxTaskID = 1024
 
 // States of a task, the same in both forms.
@@ -49,7 +49,7 @@ const (
 	TaskCancelled     = "cancelled"
 )
 
-// IsTaskMethod reports whether the method is about a task that exists.
+// IsTaskMethod reports whether the method is about an existing task.
 func IsTaskMethod(method string) bool {
 	switch method {
 	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
@@ -58,12 +58,12 @@ func IsTaskMethod(method string) bool {
 	return false
 }
 
-// TaskEnded reports whether a task of this state never changes any more.
+// TaskEnded reports whether the state of a task is final.
 func TaskEnded(state string) bool {
 	return state == TaskCompleted || state == TaskFailed || state == TaskCancelled
 }
 
-// TaskID returns the id of a task object, "" when it has none that can be handed on.
+// TaskID returns the id of a task object, "" if it has no acceptable one.
 func TaskID(task Raw) string {
 	raw, _ := task.Member("taskId")
 	if id := raw.Text(); len(id) <= MaxTaskID {
@@ -82,7 +82,7 @@ func DeclaresTasks(caps Raw) bool {
 	return settings.IsObject()
 }
 
-// OffersTasks reports whether a ServerCapabilities object says that tools run as tasks of
+// OffersTasks reports whether a ServerCapabilities object offers tools as tasks of
 // 2025-11-25, and whether these can be cancelled.
 func OffersTasks(caps Raw) (offered, cancel bool) {
 	tasks, _ := caps.Member("tasks")
@@ -93,8 +93,8 @@ func OffersTasks(caps Raw) (offered, cancel bool) {
 	return call.IsObject(), cancel && call.IsObject()
 }
 
-// ErrTasksUndeclared is the answer to a client that uses the extension without having
-// declared it in the request.
+// ErrTasksUndeclared is the error for a client that uses the extension without declaring it
+// in the request.
 func ErrTasksUndeclared() *Error {
 	return &Error{Code: CodeMissingCapability, Message: "Missing required client capability: tasks",
 		Data: Object("requiredCapabilities", Object("extensions", Object(TasksExtension, Raw("{}"))))}

@@ -46,8 +46,8 @@ func AppendString(dst []byte, s string) []byte {
 	return append(append(dst, s[start:]...), '"')
 }
 
-// unescape reads what stands between the quotes of a JSON string; ok is false where
-// an escape is none.
+// unescape decodes the text between the quotes of a JSON string; ok is false if it has an
+// invalid escape.
 func unescape(inner []byte) (s string, ok bool) {
 	var out strings.Builder
 	out.Grow(len(inner))
@@ -95,7 +95,7 @@ func unescape(inner []byte) (s string, ok bool) {
 	return out.String(), true
 }
 
-// hexUnit reads the four digits of an escape, -1 where they are missing.
+// hexUnit parses the four digits of an escape; it returns -1 if they are missing.
 func hexUnit(b []byte) rune {
 	if len(b) < 4 {
 		return -1

@@ -1,12 +1,12 @@
 package mcp
 
-// Verdict is what policy decided about a call. The zero Verdict is that of a call that
-// names nothing to decide about, such as a list.
+// Verdict is the decision of policy on a call. It stays zero for a call that needs no
+// decision, such as a list.
 type Verdict struct {
 	// Target is what the call's name stands for, zero for an unknown name.
 	Target Target
-	// Effect is "allow", "ask", "deny", or "unknown" for a name that stands for nothing.
+	// Effect is "allow", "ask", "deny", or "unknown" for a name that does not exist.
 	Effect string
-	// Rule is the name of the rule that decided, "" for the default.
+	// Rule is the name of the deciding rule, "" for the default.
 	Rule string
 }
