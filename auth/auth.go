@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	maxVerified = 10_000 // tokens that are remembered
+	maxVerified = 10_000 // cached tokens
 	verifiedFor = time.Minute
 )
 
-// Deps is what an Auth needs from its owner.
+// Deps are the dependencies of an Auth.
 type Deps struct {
-	// PublicURL is the endpoint as clients write it: the resource identifier and the
-	// default audience. Needed in mode oauth.
+	// PublicURL is the endpoint as clients write it: the resource identifier and the default
+	// audience. Required in mode oauth.
 	PublicURL string
-	// Log takes what the operator should know. Nil for none.
+	// Log receives messages for the operator. Nil for none.
 	Log *slog.Logger
-	// NewClient makes the client for the requests to one issuer; trust are the URLs that
-	// the configuration has of it. Nil for one of safehttp.
+	// NewClient makes the HTTP client for one issuer; trust has the URLs that the
+	// configuration gives for it. Nil for a client of safehttp.
 	NewClient func(trust []string) (Client, error)
-	// Metrics count tokens; nil for nobody to know.
+	// Metrics count tokens; nil for none.
 	Metrics *Metrics
 }
 
-// Auth tells who makes a request.
+// Auth identifies callers.
 type Auth struct {
 	cfg       Config
 	log       *slog.Logger
@@ -49,7 +49,7 @@ type Auth struct {
 	metrics   *Metrics
 }
 
-// New makes an Auth. It connects to nothing; Run does.
+// New makes an Auth. It does no I/O; Run does.
 func New(cfg Config, deps Deps) (*Auth, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
@@ -106,10 +106,9 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	return a, nil
 }
 
-// Require lets requests through whose caller it knows, with the mcp.Caller in their
-// context and without their token: what stands below cannot pass it on. The others it
-// answers. What never has a token, such as a browser's preflight, is for whoever stands
-// above.
+// Require passes on requests of known callers, with the mcp.Caller in their context and
+// without their token, so that nothing below can pass it on. It refuses all others. Requests
+// that never have a token, such as a browser's preflight, have to be answered above it.
 func (a *Auth) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.oauth {
@@ -127,8 +126,8 @@ func (a *Auth) Require(next http.Handler) http.Handler {
 	})
 }
 
-// Run keeps the issuers' keys fresh until ctx ends, and waits for what it started. It
-// has to run while requests are served. An issuer that does not answer ends nothing.
+// Run keeps the issuers' keys fresh until ctx ends, and waits for its goroutines. It has to
+// run while requests are served. A failing issuer does not end it.
 func (a *Auth) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, iss := range a.list {
@@ -142,7 +141,7 @@ func (a *Auth) Run(ctx context.Context) error {
 	return nil
 }
 
-// stripped is the request with another context and without credentials that are for us.
+// stripped is the request with another context and without the credentials for the gateway.
 func stripped(r *http.Request, ctx context.Context) *http.Request {
 	out := r.WithContext(ctx)
 	if _, has := r.Header["Authorization"]; !has {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// digest is SHA-256 of a token: what is remembered of it.
+// digest is the SHA-256 of a token, the key of the caches.
 type digest [sha256.Size]byte
 
 func digestOf(token string) digest {
@@ -17,10 +17,10 @@ func digestOf(token string) digest {
 	return sha256.Sum256(append(buf[:0], token...))
 }
 
-// bearer returns the token of a request. Only the Authorization header counts: a token
-// in the query or the body is none (2026-07-28 basic/authorization#token-requirements),
-// and beside one in the header the request is refused, since the token has been where
-// logs are written (RFC 6750 §2: one method at a time).
+// bearer returns the token of a request. Only the Authorization header counts, not a token in
+// the query or the body (2026-07-28 basic/authorization#token-requirements). A request with
+// both is refused, because its token has been where logs are written (RFC 6750 §2: one method
+// at a time).
 func bearer(r *http.Request) (string, *refusal) {
 	const want = "an access token is needed: send it as Authorization: Bearer"
 	lines := r.Header["Authorization"]
@@ -45,7 +45,7 @@ func bearer(r *http.Request) (string, *refusal) {
 	return token, nil
 }
 
-// authenticate says who makes a request.
+// authenticate identifies the caller of a request.
 func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 	token, ref := bearer(r)
 	if ref != nil {
@@ -68,7 +68,7 @@ func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 	return caller, nil
 }
 
-// verify says who calls with a token that is not remembered.
+// verify identifies the caller of a token that is not cached.
 func (a *Auth) verify(r *http.Request, token string, d digest) (mcp.Caller, *refusal) {
 	ctx := r.Context()
 	var iss *issuer
@@ -106,9 +106,9 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (mcp.Caller, *ref
 	return id.caller, nil
 }
 
-// forbid completes why a caller gets nowhere: a missing scope is answered with all that
-// are needed at once and, since clients of 2025-11-25 replace what they had by what they
-// are told, with those that were granted.
+// forbid completes the refusal of a valid token. A missing scope is answered with all scopes
+// that are needed. It adds the granted ones, because clients of 2025-11-25 replace their
+// scopes by those in the answer.
 func (a *Auth) forbid(id identity) *refusal {
 	ref := *id.forbidden
 	ref.status = http.StatusForbidden
@@ -119,7 +119,7 @@ func (a *Auth) forbid(id identity) *refusal {
 	return &ref
 }
 
-// verified is a token that was found good.
+// verified is a cached result of a valid token.
 type verified struct {
 	caller     mcp.Caller // without the token
 	until      time.Time

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// carried is a Caller on the way to another replica.
+// carried is the JSON form of a Caller for another replica.
 type carried struct {
 	Issuer   string    `json:"issuer,omitempty"`
 	Subject  string    `json:"subject,omitempty"`
@@ -20,8 +20,8 @@ type carried struct {
 	Token    string    `json:"token,omitempty"`
 }
 
-// WriteCaller writes who calls for another replica of this gateway, which goes on with
-// what they have begun. Their token is in it: whoever sends it has to seal it.
+// WriteCaller encodes a caller for another replica of this gateway, which continues the
+// caller's request. It contains the token, so the sender has to seal it.
 func WriteCaller(c mcp.Caller) ([]byte, error) {
 	text, err := json.Marshal(carried{c.Issuer, c.Subject, c.ClientID, c.Groups, c.Scopes, c.Claims, c.Expires, string(c.Token)})
 	if err != nil {
@@ -30,7 +30,7 @@ func WriteCaller(c mcp.Caller) ([]byte, error) {
 	return text, nil
 }
 
-// ReadCaller reads what WriteCaller wrote.
+// ReadCaller decodes the output of WriteCaller.
 func ReadCaller(text []byte) (mcp.Caller, error) {
 	var c carried
 	if err := json.Unmarshal(text, &c); err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// challenge writes what clients are answered that do not get in. Era and revision of a
-// client are not known yet, so all are told in the newest form; older ones ignore what
-// they do not know.
+// challenge writes the answer to callers that are refused. The era and revision of the client
+// are not known yet, so it uses the newest form; older clients ignore what they do not know.
 type challenge struct {
 	metadata string // the parameter resource_metadata (RFC 9728 §5.1)
 	scope    []string
@@ -22,8 +21,8 @@ func newChallenge(cfg Config, metadataURL string) challenge {
 	return challenge{metadata: "resource_metadata=" + quoted(metadataURL), scope: cfg.ScopesSupported}
 }
 
-// wanted are the scopes to ask for in place of those that were granted. Where a request
-// names scopes otherwise than a token, what was granted cannot be asked for again.
+// wanted returns the scopes that a client should ask for: the supported and the granted ones.
+// If requests and tokens name scopes differently, the granted ones cannot be asked for again.
 func (a *Auth) wanted(granted []string) []string {
 	scopes := slices.Clone(a.cfg.ScopesSupported)
 	if !slices.Equal(scopes, a.cfg.RequiredScopes) {
@@ -54,9 +53,9 @@ func (c challenge) header(ref *refusal) string {
 	return "Bearer " + strings.Join(params, ", ")
 }
 
-// refuse answers a request. The body of a POST is not read before its caller is known,
-// so the answer has no id; it still is a JSON-RPC error, without which official clients
-// take the connection for dead.
+// refuse answers a request. The body of a POST is not read before its caller is known, so the
+// answer has no id. It is a JSON-RPC error nevertheless: without one, official clients
+// consider the connection dead.
 func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) {
 	h := w.Header()
 	e := mcp.Errorf(mcp.CodeInvalidRequest, "%s", ref.text)
@@ -80,8 +79,7 @@ func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	w.Write(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("null"), "error", detail))
 }
 
-// quoted is a quoted-string (RFC 9110 §5.6.4) of printable ASCII; other characters are
-// left out.
+// quoted is a quoted-string (RFC 9110 §5.6.4) of the printable ASCII in s.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

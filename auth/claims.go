@@ -20,7 +20,7 @@ const (
 	maxDate = 253402300799
 )
 
-// identity is what a token says, before its signature was looked at.
+// identity is the content of a token whose signature has not been checked yet.
 type identity struct {
 	caller  mcp.Caller
 	granted []string // scopes as the token has them, without implied ones
@@ -28,7 +28,7 @@ type identity struct {
 	forbidden *refusal
 }
 
-// rules are what the claims of an issuer's tokens are held against.
+// rules are the requirements on the claims of an issuer's tokens.
 type rules struct {
 	Issuer
 	leeway   time.Duration
@@ -49,7 +49,8 @@ func newRules(cfg Config, iss Issuer) rules {
 	return r
 }
 
-// judge reads claims and refuses those that no token of this issuer for us would have.
+// judge reads the claims and refuses those of a token that is not from this issuer or not for
+// this gateway.
 func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if iss, ok := member(claims, "iss"); !ok || iss != r.URL {
 		return identity{}, otherIssuer(claims)
@@ -118,7 +119,7 @@ func otherIssuer(claims mcp.Raw) *refusal {
 	return badToken("the token is from an issuer that is not accepted", fmt.Errorf("iss is %.200s", value))
 }
 
-// checkTimes returns when the token stops being good, with the leeway.
+// checkTimes returns when the token expires, including the leeway.
 func (r *rules) checkTimes(claims mcp.Raw, now time.Time) (time.Time, *refusal) {
 	exp, has, ok := date(claims, "exp")
 	if !has || !ok {
@@ -145,8 +146,8 @@ func (r *rules) checkTimes(claims mcp.Raw, now time.Time) (time.Time, *refusal) 
 	return expires, nil
 }
 
-// subject returns what tells the user apart. sub has to be there in any case: all
-// tokens that say who their user is have it.
+// subject returns the claim that identifies the user. sub is required in any case: every
+// token of a user has it.
 func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
 	for _, where := range []string{DefaultUserClaim, r.Claims.User} {
 		value, _ := claimAt(claims, where)
@@ -165,8 +166,8 @@ func (r *rules) subject(claims mcp.Raw) (string, *refusal) {
 	return user, nil
 }
 
-// client returns the client's id, "" when the token has none: client_id (RFC 9068),
-// azp (OpenID Connect), or what Entra ID and Okta call it.
+// client returns the client's id, "" if the token has none: client_id (RFC 9068), azp (OpenID
+// Connect), or the claim of Entra ID or Okta.
 func (r *rules) client(claims mcp.Raw) (string, *refusal) {
 	found := ""
 	for _, name := range []string{"client_id", "azp", "appid", "cid"} {
@@ -191,9 +192,9 @@ func (r *rules) client(claims mcp.Raw) (string, *refusal) {
 	return found, nil
 }
 
-// groups returns the user's groups. A token that leaves them out because there are too
-// many names a place to fetch them from: that place is not asked, and to go on without
-// them could give more than with them.
+// groups returns the user's groups. A token with too many groups names a place to fetch them
+// from. The gateway does not fetch them, and refuses the token: without its groups, a user
+// could be allowed more than with them.
 func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal) {
 	where := r.Claims.Groups
 	if names, ok := claims.Member("_claim_names"); ok {
@@ -218,8 +219,8 @@ func (r *rules) groups(claims mcp.Raw) (groups []string, forbidden, ref *refusal
 	return groups, nil, nil
 }
 
-// scopesOf returns the scopes of a token: scope (RFC 8693 §4.2), or scp of Okta and
-// Entra ID, each a list or words in one text.
+// scopesOf returns the scopes of a token: scope (RFC 8693 §4.2), or scp of Okta and Entra ID,
+// as a list or as words in one string.
 func scopesOf(claims mcp.Raw) (scopes []string, ok bool) {
 	for _, name := range []string{"scope", "scp"} {
 		value, has := claims.Member(name)
@@ -244,8 +245,7 @@ func scopesOf(claims mcp.Raw) (scopes []string, ok bool) {
 	return scopes, true
 }
 
-// withImplied adds the narrower scopes that broader ones include, and those that these
-// include.
+// withImplied adds the narrower scopes that granted ones include, transitively.
 func withImplied(granted []string, implied map[string][]string) []string {
 	if len(implied) == 0 {
 		return granted
@@ -280,7 +280,7 @@ func date(claims mcp.Raw, name string) (at time.Time, has, ok bool) {
 	return time.Unix(int64(whole), int64(part*1e9)), true, true
 }
 
-// isName reports whether a text can tell users or clients apart.
+// isName reports whether a string can identify a user or client.
 func isName(s string) bool {
 	return s != "" && len(s) <= maxNameBytes && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -28,80 +28,78 @@ const (
 	DefaultGroupsClaim = "groups"
 )
 
-// Config is the section "auth". Its zero value means mode none. All of it is read at
-// start.
+// Config is the section "auth". Its zero value means mode none.
 type Config struct {
-	// Mode is how callers prove who they are: "none", the default, which needs a
-	// loopback listener, or "oauth", which needs issuers.
+	// Mode is how callers authenticate: "none", the default, which needs a loopback listener,
+	// or "oauth", which needs issuers.
 	Mode string `yaml:"mode"`
-	// Issuers are the authorization servers whose tokens are accepted, in the order in
-	// which clients are told of them.
+	// Issuers are the authorization servers whose tokens are accepted, in the order in which
+	// clients see them.
 	Issuers []Issuer `yaml:"issuers"`
-	// RequiredScopes are the scopes that every token must have. Default none.
+	// RequiredScopes are the scopes that every token must have. Default: none.
 	RequiredScopes []string `yaml:"required_scopes"`
-	// ScopesSupported is what clients are told to ask for, in challenges and metadata.
-	// Default: RequiredScopes. Needed where tokens name scopes otherwise than requests
-	// do, as with Entra ID: api://<client id>/mcp is asked for, mcp is in the token.
+	// ScopesSupported are the scopes in challenges and metadata, for which clients ask.
+	// Default: RequiredScopes. Set it if requests and tokens name scopes differently, as with
+	// Entra ID: clients ask for api://<client id>/mcp, and the token has mcp.
 	ScopesSupported []string `yaml:"scopes_supported"`
-	// ImpliedScopes are, by a broad scope, the narrower ones that it includes.
+	// ImpliedScopes maps a broad scope to the narrower ones that it includes.
 	ImpliedScopes map[string][]string `yaml:"implied_scopes"`
-	// Leeway is the difference of clocks that is tolerated on exp, nbf and iat, at most
-	// 5m; 0s for none. Default 30s.
+	// Leeway is the tolerated difference of clocks for exp, nbf and iat, at most 5m; 0s for
+	// none. Default: 30s.
 	Leeway *time.Duration `yaml:"leeway"`
-	// MaxStale is how long keys of an issuer that cannot be reached keep working after
-	// they were last fetched. Default 24h.
+	// MaxStale is how long the keys of an unreachable issuer stay valid after the last fetch.
+	// Default: 24h.
 	MaxStale time.Duration `yaml:"max_stale"`
 }
 
 // Issuer is an authorization server whose tokens are accepted.
 type Issuer struct {
-	// URL is the issuer identifier, exactly as tokens have it in iss: https, or http on
-	// a loopback address.
+	// URL is the issuer identifier, exactly as tokens have it in iss: https, or http on a
+	// loopback address.
 	URL string `yaml:"url"`
-	// Audiences are what aud may be, compared byte for byte; one of them is enough.
-	// Default: the gateway's public_url.
+	// Audiences are the accepted values of aud, compared byte for byte; a token needs one of
+	// them. Default: the gateway's public_url.
 	Audiences []string `yaml:"audiences"`
-	// Claims says which claims are read.
+	// Claims names the claims that are read.
 	Claims Claims `yaml:"claims"`
-	// JWKSURL is where the keys are. Default: what the issuer's metadata say, which may
-	// only name the issuer's own origin or a public https one.
+	// JWKSURL is the address of the keys. Default: from the issuer's metadata, which may only
+	// name the issuer's own origin or a public https one.
 	JWKSURL string `yaml:"jwks_url"`
-	// Algorithms are the signature algorithms that are accepted, out of RS256, RS384,
-	// RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA. Default all of them.
+	// Algorithms are the accepted signature algorithms, out of RS256, RS384, RS512, PS256,
+	// PS384, PS512, ES256, ES384, ES512 and EdDSA. Default: all of them.
 	Algorithms []string `yaml:"algorithms"`
-	// RequireTyp is what the header typ must be, such as [at+jwt] (RFC 9068), without
-	// regard to case and a leading "application/". Default: at+jwt, JWT or none.
+	// RequireTyp are the accepted values of the header typ, such as [at+jwt] (RFC 9068),
+	// without regard to case and a leading "application/". Default: at+jwt, JWT or none.
 	RequireTyp []string `yaml:"require_typ"`
-	// AllowNonce accepts tokens with the claim nonce, which marks ID tokens, but which
-	// some issuers put into access tokens too (Keycloak before 25).
+	// AllowNonce accepts tokens with the claim nonce. It marks ID tokens, but some issuers
+	// put it into access tokens too (Keycloak before 25).
 	AllowNonce bool `yaml:"allow_nonce"`
-	// AllowedClients are the clients whose tokens are accepted, by client_id or azp.
-	// Default: every client.
+	// AllowedClients are the clients whose tokens are accepted, by client_id or azp. Default:
+	// every client.
 	AllowedClients []string `yaml:"allowed_clients"`
-	// RequireSoleAudience refuses tokens that are good for others too.
+	// RequireSoleAudience refuses tokens with further audiences.
 	RequireSoleAudience bool `yaml:"require_sole_audience"`
-	// MaxTokenLifetime refuses tokens that are good for longer than this, from iat (or
-	// from now, without one) to exp. Default: no bound.
+	// MaxTokenLifetime refuses tokens with a longer lifetime, from iat (or from now, without
+	// iat) to exp. Default: no bound.
 	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime" zero:"no bound"`
 	// Introspection asks the issuer about tokens that are not JWTs. Such a token does not
-	// say whose it is, so this issuer is shown every one of them, and only one issuer can
-	// have it: no token is shown to several.
+	// name its issuer, so this issuer sees all of them. Only one issuer can have it, so that
+	// no token is shown to several.
 	Introspection *Introspection `yaml:"introspection"`
 }
 
-// Claims says which claims of a token are read. Each is the name of a claim or, when
-// it begins with "/", a JSON Pointer (RFC 6901), such as /realm_access/roles.
+// Claims names the claims of a token that are read. A name that begins with "/" is a JSON
+// Pointer (RFC 6901), such as /realm_access/roles.
 type Claims struct {
-	// User is the claim that tells users of the issuer apart. Default sub. It should
-	// never change and never be given to somebody else; email is neither.
+	// User is the claim that identifies a user of the issuer. Default: sub. It should never
+	// change and never be reused for another user; email does not qualify.
 	User string `yaml:"user"`
-	// Groups is the claim with the user's groups, a list or a single name. Default
-	// groups.
+	// Groups is the claim with the user's groups, a list or a single name. Default: groups.
 	Groups string `yaml:"groups"`
 }
 
-// Introspection is how opaque tokens are checked (RFC 7662), with HTTP Basic as client
-// authentication.
+// Introspection says how opaque tokens are checked (RFC 7662), with client authentication by
+// HTTP Basic.
 type Introspection struct {
 	// URL is the endpoint. Default: what the issuer's metadata say.
 	URL string `yaml:"url"`
@@ -110,8 +108,8 @@ type Introspection struct {
 	ClientSecret mcp.Secret `yaml:"client_secret"`
 }
 
-// WithDefaults fills in what was left out. publicURL is the endpoint as clients write
-// it, the default audience.
+// WithDefaults fills in the defaults. publicURL is the endpoint as clients write it, the
+// default audience.
 func (c Config) WithDefaults(publicURL string) Config {
 	c.Mode = cmp.Or(c.Mode, ModeNone)
 	if c.Leeway == nil {
@@ -136,13 +134,14 @@ func (c Config) WithDefaults(publicURL string) Config {
 	return c
 }
 
-// Accepted is what an issuer's tokens must say to be accepted.
+// Accepted are the issuer and audiences of a token that is accepted.
 type Accepted struct {
 	Issuer    string
 	Audiences []string // one of them, byte for byte
 }
 
-// Accepted tells the audiences of each issuer, for people. It is empty in mode none.
+// Accepted returns the audiences of each issuer, to show them to people. It is empty in mode
+// none.
 func (c Config) Accepted(publicURL string) []Accepted {
 	var accepted []Accepted
 	for _, iss := range c.WithDefaults(publicURL).Issuers {
@@ -151,14 +150,14 @@ func (c Config) Accepted(publicURL string) []Accepted {
 	return accepted
 }
 
-// algorithms are those that may be allowed: all are asymmetric, so that whoever can
-// verify a token cannot make one.
+// algorithms are the allowed signature algorithms. All are asymmetric, so that a key that
+// verifies tokens cannot make one.
 func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
 
-// isLoopback reports whether a host is a loopback address, or localhost. Another name
-// is not: what it resolves to may change.
+// isLoopback reports whether a host is a loopback address or localhost. Other names are not:
+// they may resolve to another address later.
 func isLoopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -167,7 +166,8 @@ func isLoopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// secure reports whether what is sent to a URL stays between us and its host.
+// secure reports whether nobody between the gateway and the host can read what is sent to a
+// URL.
 func secure(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }

@@ -17,7 +17,7 @@ const (
 	noOfflineAccess = "offline_access is between a client and the issuer: it says nothing to this gateway"
 )
 
-// Validate reports everything that is wrong.
+// Validate reports all mistakes, each with the path of its key in front.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -65,9 +65,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckListener refuses an address (host:port) on which the endpoint must not listen
-// with this configuration: without authentication, any that another machine might
-// reach. A name other than localhost is refused too: what it resolves to may change.
+// CheckListener refuses an address (host:port) for the endpoint that this configuration must
+// not use: without authentication, any that another machine might reach. It also refuses
+// names other than localhost, because they may resolve to another address later.
 func (c Config) CheckListener(listen string) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -84,9 +84,9 @@ func (c Config) CheckListener(listen string) error {
 		where, loopbackOf(port))
 }
 
-// CheckPublicURL refuses an endpoint's URL that clients cannot ask a token for: in mode
-// oauth it is the resource identifier (RFC 9728 §1.2, RFC 8707 §2), and tokens are sent
-// to it, so it must be https, but for a loopback address.
+// CheckPublicURL refuses a URL of the endpoint for which clients cannot get a token. In mode
+// oauth it is the resource identifier (RFC 9728 §1.2, RFC 8707 §2), and tokens are sent to
+// it, so it must be https, except on a loopback address.
 func (c Config) CheckPublicURL(publicURL string) error {
 	if c.Mode != ModeOAuth {
 		return nil
@@ -157,7 +157,7 @@ func (iss Issuer) check() (errs []error) {
 	return errs
 }
 
-// checkURL refuses what must not be asked for keys or about tokens.
+// checkURL refuses URLs that must not be used for keys or introspection.
 func checkURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -171,7 +171,7 @@ func checkURL(raw string) error {
 	return nil
 }
 
-// checkScopes refuses what is no scope-token (RFC 6749 §3.3).
+// checkScopes refuses strings that are not a scope-token (RFC 6749 §3.3).
 func checkScopes(path string, scopes []string) (errs []error) {
 	for _, scope := range scopes {
 		switch {

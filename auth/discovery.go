@@ -14,25 +14,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
-// Client makes HTTP requests to one issuer, as safehttp.Client does.
+// Client makes HTTP requests to one issuer; see safehttp.Client.
 type Client interface {
 	Do(*http.Request) (*safehttp.Response, error)
 	Close()
 }
 
-// metadata is what an issuer says about itself.
+// metadata is the part of an issuer's metadata that the gateway uses.
 type metadata struct {
 	jwks       string
 	introspect string
 }
 
-// statusError is an answer with another status than 200.
+// statusError is an answer with a status other than 200.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string { return "HTTP " + strconv.Itoa(e.status) }
 
-// discover reads the metadata of an issuer. They are where OpenID Connect Discovery 1.0
-// §4 has them, or where RFC 8414 §3 has.
+// discover reads the metadata of an issuer, from the place of OpenID Connect Discovery 1.0 §4
+// or from that of RFC 8414 §3.
 func discover(ctx context.Context, client Client, issuer string) (metadata, error) {
 	var errs []error
 	for _, at := range metadataURLs(issuer) {
@@ -60,8 +60,8 @@ func metadataURLs(issuer string) []string {
 	return urls
 }
 
-// parseMetadata refuses a document that is about another issuer (RFC 8414 §3.3): keys
-// of one would then verify tokens of another.
+// parseMetadata refuses the metadata of another issuer (RFC 8414 §3.3), because keys of one
+// would then verify tokens of the other.
 func parseMetadata(body []byte, issuer string) (metadata, error) {
 	doc, err := parseObject(body, "issuer", "jwks_uri", "introspection_endpoint")
 	if err != nil {
@@ -80,8 +80,8 @@ func parseMetadata(body []byte, issuer string) (metadata, error) {
 	return m, nil
 }
 
-// endpoint returns a member that is a URL, "" when there is none. Where it leads is
-// looked at when it is dialled.
+// endpoint returns a member that is a URL, "" if there is none. The client checks the URL's
+// address when it connects.
 func endpoint(doc mcp.Raw, name string) (string, error) {
 	value, has := doc.Member(name)
 	if !has || value.IsNull() {
@@ -94,7 +94,7 @@ func endpoint(doc mcp.Raw, name string) (string, error) {
 	return at, nil
 }
 
-// get fetches JSON, and tells how long it may be kept: 0 when it does not say.
+// get fetches JSON, and returns how long it may be cached: 0 if the answer does not say.
 func get(ctx context.Context, client Client, at string) (body []byte, keep time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -111,8 +111,8 @@ func get(ctx context.Context, client Client, at string) (body []byte, keep time.
 	return resp.Body, maxAge(resp.Header), nil
 }
 
-// maxAge is max-age of Cache-Control, 0 without one; an answer that is not to be kept
-// has the least age that there is.
+// maxAge is max-age of Cache-Control, 0 without one. For an answer that must not be cached,
+// it is the smallest positive duration.
 func maxAge(h http.Header) time.Duration {
 	for _, line := range h.Values("Cache-Control") {
 		for directive := range strings.SplitSeq(line, ",") {

@@ -20,12 +20,12 @@ import (
 const (
 	maxIntrospection = 64 << 10 // bytes of an answer
 	maxAsking        = 32       // introspections at a time
-	maxRefused       = 10_000   // tokens that are known to be no good
+	maxRefused       = 10_000   // cached refused tokens
 	refusedFor       = 5 * time.Second
 )
 
-// introspector asks an issuer about opaque tokens (RFC 7662). What it finds good is kept
-// where verified JWTs are; only what is not is kept here.
+// introspector asks an issuer about opaque tokens (RFC 7662). It caches refused tokens;
+// accepted ones are in the cache for verified JWTs.
 type introspector struct {
 	*issuer
 	log     *slog.Logger
@@ -50,14 +50,14 @@ func newIntrospector(iss *issuer, log *slog.Logger) (*introspector, error) {
 		waiting: make(chan struct{}, maxWaiting), refused: refused, suspect: suspect}, nil
 }
 
-// finding is what came of an introspection.
+// finding is the result of an introspection.
 type finding struct {
 	identity
 	refused *refusal
 	until   time.Time // while it holds, of a token that is refused
 }
 
-// verify says who calls with a token from an address. One token is asked about once at a
+// verify identifies the caller of a token from an address. It asks about each token once at a
 // time.
 func (in *introspector) verify(ctx context.Context, token string, d digest, remote string) (identity, *refusal) {
 	if f, ok := in.refused.Get(d); ok && time.Now().Before(f.until) {
@@ -156,8 +156,8 @@ func (in *introspector) exchange(ctx context.Context, token string) (mcp.Raw, er
 	return claims, nil
 }
 
-// judge holds an answer against the rules for tokens. All claims that a JWT must have
-// are wanted, but for iss: we know whom we asked.
+// judge checks an answer by the rules for tokens. It requires all claims of a JWT except iss,
+// because the gateway knows whom it asked.
 func (in *introspector) judge(claims mcp.Raw) (identity, *refusal) {
 	if active, _ := claims.Member("active"); !active.IsTrue() {
 		return identity{}, badToken("the token is not active", nil)

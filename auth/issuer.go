@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
 
-// issuer is one whose tokens are accepted.
+// issuer is an authorization server whose tokens are accepted.
 type issuer struct {
 	rules
 	client Client
@@ -43,9 +43,8 @@ func newClient(trust []string) (Client, error) {
 	return safehttp.New(safehttp.Options{Trust: trust, Timeout: fetchTime})
 }
 
-// verify says who calls with a token, and with which generation of keys it was verified.
-// What is wrong with the token whoever signed it is found first: no key is asked for
-// then.
+// verify identifies the caller of a token, and returns the generation of keys that verified
+// it. It first finds mistakes that do not depend on the signature, without asking for keys.
 func (iss *issuer) verify(ctx context.Context, token string, j jws, now time.Time) (identity, uint64, *refusal) {
 	if !slices.Contains(iss.Algorithms, j.alg) {
 		return identity{}, 0, badToken("the token's algorithm is not accepted", nil)
@@ -72,7 +71,7 @@ func (iss *issuer) verify(ctx context.Context, token string, j jws, now time.Tim
 	return id, generation, nil
 }
 
-// lookupRefusal tells a token without a key from a gateway without keys.
+// lookupRefusal distinguishes a token with an unknown key from a gateway without keys.
 func lookupRefusal(err error) *refusal {
 	if errors.Is(err, errUnknownKey) {
 		return badToken("the token's signature cannot be verified", err)
@@ -80,7 +79,7 @@ func lookupRefusal(err error) *refusal {
 	return unavailable(err)
 }
 
-// unavailable is the answer when the issuer cannot be asked.
+// unavailable is the refusal if the issuer cannot be asked.
 func unavailable(err error) *refusal {
 	retry := retryMin
 	if stale, ok := errors.AsType[*staleError](err); ok {
@@ -95,13 +94,13 @@ func unavailable(err error) *refusal {
 	return noJudgement("access tokens cannot be verified now, since their issuer does not answer: try again", retry, err)
 }
 
-// signedBy is the oidc.KeySet of the keys that may have signed one token.
+// signedBy is an oidc.KeySet of the keys that may have signed a token.
 type signedBy struct {
 	keys []key
 	alg  string
 }
 
-// VerifySignature returns the payload of a compact JWS that one of the keys has signed.
+// VerifySignature returns the payload of a compact JWS that was signed by one of the keys.
 func (s signedBy) VerifySignature(_ context.Context, token string) ([]byte, error) {
 	parsed, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(s.alg)})
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	maxExponent = 1<<31 - 1
 )
 
-// key is one that signatures are verified with.
+// key is a key that verifies signatures.
 type key struct {
 	id     string
 	alg    string   // the only algorithm that it is for, "" if the issuer does not say
@@ -31,17 +31,16 @@ type key struct {
 	text   string // what it was read from
 }
 
-// keySet is what an issuer published at one time. It does not change.
+// keySet is the set of keys that an issuer published at one time. Immutable.
 type keySet struct {
 	keys []key
-	// refused are the keys that were left out, with the reason.
+	// refused are the keys that were skipped, with the reason.
 	refused []string
 	text    string // of all keys: equal for equal sets
 }
 
-// parseKeySet reads a JWK Set (RFC 7517 §5). Keys that cannot verify an access token, or
-// should not, are left out; the set as a whole is bad only when it is none, or too
-// large.
+// parseKeySet parses a JWK Set (RFC 7517 §5). It skips keys that cannot or should not verify
+// access tokens. It only fails if the text is not a key set or is too large.
 func parseKeySet(body []byte) (*keySet, error) {
 	object, err := parseObject(body, "keys")
 	if err != nil {
@@ -77,8 +76,8 @@ func parseKeySet(body []byte) (*keySet, error) {
 	return set, nil
 }
 
-// parseKey reads a JWK that verifies signatures. Of its members only those that matter
-// get to the parser: no certificates, no private parts.
+// parseKey parses a JWK that verifies signatures. It passes only the relevant members to the
+// parser: no certificates, no private parts.
 func parseKey(jwk mcp.Raw) (key, error) {
 	var k key
 	if !jwk.IsObject() {
@@ -162,13 +161,13 @@ func fitting(public any) ([]string, error) {
 	return nil, errors.New("there is no algorithm for it")
 }
 
-// known reports whether there is a key of this id.
+// known reports whether there is a key with this id.
 func (s *keySet) known(kid string) bool {
 	return slices.ContainsFunc(s.keys, func(k key) bool { return k.id == kid })
 }
 
-// candidates returns the keys that a token's header names, of those that may be used
-// with its algorithm; without a kid any may have signed it.
+// candidates returns the keys that fit a token's header and algorithm. Without a kid, any of
+// them may have signed the token.
 func (s *keySet) candidates(j jws) []key {
 	var found []key
 	for _, k := range s.keys {

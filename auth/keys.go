@@ -15,31 +15,31 @@ import (
 const (
 	fetchTime = 5 * time.Second // of metadata and keys together
 
-	// How often keys are fetched without being asked for, so that withdrawn ones die.
+	// Bounds of the time between periodic fetches, which drop withdrawn keys.
 	refreshEvery = 10 * time.Minute
 	refreshMin   = time.Minute
 	refreshMax   = time.Hour
 
-	// metadataEvery is how long metadata are taken to hold.
+	// metadataEvery is how long metadata are cached.
 	metadataEvery = time.Hour
 
-	// What is left between tries of an issuer that does not answer; half of it is
+	// Bounds of the time between attempts at an issuer that does not answer. Half of it is
 	// random, so that replicas do not ask in step.
 	retryMin = 2 * time.Second
 	retryMax = time.Minute
 
-	// demandEvery is what an unknown key has to wait for since the last one. Anybody can
-	// make up such keys; every fetch brings what is new anyway. Until then its tokens cannot
-	// be judged.
+	// demandEvery is the least time between two fetches for unknown keys. Anybody can make up
+	// such keys, and every fetch brings new keys anyway. Until then, tokens with an unknown
+	// key cannot be judged.
 	demandEvery = 30 * time.Second
-	// unknownFor is how long a key stays unknown that was not there.
+	// unknownFor is how long a key counts as unknown after a fetch without it.
 	unknownFor  = time.Minute
 	maxUnknown  = 1000
 	maxWaiting  = 1000 // requests that wait for a fetch
 	maxAttempts = 2    // fetches that a request waits for
 )
 
-// keys are the keys of one issuer. Only run fetches; lookups read, and ask it to.
+// keys are the keys of an issuer. Only run fetches; lookups read, and ask run to fetch.
 type keys struct {
 	issuer   string
 	jwks     string // configured
@@ -68,7 +68,7 @@ type keys struct {
 	count      Counts
 }
 
-// Counts are numbers since the start.
+// Counts are counters since the start.
 type Counts struct {
 	Fetches     int // of the key set
 	Failures    int // of them
@@ -94,8 +94,7 @@ func newKeys(cfg Config, iss Issuer, client Client, log *slog.Logger) (*keys, er
 	}, nil
 }
 
-// run fetches until ctx ends: at once, from time to time, and when a token names an
-// unknown key.
+// run fetches until ctx ends: at once, periodically, and when a token names an unknown key.
 func (k *keys) run(ctx context.Context) {
 	defer k.end()
 	for {
@@ -111,7 +110,7 @@ func (k *keys) run(ctx context.Context) {
 	}
 }
 
-// end lets everybody go who waits.
+// end releases everybody who waits.
 func (k *keys) end() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,8 +121,8 @@ func (k *keys) end() {
 	}
 }
 
-// fetch gets a new set and returns when to do it again. What goes wrong leaves the last
-// good one.
+// fetch gets a new set and returns the delay until the next fetch. A failure keeps the last
+// good set.
 func (k *keys) fetch(ctx context.Context) time.Duration {
 	meta, stale := k.begin()
 	set, keep, meta, err := k.get(ctx, meta, stale)
@@ -152,8 +151,8 @@ func (k *keys) fetch(ctx context.Context) time.Duration {
 	return wait
 }
 
-// begin tells everybody that a fetch runs, and returns the metadata for it, stale if
-// they should be read anew.
+// begin marks that a fetch runs. It returns the metadata for it; stale says that they should
+// be read again.
 func (k *keys) begin() (meta metadata, stale bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -168,7 +167,7 @@ func (k *keys) begin() (meta metadata, stale bool) {
 	return k.meta, time.Since(k.metaAt) >= metadataEvery || k.failure != nil
 }
 
-// failed ends a fetch; usable reports whether the last good set may still be used.
+// failed ends a fetch; usable reports whether the last good set is still valid.
 func (k *keys) failed(err error, wait time.Duration) (usable bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -178,7 +177,7 @@ func (k *keys) failed(err error, wait time.Duration) (usable bool) {
 	return k.usable(time.Now())
 }
 
-// succeeded ends a fetch; changed reports whether the set is another one.
+// succeeded ends a fetch; changed reports whether the set differs from the last one.
 func (k *keys) succeeded(set *keySet, meta metadata, newMeta bool, wait time.Duration) (changed bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -200,7 +199,7 @@ func (k *keys) succeeded(set *keySet, meta metadata, newMeta bool, wait time.Dur
 	return changed
 }
 
-// done lets go who waits for a fetch. mu is held.
+// done releases those who wait for a fetch. The caller holds mu.
 func (k *keys) done(err error, wait time.Duration) {
 	k.failure = err
 	k.next = time.Now().Add(wait)
@@ -208,7 +207,7 @@ func (k *keys) done(err error, wait time.Duration) {
 	k.fetching = nil
 }
 
-// get asks the issuer.
+// get fetches the metadata, if needed, and the keys.
 func (k *keys) get(ctx context.Context, meta metadata, stale bool) (*keySet, time.Duration, metadata, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -237,7 +236,7 @@ func (k *keys) get(ctx context.Context, meta metadata, stale bool) (*keySet, tim
 	return set, keep, meta, err
 }
 
-// usable reports whether the set may still be used. mu is held.
+// usable reports whether the set is still valid. The caller holds mu.
 func (k *keys) usable(now time.Time) bool {
 	return k.set != nil && now.Sub(k.fetched) < k.maxStale
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a lookup can end with besides keys.
+// Errors of a lookup.
 var (
 	errUnknownKey   = errors.New("the issuer has no such key")
 	errWaiting      = errors.New("too many requests wait for keys")
@@ -15,7 +15,7 @@ var (
 	errNoIntrospect = errors.New("the metadata do not say where tokens are introspected")
 )
 
-// staleError says that there is nothing to judge by.
+// staleError says that there are no valid keys.
 type staleError struct {
 	retry time.Duration
 	cause error
@@ -24,9 +24,9 @@ type staleError struct {
 func (e *staleError) Error() string { return "nothing to judge by: " + e.cause.Error() }
 func (e *staleError) Unwrap() error { return e.cause }
 
-// lookup returns the keys that a token's header names, none if it names one that is not
-// for its algorithm, and the generation that they are of. Its errors are errUnknownKey,
-// which is the token's fault, and others, which are not.
+// lookup returns the keys for a token's header and their generation. It returns none if the
+// named key is not for the token's algorithm. errUnknownKey means that the token is wrong;
+// other errors mean that the gateway cannot judge it.
 func (k *keys) lookup(ctx context.Context, j jws) ([]key, uint64, error) {
 	for attempt := 0; ; attempt++ {
 		found, generation, wait, err := k.look(j, attempt)
@@ -40,8 +40,8 @@ func (k *keys) lookup(ctx context.Context, j jws) ([]key, uint64, error) {
 	}
 }
 
-// look is one look at the set; where it does not tell, wait is closed after a fetch
-// that will.
+// look looks at the set once. If that does not decide, it returns a channel that is closed
+// after a fetch that will.
 func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +82,7 @@ func (k *keys) look(j jws, attempt int) (found []key, generation uint64, wait ch
 	return nil, 0, nil, &staleError{max(time.Second, k.lastDemand.Add(named.every()).Sub(now)), cause}
 }
 
-// trouble is why there are no usable keys. mu is held.
+// trouble says why there are no valid keys. The caller holds mu.
 func (k *keys) trouble() error {
 	if k.failure != nil {
 		return k.failure
@@ -90,7 +90,7 @@ func (k *keys) trouble() error {
 	return errTooOld
 }
 
-// wait returns when a fetch has ended. It has a bound for the case that nobody runs.
+// wait returns when a fetch has ended. It is bounded in case run does not run.
 func (k *keys) wait(ctx context.Context, fetched chan struct{}) error {
 	k.mu.Lock()
 	if k.waiting >= maxWaiting {
@@ -116,7 +116,7 @@ func (k *keys) wait(ctx context.Context, fetched chan struct{}) error {
 	}
 }
 
-// introspection returns where opaque tokens are introspected.
+// introspection returns the introspection endpoint.
 func (k *keys) introspection(ctx context.Context) (string, error) {
 	for attempt := 0; ; attempt++ {
 		k.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// metadataPath is where the metadata of a resource are whose URL has no path; the path
-// of any other is appended (RFC 9728 §3.1).
+// metadataPath is the path of the metadata for a resource whose URL has no path; otherwise
+// the resource's path is appended (RFC 9728 §3.1).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
 // metadataDocument is the protected resource metadata (RFC 9728 §2).
@@ -42,15 +42,15 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 	}
 }
 
-// MetadataPaths are the paths at which Metadata is to be served: where clients are sent
-// by challenges, and the root, where some look by themselves (2025-11-25
-// basic/authorization#protected-resource-metadata-discovery-requirements). None in mode
-// none.
+// MetadataPaths returns the paths for Metadata: the one in challenges, and the root, where
+// some clients look by themselves (2025-11-25
+// basic/authorization#protected-resource-metadata-discovery-requirements). There are none in
+// mode none.
 func (a *Auth) MetadataPaths() []string { return slices.Clone(a.document.paths) }
 
-// Metadata serves the protected resource metadata, to everybody and every web page. They
-// are made of the configuration alone, never of what a request says (its Host least of
-// all). In mode none there are none.
+// Metadata serves the protected resource metadata, to everybody and to every web page. They
+// depend on the configuration alone, never on a request or its Host. In mode none it answers
+// 404.
 func (a *Auth) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !a.oauth {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the numbers of tokens. Labels are words of this file.
+// Metrics count tokens. Their labels are constants of this file.
 type Metrics struct {
 	cached, verified prometheus.Counter // good ones
 	// Requests that were refused, by the class of the reason.
@@ -15,7 +15,7 @@ type Metrics struct {
 	refused                                                    prometheus.Counter // all of them
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes the metrics and, unless reg is nil, registers them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	tokens := with.NewCounterVec(prometheus.CounterOpts{

@@ -14,19 +14,19 @@ const (
 	severalTokens = 3
 )
 
-// errUnjudged: no fetch has begun since the key was first named.
+// errUnjudged says that no fetch has begun since a token first named the key.
 var errUnjudged = errors.New("the issuer was not asked since the token's key was first seen")
 
 var tokenSeed = maphash.MakeSeed()
 
-// newKey is what is known of a key that the set does not have.
+// newKey records a key that tokens name and the set does not have.
 type newKey struct {
 	since  int       // how many fetches had begun when a token first named it
 	until  time.Time // for how long the issuer is known not to have it; zero for not
 	tokens []uint64  // hashes of the first severalTokens that did
 }
 
-// named notes that a token names a key that the set does not have. mu is held.
+// named records that a token names a key that the set does not have. The caller holds mu.
 func (k *keys) named(j jws, now time.Time) newKey {
 	n, ok := k.unknown.Get(j.kid)
 	if !ok || !n.until.IsZero() && !now.Before(n.until) {
@@ -43,8 +43,8 @@ func (k *keys) named(j jws, now time.Time) newKey {
 	return n
 }
 
-// withdrawn notes which keys a fetch has not brought any more: the issuer need not be asked
-// for them. mu is held.
+// withdrawn records the keys that a fetch has removed: tokens with them need no fetch. The
+// caller holds mu.
 func (k *keys) withdrawn(before, now *keySet) {
 	for _, old := range before.keys {
 		if !now.known(old.id) {
@@ -53,7 +53,7 @@ func (k *keys) withdrawn(before, now *keySet) {
 	}
 }
 
-// every is what is left between two fetches for the sake of such a key.
+// every is the least time between two fetches for such a key.
 func (n newKey) every() time.Duration {
 	if len(n.tokens) >= severalTokens {
 		return demandSoon

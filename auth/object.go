@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxDepth bounds the nesting of what decides about access.
+// maxDepth bounds the nesting of documents that decide about access.
 const maxDepth = 32
 
-// Why a text is not an object that may decide about access.
+// Reasons to refuse a document that decides about access.
 var (
 	errNotObject = errors.New("not a JSON object")
 	errDeep      = errors.New("nested too deeply")
@@ -21,10 +21,10 @@ var (
 	errEscaped   = errors.New("a member's name has escapes")
 )
 
-// parseObject reads an object that decides about access. Such a text must mean the same
-// to everybody who reads it, so what readers disagree about is refused: members that
-// stand there twice, names that are escaped, text that is not UTF-8, and names that
-// differ from one of exact only by case (encoding/json would take one for the other).
+// parseObject parses an object that decides about access. Every reader must understand it in
+// the same way, so it refuses what readers disagree about: duplicate members, escaped names,
+// invalid UTF-8, and names that differ from one of exact only by case (encoding/json would
+// take one for the other).
 func parseObject(text []byte, exact ...string) (mcp.Raw, error) {
 	text = bytes.Trim(text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' || !utf8.Valid(text) || !json.Valid(text) {
@@ -76,14 +76,14 @@ func checkMembers(value mcp.Raw, depth int) (err error) {
 	return err
 }
 
-// plainText returns what a JSON string says, if it is one that means the same to
-// everybody: a lone surrogate does not.
+// plainText decodes a JSON string; ok is false for other values, and for a lone surrogate,
+// which readers decode differently.
 func plainText(value mcp.Raw) (string, bool) {
 	s, ok := value.StringValue()
 	return s, ok && !strings.ContainsRune(s, utf8.RuneError)
 }
 
-// textList returns the strings of a list, or the only one where there is no list.
+// textList returns the strings of a list, or a single string as a list.
 func textList(value mcp.Raw) ([]string, bool) {
 	if !value.IsArray() {
 		s, ok := plainText(value)

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// claimAt returns the claim that a configuration names: a member, or what a JSON
-// Pointer leads to through objects.
+// claimAt returns the claim with a configured name: a member, or the target of a JSON Pointer
+// through objects.
 func claimAt(claims mcp.Raw, where string) (mcp.Raw, bool) {
 	if !strings.HasPrefix(where, "/") {
 		return claims.Member(where)
@@ -23,10 +23,10 @@ func claimAt(claims mcp.Raw, where string) (mcp.Raw, bool) {
 	return claims, true
 }
 
-// pointerUnescape reads a reference token (RFC 6901 §4).
+// pointerUnescape decodes a reference token (RFC 6901 §4).
 var pointerUnescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// checkPointer refuses what looks like a JSON Pointer and is none.
+// checkPointer refuses invalid JSON Pointers.
 func checkPointer(where string) error {
 	if !strings.HasPrefix(where, "/") {
 		return nil

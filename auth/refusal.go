@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refusal is why a request goes no further.
+// refusal is the reason why a request is refused.
 type refusal struct {
 	status int
 	code   string        // error of RFC 6750 §3.1, "" where no token was presented
@@ -23,30 +23,30 @@ const (
 	codeInsufficientScope = "insufficient_scope"
 )
 
-// noToken asks for one.
+// noToken asks for a token.
 func noToken(text string) *refusal { return &refusal{status: http.StatusUnauthorized, text: text} }
 
-// badRequest is a request that does not say what its token is.
+// badRequest refuses a request whose token is ambiguous.
 func badRequest(text string) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: codeInvalidRequest, text: text}
 }
 
-// badToken is a token that does not prove who calls.
+// badToken refuses a token that does not prove who calls.
 func badToken(text string, cause error) *refusal {
 	return &refusal{status: http.StatusUnauthorized, code: codeInvalidToken, text: text, cause: cause}
 }
 
-// unfit is a good token whose user we cannot serve. It has no code of RFC 6750: another
-// token would be no better.
+// unfit refuses a valid token whose user cannot be served. RFC 6750 has no code for it,
+// because another token would not help.
 func unfit(text string) *refusal { return &refusal{status: http.StatusForbidden, text: text} }
 
-// noJudgement says that we cannot tell: a client that were told 401 would throw away a
-// token that may be good.
+// noJudgement says that the gateway cannot judge. On a 401 the client would throw away a
+// token that may be valid.
 func noJudgement(text string, retry time.Duration, cause error) *refusal {
 	return &refusal{status: http.StatusServiceUnavailable, text: text, retry: retry, cause: cause}
 }
 
-// attrs is a refusal for the log.
+// attrs are the log attributes of a refusal.
 func (r *refusal) attrs() []any {
 	attrs := []any{slog.Int("status", r.status), slog.String("reason", r.text)}
 	if r.cause != nil {

@@ -12,18 +12,18 @@ const (
 	StateDown     = "down"     // there are no keys: its tokens are answered with 503
 )
 
-// Status is how it stands with one issuer.
+// Status is the state of an issuer.
 type Status struct {
 	Issuer  string // URL
 	State   string // StateReady, StateDegraded or StateDown
-	Reason  string // of a state other than ready, for people
+	Reason  string // for a state other than ready, to show to people
 	Keys    int    // that can verify tokens
 	Refused []string
-	Fetched time.Time // when the keys were last fetched with success; zero for never
+	Fetched time.Time // time of the last successful fetch of keys; zero for never
 	Counts
 }
 
-// Status tells of every issuer, in the order of the configuration.
+// Status returns the state of each issuer, in the order of the configuration.
 func (a *Auth) Status() []Status {
 	var all []Status
 	for _, iss := range a.list {
@@ -36,8 +36,8 @@ func (a *Auth) Status() []Status {
 	return all
 }
 
-// Ready reports whether tokens of some issuer can be verified, and why not, or not of
-// all. In mode none it always is.
+// Ready reports whether tokens of some issuer can be verified. reason says why tokens of an
+// issuer cannot. In mode none it is always ready.
 func (a *Auth) Ready() (ok bool, reason string) {
 	var reasons []string
 	for _, s := range a.Status() {

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// suspectAfter is how many opaque tokens of one address may be no good within
-	// suspectFor, if none was good. Then all such addresses together have one introspection
-	// at a time: who makes tokens up costs the issuer little, and keeps nobody waiting at
-	// another address. An address that good tokens come from may be a proxy's, with all
-	// users behind it.
+	// suspectAfter is the number of invalid opaque tokens within suspectFor, without a valid
+	// one, that makes an address suspect. All suspect addresses together have one
+	// introspection at a time: so made-up tokens cost the issuer little, and nobody at
+	// another address has to wait. An address with valid tokens may be a proxy's, with many
+	// users.
 	suspectAfter = 20
 	suspectFor   = time.Minute
 	maxSuspects  = 10_000 // addresses that are counted
@@ -24,14 +24,14 @@ const (
 
 var errQueued = errors.New("too many tokens from this address were no good")
 
-// suspects are the addresses that tokens which are no good come from.
+// suspects are the addresses that send invalid tokens.
 type suspects struct {
 	counts *lru.Cache[netip.Prefix, count]
 	queue  chan struct{} // holds one for each that waits, or has its turn
 	turn   chan struct{}
 }
 
-// count is how many tokens were no good since a time, and whether one ever was good.
+// count is the number of invalid tokens since a time, and whether there was a valid one.
 type count struct {
 	since time.Time
 	bad   int
@@ -43,7 +43,7 @@ func newSuspects() (*suspects, error) {
 	return &suspects{counts, make(chan struct{}, maxQueued), make(chan struct{}, 1)}, err
 }
 
-// networkOf is whom a remote address counts as.
+// networkOf is the address, or network, that a remote address counts as.
 func networkOf(remote string) netip.Prefix {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -58,7 +58,8 @@ func networkOf(remote string) netip.Prefix {
 	return network
 }
 
-// wait returns when an address may have a token introspected; done ends that.
+// wait returns when a token from an address may be introspected. The caller calls done after
+// that.
 func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), err error) {
 	c, ok := s.counts.Get(from)
 	if !ok || c.good || c.bad < suspectAfter || time.Since(c.since) >= suspectFor {
@@ -80,7 +81,7 @@ func (s *suspects) wait(ctx context.Context, from netip.Prefix) (done func(), er
 	}
 }
 
-// bad notes a token that was no good. Two at the same time may count as one.
+// bad counts an invalid token. Two at the same time may count as one.
 func (s *suspects) bad(from netip.Prefix) {
 	c, ok := s.counts.Get(from)
 	if !ok || time.Since(c.since) >= suspectFor {
@@ -90,7 +91,7 @@ func (s *suspects) bad(from netip.Prefix) {
 	s.counts.Add(from, c)
 }
 
-// good notes a token that was good.
+// good records a valid token.
 func (s *suspects) good(from netip.Prefix) {
 	if c, _ := s.counts.Get(from); !c.good {
 		s.counts.Add(from, count{since: time.Now(), good: true})

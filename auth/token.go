@@ -12,7 +12,7 @@ const (
 	maxKeyIDBytes = 512
 )
 
-// form is what a token looks like.
+// form is the syntactic form of a token.
 type form uint8
 
 const (
@@ -21,10 +21,10 @@ const (
 	formOpaque      // a b64token (RFC 6750 §2.1) that is nothing of JOSE
 )
 
-// formOf looks at the characters of a token, before anything is parsed: parsers accept
-// more (white space, padding, the JSON serialisation), and one token would have many
-// spellings. What looks like JOSE and is no compact JWS is bad, not opaque: it must not
-// be shown to an issuer that is asked about opaque tokens.
+// formOf looks at the characters of a token before it is parsed. Parsers accept more (white
+// space, padding, the JSON serialisation), and one token would have many spellings. A token
+// that looks like JOSE but is not a compact JWS is invalid, not opaque: the issuer for opaque
+// tokens must not see it.
 func formOf(token string) form {
 	if token == "" {
 		return formBad
@@ -54,14 +54,14 @@ func formOf(token string) form {
 	return formOpaque
 }
 
-// jws is a compact JWS that was taken apart, not one that was verified.
+// jws is a compact JWS that was parsed but not verified.
 type jws struct {
 	alg, kid, typ string
 	hasKid        bool
 	claims        mcp.Raw
 }
 
-// splitJWT takes a token of formJWT apart.
+// splitJWT parses a token of formJWT.
 func splitJWT(token string, exact []string) (jws, *refusal) {
 	head, rest, _ := strings.Cut(token, ".")
 	payload, signature, _ := strings.Cut(rest, ".")
@@ -91,8 +91,8 @@ func splitJWT(token string, exact []string) (jws, *refusal) {
 	return j, nil
 }
 
-// readHeader reads a JOSE header. Parameters that would change what is verified, or
-// with which key, are refused: keys come from the issuer's key set only.
+// readHeader parses a JOSE header. It refuses parameters that would change what is verified
+// or with which key: keys come from the issuer's key set only.
 func readHeader(header mcp.Raw) (j jws, ref *refusal) {
 	header.Members(func(name []byte, value mcp.Raw) bool {
 		ok := true

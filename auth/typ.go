@@ -10,14 +10,14 @@ import (
 // typAccessToken is the type of a JWT access token (RFC 9068 §2.1).
 const typAccessToken = "at+jwt"
 
-// normalTyp is a header's typ without regard to case and the "application/" that may be
-// left out (RFC 7515 §4.1.9).
+// normalTyp is a header's typ in lower case without the optional "application/" (RFC 7515
+// §4.1.9).
 func normalTyp(typ string) string {
 	return strings.TrimPrefix(strings.ToLower(typ), "application/")
 }
 
-// neverTyp reports whether a typ says that a token is something else than an access
-// token: Issuer.RequireTyp cannot have it.
+// neverTyp reports whether a typ marks something other than an access token:
+// Issuer.RequireTyp must not have it.
 func neverTyp(typ string) bool {
 	switch typ {
 	case "id_token+jwt", "logout+jwt", "dpop+jwt", "secevent+jwt", "token-introspection+jwt",
@@ -27,8 +27,8 @@ func neverTyp(typ string) bool {
 	return false
 }
 
-// checkTyp refuses JWTs that are meant for something else. Many issuers say JWT or
-// nothing, for all that they sign.
+// checkTyp refuses JWTs of another type. Many issuers write JWT or nothing, whatever they
+// sign.
 func (r *rules) checkTyp(j jws) *refusal {
 	typ := normalTyp(j.typ)
 	good := typ == "" || typ == "jwt" || typ == typAccessToken
@@ -41,8 +41,8 @@ func (r *rules) checkTyp(j jws) *refusal {
 	return r.checkKind(j.claims, typ == typAccessToken)
 }
 
-// checkKind refuses tokens whose claims show that they are no access tokens; sure says
-// that something else did show that they are.
+// checkKind refuses tokens whose claims show that they are not access tokens; sure says that
+// something else has shown that they are.
 func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
 	// A logout token, or another security event (RFC 8417).
 	_, event := claims.Member("events")
@@ -60,11 +60,11 @@ func (r *rules) checkKind(claims mcp.Raw, sure bool) *refusal {
 	return nil
 }
 
-// grants reports whether claims are such as access tokens have. ID tokens need have neither a
-// nonce nor a hash; they are for the client that they name (OpenID Connect Core §2), if they
-// name it, and say nothing of what it may do. Access tokens name a client, or say that: scope
-// and client_id are RFC 9068's, scp, roles and appid Entra ID's, cid Okta's, permissions and
-// gty Auth0's, and the typ Bearer Keycloak's.
+// grants reports whether the claims are typical of an access token. An ID token may have
+// neither a nonce nor a hash. It is for the client that it names (OpenID Connect Core §2),
+// and does not say what that client may do. Access tokens name a client or its permissions:
+// scope and client_id (RFC 9068), scp, roles and appid (Entra ID), cid (Okta), permissions
+// and gty (Auth0), and the typ Bearer (Keycloak).
 func grants(claims mcp.Raw) bool {
 	for _, name := range []string{"scope", "scp", "client_id", "appid", "cid", "roles", "permissions", "gty"} {
 		if _, has := claims.Member(name); has {
