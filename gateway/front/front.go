@@ -95,7 +95,6 @@ type Front struct {
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
 	memory   *mcp.Memory       // for large messages
 	writer   *stream.Writer
-	rush     rush
 	onRoots  func(session string) // nil for nobody
 	cluster  *cluster.Cluster
 	homeless rate.Sometimes // of the log, for requests whose owner nobody knows
@@ -109,13 +108,15 @@ type Front struct {
 
 	recordKey func(session string) string // nil for none
 
+	// Of each user: requests under way, and streams that last. Each holds a connection.
+	requestLimit, streamLimit *perUser
+
 	bodyTime, ackTime, helloTime time.Duration // the constants, but for tests
 
 	mu       sync.Mutex // guards the fields below
 	closing  bool
 	lives    map[string]*live
 	olds     map[string]*oldStream // by their ids
-	open     map[string]int        // event streams that last, by their users
 	requests atomic.Int64          // what begin has counted in
 	running  sync.WaitGroup        // requests and listeners; grows only while not closing
 	streams  sync.WaitGroup        // GET streams; likewise
@@ -155,7 +156,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		helloTime: helloTime,
 		lives:     make(map[string]*live),
 		olds:      make(map[string]*oldStream),
-		open:      make(map[string]int),
 		cluster:   deps.Cluster,
 		homeless:  rate.Sometimes{Interval: time.Minute},
 		callers:   deps.Callers,
@@ -164,6 +164,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		recordKey: deps.RecordKey,
 		quiet:     make(chan struct{}),
 	}
+	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.draining, f.beginDrain = context.WithCancel(context.Background())
 	f.drain = f.draining.Done()
 	if f.log == nil {
@@ -174,7 +175,6 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	f.writer = &stream.Writer{KeepAlive: f.cfg.KeepAlive, Timeout: writeTime, Metrics: f.metrics.written,
 		Panicked: func(cause any) { f.recovered(cause, "") }}
-	f.rush.init(deps.RequestsPerUser)
 	if f.memory == nil {
 		f.memory = mcp.NewMemory(f.cfg.MaxInFlightBytes)
 	}

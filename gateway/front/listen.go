@@ -49,7 +49,7 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	if closed(x.f.drain) {
 		return refuse.Closing()
 	}
-	if !x.f.openStream(x.call.Caller, false) {
+	if !x.f.streamLimit.take(&x.call.Caller) {
 		return refuse.Streams(refuse.OwnID)
 	}
 	x.call.Params = want.In(nil)
@@ -57,7 +57,7 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	x.f.running.Add(1)                                                            // beside the request's own
 	x.f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer x.f.running.Done()
-		defer x.f.closeStream(x.call.Caller)
+		defer x.f.streamLimit.give(&x.call.Caller)
 		x.r, x.lasts = r, lasts
 		x.listening(ctx, want)
 	})

@@ -140,7 +140,7 @@ func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
 	if !o.f.count(&o.f.streams) {
 		return refuse.Closing()
 	}
-	if !o.f.openStream(caller, false) {
+	if !o.f.streamLimit.take(&caller) {
 		o.f.streams.Done()
 		return refuse.Streams(refuse.NoID)
 	}
@@ -152,7 +152,7 @@ func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
 }
 
 func (o *oldStream) countOut(caller mcp.Caller) {
-	o.f.closeStream(caller)
+	o.f.streamLimit.give(&caller)
 	o.f.streams.Done()
 }
 

@@ -34,7 +34,7 @@ type posted struct {
 func (p *posted) release(f *Front) {
 	p.room.Free()
 	if p.counted {
-		f.rush.end(&p.caller)
+		f.requestLimit.give(&p.caller)
 	}
 }
 
@@ -223,7 +223,7 @@ func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refuse.Refusal) {
 		f.log.Error("a request came past authentication")
 		return nil, nil, refuse.Internal("")
 	}
-	if p.counted = f.rush.begin(&p.caller); !p.counted {
+	if p.counted = f.requestLimit.take(&p.caller); !p.counted {
 		return nil, nil, refuse.Busy()
 	}
 	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {

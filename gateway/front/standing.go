@@ -97,7 +97,7 @@ func (g *getting) countIn() *refuse.Refusal {
 	if !g.f.count(&g.f.streams) {
 		return refuse.Closing()
 	}
-	if !g.f.openStream(g.caller, false) && (g.after.IsCall() || !g.live.giveWay(g.after.Name) || !g.f.openStream(g.caller, true)) {
+	if !g.f.streamLimit.take(&g.caller) && (g.after.IsCall() || !g.live.giveWay(g.after.Name) || !g.f.streamLimit.takeMore(&g.caller)) {
 		g.f.streams.Done()
 		return refuse.Streams(refuse.NoID)
 	}
@@ -105,7 +105,7 @@ func (g *getting) countIn() *refuse.Refusal {
 }
 
 func (g *getting) countOut() {
-	g.f.closeStream(g.caller)
+	g.f.streamLimit.give(&g.caller)
 	g.f.streams.Done()
 }
 
@@ -244,6 +244,21 @@ func (l *live) endStreams() {
 		close(st.done)
 	}
 	l.streams = nil
+}
+
+// giveWay ends a stream of a session for a new one of its client: the one that the client
+// has given up, else the oldest; false when it has none. Connections of clients that
+// vanished count until they fail, and the clients come back before that.
+func (l *live) giveWay(givenUp string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.streams) == 0 || l.streams[0].plain { // that one's end would be the session's
+		return false
+	}
+	at := max(0, slices.IndexFunc(l.streams, func(st *standing) bool { return st.name == givenUp }))
+	close(l.streams[at].done)
+	l.streams = slices.Delete(l.streams, at, at+1)
+	return true
 }
 
 func (l *live) remove(st *standing) {

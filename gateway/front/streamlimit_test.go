@@ -118,9 +118,7 @@ func (b *bench) awaitStreams(t *testing.T, of *crowd, want int) {
 	user := mcp.Caller{Issuer: of.header.Get("Test-Issuer"), Subject: of.header.Get("Test-User")}.User()
 	timeout := time.After(tooLong)
 	for {
-		b.front.mu.Lock()
-		n := b.front.open[user]
-		b.front.mu.Unlock()
+		n := b.front.streamLimit.now(user)
 		if n == want {
 			return
 		}
