@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,85 +15,75 @@ import (
 // (2025-03-26 basic/index#batching). Each is served as if it had come alone, all at
 // the same time, and answered in JSON: without a stream there is no progress, and
 // nothing can be asked. Nothing reaches a handler as a batch.
-func (f *Front) batch(p *posted) *refuse.Refusal {
-	messages, errs, err := wire.ScanBatch(p.batch)
-	if err != nil {
-		return refuse.Bad(err)
+func (f *Front) batch(p *posted, header string) *refuse.Refusal {
+	_, rev, ref := f.session(arrivalOf(p), header)
+	if ref == nil {
+		ref = p.checkBatch(rev)
 	}
-	header, modern, ref := p.era()
 	if ref != nil {
 		return ref
 	}
-	if modern {
-		return refuse.Invalid("Invalid request: this revision has no batches")
-	}
-	if f.cfg.Clients == ClientsStateless {
-		return p.refuseStateful(header)
-	}
-	_, rev, ref := f.session(arrivalOf(p), header)
-	switch {
-	case ref != nil:
-		return ref
-	case !rev.Batches:
-		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
-	}
-	if ref := checkBatch(messages, errs); ref != nil {
-		return ref
-	}
-	answers := make([]collected, len(messages))
+	answers := make([]collected, len(p.batch))
 	var members sync.WaitGroup
-	for i, m := range messages {
-		members.Go(func() {
-			one := posted{w: &answers[i], rc: http.NewResponseController(&answers[i]), r: p.r,
-				accept: accept{json: true}, caller: p.caller, message: m}
-			if ref := one.member(f, errs[i], header); ref != nil {
-				f.refuse(one.w, m.ID, ref)
-			}
-		})
+	for i := range p.batch {
+		members.Go(func() { f.answerMember(p, i, &answers[i], header) })
 	}
 	members.Wait()
-	f.joinBatch(p, messages, answers)
+	f.joinBatch(p, answers)
 	return nil
 }
 
-// member serves one message of a batch.
-func (p *posted) member(f *Front, err error, header string) (ref *refuse.Refusal) {
+func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
-			ref = refuse.Internal("")
+			f.refuse(w, p.batch[i].ID, refuse.Internal(""))
 		}
 	}()
-	if err != nil {
-		return refuse.Bad(err)
+	one, ref := p.member(i, w)
+	if ref == nil {
+		one.accept = accept{json: true}
+		ref = f.stateful(one, header)
 	}
-	if p.params, err = readParams(p.message); err != nil {
-		return refuse.Bad(err)
+	if ref != nil {
+		f.refuse(w, one.message.ID, ref)
 	}
-	if p.message.Method == mcp.MethodInitialize {
-		return refuse.Invalid("Invalid request: initialize is not part of a batch")
-	}
-	return f.stateful(p, header)
 }
 
-// checkBatch refuses a batch that mixes what a client asks with what it answers, or
-// whose answers could not be told apart.
-func checkBatch(messages []wire.Message, errs []error) *refuse.Refusal {
-	var ids []string
+// member is one message of a batch, to be answered to w.
+func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
+	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, message: p.batch[i], old: p.old, on: p.on}
+	err := p.errs[i]
+	if err == nil {
+		one.params, err = readParams(one.message)
+	}
+	switch {
+	case err != nil:
+		return one, refuse.Bad(err)
+	case one.message.Method == mcp.MethodInitialize:
+		return one, refuse.Invalid("Invalid request: initialize is not part of a batch")
+	}
+	return one, nil
+}
+
+// checkBatch refuses a batch that the session's revision does not have, that mixes what a
+// client asks with what it answers, or whose answers could not be told apart.
+func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
+	if !rev.Batches {
+		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
+	}
+	ids := make(map[string]bool)
 	responses, others := 0, 0
-	for i, m := range messages {
-		if errs[i] == nil && m.Kind == wire.Response {
+	for i, m := range p.batch {
+		if p.errs[i] == nil && m.Kind == wire.Response {
 			responses++
 			continue
 		}
 		others++
-		if m.ID == nil {
-			continue
-		}
-		if slices.Contains(ids, string(m.ID)) {
+		if m.ID != nil && ids[string(m.ID)] {
 			return refuse.Invalid("Invalid request: two requests of the batch have one id")
 		}
-		ids = append(ids, string(m.ID))
+		ids[string(m.ID)] = true
 	}
 	if responses > 0 && others > 0 {
 		return refuse.Invalid("Invalid request: responses are not mixed with other messages")
@@ -101,24 +92,19 @@ func checkBatch(messages []wire.Message, errs []error) *refuse.Refusal {
 }
 
 // joinBatch writes the answers as an array, or says that there are none to come.
-func (f *Front) joinBatch(p *posted, messages []wire.Message, answers []collected) {
-	var out []byte
-	for i := range answers {
-		if messages[i].Kind != wire.Request && messages[i].Kind != 0 || len(answers[i].body) == 0 {
-			continue // nothing answers a notification or a response
+func (f *Front) joinBatch(p *posted, answers []collected) {
+	var bodies [][]byte
+	for i, m := range p.batch {
+		// Nothing answers a notification or a response.
+		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
+			bodies = append(bodies, answers[i].body)
 		}
-		if out == nil {
-			out = append(out, '[')
-		} else {
-			out = append(out, ',')
-		}
-		out = append(out, answers[i].body...)
 	}
-	if out == nil {
+	if bodies == nil {
 		p.w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	f.writeJSON(p.w, http.StatusOK, append(out, ']'))
+	f.writeJSON(p.w, http.StatusOK, slices.Concat([]byte{'['}, bytes.Join(bodies, []byte{','}), []byte{']'}))
 }
 
 // collected is the answer to one message of a batch. Its status does not count: in

@@ -3,6 +3,7 @@ package front
 import (
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -17,47 +18,53 @@ const peeked = 4 << 10
 // errFull: there is no room for a large message.
 var errFull = errors.New("front: no room for a large message")
 
-// readBody reads the body of a request within its limits, a large one as far as there is
-// room for it. With a refusal comes the id of the request, if it was seen.
-func (p *posted) readBody(f *Front) (body []byte, id mcp.Raw, ref *refuse.Refusal) {
-	rc, r := p.rc, p.r
-	// A ResponseWriter without deadlines, as tests have, does without.
-	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime))
-	limit := f.cfg.MaxRequestBytes
-	if r.ContentLength > limit {
-		ref := refuse.Large(limit)
-		if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
-			return nil, nil, ref
-		}
-		prefix := make([]byte, peeked)
-		n, _ := io.ReadFull(r.Body, prefix)
-		return nil, wire.PeekID(prefix[:n]), ref
+// peek returns the id of a message that will not be read, if it stands at its
+// beginning.
+func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
+	if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
+		return nil
 	}
-	var from io.Reader = r.Body
+	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime)) // and stays, for net/http reads the rest
+	prefix := make([]byte, peeked)
+	n, _ := io.ReadFull(r.Body, prefix)
+	return wire.PeekID(prefix[:n])
+}
+
+// readBody reads the body of a request within its limits, a large one as far as there is
+// room for it. With a refusal it leaves the id of the message, if it saw it.
+func (p *posted) readBody(f *Front) *refuse.Refusal {
+	length, limit := p.r.ContentLength, f.cfg.MaxRequestBytes
+	if length > limit {
+		p.message.ID = f.peek(p.rc, p.r)
+		return refuse.Large(limit)
+	}
+	// A ResponseWriter without deadlines, as tests have, does without.
+	_ = p.rc.SetReadDeadline(time.Now().Add(f.bodyTime))
+	var from io.Reader = p.r.Body
 	var input *seen // of a body that may be large
-	if r.ContentLength < 0 || r.ContentLength >= mcp.CountedBytes {
+	if length < 0 || length >= mcp.CountedBytes {
 		room := f.memory.Room(p.caller)
 		p.room = &room
-		input = &seen{r: r.Body, room: p.room, meter: mcp.Meter{Length: r.ContentLength}}
+		input = &seen{r: p.r.Body, room: p.room, meter: mcp.Meter{Length: length}}
 		from = input
 	}
-	body, err := wire.ReadAll(from, r.ContentLength, limit)
-	if err == nil {
-		_ = rc.SetReadDeadline(time.Time{})
-		return body, nil, nil
+	var err error
+	if p.body, err = wire.ReadAll(from, length, limit); err == nil {
+		_ = p.rc.SetReadDeadline(time.Time{})
+		return nil
 	}
 	if input != nil {
-		id = wire.PeekID(input.prefix)
+		p.message.ID = wire.PeekID(input.prefix)
 	}
 	switch {
 	case errors.Is(err, errFull):
-		return nil, id, refuse.Full()
+		return refuse.Full()
 	case errors.Is(err, wire.ErrTooLarge):
-		return nil, id, refuse.Large(limit)
+		return refuse.Large(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, id, refuse.Slow()
+		return refuse.Slow()
 	}
-	return nil, id, refuse.Cut()
+	return refuse.Cut()
 }
 
 // seen remembers the first bytes of what it reads, and takes room for all of it.

@@ -57,13 +57,15 @@ type oldStream struct {
 	cancel context.CancelCauseFunc
 	begun  chan struct{} // closed when there is a session
 
-	mu        sync.Mutex // guards the fields below
-	beginning bool       // initialize is under way, or was answered
-	record    session.Record
-	live      *live           // nil as long as there is no session
-	recalled  <-chan struct{} // closed by Front.Recall; of that session
-	running   int             // requests
-	idle      chan struct{}   // closed when there are none; nil when nobody waits for that
+	// Of the session, not read before begun.
+	record   session.Record
+	live     *live
+	recalled <-chan struct{} // closed by Front.Recall
+
+	mu        sync.Mutex    // guards the fields below
+	beginning bool          // initialize is under way, or was answered
+	running   int           // requests
+	idle      chan struct{} // closed when there are none; nil when nobody waits for that
 	closed    bool
 }
 
@@ -103,13 +105,10 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 
 // openOld answers a GET by a stream, until one of its ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
-	caller, ok := mcp.CallerFrom(r.Context())
-	var ref *refuse.Refusal
+	caller, ref := f.caller(r)
 	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
 	switch {
-	case !ok:
-		f.log.Error("a request came past authentication")
-		ref = refuse.Internal("")
+	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:
 		ref = refuse.Accept("text/event-stream")
 	case closed(f.drain):
@@ -191,47 +190,32 @@ func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 	ctx, cancel := whileGood(ctx, caller)
 	defer cancel()
-	hello := time.NewTimer(o.f.helloTime)
-	defer hello.Stop()
-	select {
-	case <-o.begun:
-	case <-hello.C:
-		return "no session was begun in time"
-	case <-ctx.Done():
-		return whyOver(ctx)
-	case <-o.stream.Broken():
-		return ""
-	case <-o.f.quiet:
-		return "the gateway is closing"
-	}
-	_, l := o.session()
-	o.mu.Lock()
-	recalled := o.recalled
-	o.mu.Unlock()
-	var idle <-chan struct{}
+	begun, tooLate := o.begun, time.After(o.f.helloTime)
+	var recalled, idle, gone <-chan struct{}
 	for {
 		select {
+		case <-begun:
+			begun, tooLate = nil, nil
+			recalled, gone = o.recalled, o.live.gone
+		case <-tooLate:
+			return "no session was begun in time"
 		case <-recalled: // what runs is answered first, for the stream's end would end it
 			recalled, idle = nil, o.whenIdle()
 		case <-idle:
 			return "who may connect has changed: open another stream"
-		case <-l.gone:
+		case <-gone:
 			return "the session has ended"
 		case <-ctx.Done():
-			return whyOver(ctx)
+			if context.Cause(ctx) == errExpired {
+				return "the access token has expired"
+			}
+			return ""
 		case <-o.stream.Broken():
 			return ""
 		case <-o.f.quiet: // all requests are answered
 			return "the gateway is closing"
 		}
 	}
-}
-
-func whyOver(ctx context.Context) string {
-	if context.Cause(ctx) == errExpired {
-		return "the access token has expired"
-	}
-	return ""
 }
 
 // beat keeps the session alive while its client listens.
@@ -244,8 +228,9 @@ func (o *oldStream) beat() {
 
 // session returns the session, nil as long as there is none.
 func (o *oldStream) session() (session.Record, *live) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	if !closed(o.begun) {
+		return session.Record{}, nil
+	}
 	return o.record, o.live
 }
 
@@ -282,13 +267,12 @@ func (o *oldStream) close() {
 	o.mu.Lock()
 	first := !o.closed
 	o.closed = true
-	record, l := o.record, o.live
 	o.mu.Unlock()
 	if !first {
 		return
 	}
 	o.cancel(errEnded)
-	if l != nil {
+	if record, l := o.session(); l != nil {
 		o.f.endOld(record)
 	}
 }

@@ -14,48 +14,28 @@ import (
 // postOld answers a POST of a message: it is accepted, and what comes of it comes on the
 // stream. A status says only that it could not be accepted.
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
-	p := posted{w: w, rc: http.NewResponseController(w), r: r, old: true}
-	defer func() { p.release(f) }()
-	var id mcp.Raw
-	stream := streamOf(r)
-	defer func() {
-		if cause := recover(); cause != nil {
-			f.recovered(cause, "")
-			f.refuse(w, id, refuse.Internal(""))
-		}
-	}()
-	ref := p.read(f, &id)
-	if ref == nil {
-		ref = f.findStream(&p, stream)
-	}
-	switch {
-	case ref == forwarded:
-		return
-	case ref != nil:
-	case p.batch != nil:
-		ref = p.on.batch(&p)
-	default:
-		ref = p.on.message(&p)
-	}
-	if ref != nil {
-		if p.message.Kind == wire.Response {
-			ref.ID = refuse.NullID
-		}
-		f.refuse(w, id, ref)
-	}
+	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, old: true})
 }
 
-// streamOf is the id of the stream that a message is for, "" for none.
-func streamOf(r *http.Request) string {
-	if ids := r.URL.Query()[queryConn]; len(ids) == 1 {
-		return ids[0]
+// onStream takes what was posted for a stream.
+func (f *Front) onStream(p *posted) *refuse.Refusal {
+	ref := f.findStream(p)
+	switch {
+	case ref != nil:
+		return ref
+	case p.batch != nil:
+		return p.on.batch(p)
 	}
-	return ""
+	return p.on.message(p)
 }
 
 // findStream finds the stream that a message is for. That of another user or of another
 // client does not exist. One of another replica takes the message there.
-func (f *Front) findStream(p *posted, id string) *refuse.Refusal {
+func (f *Front) findStream(p *posted) *refuse.Refusal {
+	id := ""
+	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
+		id = ids[0]
+	}
 	if _, _, came := cluster.Forwarded(p.r); !came {
 		if replica := f.streamAt(id); replica != "" {
 			ref, gone := f.forward(arrivalOf(p), cluster.Owner{Replica: replica})
@@ -80,25 +60,20 @@ func (f *Front) findStream(p *posted, id string) *refuse.Refusal {
 // message takes one message. A refusal is for the POST; a request that is well-formed
 // is answered on the stream whatever it is.
 func (o *oldStream) message(p *posted) *refuse.Refusal {
-	var ref *refuse.Refusal
-	switch p.message.Kind {
-	case wire.Response:
-		if _, l := o.session(); l != nil {
-			l.answered(p.message, p.caller)
-		}
-	case wire.Notification:
+	if p.message.Kind != wire.Request {
 		if record, l := o.session(); l != nil {
-			return o.f.notification(p, record) // which accepts it
+			return o.f.accept(p, record)
 		}
-	default:
-		if ref = o.request(p); ref != nil && ref.ID == refuse.OwnID {
+	} else if ref := o.request(p); ref != nil {
+		if ref.ID == refuse.OwnID {
 			ref = o.refuse(p.message.ID, ref)
 		}
+		if ref != nil {
+			return ref
+		}
 	}
-	if ref == nil {
-		p.w.WriteHeader(http.StatusAccepted)
-	}
-	return ref
+	p.w.WriteHeader(http.StatusAccepted)
+	return nil
 }
 
 // say answers a request on the stream. What finds no room there waits for it, but its POST,
@@ -131,7 +106,7 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 	case p.message.Method == mcp.MethodDiscover: // of the dialect that this transport does not have
 		return refuse.Bad(mcp.ErrMethod(p.message.Method))
 	case l == nil:
-		return refuse.Invalid("Invalid request: there is no session yet: start with initialize")
+		return refuseUnbegun()
 	}
 	record, err := o.f.sessions.Get(p.r.Context(), record.User, record.ID)
 	if err != nil {
@@ -147,15 +122,14 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 		}
 	}()
 	x, ref := o.f.callOf(p, record, wire.Lookup(record.Revision))
-	if x == nil {
-		return ref
+	if x != nil {
+		x.room.Adopt(p.room)
+		go o.run(func() {
+			defer x.live.stop(x.run)
+			x.serve(x.run.ctx)
+		})
 	}
-	x.room.Adopt(p.room)
-	go o.run(func() {
-		defer x.live.stop(x.run)
-		x.serve(x.run.ctx)
-	})
-	return nil
+	return ref
 }
 
 // initialize begins to begin the session, of which a stream has one (2024-11-05
@@ -192,35 +166,44 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 // failed allows another initialize, unless there is a session.
 func (o *oldStream) failed() {
 	o.mu.Lock()
-	o.beginning = o.live != nil
+	o.beginning = closed(o.begun)
 	o.mu.Unlock()
 }
 
-// begin counts a request in.
+// begin counts a request in, and done counts it out. Front.Close waits for it.
 func (o *oldStream) begin() *refuse.Refusal {
-	o.mu.Lock()
-	room := o.running < maxAtOnce
-	if room {
-		o.running++
-	}
-	o.mu.Unlock()
-	if !room {
-		return refuse.Busy()
-	}
 	if !o.f.begin() {
-		o.leave()
 		return refuse.Closing()
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.running == maxAtOnce {
+		o.f.done()
+		return refuse.Busy()
+	}
+	o.running++
 	return nil
 }
 
-func (o *oldStream) leave() {
+func (o *oldStream) done() {
+	defer o.f.done()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.running--; o.running == 0 && o.idle != nil {
 		close(o.idle)
 		o.idle = nil
 	}
+}
+
+// run serves a request that was counted in, apart from its POST.
+func (o *oldStream) run(serve func()) {
+	defer o.done()
+	defer func() {
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
+			o.f.recovered(cause, "")
+		}
+	}()
+	serve()
 }
 
 // whenIdle returns what is closed as soon as no request is being served. It is called
@@ -237,54 +220,20 @@ func (o *oldStream) whenIdle() <-chan struct{} {
 	return idle
 }
 
-// done counts a request out, which Front.Close waits for.
-func (o *oldStream) done() {
-	o.leave()
-	o.f.done()
-}
-
-// run serves a request that was counted in.
-func (o *oldStream) run(serve func()) {
-	defer o.done()
-	defer func() {
-		if cause := recover(); cause != nil && cause != http.ErrAbortHandler {
-			o.f.recovered(cause, "")
-		}
-	}()
-	serve()
-}
-
 // batch takes several messages, as the revisions allow that have been spoken over this
 // transport. Each is answered by itself.
 func (o *oldStream) batch(p *posted) *refuse.Refusal {
-	messages, errs, err := wire.ScanBatch(p.batch)
-	if err != nil {
-		return refuse.Bad(err)
-	}
 	record, l := o.session()
-	switch {
-	case l == nil:
-		return refuse.Invalid("Invalid request: there is no session yet: start with initialize")
-	case !wire.Lookup(record.Revision).Batches:
-		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
+	if l == nil {
+		return refuseUnbegun()
 	}
-	if ref := checkBatch(messages, errs); ref != nil {
+	if ref := p.checkBatch(wire.Lookup(record.Revision)); ref != nil {
 		return ref
 	}
-	for i, m := range messages {
-		one := posted{w: &collected{}, r: p.r, accept: p.accept, caller: p.caller, message: m, old: true, on: o}
-		err := errs[i]
-		if err == nil {
-			one.params, err = readParams(m)
-		}
-		var ref *refuse.Refusal
-		switch {
-		case err != nil:
-			ref = refuse.Bad(err)
-		case m.Method == mcp.MethodInitialize:
-			ref = refuse.Invalid("Invalid request: initialize is not part of a batch")
-		default:
-			ref = o.message(&one)
+	for i, m := range p.batch {
+		one, ref := p.member(i, &collected{})
+		if ref == nil {
+			ref = o.message(one)
 		}
 		if ref != nil && ref.ID == refuse.NullID {
 			return o.f.refuseSession(session.ErrNotFound)
@@ -297,4 +246,8 @@ func (o *oldStream) batch(p *posted) *refuse.Refusal {
 	}
 	p.w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+func refuseUnbegun() *refuse.Refusal {
+	return refuse.Invalid("Invalid request: there is no session yet: start with initialize")
 }

@@ -42,7 +42,7 @@ type arrival struct {
 
 // arrivalOf is the arrival of a POST.
 func arrivalOf(p *posted) arrival {
-	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.raw}
+	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.body}
 	a.runs = p.batch != nil || p.message.Kind == wire.Request
 	if a.runs && p.batch == nil && !p.old {
 		a.id, a.lasts = p.message.ID, p.message.Method == mcp.MethodListen

@@ -1,9 +1,7 @@
 package front
 
 import (
-	"io"
 	"net/http"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -17,17 +15,15 @@ type posted struct {
 	r       *http.Request
 	accept  accept
 	caller  mcp.Caller
-	raw     []byte // the body
+	body    []byte
 	message wire.Message
 	params  params
-	batch   []byte // an array of messages, in place of message
-	// old says that the answer, if any, goes to another request's stream.
-	old bool
-	on  *oldStream // which one
-	// room is what a large body is taken from, nil for a small one.
-	room *mcp.Room
-	// counted says that it is one of the requests of its user.
-	counted bool
+	batch   []wire.Message // in place of message
+	errs    []error        // of the messages of batch
+	old     bool           // HTTP+SSE: the answer, if any, goes to another request's stream
+	on      *oldStream     // which one
+	room    *mcp.Room      // for a large body, nil for a small one
+	counted bool           // among the requests of its user
 }
 
 // release gives back what was taken for it.
@@ -152,96 +148,88 @@ func (p params) skill() (raw mcp.Raw, name string, err error) {
 
 // post answers a POST.
 func (f *Front) post(w http.ResponseWriter, r *http.Request) {
-	p := posted{w: w, rc: http.NewResponseController(w), r: r}
-	defer func() { p.release(f) }()
-	var id mcp.Raw
-	ref := p.read(f, &id)
-	if ref != nil {
-		f.refuse(w, id, ref)
-		return
-	}
+	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r})
+}
+
+func (f *Front) answer(p *posted) {
+	defer p.release(f)
 	defer func() {
 		if cause := recover(); cause != nil {
 			f.recovered(cause, "")
-			f.refuse(w, p.message.ID, refuse.Internal(""))
+			f.refuse(p.w, p.message.ID, refuse.Internal(""))
 		}
 	}()
-	if p.batch != nil {
-		if ref := f.batch(&p); ref != nil {
-			f.refuse(w, nil, ref)
+	ref := p.read(f)
+	if ref == nil {
+		if p.old {
+			ref = f.onStream(p)
+		} else {
+			ref = f.inEra(p)
 		}
-		return
+		if ref != nil && ref != forwarded && p.message.Kind == wire.Response {
+			ref.ID = refuse.NullID // the id is one of ours, or of nobody
+		}
 	}
+	if ref != nil {
+		f.refuse(p.w, p.message.ID, ref)
+	}
+}
+
+// inEra has one of the dialects answer.
+func (f *Front) inEra(p *posted) *refuse.Refusal {
 	header, modern, ref := p.era()
 	switch {
 	case ref != nil:
+		return ref
+	case modern && p.batch != nil:
+		return refuse.Invalid("Invalid request: this revision has no batches")
 	case modern:
-		ref = f.stateless(&p, header)
+		return f.stateless(p, header)
 	case f.cfg.Clients == ClientsStateless:
-		ref = p.refuseStateful(header)
-	default:
-		ref = f.stateful(&p, header)
+		return p.refuseStateful(header)
+	case p.batch != nil:
+		return f.batch(p, header)
 	}
-	if ref == nil || ref == forwarded {
-		return
-	}
-	if p.message.Kind == wire.Response {
-		ref.ID = refuse.NullID // the id is one of ours, or of nobody
-	}
-	f.refuse(w, p.message.ID, ref)
+	return f.stateful(p, header)
 }
 
-// read reads the message. With a refusal it leaves the request's id, if it saw it.
-func (p *posted) read(f *Front, id *mcp.Raw) (ref *refuse.Refusal) {
-	var body []byte
-	if body, *id, ref = p.body(f); ref != nil {
+// read reads the message, or the batch. With a refusal it leaves the id of the message, if
+// it saw it.
+func (p *posted) read(f *Front) (ref *refuse.Refusal) {
+	if p.caller, ref = f.caller(p.r); ref != nil {
 		return ref
 	}
-	f.metrics.received.Add(float64(len(body)))
-	p.raw = body
-	if wire.IsBatch(body) {
-		p.batch = body
-		return nil
+	if p.counted = f.requestLimit.take(&p.caller); !p.counted {
+		return refuse.Busy()
 	}
+	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
+		p.message.ID = f.peek(p.rc, p.r)
+		return ref
+	}
+	if ref = p.readBody(f); ref != nil {
+		return ref
+	}
+	f.metrics.received.Add(float64(len(p.body)))
 	var err error
-	p.message, err = wire.Scan(body)
-	*id = p.message.ID
-	if err != nil {
-		return refuse.Bad(err)
+	if wire.IsBatch(p.body) {
+		p.batch, p.errs, err = wire.ScanBatch(p.body)
+	} else if p.message, err = wire.Scan(p.body); err == nil {
+		p.params, err = readParams(p.message)
 	}
-	if p.params, err = readParams(p.message); err != nil {
+	if err != nil {
 		return refuse.Bad(err)
 	}
 	return nil
 }
 
-// body reads the body, and who sends it. With a refusal it returns the request's id, if
-// it saw it.
-func (p *posted) body(f *Front) (body []byte, id mcp.Raw, ref *refuse.Refusal) {
-	var ok bool
-	if p.caller, ok = mcp.CallerFrom(p.r.Context()); !ok {
+// caller is who makes a request, as auth has said.
+func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
+	caller, ok := mcp.CallerFrom(r.Context())
+	if !ok {
 		f.log.Error("a request came past authentication")
-		return nil, nil, refuse.Internal("")
+		return caller, refuse.Internal("")
 	}
-	if p.counted = f.requestLimit.take(&p.caller); !p.counted {
-		return nil, nil, refuse.Busy()
-	}
-	if p.accept, ref = checkPost(p.r, !p.old); ref != nil {
-		return nil, f.peek(p.rc, p.r), ref
-	}
-	return p.readBody(f)
-}
-
-// peek returns the id of a message that will not be read, if it stands at its
-// beginning.
-func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
-	if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
-		return nil
-	}
-	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime))
-	prefix := make([]byte, peeked)
-	n, _ := io.ReadFull(r.Body, prefix)
-	return wire.PeekID(prefix[:n]) // the deadline stays, for net/http reads the rest
+	return caller, nil
 }
 
 // era decides which dialect a message is in. It is stateless if it says so in its

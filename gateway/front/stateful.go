@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -27,17 +28,10 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 	if ref != nil {
 		return ref
 	}
-	switch p.message.Kind {
-	case wire.Response:
-		if l := f.known(record.Key()); l != nil {
-			l.answered(p.message, p.caller)
-		}
-		p.w.WriteHeader(http.StatusAccepted)
-		return nil
-	case wire.Notification:
-		return f.notification(p, record)
+	if isRequest {
+		return f.request(p, record, rev)
 	}
-	return f.request(p, record, rev)
+	return f.accept(p, record)
 }
 
 // session finds the session that a request names. One of another user does not exist,
@@ -71,10 +65,15 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 	return record, rev, nil
 }
 
-// notification takes a notification of the client.
-func (f *Front) notification(p *posted, record session.Record) *refuse.Refusal {
-	switch p.message.Method {
-	case mcp.NoteInitialized:
+// accept takes a response or a notification of the client, which has no answer.
+func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
+	held := f.known(record.Key()) // nil for nothing
+	switch {
+	case p.message.Kind == wire.Response:
+		if held != nil {
+			held.answered(p.message, p.caller)
+		}
+	case p.message.Method == mcp.NoteInitialized:
 		l, ref := f.liveOf(p.r.Context(), record)
 		if ref != nil {
 			return ref
@@ -85,14 +84,14 @@ func (f *Front) notification(p *posted, record session.Record) *refuse.Refusal {
 		}
 		l.saw(p.caller)
 		l.listenIfOpen(p.r.Context(), record, p.caller)
-	case mcp.NoteCancelled:
+	case p.message.Method == mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
-		if l := f.known(record.Key()); l != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
-			l.cancel(id)
+		if held != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
+			held.cancel(id)
 		}
-	case mcp.NoteRootsListChanged:
-		if l := f.known(record.Key()); l != nil {
-			l.rootsChanged()
+	case p.message.Method == mcp.NoteRootsListChanged:
+		if held != nil {
+			held.rootsChanged()
 		}
 		if f.onRoots != nil {
 			f.onRoots(record.Key())
@@ -132,24 +131,22 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	x.call.Caps = record.Caps
 	x.call.LogLevel = record.LogLevel
 	var err error
-	if _, x.call.Name, err = p.params.routingName(x.call.Method); err != nil {
-		x.fail(err)
-		return nil, nil
-	}
-	if err := x.coreTasks(p.params); err != nil {
-		x.fail(err)
-		return nil, nil
+	if _, x.call.Name, err = p.params.routingName(x.call.Method); err == nil {
+		err = x.coreTasks(p.params)
 	}
 	switch x.call.Method {
-	case mcp.MethodDiscover, mcp.MethodListen:
-		x.fail(mcp.ErrMethod(x.call.Method)) // of the other dialect
-		return nil, nil
+	case mcp.MethodDiscover, mcp.MethodListen: // of the other dialect
+		err = cmp.Or(err, error(mcp.ErrMethod(x.call.Method)))
 	case mcp.MethodSetLevel:
 		x.handler = mcp.HandlerFunc(x.setLevel)
 	case mcp.MethodResourcesSubscribe:
 		x.handler = mcp.HandlerFunc(x.subscribe)
 	case mcp.MethodResourcesUnsubscribe:
 		x.handler = mcp.HandlerFunc(x.unsubscribe)
+	}
+	if err != nil {
+		x.fail(err)
+		return nil, nil
 	}
 	l.saw(p.caller)
 	if x.run = l.start(p.r.Context(), x.id); x.run == nil {
@@ -255,13 +252,11 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
 // ofSession checks a GET or DELETE and finds its session. A stateless client has
 // neither (2026-07-28 basic/transports/streamable-http).
 func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
-	caller, ok := mcp.CallerFrom(r.Context())
-	if !ok {
-		f.log.Error("a request came past authentication")
-		return session.Record{}, nil, caller, refuse.Internal("")
+	caller, ref := f.caller(r)
+	if ref != nil {
+		return session.Record{}, nil, caller, ref
 	}
-	p := posted{r: r}
-	header, modern, ref := p.era()
+	header, modern, ref := (&posted{r: r}).era()
 	if modern {
 		ref = refuse.Method(http.MethodPost)
 	}
