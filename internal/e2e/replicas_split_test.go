@@ -1,0 +1,272 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// books are what was asked and answered.
+type books struct {
+	mu      sync.Mutex
+	ran     map[string]int      // how often a call ran, by its key
+	answers map[string][]string // what its client was answered
+	resumed int                 // answers that came on another stream than the call's own
+	done    int                 // answers of the server's
+}
+
+// errand is a call, and where its stream broke off.
+type errand struct {
+	client      *mcptest.Client
+	key         string
+	first, last string // events of its stream, "" for none
+}
+
+// begun counts a run.
+func (b *books) begun(key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ran[key]++
+}
+
+// answered enters an answer that a client got.
+func (b *books) answered(t *testing.T, key string, m mcptest.Message, resumed bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answers[key] = append(b.answers[key], m.Text)
+	if resumed {
+		b.resumed++
+	}
+	if string(m.ID) != fmt.Sprintf("%q", key) {
+		t.Errorf("%s is answered %s", key, m.Text)
+	}
+	if m.Error == nil {
+		b.done++
+		if got := outcome(m); got != "done "+key || b.ran[key] != 1 {
+			t.Errorf("%s, which ran %d times, is answered %s", key, b.ran[key], m.Text)
+		}
+		return
+	}
+	var data struct{ Executed string }
+	if json.Unmarshal(m.Error.Data, &data) != nil || data.Executed == "no" && b.ran[key] > 0 || data.Executed == "" {
+		t.Errorf("%s, which ran %d times, is answered %s", key, b.ran[key], m.Text)
+	}
+}
+
+// split are replicas of which each has a way of its own to Redis and to the others.
+type split struct {
+	*several
+	ways, links []*faultproxy.Proxy
+	books
+}
+
+func newSplit(t *testing.T) *split {
+	t.Helper()
+	s := &split{several: &several{redis: redistest.Start(t)}, books: books{ran: map[string]int{}, answers: map[string][]string{}}}
+	server := scripted(t, statefulServer)
+	server.Tools("work")
+	server.Tool("work", func(c *mcptest.Call) {
+		var key string
+		c.Param("arguments|key", &key)
+		s.begun(key)
+		c.Progress(1)
+		select {
+		case <-time.After(rand.N(time.Second)): // some of it comes to the answer during a fault
+			c.Text("done " + key)
+		case <-c.Done():
+		}
+	})
+	proxy := func(target string) *faultproxy.Proxy {
+		p, err := faultproxy.Start(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		return p
+	}
+	for here := range 3 {
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := free.Addr().String()
+		free.Close()
+		s.ways, s.links = append(s.ways, proxy(s.redis.Addr)), append(s.links, proxy(address))
+		cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: server.URL}}}
+		cfg.Sessions.Store, cfg.Sessions.Key = "redis", "0123456789abcdef0123456789abcdef"
+		cfg.Sessions.Redis.URL = mcp.Secret("redis://" + s.ways[here].Addr())
+		cfg.Replicas.Listen, cfg.Replicas.Advertise = address, s.links[here].Addr()
+		cfg.HTTP.StreamAfter = 10 * time.Millisecond
+		s.urls = append(s.urls, start(t, cfg))
+	}
+	return s
+}
+
+// anywhere is a client at any of the replicas.
+func (s *split) anywhere(c *mcptest.Client) *mcptest.Client { return s.at(c, rand.IntN(len(s.urls))) }
+
+// work makes calls, each at another replica, until ctx is over, and returns them.
+func (s *split) work(ctx context.Context, t *testing.T, c *mcptest.Client, name string) (made []*errand) {
+	for n := 0; ctx.Err() == nil; n++ {
+		a := &errand{client: c, key: fmt.Sprint(name, "-", n)}
+		made = append(made, a)
+		params := fmt.Sprintf(`{"name":"up__work","arguments":{"key":%q},"_meta":{"progressToken":1}}`, a.key)
+		within, cancel := context.WithTimeout(t.Context(), patience)
+		x, err := s.anywhere(c).SendID(within, fmt.Sprintf("%q", a.key), "tools/call", params)
+		if err == nil {
+			s.read(t, a, x, false, n%2 == 0)
+		}
+		for err == nil && a.last != "" && s.count(a.key) == 0 && ctx.Err() == nil {
+			s.resume(within, t, a, a.last)
+		}
+		cancel()
+		if !s.wentWell(a.key) {
+			<-time.After(100 * time.Millisecond) // as clients do that are told when to come back
+		}
+	}
+	return made
+}
+
+// count is how often a call was answered.
+func (s *split) count(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.answers[key])
+}
+
+// wentWell reports whether a call is done.
+func (s *split) wentWell(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.answers[key]) == 1 && strings.Contains(s.answers[key][0], "done "+key)
+}
+
+// read reads a stream to its end, or, for one who leaves, to where it can be gone on with.
+func (s *split) read(t *testing.T, a *errand, x *mcptest.Exchange, resumed, leaves bool) {
+	defer x.Close()
+	for {
+		m, err := x.Next()
+		if a.first == "" && len(x.EventIDs()) > 0 {
+			a.first = x.EventIDs()[0]
+		}
+		if last := x.LastEventID(); last != "" {
+			a.last = last
+		}
+		switch {
+		case err != nil:
+			return
+		case m.IsResponse() && m.ID != nil && string(m.ID) != "null":
+			s.answered(t, a.key, m, resumed)
+			return
+		case leaves && a.last != "":
+			return
+		}
+	}
+}
+
+// resume goes on with the stream of a call, after an event, at any replica.
+func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after string) {
+	within, cancel := context.WithTimeout(ctx, 2*time.Second) // there may be nobody to end a stream without an answer
+	defer cancel()
+	x, err := s.anywhere(a.client).Get(within, after)
+	switch {
+	case err != nil:
+	case x.Status == http.StatusOK:
+		s.read(t, a, x, true, false)
+	default:
+		if x.Close(); x.Status == http.StatusNotFound {
+			t.Errorf("the session of %s is said to be missing", a.key)
+			return
+		}
+		<-within.Done()
+	}
+}
+
+// TestReplicasSplit has one replica lose its way to the others, another one its way to Redis
+// for longer than its lease lasts, and Redis hang for all of them meanwhile. No request is
+// answered twice, and none with what is another's.
+func TestReplicasSplit(t *testing.T) {
+	s := newSplit(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clients sync.WaitGroup
+	var mu sync.Mutex
+	var made, recent []*errand
+	for i, revision := range []string{statefulClient, statefulClient, statefulClient, statefulClient, statefulClient, stateless} {
+		c := raw(t, s.urls[i%3], revision)
+		clients.Go(func() {
+			all := s.work(ctx, t, c, fmt.Sprint("c", i))
+			mu.Lock()
+			defer mu.Unlock()
+			made, recent = append(made, all...), append(recent, all[max(0, len(all)-20):]...) // their streams are still kept
+		})
+	}
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-t.Context().Done():
+		}
+	}
+	wait(time.Second)
+	s.links[0].BlackHole()
+	s.ways[1].BlackHole()
+	wait(2 * time.Second)
+	s.redis.Hang(t)
+	wait(3 * time.Second)
+	s.redis.Resume(t)
+	wait(9 * time.Second) // more than what is left of a lease
+	s.links[0].Pass()
+	s.ways[1].Pass()
+	wait(2 * time.Second)
+	s.mu.Lock()
+	before := s.done
+	s.mu.Unlock()
+	wait(2 * time.Second)
+	stop()
+	clients.Wait()
+
+	answered, open := 0, 0
+	for _, a := range made {
+		switch n := s.count(a.key); {
+		case n > 1:
+			t.Errorf("%s is answered %d times: %s", a.key, n, strings.Join(s.answers[a.key], "\n"))
+		case n == 1:
+			answered++
+		default:
+			open++
+		}
+	}
+	if s.done <= before || s.resumed == 0 {
+		t.Errorf("%d calls are done, %d of them after all was well again, and %d were answered on another stream", s.done, s.done-before, s.resumed)
+	}
+	t.Logf("%d calls, %d answered, %d done, %d on another stream, %d never", len(made), answered, s.done, s.resumed, open)
+
+	// Whoever reads a stream anew reads the same answer, once.
+	for _, a := range recent {
+		if s.count(a.key) != 1 || a.first == "" {
+			continue
+		}
+		x, err := s.anywhere(a.client).Get(deadline(t), a.first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := x.Response(); err == nil && m.Text != s.answers[a.key][0] {
+			t.Errorf("%s was answered %s, and is answered %s", a.key, s.answers[a.key][0], m.Text)
+		}
+		x.Close()
+	}
+}
