@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/internal/faultproxy"
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
 // startTime bounds how long a replica may take until it is ready.
@@ -28,6 +29,7 @@ type replica struct {
 	number  int
 	binary  string
 	file    string            // its configuration
+	shared  string            // what all have of that
 	log     string            // file that its processes write to
 	address string            // of the endpoint; the balancer gives it requests
 	admin   string            // address for operators
@@ -59,9 +61,10 @@ func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 }
 
 // configure writes the configuration: what all have, and addresses of its own.
-func (r *replica) configure(sections string) error {
+func (r *replica) configure(shared string) error {
+	r.shared = shared
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\nreplicas: {listen: %q, advertise: %q}\n%s",
-		r.address, r.admin, r.link.Addr(), r.listens, r.peers.Addr(), sections)
+		r.address, r.admin, r.link.Addr(), r.listens, r.peers.Addr(), shared)
 	next := r.file + ".next"
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
@@ -113,12 +116,20 @@ func (r *replica) stop() error {
 	return err
 }
 
-// kill ends it as a crash would.
-func (r *replica) kill() error {
-	if err := r.signal(syscall.SIGKILL); err != nil {
+// kill ends it as a crash would: the others are refused connections. The next one is at another
+// address.
+func (r *replica) kill() (err error) {
+	if err := r.signal(mcptest.SignalStop); err != nil { // nothing may run once they know
 		return err
 	}
-	return r.stop()
+	r.peers.Close()
+	if err := errors.Join(r.signal(syscall.SIGKILL), r.stop()); err != nil {
+		return err
+	}
+	if r.peers, err = faultproxy.Start(r.listens); err != nil {
+		return err
+	}
+	return r.configure(r.shared)
 }
 
 func (r *replica) signal(sig syscall.Signal) error { return r.process.Signal(sig) }
