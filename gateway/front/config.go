@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -111,23 +112,11 @@ func (c Config) Validate() error {
 
 // withDefaults fills in what was left out.
 func (c Config) withDefaults() Config {
-	if c.MaxRequestBytes == 0 {
-		c.MaxRequestBytes = wire.DefaultMaxRequest
-	}
-	if c.MaxInFlightBytes == 0 {
-		c.MaxInFlightBytes = DefaultInFlight
-	}
-	if c.StreamAfter == 0 {
-		c.StreamAfter = DefaultStreamAfter
-	}
-	if c.KeepAlive == 0 {
-		c.KeepAlive = DefaultKeepAlive
-	}
-	if c.AskTimeout == 0 {
-		c.AskTimeout = DefaultAskTimeout
-	}
-	if c.StreamsPerUser == 0 {
-		c.StreamsPerUser = DefaultStreams
-	}
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, wire.DefaultMaxRequest)
+	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, DefaultInFlight)
+	c.StreamAfter = cmp.Or(c.StreamAfter, DefaultStreamAfter)
+	c.KeepAlive = cmp.Or(c.KeepAlive, DefaultKeepAlive)
+	c.AskTimeout = cmp.Or(c.AskTimeout, DefaultAskTimeout)
+	c.StreamsPerUser = cmp.Or(c.StreamsPerUser, DefaultStreams)
 	return c
 }

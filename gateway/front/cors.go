@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -62,20 +64,10 @@ func requestedParams(r *http.Request) string {
 	for _, line := range r.Header["Access-Control-Request-Headers"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = strings.TrimSpace(name)
-			if len(name) > len(wire.HeaderParamPrefix) && strings.EqualFold(name[:len(wire.HeaderParamPrefix)], wire.HeaderParamPrefix) && isToken(name) {
+			if len(name) > len(wire.HeaderParamPrefix) && strings.EqualFold(name[:len(wire.HeaderParamPrefix)], wire.HeaderParamPrefix) && httpguts.ValidHeaderFieldName(name) {
 				list.WriteString(", " + name)
 			}
 		}
 	}
 	return list.String()
-}
-
-// isToken reports whether the name holds only what a header's name may.
-func isToken(name string) bool {
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-			return false
-		}
-	}
-	return true
 }

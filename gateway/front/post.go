@@ -99,9 +99,9 @@ func readParams(m wire.Message) (p params, err error) {
 	return p, nil
 }
 
-// routingName is the name that the method is routed by, and the member as written;
-// nil where the method has none.
-func (p params) routingName(method string) (raw mcp.Raw, name string, err error) {
+// routingName is the name that the method is routed by, "" where the method has none.
+func (p params) routingName(method string) (string, error) {
+	var raw mcp.Raw
 	switch mcp.NameMember(method) {
 	case "name":
 		raw = p.name
@@ -110,40 +110,34 @@ func (p params) routingName(method string) (raw mcp.Raw, name string, err error)
 	case "taskId":
 		raw = p.taskID
 	default:
-		if method == mcp.MethodSkillsGet {
-			return p.skill()
-		}
-		if method != mcp.MethodComplete {
-			return nil, "", nil
-		}
-		switch kind, _ := p.ref.Member("type"); kind.Text() {
-		case "ref/prompt":
-			raw, _ = p.ref.Member("name")
-		case "ref/resource":
-			raw, _ = p.ref.Member("uri")
+		switch method {
+		case mcp.MethodSkillsGet: // a URI in one spelling, a name in the other
+			if (p.uri != nil) == (p.name != nil) {
+				return "", refuse.InvalidParams("skills/get needs either a uri or a name")
+			}
+			if raw = p.uri; raw == nil {
+				raw = p.name
+			}
+			if !wire.NameOK(raw) {
+				return "", refuse.InvalidParams("uri and name are strings")
+			}
+		case mcp.MethodComplete:
+			switch kind, _ := p.ref.Member("type"); kind.Text() {
+			case "ref/prompt":
+				raw, _ = p.ref.Member("name")
+			case "ref/resource":
+				raw, _ = p.ref.Member("uri")
+			default:
+				return "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
+			}
 		default:
-			return nil, "", refuse.InvalidParams("ref.type is neither ref/prompt nor ref/resource")
+			return "", nil
 		}
 	}
 	if !wire.NameOK(raw) {
-		return nil, "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
+		return "", refuse.InvalidParams("%s needs a name, URI or id that is a string", method)
 	}
-	return raw, raw.Text(), nil
-}
-
-// skill is the routing name of skills/get: a URI in one spelling, a name in the other.
-func (p params) skill() (raw mcp.Raw, name string, err error) {
-	raw = p.uri
-	if (p.uri != nil) == (p.name != nil) {
-		return nil, "", refuse.InvalidParams("skills/get needs either a uri or a name")
-	}
-	if raw == nil {
-		raw = p.name
-	}
-	if !wire.NameOK(raw) {
-		return nil, "", refuse.InvalidParams("uri and name are strings")
-	}
-	return raw, raw.Text(), nil
+	return raw.Text(), nil
 }
 
 // post answers a POST.

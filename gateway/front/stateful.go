@@ -131,7 +131,7 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	x.call.Caps = record.Caps
 	x.call.LogLevel = record.LogLevel
 	var err error
-	if _, x.call.Name, err = p.params.routingName(x.call.Method); err == nil {
+	if x.call.Name, err = p.params.routingName(x.call.Method); err == nil {
 		err = x.coreTasks(p.params)
 	}
 	switch x.call.Method {

@@ -134,7 +134,7 @@ func (p *posted) checkRequest() (name string, err error) {
 	if err := checkHeader(p.r.Header, wire.HeaderMethod, method, false); err != nil {
 		return "", err
 	}
-	_, name, err = p.params.routingName(method)
+	name, err = p.params.routingName(method)
 	if err != nil {
 		return "", err
 	}

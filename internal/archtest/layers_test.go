@@ -70,7 +70,7 @@ var layers = []layer{
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 5, dir: "gateway/front", // seal for request state
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "gateway/front/refuse", "gateway/front/stream"},
-		third: []string{"golang.org/x/sync", "golang.org/x/time/rate"}},
+		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},
 	{level: 5, dir: "gateway/demo", ours: []string{"0-4", "gateway/demo/issuer"}, third: []string{"github.com/modelcontextprotocol/go-sdk"}},

@@ -103,7 +103,7 @@ func (s *Stream) hijack(r *http.Request, gone func()) bool {
 	if err == nil {
 		c := &conn{Conn: inner, writer: s.writer, chunked: r.ProtoAtLeast(1, 1), closed: make(chan struct{})}
 		s.w, s.rc, s.conn = c, http.NewResponseController(c), c
-		s.writer.note(c)
+		s.writer.hijacked.Store(c, nil)
 		go c.watch(gone) // until finish, which waits for it
 	}
 	s.writing = false
@@ -142,14 +142,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	if !c.chunked || len(p) == 0 { // of which a chunk would be the last one
 		return c.Conn.Write(p)
 	}
-	parts := [][]byte{append(strconv.AppendInt(nil, int64(len(p)), 16), "\r\n"...), p, []byte("\r\n")}
+	chunk := net.Buffers{append(strconv.AppendInt(nil, int64(len(p)), 16), "\r\n"...), p, []byte("\r\n")}
 	if len(p) <= joined {
-		parts = [][]byte{slices.Concat(parts...)}
+		chunk = net.Buffers{slices.Concat(chunk...)}
 	}
-	for _, part := range parts {
-		if _, err := c.Conn.Write(part); err != nil {
-			return 0, err
-		}
+	if _, err := chunk.WriteTo(c.Conn); err != nil {
+		return 0, err
 	}
 	return len(p), nil
 }
@@ -162,25 +160,12 @@ func (c *conn) finish(whole bool) {
 	}
 	_ = c.Close() // likewise
 	<-c.closed
-	c.writer.mu.Lock()
-	defer c.writer.mu.Unlock()
-	delete(c.writer.hijacked, c)
-}
-
-func (w *Writer) note(c *conn) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.hijacked == nil {
-		w.hijacked = make(map[*conn]struct{})
-	}
-	w.hijacked[c] = struct{}{}
+	c.writer.hijacked.Delete(c)
 }
 
 // CutHijacked closes the connections of all streams that last.
 func (w *Writer) CutHijacked() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for c := range w.hijacked {
-		_ = c.Close() // its stream finds out
+	for c := range w.hijacked.Range {
+		_ = c.(*conn).Close() // its stream finds out
 	}
 }

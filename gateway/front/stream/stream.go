@@ -19,9 +19,9 @@ const (
 	// eventRoom is about what the framing of an event adds.
 	eventRoom = 64
 	// gather is the shortest time between two writes to a client that is in no hurry:
-	// the events of a burst share one. gathered is how much does not wait.
-	gather   = 5 * time.Millisecond
-	gathered = 64 << 10
+	// the events of a burst share one. enough is how much does not wait.
+	gather = 5 * time.Millisecond
+	enough = 64 << 10
 )
 
 // Stream is an event stream that is being written to a client. Sending never
@@ -126,34 +126,32 @@ func (s *Stream) Open() {
 
 // wake is called with mu held, when there is something to write.
 func (s *Stream) wake() {
-	if s.writing || s.waiting && len(s.unsent) < gathered && !s.hurry {
+	if s.writing || s.waiting && len(s.unsent) < enough && !s.hurry {
 		return // whoever writes next takes it along
 	}
-	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < gathered && !s.hurry {
+	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < enough && !s.hurry {
 		s.waiting = true
-		s.delay(pause)
+		if s.later == nil {
+			s.later = time.AfterFunc(pause, s.writeGathered)
+		} else {
+			s.later.Reset(pause)
+		}
 		return
 	}
 	s.writing = true
 	go s.drain()
 }
 
-// delay is called with mu held.
-func (s *Stream) delay(pause time.Duration) {
-	if s.later != nil {
-		s.later.Reset(pause)
-		return
+// writeGathered writes what waited for more to come.
+func (s *Stream) writeGathered() {
+	s.mu.Lock()
+	ours := s.waiting && !s.writing && !s.broken
+	s.waiting = false
+	s.writing = s.writing || ours
+	s.mu.Unlock()
+	if ours {
+		s.drain()
 	}
-	s.later = time.AfterFunc(pause, func() {
-		s.mu.Lock()
-		ours := s.waiting && !s.writing && !s.broken
-		s.waiting = false
-		s.writing = s.writing || ours
-		s.mu.Unlock()
-		if ours {
-			s.drain()
-		}
-	})
 }
 
 // drain writes what there is, and has what came meanwhile written in its turn.

@@ -17,8 +17,7 @@ type Writer struct {
 	Metrics   Metrics
 	Panicked  func(cause any) // is told of panics of those who serve a stream that lasts
 
-	mu       sync.Mutex // guards hijacked
-	hijacked map[*conn]struct{}
+	hijacked sync.Map // *conn: those of streams that last
 }
 
 // Write writes a part of an answer, in pieces with a time for each: a slow client is not a
