@@ -26,6 +26,14 @@ func (r Raw) Member(name string) (Raw, bool) {
 	return r[at.start:at.end:at.end], true
 }
 
+// At returns the value at the end of a path of members, nil where there is none.
+func (r Raw) At(path ...string) Raw {
+	for _, name := range path {
+		r, _ = r.Member(name)
+	}
+	return r
+}
+
 // Each calls fn for the members of an object in order, until fn returns false. Names are
 // passed as written: an escaped name keeps its backslashes.
 func (r Raw) Each(fn func(name string, value Raw) bool) {

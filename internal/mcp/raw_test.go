@@ -32,6 +32,18 @@ func TestRawWith(t *testing.T) {
 	}
 }
 
+func TestRawAt(t *testing.T) {
+	r := Raw(`{"a":{"b":{"c":1}},"d":null}`)
+	for path, want := range map[string]string{"a b c": "1", "a b": `{"c":1}`, "d": "null", "d e": "", "a x c": "", "a b c d": "", "x": ""} {
+		if got := r.At(strings.Fields(path)...); string(got) != want || (got == nil) != (want == "") {
+			t.Errorf("%s is %s, want %s", path, got, want)
+		}
+	}
+	if got := r.At(); string(got) != string(r) {
+		t.Errorf("nothing of %s is %s", r, got)
+	}
+}
+
 func TestRawWithout(t *testing.T) {
 	tests := []struct{ name, in, member, want string }{
 		{"first", `{"a":1,"b":2}`, "a", `{"b":2}`},

@@ -14,49 +14,55 @@ import (
 // get answers skills/get.
 func (s stage) get(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	uri, byURI := mcp.SkillKey(c.Params)
-	_, uris := s.forms()
-	k, ok := s.find(c.Name)
-	if !ok && !(uris && byURI) { // by URI a server answers for what it does not list, too
+	k, ok := s.known.Get(c.Name)
+	if !ok && !(s.uris.Load() && byURI) { // by URI a server answers for what it does not list, too
 		if err := s.each(ctx, c, func(mcp.Item) bool { return true }); err != nil {
 			return nil, err
 		}
-		if k, ok = s.find(c.Name); !ok {
+		if k, ok = s.known.Get(c.Name); !ok {
 			return nil, mcp.ErrUnknown(c.Method, c.Name)
 		}
 	}
 	switch {
-	case byURI && k.plain:
-		item, err := s.plainItem(ctx, c, uri.Text(), k.manifest)
-		if err != nil {
-			return nil, err
-		}
-		return &mcp.Reply{Result: mcp.Object("skill", item.Raw)}, nil
-	case byURI && k.made:
-		record, err := s.madeRecord(ctx, c, c.Name)
-		if err != nil {
-			return nil, err
-		}
-		return &mcp.Reply{Result: mcp.Object("skill", record)}, nil
 	case byURI:
-		return s.entry(ctx, c, uri.Text())
+		return s.entry(ctx, c, k, uri.Text())
 	case k.name != "":
 		return s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", c.Params.Without("uri").With("name", mcp.String(k.name))))
 	}
 	return s.instructions(ctx, c, k)
 }
 
-// entry asks for the entry of a skill by its URI.
-func (s stage) entry(ctx context.Context, c *mcp.Call, uri string) (*mcp.Reply, error) {
+// entry returns the answer to skills/get by URI.
+func (s stage) entry(ctx context.Context, c *mcp.Call, k skill, uri string) (*mcp.Reply, error) {
+	var record mcp.Raw
+	var err error
+	switch {
+	case k.plain:
+		var item mcp.Item
+		item, err = s.plainItem(ctx, c, uri, k.manifest)
+		record = item.Raw
+	case k.made:
+		record, err = s.madeRecord(ctx, c, c.Name)
+	default:
+		return s.nativeEntry(ctx, c, uri)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.Reply{Result: mcp.Object("skill", record)}, nil
+}
+
+// nativeEntry asks the server for the entry of a skill by its URI.
+func (s stage) nativeEntry(ctx context.Context, c *mcp.Call, uri string) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, inner(c, mcp.MethodSkillsGet, "", c.Params.Without("name").With("uri", mcp.String(uri))))
 	if err != nil {
 		return nil, err
 	}
-	entry, ok := reply.Result.Member("skill")
-	if !ok || !entry.IsObject() {
+	entry := reply.Result.At("skill")
+	if !entry.IsObject() {
 		return nil, fmt.Errorf("%w: an answer to skills/get without a skill", transport.ErrGarbage)
 	}
-	core, _ := s.forms()
-	return &mcp.Reply{Result: reply.Result.With("skill", s.item(entry, core).Raw)}, nil
+	return &mcp.Reply{Result: reply.Result.With("skill", s.item(entry, s.core.Load()).Raw)}, nil
 }
 
 // instructions makes the result of SEP-2076 for a skill of SEP-2640, or of one that is only
@@ -71,7 +77,7 @@ func (s stage) instructions(ctx context.Context, c *mcp.Call, k skill) (*mcp.Rep
 	if head, rest, err := skillmd.Split(text); err == nil {
 		body = rest
 		frontmatter, _ := skillmd.ReadFrontmatter(head) // the instructions are good without it, too
-		if description, ok := frontmatter.Member("description"); ok && description.Text() != "" {
+		if description := frontmatter.At("description"); description.Text() != "" {
 			result = result.With("description", description)
 		}
 	}
@@ -92,31 +98,19 @@ func (s stage) instructions(ctx context.Context, c *mcp.Call, k skill) (*mcp.Rep
 	return &mcp.Reply{Result: result}, nil
 }
 
-// files returns the URIs of the files that a skill may have. Where nothing tells what they
+// files returns the URIs of the files that a skill may have. Where nothing says which they
 // are, they are the resources in its directory that the server lists.
 func (s stage) files(ctx context.Context, c *mcp.Call, k skill, uri string) (uris []string, err error) {
-	var record mcp.Raw
-	switch _, byURI := s.forms(); {
-	case byURI:
-		entry, err := s.entry(ctx, c, uri)
-		if err != nil {
-			return nil, err
-		}
-		record, _ = entry.Result.Member("skill")
-	case k.manifest:
-		item, err := s.plainItem(ctx, c, uri, true)
-		if err != nil {
-			return nil, err
-		}
-		record = item.Raw
-	default:
+	if !s.uris.Load() && !k.manifest {
 		found, err := s.findPlain(ctx, c)
 		return found.all, err
 	}
-	resources, _ := record.Member("resources")
-	resources.Elements(func(f mcp.Raw) bool {
-		at, _ := f.Member("uri")
-		uris = append(uris, at.Text())
+	entry, err := s.entry(ctx, c, k, uri)
+	if err != nil {
+		return nil, err
+	}
+	entry.Result.At("skill", "resources").Elements(func(f mcp.Raw) bool {
+		uris = append(uris, f.At("uri").Text())
 		return true
 	})
 	return uris, nil
@@ -130,8 +124,7 @@ func (s stage) readText(ctx context.Context, c *mcp.Call, uri string) ([]byte, e
 	}
 	var text []byte
 	err = fmt.Errorf("%w: a %s without text", transport.ErrGarbage, mcp.SkillFile)
-	contents, _ := reply.Result.Member("contents")
-	contents.Elements(func(content mcp.Raw) bool {
+	reply.Result.At("contents").Elements(func(content mcp.Raw) bool {
 		if t, ok := content.Member("text"); ok {
 			text, err = []byte(t.Text()), nil
 		} else if blob, ok := content.Member("blob"); ok {
@@ -145,16 +138,15 @@ func (s stage) readText(ctx context.Context, c *mcp.Call, uri string) ([]byte, e
 	return text, err
 }
 
-// read answers resources/read. A SKILL.md that was made up for a skill of SEP-2076 is
-// written of what the skill says without arguments, or of the arguments that it cannot do
-// without, if it was as that skill that policy let the call through.
+// read answers resources/read. A SKILL.md that is made up for a skill of SEP-2076 holds the
+// instructions without arguments, or names the arguments that the skill needs. Policy must
+// have let the call through as one to that skill.
 func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	core, uris := s.forms()
 	key := c.Target.Name
-	if !core || uris || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
+	if !s.core.Load() || s.uris.Load() || c.Target.Kind != mcp.KindSkills || c.Name != madeURI(key) {
 		return s.next.Handle(ctx, c)
 	}
-	// In the session that skills are listed in: another one may know others.
+	// It is called in the session that skills are listed in: another one may know others.
 	own := c.Clone()
 	own.Session, own.Ephemeral = "", false
 	record, err := s.madeRecord(ctx, own, key)
@@ -173,25 +165,21 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		text = instructions.Text()
 	}
-	frontmatter, _ := record.Member("frontmatter")
-	return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, skillmd.Write(frontmatter, text)))}, nil
+	return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, skillmd.Write(record.At("frontmatter"), text)))}, nil
 }
 
-// wantedArguments stands in for the instructions of a skill that has none without
-// arguments: it names them. needed reports whether the skill is such a one.
+// wantedArguments names the arguments of a skill, in place of instructions that depend on
+// them. needed reports whether the skill requires any.
 func wantedArguments(record mcp.Raw) (text string, needed bool) {
 	var b strings.Builder
 	b.WriteString("The instructions of this skill depend on arguments. Ask for them by `skills/get`, with the name that `skills/list` has for the skill and these arguments:\n\n")
-	arguments, _ := record.Member("arguments")
-	arguments.Elements(func(argument mcp.Raw) bool {
-		name, _ := argument.Member("name")
-		description, _ := argument.Member("description")
-		b.WriteString("- `" + name.Text() + "`")
-		if required, _ := argument.Member("required"); required.IsTrue() {
+	record.At("arguments").Elements(func(argument mcp.Raw) bool {
+		b.WriteString("- `" + argument.At("name").Text() + "`")
+		if argument.At("required").IsTrue() {
 			needed = true
 			b.WriteString(" (required)")
 		}
-		if about := description.Text(); about != "" {
+		if about := argument.At("description").Text(); about != "" {
 			b.WriteString(": " + about)
 		}
 		b.WriteByte('\n')

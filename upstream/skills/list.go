@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -10,8 +11,8 @@ import (
 
 // list answers skills/list.
 func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	core, uris := s.forms()
-	if !core && !uris {
+	core := s.core.Load()
+	if !core && !s.uris.Load() {
 		return s.listPlain(ctx, c)
 	}
 	reply, err := s.next.Handle(ctx, c)
@@ -42,10 +43,10 @@ func (s stage) each(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) er
 
 // item makes the record of an entry of either shape, or of both.
 func (s stage) item(entry mcp.Raw, core bool) mcp.Item {
-	name, _ := entry.Member("name")
+	name := entry.At("name").Text()
 	uri, hasURI := entry.Member("uri")
 	if !hasURI {
-		return s.madeItem(entry, name.Text())
+		return s.madeItem(entry, name)
 	}
 	root, ok := mcp.SkillRoot(uri.Text())
 	if !ok {
@@ -54,52 +55,50 @@ func (s stage) item(entry mcp.Raw, core bool) mcp.Item {
 	key := mcp.SkillPath(root)
 	k := skill{root: root}
 	if core {
-		k.name = name.Text()
+		k.name = name
 	}
-	s.add(key, k)
+	s.known.Add(key, k)
 	return mcp.Item{Name: key, Raw: skillmd.WithFields(entry.With("name", mcp.String(key)))}
 }
 
-// madeItem makes the record of an entry that has no URI. What it says may depend on
-// arguments, so that there are no digests.
+// madeItem makes the record of an entry that has no URI. Its text may depend on arguments, so
+// there are no digests.
 func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
 	slug := skillmd.Slug(name)
 	about := ""
 	for _, member := range []string{"description", "title", "name"} {
-		if value, _ := entry.Member(member); about == "" {
-			about = strings.TrimSpace(value.Text())
-		}
+		about = cmp.Or(about, strings.TrimSpace(entry.At(member).Text()))
 	}
 	if runes := []rune(about); len(runes) > skillmd.MaxDescription {
 		about = string(runes[:skillmd.MaxDescription])
 	}
 	frontmatter := mcp.Object("name", mcp.String(slug), "description", mcp.String(about))
 	var metadata mcp.Raw
-	if version, _ := entry.Member("version"); version.Text() != "" {
-		metadata = metadata.With("version", mcp.String(version.Text()))
+	if version := entry.At("version").Text(); version != "" {
+		metadata = metadata.With("version", mcp.String(version))
 	}
-	if tags, _ := entry.Member("tags"); tags.IsArray() {
+	if tags := entry.At("tags"); tags.IsArray() {
 		metadata = metadata.With("tags", mcp.String(strings.Join(skillmd.Words(tags), ", ")))
 	}
 	if metadata != nil {
 		frontmatter = frontmatter.With("metadata", metadata)
 	}
-	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
+	record := entry.With("uri", mcp.String(madeURI(name))).With("frontmatter", frontmatter).With("resources", mcp.Raw(`"dynamic"`))
 	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
 	if !s.perUser {
 		k.record = record
 	}
-	s.add(name, k)
+	s.known.Add(name, k)
 	return mcp.Item{Name: name, Raw: record}
 }
 
-// madeURI is the URI that is made up for the SKILL.md of a skill that has none.
+// madeURI returns the URI that is made up for the SKILL.md of a skill that has none.
 func madeURI(name string) string { return mcp.SkillScheme + skillmd.Slug(name) + "/" + mcp.SkillFile }
 
-// madeRecord returns the record of a skill that has no URI of its own, as the caller is
-// told it: what one user is told no other one is shown.
+// madeRecord returns the record of a skill that has no URI of its own, as this caller may
+// see it: what the server tells one user is not shown to another.
 func (s stage) madeRecord(ctx context.Context, c *mcp.Call, key string) (record mcp.Raw, err error) {
-	if k, ok := s.find(key); ok && k.record != nil {
+	if k, ok := s.known.Get(key); ok && k.record != nil {
 		return k.record, nil
 	}
 	err = s.each(ctx, c, func(item mcp.Item) bool {

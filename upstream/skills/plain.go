@@ -1,6 +1,7 @@
 package skills
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (s stage) listPlain(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			list.Items = append(list.Items, item)
 		}
 	}
-	s.skip(skipped)
+	s.skipped.Store(&skipped)
 	return &mcp.Reply{List: list}, nil
 }
 
@@ -116,14 +117,10 @@ func (s stage) readIndex(ctx context.Context, c *mcp.Call) (uris []string, err e
 	if err != nil {
 		return nil, &badSkill{mcp.SkillIndex, errors.New("it is no JSON object")}
 	}
-	skills, _ := index.Member("skills")
-	skills.Elements(func(skill mcp.Raw) bool {
-		uri, ok := skill.Member("url")
-		if !ok {
-			uri, _ = skill.Member("uri")
-		}
-		if _, isSkill := mcp.SkillRoot(uri.Text()); isSkill && strings.HasPrefix(uri.Text(), mcp.SkillScheme) && !slices.Contains(uris, uri.Text()) {
-			uris = append(uris, uri.Text())
+	index.At("skills").Elements(func(skill mcp.Raw) bool {
+		uri := cmp.Or(skill.At("url").Text(), skill.At("uri").Text())
+		if _, isSkill := mcp.SkillRoot(uri); isSkill && strings.HasPrefix(uri, mcp.SkillScheme) && !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
 		}
 		return len(uris) <= maxPlainSkills
 	})
@@ -153,7 +150,7 @@ func (s stage) plainItem(ctx context.Context, c *mcp.Call, uri string, manifest 
 			files = all
 		}
 	}
-	s.add(key, skill{root: root, plain: true, manifest: manifest})
+	s.known.Add(key, skill{root: root, plain: true, manifest: manifest})
 	return mcp.Item{Name: key, Raw: read.Record(key, uri).With("resources", files)}, nil
 }
 
@@ -168,20 +165,17 @@ func manifestFiles(manifest []byte, root, digest string) mcp.Raw {
 	if err != nil {
 		return nil
 	}
-	listed, _ := object.Member("files")
+	listed := object.At("files")
 	var files []mcp.Raw
 	seen, total, ok := make(map[string]bool), int64(0), listed.IsArray()
 	listed.Elements(func(f mcp.Raw) bool {
-		path, _ := f.Member("path")
-		hash, _ := f.Member("hash")
-		number, _ := f.Member("size")
-		size, err := strconv.ParseInt(string(number), 10, 64)
-		name := path.Text()
+		name, hash := f.At("path").Text(), f.At("hash").Text()
+		size, err := strconv.ParseInt(string(f.At("size")), 10, 64)
 		total += size
 		ok = err == nil && size >= 0 && total <= skillmd.MaxBytes && plainPath.MatchString(name) && !seen[name] && len(seen) < skillmd.MaxFiles &&
-			skillmd.IsDigest(hash.Text()) && (name != mcp.SkillFile || hash.Text() == digest)
+			skillmd.IsDigest(hash) && (name != mcp.SkillFile || hash == digest)
 		seen[name] = true
-		files = append(files, skillmd.File(root+"/"+name, hash.Text(), size))
+		files = append(files, skillmd.File(root+"/"+name, hash, size))
 		return ok
 	})
 	if !ok || !seen[mcp.SkillFile] {

@@ -9,8 +9,9 @@ package skills
 
 import (
 	"context"
-	"maps"
-	"sync"
+	"sync/atomic"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -18,7 +19,7 @@ import (
 const (
 	// maxPages bounds how many pages of a server's skills, or resources, are looked through.
 	maxPages = 50
-	// maxKnown bounds of how many skills it is remembered what they are.
+	// maxKnown bounds how many skills are remembered.
 	maxKnown = 2000
 )
 
@@ -26,30 +27,30 @@ const (
 // methods may be called concurrently.
 type Skills struct {
 	perUser bool
-
-	mu      sync.Mutex // guards the fields below
-	core    bool       // it speaks SEP-2076
-	uris    bool       // it speaks SEP-2640
-	known   map[string]skill
-	skipped map[string]string
+	core    atomic.Bool               // the server speaks SEP-2076
+	uris    atomic.Bool               // the server speaks SEP-2640
+	known   *lru.Cache[string, skill] // by key
+	skipped atomic.Pointer[map[string]string]
 }
 
 // skill is a skill by its key.
 type skill struct {
 	root     string  // the URI of its directory
 	name     string  // its name in SEP-2076, "" for none
-	made     bool    // it has a name alone, and the URI is ours
+	made     bool    // it has only a name, and the URI is ours
 	plain    bool    // it is only a resource
-	manifest bool    // of one that is only a resource: there is a list of its files
-	record   mcp.Raw // of one whose URI is ours, if it is the same for all users; nil otherwise
+	manifest bool    // it is only a resource, and there is a list of its files
+	record   mcp.Raw // set if the URI is ours and the record is the same for all users
 }
 
-// New returns the Skills of a server, which are told to each user on their own if perUser
-// says so.
-func New(perUser bool) *Skills { return &Skills{perUser: perUser, known: make(map[string]skill)} }
+// New returns the Skills of a server. perUser says that each user may have others.
+func New(perUser bool) *Skills {
+	known, _ := lru.New[string, skill](maxKnown) // the only error is about the size
+	return &Skills{perUser: perUser, known: known}
+}
 
-// Middleware answers skills/list, skills/get and resources/read of what is written here, and
-// notes what server/discover says. All else passes.
+// Middleware answers skills/list, skills/get and resources/read of files that are written
+// here, and notes what server/discover says. All else passes.
 func (s *Skills) Middleware(next mcp.Handler) mcp.Handler {
 	st := stage{s, next}
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -67,39 +68,12 @@ func (s *Skills) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// Skipped are skills that are left out, by their URIs, and why.
+// Skipped returns why skills are left out, by their URIs. It is not to be changed.
 func (s *Skills) Skipped() map[string]string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.skipped)
-}
-
-func (s *Skills) skip(all map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.skipped = all
-}
-
-func (s *Skills) forms() (core, uris bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.core, s.uris
-}
-
-func (s *Skills) add(key string, k skill) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.known) >= maxKnown {
-		clear(s.known)
+	if skipped := s.skipped.Load(); skipped != nil {
+		return *skipped
 	}
-	s.known[key] = k
-}
-
-func (s *Skills) find(key string) (skill, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k, ok := s.known[key]
-	return k, ok
+	return nil
 }
 
 // stage is Skills where calls pass.
@@ -115,13 +89,10 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	caps, _ := reply.Result.Member("capabilities")
-	skills, core := caps.Member("skills")
-	core = core && !skills.IsNull()
-	uris := mcp.DeclaresSkills(caps)
-	s.mu.Lock()
-	s.core, s.uris = core, uris
-	s.mu.Unlock()
+	caps := reply.Result.At("capabilities")
+	core, uris := !caps.At("skills").IsNull(), mcp.DeclaresSkills(caps)
+	s.core.Store(core)
+	s.uris.Store(uris)
 	if _, has := caps.Member("resources"); !has && (core || uris) {
 		return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("resources", mcp.Raw("{}")))}, nil
 	}
