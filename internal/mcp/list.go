@@ -24,6 +24,11 @@ type List struct {
 	rendered map[string][]byte
 }
 
+// With returns a list with these items in place of its own.
+func (l *List) With(items []Item) *List {
+	return &List{Items: items, Next: l.Next, Expires: l.Expires, Private: l.Private}
+}
+
 // Render returns what build makes of the list in a form, for example a revision. It builds
 // each form once and caches it with the list, so use few forms.
 func (l *List) Render(form string, build func(*List) []byte) []byte {

@@ -10,8 +10,8 @@ import (
 // maxExtensions bounds what of a client's declared extensions is passed on.
 const maxExtensions = 4 << 10
 
-// Capabilities are what a server is told that it can ask: never more than the client
-// declared, and only what can be relayed.
+// Capabilities are what the gateway declares to a server on behalf of a client: never more
+// than the client declared, and only what can be relayed.
 type Capabilities struct {
 	Raw         string // a ClientCapabilities object
 	RootsChange bool   // roots.listChanged
@@ -24,10 +24,10 @@ type Capabilities struct {
 	form          bool // elicitation in form mode
 }
 
-// Declare makes what a server of this revision is told from what the client said. The
+// Declare makes what a server of this revision is told from what the client declared. The
 // tasks that 2025-11-25 clients can run for servers are left out, since their messages are
-// not relayed, and the context of sampling, which would be that of other servers too. The
-// extension for tasks is of 2026-07-28 alone.
+// not relayed, and so is the context of sampling, which would be that of other servers too.
+// The extension for tasks is only for stateless servers.
 func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	if len(client) <= len("{}") {
 		return Capabilities{Raw: "{}"}
@@ -42,22 +42,17 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	return c
 }
 
-// Neutral is what the gateway declares where it looks at a server for itself: many servers
-// list some of their tools only to clients that can be asked.
+// Neutral returns what the gateway declares where it looks at a server for itself: many
+// servers list some of their tools only to clients that can be asked.
 func Neutral(rev *wire.Revision) Capabilities {
 	return Declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
 }
 
 func readCapabilities(client mcp.Raw) (c Capabilities) {
-	if roots, ok := client.Member("roots"); ok {
-		c.roots = true
-		changed, _ := roots.Member("listChanged")
-		c.RootsChange = changed.IsTrue()
-	}
-	if sampling, ok := client.Member("sampling"); ok {
-		c.sampling = true
-		_, c.samplingTools = sampling.Member("tools")
-	}
+	_, c.roots = client.Member("roots")
+	c.RootsChange = client.At("roots", "listChanged").IsTrue()
+	_, c.sampling = client.Member("sampling")
+	_, c.samplingTools = client.At("sampling").Member("tools")
 	if elicitation, ok := client.Member("elicitation"); ok {
 		_, c.form = elicitation.Member("form")
 		_, c.URL = elicitation.Member("url")
@@ -75,13 +70,21 @@ func (c Capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
 	case c.roots:
 		members = append(members, `"roots":{}`)
 	}
-	if c.sampling {
-		members = append(members, `"sampling":`+flags("tools", c.samplingTools))
+	switch {
+	case c.samplingTools:
+		members = append(members, `"sampling":{"tools":{}}`)
+	case c.sampling:
+		members = append(members, `"sampling":{}`)
 	}
-	if c.form || c.URL {
-		members = append(members, `"elicitation":`+flags("form", c.form, "url", c.URL))
+	switch {
+	case c.form && c.URL:
+		members = append(members, `"elicitation":{"form":{},"url":{}}`)
+	case c.form:
+		members = append(members, `"elicitation":{"form":{}}`)
+	case c.URL:
+		members = append(members, `"elicitation":{"url":{}}`)
 	}
-	if extensions, ok := client.Member("extensions"); ok && extensions.IsObject() && len(extensions) <= maxExtensions {
+	if extensions := client.At("extensions"); extensions.IsObject() && len(extensions) <= maxExtensions {
 		if !tasks {
 			extensions = extensions.Without(mcp.TasksExtension)
 		}
@@ -92,25 +95,10 @@ func (c Capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
 	return mcp.Raw("{" + strings.Join(members, ",") + "}")
 }
 
-// flags is an object with the names in it that hold, each followed by whether it does.
-func flags(names ...any) string {
-	var members []string
-	for i := 0; i+1 < len(names); i += 2 {
-		if names[i+1].(bool) {
-			members = append(members, `"`+names[i].(string)+`":{}`)
-		}
-	}
-	return "{" + strings.Join(members, ",") + "}"
-}
-
-// WithTasks are the capabilities with the extension.
+// WithTasks returns the capabilities with the extension for tasks.
 func (c Capabilities) WithTasks() Capabilities {
 	raw := mcp.Raw(c.Raw)
-	extensions, _ := raw.Member("extensions")
-	if !extensions.IsObject() {
-		extensions = mcp.Raw(`{}`)
-	}
-	c.Raw, c.Tasks = string(raw.With("extensions", extensions.With(mcp.TasksExtension, mcp.Raw(`{}`)))), true
+	c.Raw, c.Tasks = string(raw.With("extensions", raw.At("extensions").With(mcp.TasksExtension, mcp.Raw(`{}`)))), true
 	return c
 }
 
@@ -127,7 +115,7 @@ func (c Capabilities) Has(required mcp.Raw) bool {
 // Any reports whether there is something that the server can ask.
 func (c Capabilities) Any() bool { return c.roots || c.sampling || c.form || c.URL }
 
-// Refuses says why a question cannot be put to the client, nil if it can.
+// Refuses returns why a question cannot be put to the client, nil if it can.
 func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	switch method {
 	case mcp.MethodRootsList:
@@ -144,13 +132,13 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not sample with tools")
 		}
 	case mcp.MethodElicit:
-		mode, _ := params.Member("mode")
+		url := params.At("mode").Text() == "url"
 		switch {
 		case !c.form && !c.URL:
 			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not elicit")
-		case mode.Text() == "url" && !c.URL:
+		case url && !c.URL:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in url mode")
-		case mode.Text() != "url" && !c.form:
+		case !url && !c.form:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in form mode")
 		}
 	default:
@@ -159,14 +147,11 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	return nil
 }
 
-// withoutContext takes out of a question which context of the conversation the client
-// is to add: what is one server to the client are many servers here, and none may see
-// what the others said.
+// withoutContext takes the wish for context of the conversation out of a question: the
+// client would add what other servers have said, since it knows only one, the gateway.
 func withoutContext(method string, params mcp.Raw) mcp.Raw {
-	if method != mcp.MethodCreateMessage {
-		return params
-	}
-	if which, ok := params.Member("includeContext"); !ok || which.Text() == "none" {
+	which, ok := params.Member("includeContext")
+	if method != mcp.MethodCreateMessage || !ok || which.Text() == "none" {
 		return params
 	}
 	return params.Without("includeContext")
@@ -184,16 +169,11 @@ type Server struct {
 func ReadServer(caps mcp.Raw) (s Server) {
 	_, s.Logging = caps.Member("logging")
 	s.Tasks, _ = mcp.OffersTasks(caps)
-	flag := func(feature, name string) bool {
-		f, _ := caps.Member(feature)
-		v, _ := f.Member(name)
-		return v.IsTrue()
-	}
-	s.Subscribe = flag("resources", "subscribe")
+	s.Subscribe = caps.At("resources", "subscribe").IsTrue()
 	for feature, list := range map[string]mcp.Lists{
 		"tools": mcp.ToolLists, "prompts": mcp.PromptLists, "resources": mcp.ResourceLists, "skills": mcp.SkillLists,
 	} {
-		if flag(feature, "listChanged") {
+		if caps.At(feature, "listChanged").IsTrue() {
 			s.Lists |= list
 		}
 	}

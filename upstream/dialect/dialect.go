@@ -1,14 +1,15 @@
-// Package dialect is what the two dialects of MCP have in common on the side of servers:
-// requests as they go out, what is declared of a client, what a server has, its lists, its
-// questions and its errors in the words of the inner language.
+// Package dialect is what the two dialects of MCP share on the side of servers: requests as
+// they go out, what is declared of a client, what a server has, its lists, its questions and
+// its errors in the words of the inner language.
 //
-// It leaves to its callers what is sent and when, and how messages are written to mcp/wire.
-// It starts no goroutine.
+// It leaves what is sent and when to its callers, and how messages are written to
+// internal/mcp/wire. It starts no goroutine.
 package dialect
 
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -28,13 +29,12 @@ func Discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 	if len(result) > MaxHello {
 		return nil, fmt.Errorf("%w: server/discover", transport.ErrTooLarge)
 	}
-	caps, _ := result.Member("capabilities")
-	caps = ValidTasks(rev, caps)
+	caps := ValidTasks(rev, result.At("capabilities"))
 	if !caps.IsObject() {
 		return nil, fmt.Errorf("%w: no capabilities", transport.ErrGarbage)
 	}
 	out := mcp.Object("capabilities", caps)
-	if instructions, ok := result.Member("instructions"); ok && instructions.Text() != "" {
+	if instructions := result.At("instructions"); instructions.Text() != "" {
 		out = out.With("instructions", instructions)
 	}
 	if info.IsObject() {
@@ -45,51 +45,37 @@ func Discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 
 // HasToken reports whether progress is that of a request.
 func HasToken(m wire.Message, id int64) bool {
-	token, _ := m.Params.Member(wire.MetaProgressToken)
-	return transport.IsID(token, id)
+	return transport.IsID(m.Params.At(wire.MetaProgressToken), id)
 }
 
 // ReadList takes the page of a list apart. Errors: transport.ErrGarbage.
 func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
-	items, ok := result.Member(mcp.ListMember(method))
-	if !ok || !items.IsArray() {
+	items := result.At(mcp.ListMember(method))
+	if !items.IsArray() {
 		return nil, fmt.Errorf("%w: a list without %s", transport.ErrGarbage, mcp.ListMember(method))
 	}
 	list := &mcp.List{}
 	key := mcp.ItemKey(method)
 	items.Elements(func(item mcp.Raw) bool {
-		name, _ := item.Member(key)
-		list.Items = append(list.Items, mcp.Item{Name: name.Text(), Raw: item})
+		list.Items = append(list.Items, mcp.Item{Name: item.At(key).Text(), Raw: item})
 		return true
 	})
-	if next, ok := result.Member("nextCursor"); ok && !next.IsNull() {
+	if next := result.At("nextCursor"); !next.IsNull() {
 		cursor := next.Text()
 		list.Next = &cursor
 	}
-	if ttl, ok := result.Member("ttlMs"); ok {
-		if ms, ok := Milliseconds(ttl); ok {
-			list.Expires = time.Now().Add(ms)
-		}
+	if ttl, ok := Milliseconds(result.At("ttlMs")); ok {
+		list.Expires = time.Now().Add(ttl)
 	}
-	scope, _ := result.Member("cacheScope")
-	list.Private = scope.Text() == "private"
+	list.Private = result.At("cacheScope").Text() == "private"
 	return list, nil
 }
 
 // Milliseconds reads a duration, at most a day.
 func Milliseconds(raw mcp.Raw) (time.Duration, bool) {
 	const day = 24 * time.Hour
-	n := int64(0)
-	if len(raw) == 0 || len(raw) > 15 {
-		return 0, false
-	}
-	for _, c := range raw {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return min(time.Duration(min(n, day.Milliseconds()))*time.Millisecond, day), true
+	n, err := strconv.ParseUint(string(raw), 10, 50)
+	return time.Duration(min(n, uint64(day.Milliseconds()))) * time.Millisecond, err == nil
 }
 
 // Answers reports whether m is the response to the request. An error without an id,
@@ -123,11 +109,5 @@ func Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Clip bounds what a server says of itself.
-func Clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
-}
+// Clip bounds what a server says of itself to 200 bytes.
+func Clip(s string) string { return s[:min(len(s), 200)] }

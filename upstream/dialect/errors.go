@@ -7,18 +7,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// What the dialects find out, beside what the transports do.
+// What the dialects find out, besides what the transports do.
 var (
-	// ErrWrongEra: the server refused a request in a way that servers of the era that
-	// we took it for do not. The request did not run.
+	// ErrWrongEra: the server refused a request in a way that servers of the expected era
+	// do not. The request did not run.
 	ErrWrongEra = errors.New("the server does not speak the dialect it spoke before")
-	// ErrNotStarted: what a call needs, such as a session, could not be had.
+	// ErrNotStarted: what a call needs, such as a session, is not available.
 	ErrNotStarted = errors.New("not started")
 	// ErrClosed: the upstream was closed during the call; admit.ErrDraining: before it.
 	ErrClosed = errors.New("upstream closed")
 )
 
-// Inner returns an error with which an upstream refused a call as the inner language has it.
+// Inner translates an error with which an upstream refused a call into the inner language.
 func Inner(upstream string, c *mcp.Call, err error) error {
 	e, ok := errors.AsType[*mcp.Error](err)
 	switch {
@@ -29,29 +29,26 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 	case !mcp.CanAsk(c.Method):
 		return err
 	}
-	data := e.Data
-	if !data.IsObject() {
-		data = nil
-	}
 	switch {
 	case e.Code == mcp.CodeResourceNotFound && c.Method == mcp.MethodResourcesRead:
+		data := e.Data
 		if _, ok := data.Member("uri"); !ok {
 			data = data.Edit(mcp.Edit{Name: "uri", Value: mcp.String(c.Name)})
 		}
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: data}
 	case e.Code == mcp.CodeMethodNotFound:
 		// It is this server that does not know the method: the gateway does.
-		return &mcp.Error{Code: e.Code, Message: e.Message, Data: data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)})}
+		return &mcp.Error{Code: e.Code, Message: e.Message, Data: e.Data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)})}
 	}
 	return err
 }
 
-// NotOurs returns an error of a server that was told of these capabilities without the
-// codes by which 2026-07-28 judges a request: from a server with sessions, or out of a
-// task, they would tell the client that something is wrong with its request to the
-// gateway. What a client really lacks, it is to be told.
+// NotOurs returns an error of a server to which these capabilities were declared, without the
+// codes by which 2026-07-28 judges a request: from a stateful server, or out of a task, they
+// would tell the client that something is wrong with its request to the gateway. A client is
+// still told of a capability that it really lacks.
 func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
-	if required, _ := e.Data.Member("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.Has(required) {
+	if required := e.Data.At("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.Has(required) {
 		return e
 	}
 	return NotOurs(e)
@@ -67,8 +64,8 @@ func NotOurs(e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// TaskError returns the error with which a task of an upstream has failed as a client may read it: what it
-// asks the user was judged by nobody.
+// TaskError returns the error of a failed task as a client may read it: nobody has checked
+// the URL that it may ask the user to open.
 func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
 		return failed
@@ -77,8 +74,8 @@ func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 		"message", mcp.String("Upstream "+upstream+" needs the user to open a page first: make the call without a task"))
 }
 
-// HopError is for errors that describe the hop between gateway and server, which the
-// client can do nothing about.
+// HopError returns the error for one that describes the hop between gateway and server, about
+// which the client can do nothing.
 func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	out := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedNo,
 		"Upstream %s does not accept the gateway's requests", upstream)
@@ -86,13 +83,13 @@ func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	return out
 }
 
-// Unasked is how a call ends for which the user cannot be asked, or does not want to:
-// of a tool by a result that a model can read, of anything else by an error.
+// Unasked ends a call for which the user cannot be asked or has refused: a call of a tool
+// with a result that a model can read, any other with an error.
 func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
 	e := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedUnknown, format, args...)
 	if c.Method != mcp.MethodToolsCall {
 		return nil, e
 	}
 	block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(e.Message))
-	return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
+	return &mcp.Reply{Result: mcp.Object("content", mcp.Array(block), "isError", mcp.Raw("true"))}, nil
 }

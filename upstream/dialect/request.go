@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// envelopeSize is about what a request has besides its params.
+// envelopeSize is about how many bytes a request has besides its params.
 const envelopeSize = 128
 
 // Request is a Call on its way to a server.
@@ -20,20 +21,20 @@ type Request struct {
 	Meta string
 	// Task is the member task of 2025-11-25, nil for none.
 	Task mcp.Raw
-	// Answers says that the answers of a retry belong into the params, with State
-	// (2026-07-28 basic/patterns/mrtr); else they go another way.
+	// Answers says that the answers of a retry go into the params, with State (2026-07-28
+	// basic/patterns/mrtr); otherwise they go another way.
 	Answers bool
 	// State is the server's requestState, "" for none.
 	State string
 }
 
-// Size is about how long the request becomes.
+// Size returns about how many bytes the request will have.
 func (o *Request) Size() int {
 	return envelopeSize + len(o.Call.Method) + len(o.Call.Name) + len(o.Call.Params) + len(o.Meta) + len(o.Task)
 }
 
-// Append writes the message in one pass over the client's params: the name as
-// the server knows it, what belongs to the hop between client and gateway out, ours in.
+// Append writes the message in one pass over the client's params: with the name that the
+// server knows, without what belongs to the hop between client and gateway, and with ours.
 func (o *Request) Append(dst []byte) []byte {
 	c := o.Call
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -45,118 +46,108 @@ func (o *Request) Append(dst []byte) []byte {
 	if nameMember == "" && c.Name != "" {
 		params = mcp.ParamsFor(c.Method, params, c.Name)
 	}
-	first, named, hasMeta := true, nameMember == "", false
-	member := func(name string) {
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(mcp.AppendString(dst, name), ':')
-	}
+	out := members{dst: dst}
+	named, hasMeta := nameMember == "", false
 	params.Members(func(name []byte, value mcp.Raw) bool {
 		switch string(name) {
 		case nameMember:
-			if named {
-				return true
+			if !named {
+				named = true
+				out.name(nameMember)
+				out.dst = mcp.AppendString(out.dst, c.Name)
 			}
-			named = true
-			member(nameMember)
-			dst = mcp.AppendString(dst, c.Name)
 		case "_meta":
-			if hasMeta || !value.IsObject() {
-				return true
+			if !hasMeta && value.IsObject() {
+				hasMeta = true
+				out.name("_meta")
+				out.dst = o.appendMeta(out.dst, value)
 			}
-			hasMeta = true
-			member("_meta")
-			dst = o.appendMeta(dst, value)
 		case "inputResponses", "requestState", "task":
 		default:
-			if !first {
-				dst = append(dst, ',')
-			}
-			first = false
-			dst = append(append(append(dst, '"'), name...), '"', ':')
-			dst = append(dst, value...)
+			out.copy(name, value)
 		}
 		return true
 	})
 	if !named {
-		member(nameMember)
-		dst = mcp.AppendString(dst, c.Name)
+		out.name(nameMember)
+		out.dst = mcp.AppendString(out.dst, c.Name)
 	}
 	if o.Task != nil {
-		member("task")
-		dst = append(dst, o.Task...)
+		out.name("task")
+		out.dst = append(out.dst, o.Task...)
 	}
 	if o.Answers && c.Answers != nil {
-		member("inputResponses")
-		dst = appendAnswers(dst, c.Answers)
+		out.name("inputResponses")
+		out.dst = appendAnswers(out.dst, c.Answers)
 	}
 	if o.Answers && o.State != "" {
-		member("requestState")
-		dst = mcp.AppendString(dst, o.State)
+		out.name("requestState")
+		out.dst = mcp.AppendString(out.dst, o.State)
 	}
 	if !hasMeta && o.Meta != "" {
-		member("_meta")
-		dst = append(append(append(dst, '{'), o.Meta...), '}')
+		out.name("_meta")
+		out.dst = append(append(append(out.dst, '{'), o.Meta...), '}')
 	}
-	return append(dst, '}', '}')
+	return append(out.dst, '}', '}')
 }
 
-// appendMeta writes _meta: the members that are for the server, not those that were
-// for us.
-func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
-	dst = append(append(dst, '{'), o.Meta...)
-	first := o.Meta == ""
-	traced := true
-	if parent, ok := meta.Member("traceparent"); ok {
-		traced = validTraceparent(parent.Text())
+// members writes the members of an object behind its brace.
+type members struct {
+	dst  []byte
+	some bool // one was written
+}
+
+func (w *members) separate() {
+	if w.some {
+		w.dst = append(w.dst, ',')
 	}
+	w.some = true
+}
+
+// name writes the name of a member, whose value comes next.
+func (w *members) name(name string) {
+	w.separate()
+	w.dst = append(mcp.AppendString(w.dst, name), ':')
+}
+
+// copy writes a member of another object, with the name as it is written there.
+func (w *members) copy(name []byte, value mcp.Raw) {
+	w.separate()
+	w.dst = append(append(append(w.dst, '"'), name...), '"', ':')
+	w.dst = append(w.dst, value...)
+}
+
+// appendMeta writes _meta: ours, and of the client's what is for the server.
+func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
+	out := members{dst: append(append(dst, '{'), o.Meta...), some: o.Meta != ""}
+	parent, traced := meta.Member("traceparent")
+	broken := traced && !validTraceparent(parent.Text())
 	meta.Members(func(name []byte, value mcp.Raw) bool {
 		switch {
 		case string(name) == wire.MetaProgressToken:
-			if value.IsNull() {
-				return true
+			if !value.IsNull() {
+				out.copy(name, strconv.AppendInt(nil, o.ID, 10))
 			}
-			value = strconv.AppendInt(nil, o.ID, 10)
-		case wire.ReservedMeta(name):
-			return true
-		case !traced && (string(name) == "traceparent" || string(name) == "tracestate"):
-			return true
+		case wire.ReservedMeta(name), broken && (string(name) == "traceparent" || string(name) == "tracestate"):
+		default:
+			out.copy(name, value)
 		}
-		if !first {
-			dst = append(dst, ',')
-		}
-		first = false
-		dst = append(append(append(dst, '"'), name...), '"', ':')
-		dst = append(dst, value...)
 		return true
 	})
-	return append(dst, '}')
+	return append(out.dst, '}')
 }
 
-// appendAnswers writes the answers by the keys that the server knows, in the order of the
-// client's. What the gateway asked is no business of the server's.
+// appendAnswers writes the answers under the keys that the server knows. What the gateway
+// itself asked is none of the server's business.
 func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
-	keys := make([]string, 0, len(answers))
-	for key := range answers {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	dst = append(dst, '{')
-	empty := len(dst)
-	for _, key := range keys {
-		native, ok := nativeKey(key)
-		if !ok {
-			continue
+	out := members{dst: append(dst, '{')}
+	for _, key := range slices.Sorted(maps.Keys(answers)) {
+		if native, ok := nativeKey(key); ok {
+			out.name(native)
+			out.dst = append(out.dst, answers[key]...)
 		}
-		if len(dst) > empty {
-			dst = append(dst, ',')
-		}
-		dst = append(mcp.AppendString(dst, native), ':')
-		dst = append(dst, answers[key]...)
 	}
-	return append(dst, '}')
+	return append(out.dst, '}')
 }
 
 // validTraceparent reports whether s is a traceparent of W3C Trace Context, version

@@ -37,8 +37,8 @@ func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 		v.Log.Warn("a question of the upstream is refused", "cause", err.Message)
 		return nil, err
 	}
-	message, _ := params.Member("message")
-	return params.Edit(mcp.Edit{Name: "message", Value: mcp.String(inVoice(v.Upstream, message.Text()))}), nil
+	message := inVoice(v.Upstream, params.At("message").Text())
+	return params.Edit(mcp.Edit{Name: "message", Value: mcp.String(message)}), nil
 }
 
 // check refuses what could be read otherwise than it was judged here, and URLs
@@ -47,7 +47,7 @@ func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message)
 	}
-	mode, _ := params.Member("mode")
+	mode := params.At("mode")
 	url, hasURL := params.Member("url")
 	switch {
 	case !mode.IsNull() && mode.Text() != "form" && mode.Text() != "url":

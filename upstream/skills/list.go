@@ -19,11 +19,11 @@ func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if err != nil || reply.List == nil {
 		return reply, err
 	}
-	list := &mcp.List{Next: reply.List.Next, Expires: reply.List.Expires, Private: reply.List.Private}
-	for _, item := range reply.List.Items {
-		list.Items = append(list.Items, s.item(item.Raw, core))
+	items := make([]mcp.Item, len(reply.List.Items))
+	for i, item := range reply.List.Items {
+		items[i] = s.item(item.Raw, core)
 	}
-	return &mcp.Reply{List: list}, nil
+	return &mcp.Reply{List: reply.List.With(items)}, nil
 }
 
 // each lists the skills on behalf of a call, as long as fn returns true.
@@ -83,7 +83,7 @@ func (s stage) madeItem(entry mcp.Raw, name string) mcp.Item {
 	if metadata != nil {
 		frontmatter = frontmatter.With("metadata", metadata)
 	}
-	record := entry.With("uri", mcp.String(madeURI(name))).With("frontmatter", frontmatter).With("resources", mcp.Raw(`"dynamic"`))
+	record := entry.Edit(mcp.Edit{Name: "uri", Value: mcp.String(madeURI(name))}, mcp.Edit{Name: "frontmatter", Value: frontmatter}, mcp.Edit{Name: "resources", Value: mcp.Raw(`"dynamic"`)})
 	k := skill{root: mcp.SkillScheme + slug, name: name, made: true}
 	if !s.perUser {
 		k.record = record

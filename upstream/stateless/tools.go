@@ -71,7 +71,7 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 	if len(kept) == len(page.Items) {
 		return page
 	}
-	return &mcp.List{Items: kept, Next: page.Next, Expires: page.Expires, Private: page.Private}
+	return page.With(kept)
 }
 
 // LearnTools takes a page of tools whose descriptions were unfolded: arguments that are

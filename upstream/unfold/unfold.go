@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -24,9 +23,9 @@ import (
 
 // Bounds of reading descriptions.
 const (
-	maxTools     = 10_000 // of which it is known that they have a description
+	maxTools     = 10_000 // that are known to have a description
 	maxDescribed = 20     // tools at a time
-	maxPages     = 5      // of resources that are looked through for the descriptions
+	maxPages     = 5      // of resources that are searched for the descriptions
 	maxLogged    = 200    // bytes of a URI
 )
 
@@ -35,11 +34,10 @@ const (
 type Unfold struct {
 	log   *slog.Logger
 	learn func(c *mcp.Call, page *mcp.List) *mcp.List
-	some  atomic.Bool // there are any descriptions: the usual case needs no lock
 
-	mu    sync.Mutex // guards the fields below
-	uri   string     // of the resource that has them
-	tools map[string]bool
+	mu    sync.Mutex      // guards the fields below
+	uri   string          // of the resource that has them, "" as long as none is known
+	tools map[string]bool // that are described there
 }
 
 // New returns the Unfold of a server. learn is called with each page of tools that was put
@@ -60,19 +58,14 @@ func (u *Unfold) Middleware(next mcp.Handler) mcp.Handler {
 	s := stage{u, next}
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		reply, err := next.Handle(ctx, c)
-		switch listed := err == nil && reply.List != nil; c.Method {
-		case mcp.MethodToolsList:
-			if listed {
-				return s.unfold(ctx, c, reply), nil
-			}
-		case mcp.MethodToolsCall:
-			if u.some.Load() {
-				return s.again(ctx, c, reply, err)
-			}
-		case mcp.MethodResourcesList, mcp.MethodResourceTemplatesList:
-			if listed && u.some.Load() {
-				return withoutDescriptions(reply), nil
-			}
+		uri, described := s.of(c.Name)
+		switch listed := err == nil && reply.List != nil; {
+		case c.Method == mcp.MethodToolsList && listed:
+			return s.unfold(ctx, c, reply), nil
+		case c.Method == mcp.MethodToolsCall && described:
+			return s.again(ctx, c, uri, reply, err)
+		case (c.Method == mcp.MethodResourcesList || c.Method == mcp.MethodResourceTemplatesList) && listed && uri != "":
+			return withoutDescriptions(reply), nil
 		}
 		return reply, err
 	})
@@ -103,19 +96,18 @@ func (s stage) unfold(ctx context.Context, c *mcp.Call, page *mcp.Reply) *mcp.Re
 			break
 		}
 		for _, name := range names {
-			if one, ok := told.Member(name); ok && one.IsObject() && wire.CheckObject(one, "description", "inputSchema", "outputSchema") == nil {
+			if one := told.At(name); one.IsObject() && wire.CheckObject(one, "description", "inputSchema", "outputSchema") == nil {
 				full[name] = one
 			}
 		}
 	}
-	list := &mcp.List{Next: page.List.Next, Expires: page.List.Expires, Private: page.List.Private}
-	for _, item := range page.List.Items {
+	items := slices.Clone(page.List.Items)
+	for i, item := range items {
 		if one, ok := full[item.Name]; ok {
-			item.Raw = unfolded(item.Raw, one)
+			items[i].Raw = unfolded(item.Raw, one)
 		}
-		list.Items = append(list.Items, item)
 	}
-	return &mcp.Reply{List: s.learn(c, list)}
+	return &mcp.Reply{List: s.learn(c, page.List.With(items))}
 }
 
 // isShort reports whether a tool has the schema that stands in place of one.
@@ -125,11 +117,10 @@ func isShort(tool mcp.Raw) bool {
 		return true
 	}
 	_, properties := schema.Member("properties")
-	additional, _ := schema.Member("additionalProperties")
-	return !properties && additional.IsTrue()
+	return !properties && schema.At("additionalProperties").IsTrue()
 }
 
-// unfolded is a tool of a list with what its description tells. What the list says in short
+// unfolded returns a tool of a list with its full description. What the list says in short
 // stays as a summary.
 func unfolded(tool, full mcp.Raw) mcp.Raw {
 	guidance := mcp.Raw("{}")
@@ -141,13 +132,12 @@ func unfolded(tool, full mcp.Raw) mcp.Raw {
 			guidance = guidance.With(name, value)
 		}
 	}
-	meta, _ := tool.Member("_meta")
-	edits := []mcp.Edit{{Name: "_meta", Value: meta.Edit(mcp.Edit{Name: mcp.MetaGuidance, Value: guidance})}}
-	if text, ok := full.Member("description"); ok && text.Text() != "" {
+	edits := []mcp.Edit{{Name: "_meta", Value: tool.At("_meta").Edit(mcp.Edit{Name: mcp.MetaGuidance, Value: guidance})}}
+	if text := full.At("description"); text.Text() != "" {
 		edits = append(edits, mcp.Edit{Name: "description", Value: text})
 	}
 	for _, name := range []string{"inputSchema", "outputSchema"} {
-		if schema, ok := full.Member(name); ok && schema.IsObject() {
+		if schema := full.At(name); schema.IsObject() {
 			edits = append(edits, mcp.Edit{Name: name, Value: schema})
 		}
 	}
@@ -171,7 +161,7 @@ func (s stage) find(ctx context.Context, c *mcp.Call) string {
 
 func isDescriptions(uri string) bool { return strings.HasSuffix(uri, "/tool_descriptions") }
 
-// aside is a call of our own on behalf of the caller of another one, in the same session.
+// aside makes a call of our own on behalf of the caller of another one, in the same session.
 func aside(c *mcp.Call, method string) *mcp.Call {
 	return &mcp.Call{
 		ID: c.ID, Method: method, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral, Caps: c.Caps,
@@ -187,9 +177,8 @@ func (s stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, erro
 	if err != nil {
 		return nil, err
 	}
-	contents, _ := reply.Result.Member("contents")
 	var text string
-	contents.Elements(func(one mcp.Raw) bool {
+	reply.Result.At("contents").Elements(func(one mcp.Raw) bool {
 		value, ok := one.Member("text")
 		text = value.Text()
 		return !ok
@@ -197,23 +186,17 @@ func (s stage) read(ctx context.Context, c *mcp.Call, uri string) (mcp.Raw, erro
 	return wire.TextObject(text)
 }
 
-// selection is the URI of some descriptions.
+// selection returns the URI of the descriptions of these tools.
 func selection(uri string, names []string) string {
-	var out strings.Builder
-	out.WriteString(uri + "?tools=")
-	for i, name := range names {
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		for j := range len(name) {
-			if c := name[j]; c <= ' ' || c > '~' || strings.IndexByte(`%&#+?`, c) >= 0 {
-				fmt.Fprintf(&out, "%%%02X", c)
-			} else {
-				out.WriteByte(c)
-			}
+	out := []byte(uri + "?tools=")
+	for _, c := range []byte(strings.Join(names, ",")) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`%&#+?`, c) >= 0 {
+			out = fmt.Appendf(out, "%%%02X", c)
+		} else {
+			out = append(out, c)
 		}
 	}
-	return out.String()
+	return string(out)
 }
 
 func (u *Unfold) add(uri string, names []string) {
@@ -225,24 +208,19 @@ func (u *Unfold) add(uri string, names []string) {
 	for _, name := range names {
 		u.tools[name] = true
 	}
-	u.some.Store(true)
 }
 
-// of returns the URI of the descriptions if the tool is among those that have one.
-func (u *Unfold) of(tool string) (uri string, ok bool) {
+// of returns the URI of the descriptions, and whether the tool is among those that have one.
+func (u *Unfold) of(tool string) (uri string, described bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.uri, u.tools[tool]
 }
 
-// again looks whether a call was refused because its description was not read in its
-// session, and, if so, reads that and makes the call once more: it has not run.
-func (s stage) again(ctx context.Context, c *mcp.Call, reply *mcp.Reply, err error) (*mcp.Reply, error) {
+// again checks whether a call was refused because its description was not read in its
+// session. If so, it reads that and makes the call once more: it has not run.
+func (s stage) again(ctx context.Context, c *mcp.Call, uri string, reply *mcp.Reply, err error) (*mcp.Reply, error) {
 	if c.State != "" || c.Answers != nil || c.Refused != nil || !wantsDescription(reply, err) {
-		return reply, err
-	}
-	uri, ok := s.of(c.Name)
-	if !ok {
 		return reply, err
 	}
 	if _, unread := s.read(ctx, c, selection(uri, []string{c.Name})); unread != nil {
@@ -267,30 +245,24 @@ func wantsDescription(reply *mcp.Reply, err error) bool {
 		if inner, ok := body.Member("error"); ok {
 			body = inner
 		}
-		got, _ := body.Member("code")
-		return got.Text() == code
+		return body.At("code").Text() == code
 	}
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return says(string(e.Data)) || says(e.Message)
 	}
-	if err != nil || reply == nil || reply.Result == nil {
+	if err != nil || reply == nil || !reply.Result.At("isError").IsTrue() {
 		return false
 	}
-	if isError, _ := reply.Result.Member("isError"); !isError.IsTrue() {
-		return false
-	}
-	content, _ := reply.Result.Member("content")
 	found := false
-	content.Elements(func(block mcp.Raw) bool {
-		text, _ := block.Member("text")
-		found = says(text.Text())
+	reply.Result.At("content").Elements(func(block mcp.Raw) bool {
+		found = says(block.At("text").Text())
 		return false // the first one alone
 	})
 	return found
 }
 
 // withoutDescriptions leaves the server's descriptions out of a page of its resources:
-// clients are told them in the lists of tools.
+// clients read them in the lists of tools.
 func withoutDescriptions(page *mcp.Reply) *mcp.Reply {
 	ours := func(item mcp.Item) bool {
 		uri, _, _ := strings.Cut(item.Name, "{")
@@ -299,6 +271,5 @@ func withoutDescriptions(page *mcp.Reply) *mcp.Reply {
 	if !slices.ContainsFunc(page.List.Items, ours) {
 		return page
 	}
-	kept := slices.DeleteFunc(slices.Clone(page.List.Items), ours)
-	return &mcp.Reply{List: &mcp.List{Items: kept, Next: page.List.Next, Expires: page.List.Expires, Private: page.List.Private}}
+	return &mcp.Reply{List: page.List.With(slices.DeleteFunc(slices.Clone(page.List.Items), ours))}
 }
