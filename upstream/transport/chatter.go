@@ -13,21 +13,20 @@ const (
 	chatterTick = time.Second
 )
 
-// Chatter logs what a server says for its operator, as far as it says little. What is
-// more is only counted.
+// Chatter logs what a server says to its operator, up to a rate. It only counts the rest.
 type Chatter struct {
 	log *slog.Logger
 
 	mu     sync.Mutex // guards the fields below
 	said   int        // in the present tick
-	silent int        // of those, what was not logged
+	silent int        // of those, how many were not logged
 	since  time.Time  // when the tick began
 }
 
-// NewChatter makes a Chatter that says it there.
+// NewChatter makes a Chatter that writes to a log.
 func NewChatter(log *slog.Logger) *Chatter { return &Chatter{log: log} }
 
-// Say logs one line under a message, which is constant.
+// Say logs one line under a constant message.
 func (c *Chatter) Say(message string, attrs ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

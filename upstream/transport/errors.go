@@ -19,15 +19,13 @@ var (
 	ErrNotSent = errors.New("not sent")
 	// ErrHandshake: no TLS connection to the server came about.
 	ErrHandshake = errors.New("TLS handshake")
-	// ErrBroken: the connection failed; whether the server has seen the message is not
-	// known.
+	// ErrBroken: the connection failed; the server may or may not have seen the message.
 	ErrBroken = errors.New("connection lost")
 	// ErrGarbage: the server answered something that is not the protocol.
 	ErrGarbage = errors.New("not a protocol message")
 	// ErrTooLarge: the answer is larger than the limit.
 	ErrTooLarge = errors.New("answer too large")
-	// ErrNoRoom: the answer is large, and large messages of others fill the memory that
-	// there is for them.
+	// ErrNoRoom: the answer is large, and other large messages fill the memory for them.
 	ErrNoRoom = errors.New("no room for the answer")
 	// ErrNoStanding: there is no standing stream.
 	ErrNoStanding = errors.New("no standing stream")
@@ -58,9 +56,9 @@ func (e *StatusError) HasError() bool {
 	return e.Message.Kind == wire.Response && !e.Message.Error.IsNull()
 }
 
-// InSession returns the error of a request in a session, which says ErrSessionGone where
-// the server does not know that: by 404 (2025-11-25 basic/transports#session-management),
-// or by 400, as older servers do.
+// InSession returns the error of a request in a session. It is ErrSessionGone where the server
+// does not know the session and says so with 404 (2025-11-25
+// basic/transports#session-management), or with 400, as older servers do.
 func (e *StatusError) InSession() error {
 	if e.lostSession() {
 		return fmt.Errorf("%w: %w", ErrSessionGone, e)
@@ -83,10 +81,10 @@ func (e *StatusError) lostSession() bool {
 	return false
 }
 
-// sessionWords are in what older servers say about a session that they do not know.
+// sessionWords match what older servers say about a session that they do not know.
 var sessionWords = regexp.MustCompile(`(?i)session|not initialized`)
 
-// ReadError returns the error of a transport for that of wire's readers.
+// ReadError turns an error of wire's readers into one of a transport.
 func ReadError(err error) error {
 	switch {
 	case err == nil, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):

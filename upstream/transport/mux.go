@@ -19,13 +19,12 @@ const (
 	queuedBytes = 1 << 20
 )
 
-// mux shares one pipe among many requests: a message goes to the request whose id,
-// progress token or subscription id it has. The three are one number, so that there
-// is nothing to keep beside it. A log message has none of them.
+// mux shares one pipe among many requests: a message goes to the request whose id, progress
+// token or subscription id it has. All three are the same number. A log message has none.
 type mux struct {
 	maxResult int64
 	// giveUp tells the server that nobody waits for the answer to a request; nil when it
-	// is told otherwise.
+	// learns that otherwise.
 	giveUp func(id int64)
 
 	mu      sync.Mutex // guards the fields below
@@ -35,15 +34,15 @@ type mux struct {
 	ended   bool
 }
 
-// Deliver says who takes what belongs to no request; see Conn.
+// Deliver says who takes messages that belong to no request; see Conn.
 func (x *mux) Deliver(private bool, deliver func(wire.Message)) {
 	x.mu.Lock()
 	x.private, x.deliver = private, deliver
 	x.mu.Unlock()
 }
 
-// Begin makes a request known; nil when the pipe has ended. taken is for Stream.Taken, nil
-// where messages are taken in their order.
+// Begin makes a request known and returns its stream, nil when the pipe has ended. taken is
+// for Stream.Taken, nil where the server takes messages in their order.
 func (x *mux) Begin(req *Request, taken chan struct{}) *PipeStream {
 	s := &PipeStream{mux: x, id: req.ID, method: req.Method, life: req.Life, taken: taken, wake: make(chan struct{}, 1)}
 	x.mu.Lock()
@@ -83,7 +82,7 @@ func (x *mux) route(m wire.Message, size int) {
 		s.Fail(ErrNoRoom)
 	case s != nil:
 		s.put(m)
-	case m.Kind != wire.Response: // a response that nobody waits for is late, or no one's
+	case m.Kind != wire.Response: // a response that nobody waits for is late
 		deliver(m)
 	}
 }
@@ -111,9 +110,9 @@ func (x *mux) streamOf(m wire.Message) *PipeStream {
 	return x.streams[id]
 }
 
-// onlyCall returns the one request that a log message can be of, nil when nothing says
-// which one. Subscriptions have none. Where several clients share the pipe nothing ever
-// does: what comes during one's call may be of another's that has just ended.
+// onlyCall returns the one request that a log message can belong to, nil when that is not
+// certain. Subscriptions have none. Where several clients share the pipe it never is: what
+// comes during one client's call may be of another's that has just ended.
 func (x *mux) onlyCall() (found *PipeStream) {
 	if !x.private {
 		return nil
@@ -215,7 +214,7 @@ func (s *PipeStream) Next() (wire.Message, error) {
 	}
 }
 
-// Close has the server told when it gives a request up; the handshake cannot be.
+// Close tells the server when it gives a request up; the handshake cannot be given up.
 func (s *PipeStream) Close() {
 	s.mux.remove(s)
 	s.mu.Lock()
@@ -227,10 +226,10 @@ func (s *PipeStream) Close() {
 	s.life.End()
 }
 
-// Resumption returns nothing: a pipe that ends has ended.
+// Resumption returns nothing: a pipe cannot be resumed.
 func (s *PipeStream) Resumption() (string, time.Duration) { return "", 0 }
 
-// Reply returns the Reply of a result, which has memory of its own.
+// Reply returns the Reply with a result, which has memory of its own.
 func (s *PipeStream) Reply(result mcp.Raw) *mcp.Reply { return &mcp.Reply{Result: result} }
 
 // Taken is closed when the server has taken the request; see Stream.

@@ -26,17 +26,17 @@ const (
 	garbageWindow = time.Minute
 )
 
-// Words are how a Pipe says what happens on it.
+// Words are how a Pipe describes what happens on it.
 type Words struct {
-	// Ended is how requests fail that have no answer when the pipe ends.
+	// Ended is the error of requests that have no answer when the pipe ends.
 	Ended error
 	// TooLong, NoRoom, Skipped and Garbage are log lines.
 	TooLong, NoRoom, Skipped, Garbage string
 }
 
-// Pipe is the part of a Conn that reads, where everything comes on one pipe: a process's
-// output or an event stream. What is read is taken from a Room; answers to calls are taken
-// from the calls' own rooms, too.
+// Pipe is the reading part of a Conn where everything comes on one pipe: a process's output
+// or an event stream. It takes what it reads from a Room; answers to calls are taken from the
+// calls' own rooms, too.
 type Pipe struct {
 	mux
 	words   Words
@@ -51,8 +51,8 @@ type Pipe struct {
 	quitting chan struct{} // closed by Quit
 }
 
-// NewPipe makes the Pipe of a connection of an owner, which reads from there. giveUp tells
-// the server that nobody waits for the answer to a request; nil where it is told otherwise.
+// NewPipe makes the Pipe of an owner's connection that reads from there. giveUp tells the
+// server that nobody waits for the answer to a request; nil where it learns that otherwise.
 // End must be called in the end.
 func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(id int64)) *Pipe {
 	return &Pipe{
@@ -65,16 +65,12 @@ func NewPipe(env Env, owner *Identity, from io.Reader, words Words, giveUp func(
 	}
 }
 
-// MaxDocument is the size of the largest line or event that is read.
+// MaxDocument returns the size of the largest line or event that is read.
 func (p *Pipe) MaxDocument() int { return max(minMaxDocument, int(p.maxResult)) }
 
-// Metered is what the pipe reads from, for wire's readers. Its error is ErrNoRoom where
-// there is no room for more of a message.
-func (p *Pipe) Metered() io.Reader { return (*metered)(p) }
-
-type metered Pipe
-
-func (p *metered) Read(b []byte) (int, error) {
+// Read reads what comes, for wire's readers. Its error is ErrNoRoom where there is no room
+// for more of a message.
+func (p *Pipe) Read(b []byte) (int, error) {
 	n, err := p.from.Read(b)
 	if !p.meter.Read(p.room, n) {
 		return 0, ErrNoRoom
@@ -86,13 +82,13 @@ func (p *metered) Read(b []byte) (int, error) {
 type Documents interface {
 	// Next returns the next one, valid until the next call; an empty one is skipped.
 	Next() ([]byte, error)
-	// Buffered is how many bytes of the following ones were read.
+	// Buffered returns how many bytes of the following ones were read.
 	Buffered() int
 }
 
-// Read sorts the messages until the pipe ends, and returns how requests fail that have no
-// answer: for End, when the reader has cleaned up.
-func (p *Pipe) Read(documents Documents) (lost error) {
+// Sort reads the messages and sorts them until the pipe ends. It returns the error of
+// requests that have no answer, for End, when the caller has cleaned up.
+func (p *Pipe) Sort(documents Documents) (lost error) {
 	garbage := rate.NewLimiter(rate.Every(garbageWindow/garbageLimit), garbageLimit)
 	for {
 		text, err := documents.Next()
@@ -122,12 +118,12 @@ func (p *Pipe) Read(documents Documents) (lost error) {
 // End notes the end of the pipe and fails the requests that have no answer. It reports
 // whether the end was wanted.
 func (p *Pipe) End(lost error) (wanted bool) {
-	select { // before anybody hears of the end, since they may close us then
+	select { // before anybody learns of the end, since they may close us then
 	case <-p.quitting:
 		wanted = true
 	default:
 	}
-	close(p.lost) // first: who hears of the end below and calls again gets another pipe
+	close(p.lost) // first: whoever learns of the end below and calls again gets another pipe
 	p.mux.end(lost)
 	p.room.Free()
 	return wanted
@@ -142,7 +138,7 @@ func (p *Pipe) Quitting() <-chan struct{} { return p.quitting }
 // Lost is closed when nothing more can be read.
 func (p *Pipe) Lost() <-chan struct{} { return p.lost }
 
-// Room is what is read is taken from, and what is kept of it.
+// Room returns what the messages are taken from.
 func (p *Pipe) Room() *mcp.Room { return p.room }
 
 // Standing returns ErrNoStanding: everything comes on the one pipe.

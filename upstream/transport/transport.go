@@ -1,24 +1,24 @@
-// Package transport is how an MCP server is reached: what the three transports have in
-// common, and what package upstream and its dialects know of them.
+// Package transport is how an MCP server is reached: what the three transports share, and
+// what package upstream and its dialects know of them.
 //
 // It owns the contract (Transport, Conn, Stream), the life of an exchange, the sorting of
-// what comes on one pipe, and what a transport's errors say. It leaves the transports to
-// the packages below it, which are made in one place (upstream/transports.go), and what a
-// message means to the dialects. A Life starts no goroutine as long as it lasts; a
-// Pipe is read by whoever calls its Read.
+// messages that come on one pipe, and what a transport's errors say. It leaves the transports
+// to the packages below it, which are made in one place (upstream/transports.go), and the
+// meaning of messages to the dialects. It starts no goroutine: whoever calls Pipe.Sort reads.
 //
 //	transport.go  the contract
 //	errors.go     what goes wrong
 //	life.go       how long an exchange may last
 //	pipe.go       a connection on which everything comes; mux.go sorts it
 //	message.go    reading and keeping messages
-//	chatter.go    what a server says for its operator
+//	chatter.go    what a server says to its operator
 package transport
 
 import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,31 +40,31 @@ type Conn interface {
 	Start(req *Request) (Stream, error)
 	// Post sends a notification or the answer to a request of the server.
 	Post(ctx context.Context, body []byte) error
-	// Standing opens the stream of what belongs to no request, or, with the id of an
-	// event, goes on with the stream of that event. ErrNoStanding when the transport or
-	// the server has none. alive, unless it is nil, is called whenever the server sends
+	// Standing opens the stream of messages that belong to no request, or, with the id of an
+	// event, resumes the stream of that event. ErrNoStanding when the transport or the
+	// server has none. alive, unless it is nil, is called whenever the server sends
 	// something.
 	Standing(ctx context.Context, lastEventID string, alive func()) (Stream, error)
-	// Deliver says who takes what the server sends that belongs to no request; before,
-	// it is dropped. deliver is called from one goroutine at a time and must not block;
-	// the message is valid until it returns. Streamable HTTP has a standing stream instead.
-	// private says that all requests are of one client: only then is a log message, which
-	// names no request, taken to be of the one that is under way.
+	// Deliver says who takes messages that belong to no request; before, they are dropped.
+	// deliver is called from one goroutine at a time and must not block; the message is
+	// valid until it returns. Streamable HTTP has a standing stream instead. private says
+	// that all requests are of one client: only then does a log message, which names no
+	// request, belong to the one that is under way.
 	Deliver(private bool, deliver func(wire.Message))
-	// Bind tells the revision that was negotiated. It is called before the connection
-	// is shared.
+	// Bind sets the revision that was negotiated. It is called before the connection is
+	// shared.
 	Bind(rev *wire.Revision)
-	// Resume takes up the session of this id, which another connection began. It is called
+	// Resume resumes the session with this id, which another connection began. It is called
 	// before the connection is shared, in place of initialize, and only where the Header of
 	// such a connection had the id; other transports ignore it.
 	Resume(sessionID string)
 	// Header are the HTTP headers of the connection's requests, to build Request.Header
 	// on; not to be changed. Nil for a transport that has none.
 	Header() http.Header
-	// Lost is closed when the connection ended by itself; nil when it cannot. One that
-	// can is one pipe: whatever belongs to no call comes on it, too.
+	// Lost is closed when the connection has ended by itself; nil when it cannot. One that
+	// can is one pipe, which also carries what belongs to no call.
 	Lost() <-chan struct{}
-	// Close ends the connection. ctx bounds the good-bye, not the ending.
+	// Close ends the connection. ctx bounds the good-bye, not the end.
 	Close(ctx context.Context) error
 }
 
@@ -76,14 +76,13 @@ type Request struct {
 	Method string
 	// Body is the whole message.
 	Body []byte
-	// Caller is on whose behalf it is; nil for the owner of the connection.
+	// Caller is whom the request is for; nil for the owner of the connection.
 	Caller *mcp.Caller
 	// Header has all HTTP headers and is not changed; nil for those of the connection.
 	// Other transports than HTTP ignore it.
 	Header http.Header
-	// Life is the exchange's: it bounds it, the transport touches it whenever the server
-	// sends something, and ends it when the stream is closed and drained, or when Start
-	// fails.
+	// Life bounds the exchange. The transport touches it whenever the server sends
+	// something, and ends it when the stream is closed and drained, or when Start fails.
 	Life *Life
 }
 
@@ -93,21 +92,21 @@ type Stream interface {
 	// Next returns the next message. It is valid until the following call; a response
 	// stays valid. io.EOF says that nothing more comes.
 	Next() (wire.Message, error)
-	// Resumption is the event after which the stream can be gone on with, "" when it
+	// Resumption returns the event after which the stream can be resumed, "" when it
 	// cannot, and how long the server wants us to wait before that.
 	Resumption() (lastEventID string, retry time.Duration)
-	// Reply returns the Reply that has the response's result, or what was made of it. It
+	// Reply returns the Reply with the response's result, or with what was made of it. It
 	// knows the Outline, and how to give the memory back.
 	Reply(result mcp.Raw) *mcp.Reply
-	// Taken is closed when the server has taken the request, or never will; nil when it
-	// had when Start returned.
+	// Taken is closed when the server has taken the request, or never will; nil if it had
+	// when Start returned.
 	Taken() <-chan struct{}
-	// Close gives the stream up, where the transport has a way to tell the server. After
-	// the response it only frees the connection.
+	// Close gives the stream up, and tells the server where the transport has a way to.
+	// After the response it only frees the connection.
 	Close()
 }
 
-// Env is what each transport is made with.
+// Env is what each transport needs.
 type Env struct {
 	// Name is that of the upstream, for errors.
 	Name string
@@ -118,12 +117,12 @@ type Env struct {
 	ResultBytes int64
 	// Memory is what large messages are taken from; nil for a boundless one.
 	Memory *mcp.Memory
-	// Garbage counts what came that was no message.
+	// Garbage counts documents that were no messages.
 	Garbage *atomic.Int64
 }
 
-// Room makes the Room of what the server says outside of calls, on a connection of an
-// owner, nil for nobody in particular.
+// Room makes the Room for what the server says outside of calls, on a connection of an
+// owner; nil means nobody in particular.
 func (e Env) Room(owner *Identity) *mcp.Room {
 	user := ""
 	if owner != nil {
@@ -132,37 +131,29 @@ func (e Env) Room(owner *Identity) *mcp.Room {
 	return e.Memory.Outside(e.Name, user)
 }
 
-// Identity is on whose behalf a connection is: the gateway's own or that of one user,
-// whose latest proof it knows for what the connection does between the user's calls.
+// Identity says on whose behalf a connection is: the gateway's own or that of one user. It
+// keeps the user's latest proof, for what the connection does between the user's calls.
 type Identity struct {
 	// User is whose part of the memory it takes, "" for nobody's.
 	User string
 
-	caller atomic.Pointer[mcp.Caller] // nil for the gateway's own
+	mu     sync.Mutex // guards caller
+	caller mcp.Caller // the zero Caller for the gateway's own
 }
 
 // Meet takes note of a proof, unless one is known that is good for as long.
 func (i *Identity) Meet(caller *mcp.Caller) {
-	var own *mcp.Caller
-	for {
-		known := i.caller.Load()
-		if known != nil && !known.Expires.IsZero() && !caller.Expires.IsZero() && !known.Expires.Before(caller.Expires) {
-			return
-		}
-		if own == nil {
-			copied := *caller // part of a call, which is not to be kept
-			own = &copied
-		}
-		if i.caller.CompareAndSwap(known, own) {
-			return
-		}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	known := i.caller.Expires
+	if known.IsZero() || caller.Expires.IsZero() || known.Before(caller.Expires) {
+		i.caller = *caller
 	}
 }
 
 // Caller returns the latest proof, the zero Caller for the gateway's own.
 func (i *Identity) Caller() mcp.Caller {
-	if caller := i.caller.Load(); caller != nil {
-		return *caller
-	}
-	return mcp.Caller{}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.caller
 }

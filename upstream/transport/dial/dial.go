@@ -1,26 +1,26 @@
 // Package dial makes the connections to a server on HTTP: an http.RoundTripper for each
 // upstream, which reaches that server and nothing else.
 //
-// It owns which client sends a request, for how long a connection is kept, whose it is, and
-// where it must not lead. It leaves what is sent to transport/streamable. net/http and
+// It owns which client sends a request, how long a connection is kept, whose it is, and where
+// it must not lead. It leaves what is sent to transport/streamable. net/http and
 // internal/http1 start the goroutines of connections; CloseIdleConnections ends those of
 // idle ones.
-//
-//	dial.go     the clients
-//	guard.go    where a name must not lead
-//	metrics.go  connections in numbers
 package dial
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"syscall"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
@@ -28,9 +28,9 @@ const (
 	minIdle         = 64
 	maxResponseHead = 64 << 10
 	tcpKeepAlive    = 30 * time.Second
-	// idlePlain is for how long a connection over plain HTTP is used again. Many servers
-	// close theirs after five seconds: what is sent just then is lost, and nobody knows
-	// whether it was read. idleTLS is longer, since it costs more to open one; in HTTP/2
+	// idlePlain is how long an idle connection over plain HTTP is kept. Many servers close
+	// theirs after five seconds: what is sent just then is lost, and nobody knows whether it
+	// was read. idleTLS is longer, since such a connection costs more to open, and in HTTP/2
 	// a server says what it has not read.
 	idlePlain = 3 * time.Second
 	idleTLS   = 90 * time.Second
@@ -48,13 +48,13 @@ type Config struct {
 	Standard bool
 }
 
-// Transport is the http.RoundTripper of one upstream. All its connections go to the
-// origin of that, and no other upstream uses them: what a server says when it was not asked
-// could be taken for the answer to another one's request. It does not decompress, follow
-// proxies of the environment or, being a RoundTripper, redirects.
+// Transport is the http.RoundTripper of one upstream. All its connections go to that
+// upstream's origin, and no other upstream uses them: what a server sends unasked could be
+// taken for the answer to another one's request. It does not decompress, follow proxies of
+// the environment or, being a RoundTripper, redirects.
 //
-// Small requests over plain HTTP take a client of our own, which needs about half the
-// CPU; all others, and those of an upstream that says so (Config.Standard), net/http's.
+// Small requests over plain HTTP take a client of our own, which needs about half the CPU;
+// all others, and those of an upstream with Config.Standard, take net/http's.
 type Transport struct {
 	own      *http1.Transport
 	general  *http.Transport
@@ -93,7 +93,7 @@ func New(cfg Config, metrics *Metrics) *Transport {
 	}
 }
 
-// Address is the host and port of a URL; that of http and https may be left out there.
+// Address returns the host and port of a URL, which may leave out the port of http and https.
 func Address(u *url.URL) string {
 	port := u.Port()
 	switch {
@@ -109,13 +109,13 @@ func Address(u *url.URL) string {
 // dialFunc connects to an address, as a net.Dialer does.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// only dials one address, whatever is asked for.
+// only dials one address, whatever it is called with.
 func only(origin string, dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) { return dial(ctx, network, origin) }
 }
 
-// secure dials TLS. What goes wrong in the handshake is told apart from what goes wrong
-// later: the server has not seen a request then.
+// secure dials TLS. A failed handshake has an error of its own: the server has not seen a
+// request then.
 func secure(dial dialFunc, limit time.Duration) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
@@ -154,8 +154,8 @@ type userTransport struct {
 	user string
 }
 
-// RoundTrip sends a request. Transports keep connections by the host of the URL, which
-// nobody else looks at: Host is in the request apart, and there is but one origin to dial.
+// RoundTrip sends a request. Transports keep connections by the host of the URL, which has no
+// other use: the request has its own Host, and there is only one origin to dial.
 func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	own, at := *req, *req.URL
 	if own.Host == "" {
@@ -169,4 +169,32 @@ func (t *userTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) CloseIdleConnections() {
 	t.own.CloseIdleConnections()
 	t.general.CloseIdleConnections()
+}
+
+// ErrHostService: a server's name leads to an address of the host's own services.
+var ErrHostService = errors.New("the name leads to an address of the host's own services")
+
+// guarded dials what operators named. Most servers are at private addresses, and the owner of
+// a name decides where it leads; over https the certificate proves who answers. But no name
+// may lead to the services of the host itself, such as a cloud's metadata: the address is
+// checked when it is dialled, so changing it in DNS does not help. An address that the operator
+// wrote in place of a name is dialled.
+func guarded(d net.Dialer) dialFunc {
+	byName := d
+	byName.Control = func(_, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return err
+		}
+		if safehttp.HostService(to.Addr()) {
+			return ErrHostService
+		}
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if _, err := netip.ParseAddrPort(address); err == nil {
+			return d.DialContext(ctx, network, address)
+		}
+		return byName.DialContext(ctx, network, address)
+	}
 }

@@ -1,6 +1,6 @@
-// Package sse reaches a server by HTTP with SSE, of the first revision: all that a server
-// says comes on one event stream, and each message to it is a POST to where the first event
-// of the stream says (2024-11-05 basic/transports#http-with-sse). The stream is the session.
+// Package sse reaches a server by HTTP with SSE, of the first revision: everything that a
+// server says comes on one event stream, and each message to it is a POST to the endpoint that
+// the first event names (2024-11-05 basic/transports#http-with-sse). The stream is the session.
 //
 // It owns the stream and which endpoint is accepted. It leaves requests and their
 // credentials to transport/streamable, and the sorting of messages to package transport.
@@ -29,8 +29,8 @@ const (
 	// eventsBefore is how many events may come before the one that names the endpoint.
 	eventsBefore = 16
 	maxEndpoint  = 4 << 10 // bytes
-	// lateAnswer is how long a POST may still take whose request is over: many servers
-	// answer it after the request itself.
+	// lateAnswer is how long a POST may still take when its request is over: many servers
+	// answer the POST last.
 	lateAnswer = time.Second
 	postAnswer = 64 << 10 // bytes of the answer to a POST that are read
 )
@@ -97,7 +97,7 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 		Pipe: transport.NewPipe(t.env, owner, resp.Body, words, nil), spawn: t.env.Spawn, log: t.env.Log,
 		life: life, body: resp.Body, news: make(chan wire.Message, transport.MaxQueued),
 	}
-	c.events.EventReader = wire.NewEventReader(c.Metered(), c.MaxDocument())
+	c.events.EventReader = wire.NewEventReader(c.Pipe, c.MaxDocument())
 	endpoint, err := t.endpoint(c.events.EventReader)
 	if err != nil {
 		c.discard()
@@ -107,8 +107,8 @@ func (t *sse) open(life context.Context, owner *transport.Identity) (*conn, erro
 	return c, nil
 }
 
-// endpoint reads on to the event that names the endpoint. It has to be at the origin of
-// the stream: whoever could name another one would get the credential that is for this.
+// endpoint reads up to the event that names the endpoint. It has to be at the origin of the
+// stream: any other one would get the credential that is for this server.
 func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 	for range eventsBefore {
 		event, err := events.Next()
@@ -151,8 +151,8 @@ type conn struct {
 	news   chan wire.Message // what belongs to no request
 }
 
-// messages are the events that may be messages; a second endpoint is none, the session
-// stays where it began.
+// messages are the events that may be messages. A second endpoint event is ignored: the
+// session stays where it began.
 type messages struct{ *wire.EventReader }
 
 func (m messages) Next() ([]byte, error) {
@@ -166,8 +166,8 @@ func (m messages) Next() ([]byte, error) {
 func (c *conn) Header() http.Header     { return c.posts.Header() }
 func (c *conn) Bind(rev *wire.Revision) { c.posts.Bind(rev) }
 
-// Deliver is called once. What is delivered may be answered by a POST, which must not
-// keep the stream from being read: some servers answer it only when that was.
+// Deliver is called once. It may answer a message by a POST, which must not keep the stream
+// from being read: some servers answer the POST only after that.
 func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 	c.Pipe.Deliver(private, func(m wire.Message) {
 		if !c.Room().Take(transport.Weight(m)) {
@@ -175,7 +175,7 @@ func (c *conn) Deliver(private bool, deliver func(wire.Message)) {
 		}
 		select {
 		case c.news <- transport.Owned(m):
-		default: // a server that says more than is taken in loses it
+		default: // what a server says faster than it is taken is lost
 			c.Room().Give(transport.Weight(m))
 		}
 	})
@@ -214,8 +214,8 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 	return s, nil
 }
 
-// send POSTs a request. The answer comes on the stream, often before the POST is
-// answered, and what a POST is answered is not looked at.
+// send POSTs a request. The answer comes on the stream, often before that to the POST, which
+// is ignored.
 func (c *conn) send(life *transport.Life, caller *mcp.Caller, header http.Header, body []byte) error {
 	ctx, cancel := c.within(context.WithoutCancel(life))
 	defer cancel()
@@ -251,11 +251,6 @@ func (c *conn) within(ctx context.Context) (context.Context, context.CancelFunc)
 // post makes a POST and returns an answer that is not a refusal. A server that does not
 // know the session has not taken the message.
 func (c *conn) post(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
-	select {
-	case <-c.Lost():
-		return nil, errStreamEnded
-	default:
-	}
 	resp, err := c.posts.POST(ctx, caller, header, body)
 	if err != nil || resp.StatusCode/100 == 2 {
 		return resp, err
@@ -265,7 +260,7 @@ func (c *conn) post(ctx context.Context, caller *mcp.Caller, header http.Header,
 
 // readAll reads until the stream ends.
 func (c *conn) readAll() {
-	lost := c.Read(c.events)
+	lost := c.Sort(c.events)
 	c.body.Close()
 	wanted := c.End(lost)
 	c.cancel(errStreamEnded)

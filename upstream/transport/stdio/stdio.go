@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// writeQueue is how many messages wait for a process to read them. One that reads none of
-// so many, or none for the time of a call, is ended.
+// writeQueue is how many messages wait for a process to read them. A process that lets more
+// wait, or reads none for Config.Patience, is ended.
 const writeQueue = 256
 
 // errProcessEnded: the process that a message was for has ended.
@@ -98,8 +98,7 @@ func (c *conn) Post(_ context.Context, body []byte) error { return c.write(body)
 
 // write queues a message. It does not wait: a process that does not read is ended.
 func (c *conn) write(body []byte) error {
-	line := make([]byte, 0, len(body)+1)
-	line = append(append(line, body...), '\n')
+	line := append(append(make([]byte, 0, len(body)+1), body...), '\n')
 	if bytes.IndexByte(body, '\n') >= 0 { // white space between tokens; in strings it is escaped
 		for i, b := range line[:len(line)-1] {
 			if b == '\n' || b == '\r' {
@@ -148,7 +147,7 @@ func (c *conn) writeAll() {
 // readAll reads until the output ends, and sees to the end of the process.
 func (c *conn) readAll() {
 	defer c.process.stdout.Close()
-	lost := c.Read(wire.NewLineReader(c.Metered(), c.MaxDocument()))
+	lost := c.Sort(wire.NewLineReader(c.Pipe, c.MaxDocument()))
 	c.process.kill()
 	wanted := c.End(lost)
 	<-c.process.exited

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// MaxRetryAfter bounds how long a server can have itself left alone.
+	// MaxRetryAfter bounds how long a server can keep calls away.
 	MaxRetryAfter = 300 * time.Second
 
 	maxErrorBody = 64 << 10
@@ -31,8 +31,8 @@ const (
 	drainTime    = 100 * time.Millisecond
 )
 
-// Credentials authenticates the requests to one server on HTTP. It is the gateway's
-// own: nothing that a client sent to prove who it is goes to a server.
+// Credentials authenticates the requests to one server on HTTP. These are the gateway's own:
+// no proof that a client sent goes to a server.
 type Credentials interface {
 	// PerUser reports whether each user has a credential of its own. Then nothing that a
 	// server keeps or answers for one user is shared with another.
@@ -40,19 +40,19 @@ type Credentials interface {
 	// Authorize sets the header that authenticates a request made for this caller; the
 	// zero Caller is nobody. Errors are an *outbound.Error.
 	Authorize(ctx context.Context, caller mcp.Caller, h http.Header) (stamp uint64, err error)
-	// Refused tells that the server answered 401 or 403, with this WWW-Authenticate, to
-	// the request that had the stamp. It reports whether to make it once more.
+	// Refused notes that the server answered 401 or 403, with this WWW-Authenticate, to the
+	// request that had the stamp. It reports whether to make it once more.
 	Refused(caller mcp.Caller, stamp uint64, status int, challenge string) (again bool)
 }
 
-// POST sends a message with our credential, on behalf of caller, nil for whose the
-// connection is. The answer has any status.
+// POST sends a message with our credential, on behalf of caller, nil for the owner of the
+// connection. The answer may have any status.
 func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {
 	return c.request(ctx, caller, http.MethodPost, header, body)
 }
 
-// Events asks for an event stream by GET, the rest of it after the event of this id unless
-// that is "". The answer has any status.
+// Events asks for an event stream by GET: what comes after the event with this id, or all of
+// it for "". The answer may have any status.
 func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, error) {
 	header := c.header.Clone()
 	delete(header, "Content-Type")
@@ -63,8 +63,8 @@ func (c *Conn) Events(ctx context.Context, lastEventID string) (*http.Response, 
 	return c.request(ctx, nil, http.MethodGet, header, nil)
 }
 
-// request makes a request with our credential. One that the server refused for its
-// credential did not run: with another one it is made once more.
+// request makes a request with our credential. One that the server refuses for that did not
+// run, and is made once more with another one.
 func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, header http.Header, body []byte) (*http.Response, error) {
 	credentials, over := c.t.cfg.Credentials, c.t.cfg.HTTP
 	if credentials == nil {
@@ -97,8 +97,8 @@ func (c *Conn) request(ctx context.Context, caller *mcp.Caller, verb string, hea
 	}
 }
 
-// send makes one request. A body, nil for none, goes in one write with its head: net/http
-// does that for one that it knows to be in memory.
+// send makes one request. A body, nil for none, is written together with its head: net/http
+// does that for a body that it knows to be in memory.
 func (t *Transport) send(ctx context.Context, over http.RoundTripper, verb string, header http.Header, body []byte) (*http.Response, error) {
 	req := t.template.WithContext(ctx)
 	req.Method, req.Header = verb, header
@@ -143,8 +143,8 @@ func Refusal(resp *http.Response) *transport.StatusError {
 	return e
 }
 
-// Drain reads what may still come, within reason, so that the connection can be used again:
-// a server that goes on for ever loses it.
+// Drain reads what may still come, within bounds, so that the connection can be used again. A
+// server that goes on for longer loses the connection.
 func Drain(resp *http.Response) {
 	if resp.ContentLength != 0 {
 		timer := time.AfterFunc(drainTime, func() { resp.Body.Close() })
@@ -169,8 +169,8 @@ func mediaType(h http.Header) string {
 	return mediaType
 }
 
-// retryAfter reads how long a server wants to be left alone: seconds, or a date by its
-// own clock. 0 is for what is neither, and for what is over.
+// retryAfter reads how long a server wants to be left alone: seconds, or a date by its own
+// clock. It is 0 for anything else, and for a date in the past.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := h.Get("Retry-After")
 	seconds, err := strconv.ParseUint(value, 10, 64)

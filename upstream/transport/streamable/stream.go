@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -29,7 +30,7 @@ type stream struct {
 	ended    bool // all of the body was read
 	// passing says that the result is passed on and not kept.
 	passing bool
-	// release gives the memory of the JSON body back; nil when it is not used again.
+	// release gives back the memory of the JSON body; nil when it is not used again.
 	release func()
 	outline *mcp.Outline // of the response
 	meter   mcp.Meter    // of what is being read
@@ -69,7 +70,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// room is what is read is taken from: that of the call, or one that goes with the stream.
+// room returns what the memory is taken from: the call's Room, or one of the stream's own.
 func (s *stream) room() *mcp.Room {
 	if s.life != nil {
 		if room := s.life.Room.Load(); room != nil {
@@ -147,8 +148,8 @@ func (s *stream) event() ([]byte, error) {
 	}
 }
 
-// Close gives the answer up; of an event stream that has delivered its response the
-// rest, if any, is drained, so that the connection can be used again.
+// Close gives the answer up. The rest of an event stream that has delivered its response is
+// drained, so that the connection can be used again.
 func (s *stream) Close() {
 	if s.over && !s.ended && s.events != nil {
 		if s.life != nil {
@@ -170,4 +171,39 @@ func (s *stream) end() {
 	if s.life != nil {
 		s.life.End()
 	}
+}
+
+// Large results that are passed on are read into memory that is used again: it costs more to
+// make, clear and collect a megabyte than to read it.
+const (
+	largeBody = 64 << 10
+	// keptBody is the largest memory that is kept, so that one huge result does not
+	// stay for good.
+	keptBody = 4 << 20
+)
+
+var bodies = sync.Pool{New: func() any { return new([]byte) }}
+
+// passing reports whether results of a method go to a client and are not kept, as lists and
+// what a server says of itself are.
+func passing(method string) bool {
+	return mcp.ListMember(method) == "" && method != mcp.MethodInitialize && method != mcp.MethodDiscover
+}
+
+// readBody reads a body as wire.ReadAll does. After release, which is nil for a small
+// one, the body's memory belongs to the next reader.
+func readBody(r io.Reader, length, limit int64) (body []byte, release func(), err error) {
+	if length < largeBody {
+		body, err = wire.ReadAll(r, length, limit)
+		return body, nil, err
+	}
+	memory := bodies.Get().(*[]byte)
+	if body, err = wire.ReadInto(*memory, r, length, limit); err != nil {
+		bodies.Put(memory)
+		return nil, nil, err
+	}
+	if *memory = body; cap(body) > keptBody {
+		return body, nil, nil
+	}
+	return body, func() { bodies.Put(memory) }, nil
 }

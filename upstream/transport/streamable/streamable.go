@@ -2,14 +2,13 @@
 // as JSON or as an event stream (2025-11-25 basic/transports, 2026-07-28
 // basic/transports/streamable-http).
 //
-// It owns the requests, their credentials, and the reading of the answers. HTTP+SSE sends
+// It owns the requests, their credentials, and the reading of the answers. Package sse sends
 // its requests by it, too. It leaves connections to an http.RoundTripper (transport/dial).
 // It starts a goroutine for an event stream that goes on after its response.
 //
 //	streamable.go  a session, or a way to send requests
 //	request.go     one HTTP request with a credential
-//	stream.go      what is answered
-//	body.go        large answers
+//	stream.go      the answers
 package streamable
 
 import (
@@ -99,8 +98,8 @@ func (t *Transport) Conn(owner *transport.Identity) *Conn {
 	return &Conn{t: t, owner: owner, header: t.template.Header}
 }
 
-// Conn is a session, or, as long as the server gave no session id, merely a way
-// to send requests.
+// Conn is a session, or, as long as the server has given no session id, only a way to send
+// requests.
 type Conn struct {
 	t     *Transport
 	owner *transport.Identity
