@@ -14,8 +14,8 @@ func discover(context.Context, *mcp.Call, *snapshot) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"resources":{"listChanged":true,"subscribe":true},"skills":{"listChanged":true},"extensions":{"` + mcp.SkillsExtension + `":{}}}}`)}, nil
 }
 
-// listSkills answers skills/list. Of what is broken only the key and the URI are told: policy
-// decides on the files in it as on those of that skill.
+// listSkills answers skills/list. A broken skill has only a key and a URI there: policy
+// decides on its files as on those of any skill.
 func listSkills(_ context.Context, _ *mcp.Call, held *snapshot) (*mcp.Reply, error) {
 	list := &mcp.List{Expires: time.Now().Add(fresh)}
 	for _, k := range held.skills {
@@ -37,19 +37,19 @@ func listFiles(_ context.Context, _ *mcp.Call, held *snapshot) (*mcp.Reply, erro
 	return &mcp.Reply{List: list}, nil
 }
 
-// getSkill answers skills/get in the spelling of its params.
+// getSkill answers skills/get, in the form of SEP-2640 for a uri and of SEP-2076 for a name.
 func getSkill(_ context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply, error) {
-	if uri, byURI := mcp.SkillKey(c.Params); byURI {
-		for _, k := range held.skills {
-			if k.uri == uri.Text() {
-				return &mcp.Reply{Result: mcp.Object("skill", k.record)}, nil
-			}
-		}
-		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	uri, byURI := mcp.SkillKey(c.Params)
+	key := c.Name
+	if byURI {
+		key = held.files[uri.Text()].skill
 	}
-	k := held.find(c.Name)
-	if k == nil {
+	k := held.find(key)
+	switch {
+	case k == nil, byURI && k.uri != uri.Text():
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
+	case byURI:
+		return &mcp.Reply{Result: mcp.Object("skill", k.record)}, nil
 	}
 	result := mcp.Object("description", mcp.String(k.text.Description), "instructions", mcp.String(k.text.Body))
 	if dependencies, ok := k.record.Member("dependencies"); ok {
@@ -67,8 +67,8 @@ func getSkill(_ context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply, error
 	return &mcp.Reply{Result: result}, nil
 }
 
-// read answers resources/read: files that belong to a skill as it is listed, and no others,
-// whatever their URI looks like. The bytes are those that the list has a digest of.
+// read answers resources/read: files that belong to a listed skill, and no others, whatever
+// their URI looks like. Their digest is that of the list.
 func (d *Dir) read(ctx context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply, error) {
 	for again := false; ; again = true {
 		f, ok := held.files[c.Name]
@@ -88,9 +88,8 @@ func (d *Dir) read(ctx context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply
 	}
 }
 
-// decidedOn reports whether it was as a part of the skill that it is in that policy let a
-// file through. For a moment, until the list is fetched again, it may have been as a part
-// of the one around it.
+// decidedOn reports whether policy has let a file through as a part of the skill that it is
+// in. Until the list is fetched again, that may have been the skill around it.
 func decidedOn(target mcp.Target, f file) bool {
 	return target.Kind == "" || target.Kind == mcp.KindSkills && target.Name == f.skill
 }

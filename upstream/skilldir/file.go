@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
-// settled is how old a change of a file has to be for its time to tell the next one.
+// settled is how old the last change of a file has to be for its time to prove that there was
+// none since.
 const settled = 2 * time.Second
 
 // file is a file of a skill.
@@ -30,7 +31,7 @@ type file struct {
 	hashed time.Time
 }
 
-// unchanged returns what is known of a file that is as it was.
+// unchanged returns what is known of a file, and whether it is as it was.
 func (s *scan) unchanged(uri string, at found) (file, bool) {
 	if s.last == nil {
 		return file{}, false
@@ -45,9 +46,9 @@ func newFile(name, uri string, content []byte, at found) file {
 	return file{path: name, real: at.real, uri: uri, size: int64(len(content)), digest: skillmd.Digest(content), info: at.info, hashed: time.Now()}
 }
 
-// uriPath is a path of files as it stands in a URI (RFC 3986 §3.3), behind skill://. What
-// may stand there as it is does, but for what patterns of policy cannot have, * and !, and
-// for what divides a host: the first directory is in its place.
+// uriPath returns a path of files as it stands in a URI behind skill:// (RFC 3986 §3.3). It
+// also escapes * and !, which patterns of policy cannot contain, and in the first directory,
+// which has the place of a host, what divides one.
 func uriPath(name string) string {
 	out := make([]byte, 0, len(name))
 	first := true
@@ -63,13 +64,13 @@ func uriPath(name string) string {
 	return string(out)
 }
 
-// textURI is the URI of the SKILL.md of a skill.
+// textURI returns the URI of the SKILL.md of a skill.
 func textURI(key string) string { return mcp.SkillScheme + key + "/" + mcp.SkillFile }
 
-// fileURI is the URI of a file of a skill.
+// fileURI returns the URI of a file of a skill.
 func fileURI(name string) string { return mcp.SkillScheme + uriPath(name) }
 
-// fileNameOK refuses names of which a URI could be read in two ways.
+// fileNameOK refuses names whose URI could be read in two ways.
 func fileNameOK(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '%' || r == '\\' })
 }
@@ -79,8 +80,8 @@ func shownPath(name string) string { return strings.ToValidUTF8(name, "\ufffd") 
 
 var errChanged = errors.New("it is being changed")
 
-// readInRoot reads a plain file that was seen as info, without waiting for what is a pipe by
-// now.
+// readInRoot reads a plain file that was seen as info. It does not wait for one that is a pipe
+// by now.
 func readInRoot(root *os.Root, name string, info fs.FileInfo, most int64) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -101,8 +102,7 @@ func readInRoot(root *os.Root, name string, info fs.FileInfo, most int64) ([]byt
 	return content, err
 }
 
-// readFailure says in words, without the path that the error may hold, why something
-// cannot be read.
+// readFailure describes why something cannot be read, without the path in the error.
 func readFailure(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

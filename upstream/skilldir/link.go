@@ -15,7 +15,7 @@ import (
 // maxLinks is how many links may lead to one end, as in Linux.
 const maxLinks = 40
 
-// found is an entry of a directory after links were followed.
+// found is an entry of a directory, with links followed.
 type found struct {
 	real  string // its path without links
 	info  fs.FileInfo
@@ -28,11 +28,10 @@ type leftOut string
 
 func (l leftOut) Error() string { return string(l) }
 
-// find returns what an entry of a directory is. A link is followed if its end is inside
-// the directory of all skills, and if nobody could have, by the one path, what policy
-// keeps from them under the other: its end is in the same skill, in none, or a part of a
-// mount of Kubernetes, where the path of the link is that of its end but for directories
-// whose names begin with two dots.
+// find returns what an entry of a directory is. A link is followed if its end is inside the
+// directory of all skills, and if nobody can read by one path what policy keeps from them
+// under the other: its end is in the same skill, in none, or in a mount of Kubernetes, where
+// the two paths differ only by directories whose names begin with two dots.
 func (s *scan) find(p place, e fs.DirEntry) (found, error) {
 	at := found{real: path.Join(p.real, e.Name()), link: e.Type()&fs.ModeSymlink != 0}
 	var err error
@@ -106,8 +105,8 @@ func (s *scan) follow(link string) (end string, info fs.FileInfo, err error) {
 	return end, info, err
 }
 
-// mounted is a path without the directories that Kubernetes puts between a mount and its
-// files: ..data and ..2026_01_31_12_00_00.123456789. Nobody else names any like that.
+// mounted returns a path without the directories that Kubernetes puts between a mount and its
+// files, such as ..data and ..2026_01_31_12_00_00.123456789. Nobody else uses such names.
 func mounted(real string) string {
 	names := strings.Split(real, "/")
 	return path.Join(slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "..") })...)
@@ -118,7 +117,7 @@ func (s *scan) skillDirOf(name string, isDir bool) string {
 	if !isDir {
 		name = path.Dir(name)
 	}
-	for ; name != "." && name != ""; name = path.Dir(name) {
+	for ; name != "."; name = path.Dir(name) {
 		if _, err := s.root.Lstat(path.Join(name, mcp.SkillFile)); err == nil {
 			return name
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// listen tells of changes until its context ends: of the lists, and of the files that are
+// listen notifies of changes until its context ends: of the lists, and of files that are
 // subscribed to. It looks for them itself.
 func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Reply, error) {
 	want, err := mcp.FilterOf(c.Params)
@@ -54,7 +54,7 @@ func (d *Dir) listen(ctx context.Context, c *mcp.Call, last *snapshot) (*mcp.Rep
 	}
 }
 
-// latest returns what the directory holds, after a look at it if it is time for one.
+// latest returns what the directory holds, and looks at it first if it is time to.
 func (d *Dir) latest(ctx context.Context) (*snapshot, error) {
 	held := d.last()
 	if !d.watch.due(time.Since(held.began), held.cost) {

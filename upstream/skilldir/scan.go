@@ -21,11 +21,11 @@ const (
 	maxSkills  = 2000
 	maxDepth   = 16      // directories below the first
 	maxWalked  = 100_000 // files and directories in all
-	maxSkipped = 2000    // of what is left out, how much is named
+	maxSkipped = 2000    // skills or files that are left out and named
 )
 
-// readDir reads a directory of skills. What did not change since the last time is not
-// read again. Nothing outside of the directory is ever opened: all goes through an os.Root.
+// readDir reads a directory of skills, without the files that have not changed since last. It
+// opens nothing outside of the directory: everything goes through an os.Root.
 func readDir(ctx context.Context, dir string, last *snapshot) (*snapshot, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *scan) skip(name, why string, args ...any) {
 	s.held.skipped[shownPath(name)] = fmt.Sprintf(why, args...)
 }
 
-// failed notes that something cannot be had: a skill that has to have it is left out whole.
+// failed notes that something cannot be read: a skill that contains it is left out whole.
 func (s *scan) failed(p place, name, why string, args ...any) {
 	for _, k := range p.in {
 		k.fail("%s: %s", shownPath(name), fmt.Sprintf(why, args...))
@@ -91,7 +91,7 @@ func (s *scan) failed(p place, name, why string, args ...any) {
 	}
 }
 
-// list lists a directory by name, without what is hidden.
+// list lists a directory by name, without hidden entries.
 func (s *scan) list(dir string) ([]fs.DirEntry, error) {
 	if err := s.ctx.Err(); err != nil {
 		return nil, err
@@ -113,8 +113,8 @@ func (s *scan) list(dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// directory looks for skills in a directory and below, and for the files of the skills
-// that it is in. One that cannot be read is left out, but for the first.
+// directory looks for skills in a directory and below, and for files of the skills that it is
+// in. A directory that cannot be read is left out, except the first.
 func (s *scan) directory(p place) error {
 	entries, err := s.list(p.real)
 	switch {
@@ -153,7 +153,7 @@ func (s *scan) directory(p place) error {
 	return nil
 }
 
-// contents looks at what is in a directory.
+// contents looks at the entries of a directory.
 func (s *scan) contents(p place, entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if err := s.ctx.Err(); err != nil {

@@ -27,7 +27,7 @@ type snapshot struct {
 	sum     [sha256.Size]byte // of what clients see of it
 }
 
-// skill is one of its skills. Its key is the path of its directory as it stands in URIs.
+// skill is a skill in the directory. Its key is the path of its own directory as in URIs.
 type skill struct {
 	key    string
 	uri    string // of its SKILL.md
@@ -47,7 +47,7 @@ func (k *skill) fail(format string, args ...any) {
 	}
 }
 
-// find returns the skill of a key, nil for none.
+// find returns the skill with a key, nil for none.
 func (s *snapshot) find(key string) *skill {
 	i, ok := slices.BinarySearchFunc(s.skills, key, func(s *skill, key string) int { return cmp.Compare(s.key, key) })
 	if !ok {
@@ -131,9 +131,9 @@ func (s *scan) file(p place, name string, at found) {
 	}
 }
 
-// finish makes the record of a skill. One with which something is wrong is left out, and
-// the others stay: where it is within another one, its files are files of that, and its
-// key is still what policy decides on for them.
+// finish makes the record of a skill, or leaves it out if something is wrong with it. The files
+// of a broken one within another skill are files of that, but policy still decides on them
+// by the key of the broken one.
 func (s *scan) finish(k *skill, within bool) {
 	if k.why != nil {
 		s.skip(k.dir, "%s", k.why)

@@ -1,10 +1,10 @@
 // Package skilldir is a directory of Agent Skills (SKILL.md bundles) as an upstream.
 //
-// It owns the walk through the directory, which links it follows, and when it looks again.
-// It leaves what a SKILL.md is to internal/skillmd, and who may have a skill to policy. It
-// reads files and never runs them, and passes on what is in them as it is. The calls that
-// listen to the directory look at it. For a large one, a goroutine takes the system's notices
-// of changes; the last of these calls ends it.
+// It owns the walk through the directory, the links that it follows, and when it looks again.
+// It leaves the format of SKILL.md to internal/skillmd, and who may have a skill to policy. It
+// reads files and never runs them, and passes on their content as it is. Calls of
+// subscriptions/listen look for changes. For a large directory they start a goroutine that
+// takes the system's notices of changes; the last of these calls ends it.
 package skilldir
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// fresh is how long what a directory held is called good where nobody listens.
+// fresh is how long a look at a directory counts where nobody listens.
 const fresh = 5 * time.Minute
 
 // Dir is a directory of skills: an mcp.Handler for skills/list and skills/get, and for the
@@ -59,7 +59,7 @@ func New(cfg upstream.Config, log *slog.Logger) (*Dir, error) {
 // Name returns the configured name.
 func (d *Dir) Name() string { return d.name }
 
-// Status returns what is to be seen of it.
+// Status returns its state, and what is left out of it.
 func (d *Dir) Status() upstream.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,8 +70,7 @@ func (d *Dir) Status() upstream.Status {
 	return s
 }
 
-// Check reads the directory, so that Status tells of it, and returns how many skills there
-// are.
+// Check reads the directory, so that Status is about it, and returns the number of skills.
 func (d *Dir) Check(ctx context.Context) (skills int, err error) {
 	held, err := d.look(ctx, 0)
 	if err != nil {
@@ -89,8 +88,7 @@ func (d *Dir) Close(context.Context) error {
 // PerUser reports that it is the same for all users.
 func (d *Dir) PerUser() bool { return false }
 
-// Idle reports that nothing runs that would have to be waited for: what is read is read at
-// once.
+// Idle reports that nothing runs that would have to be waited for.
 func (d *Dir) Idle() bool { return true }
 
 // EndSession does nothing: a directory knows no sessions.
@@ -131,7 +129,7 @@ func (d *Dir) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return answer(ctx, c, held)
 }
 
-// look returns what the directory holds, at most so old.
+// look returns what the directory holds, as of age ago at most.
 func (d *Dir) look(ctx context.Context, age time.Duration) (*snapshot, error) {
 	asked := time.Now()
 	if held := d.last(); held != nil && asked.Sub(held.began) < age {
@@ -178,7 +176,7 @@ func (d *Dir) enter(state upstream.State) {
 	}
 }
 
-// logSkipped logs what is left out and was not before.
+// logSkipped logs what is left out for a new reason.
 func (d *Dir) logSkipped(last, next *snapshot) {
 	const most = 20
 	logged, more := 0, 0

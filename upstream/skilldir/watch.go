@@ -17,40 +17,40 @@ import (
 const (
 	// pollEvery is how often a listener asks whether it is time to look again.
 	pollEvery = 2 * time.Second
-	// lookShare is what part of the time may go into looking for changes: 0.4 %.
+	// lookShare bounds the time that goes into looking for changes to a 250th: 0.4 %.
 	lookShare = 250
-	// maxWatched bounds the directories of which the system is asked to tell.
+	// maxWatched bounds the directories that the system watches for us.
 	maxWatched = 10_000
 )
 
-// restAfter is how long a directory is left alone after a look that took so long. Small
-// directories are looked at so often that nobody needs to tell of their changes, whatever
-// their file system.
+// restAfter returns how long a directory is left alone after a look that took cost. Small
+// directories are looked at so often that their changes need no notice from the system,
+// whatever the file system.
 func restAfter(cost time.Duration) time.Duration {
 	return min(max(pollEvery, lookShare*cost), fresh)
 }
 
-// watch says when a directory of skills is to be looked at again. In large ones,
-// where looks are rare, the system is asked to tell of changes: what it tells only makes
-// the next look come sooner, so that nothing is lost where it tells nothing, as of network
-// file systems. It belongs to those who listen: the last one that leaves closes it.
+// watch says when a directory of skills is to be looked at again. In large ones, where looks
+// are rare, the system is asked for notices of changes: they only make the next look come
+// sooner, so nothing is lost where there are none, as on network file systems. It belongs to
+// those who listen: the last one that leaves closes it.
 type watch struct {
 	root string
 	open func() (*dirWatch, error)
 
 	mu        sync.Mutex // guards the fields below
 	listeners int
-	told      *dirWatch     // nil while nobody tells
-	heard     chan struct{} // closed when nobody hears told any more
-	refused   bool          // the system does not tell
+	notices   *dirWatch     // nil while there are none
+	taken     chan struct{} // closed when nobody takes notices any more
+	refused   bool          // the system gives no notices
 	self      os.FileInfo   // the directory itself
 	looking   bool          // somebody does
 
 	dirty atomic.Bool // something has changed, or may have
 }
 
-// dirWatch tells of changes in directories, as fsnotify.Watcher does: close closes events
-// and errors.
+// dirWatch gives notice of changes in directories, as fsnotify.Watcher does: close closes
+// events and errors.
 type dirWatch struct {
 	add, remove func(dir string) error
 	list        func() []string
@@ -59,8 +59,8 @@ type dirWatch struct {
 	errors      <-chan error
 }
 
-// openDirWatch asks the system, where it tells of directories without a file open for each
-// of their files.
+// openDirWatch asks the system for notices, where these need no open file for each file of a
+// directory.
 func openDirWatch() (*dirWatch, error) {
 	if runtime.GOOS != "linux" {
 		return nil, errors.ErrUnsupported
@@ -89,28 +89,28 @@ func (w *watch) leave() {
 
 // stop is called with mu held.
 func (w *watch) stop() {
-	if w.told != nil {
-		_ = w.told.close() // there is nothing that could be lost
-		<-w.heard
-		w.told = nil
+	if w.notices != nil {
+		_ = w.notices.close() // there is nothing that could be lost
+		<-w.taken
+		w.notices = nil
 	}
 }
 
-// hear takes what is told until that is closed. It never waits for mu, whose holder may
-// wait for what is told to be taken. Hidden files have no part in skills, but for what
-// Kubernetes swaps; and after an error events are missing.
-func (w *watch) hear(told *dirWatch, heard chan<- struct{}) {
-	defer close(heard)
+// take takes notices until they are closed. It never waits for mu, whose holder may wait for
+// notices to be taken. Hidden files have no part in skills, except those that Kubernetes
+// swaps; and after an error events are missing.
+func (w *watch) take(notices *dirWatch, taken chan<- struct{}) {
+	defer close(taken)
 	for {
 		select {
-		case event, ok := <-told.events:
+		case event, ok := <-notices.events:
 			if !ok {
 				return
 			}
 			if name := filepath.Base(event.Name); !strings.HasPrefix(name, ".") || strings.HasPrefix(name, "..") {
 				w.dirty.Store(true)
 			}
-		case _, ok := <-told.errors:
+		case _, ok := <-notices.errors:
 			if !ok {
 				return
 			}
@@ -119,12 +119,12 @@ func (w *watch) hear(told *dirWatch, heard chan<- struct{}) {
 	}
 }
 
-// due reports whether it is time to look, so long after the last look, which took cost.
-// It is said to one of several that ask, who has to say when they have looked.
+// due reports whether it is time to look, so long after the last look, which took cost. Only
+// one of several callers is told so, and has to call looked in the end.
 func (w *watch) due(since, cost time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told != nil && !w.dirty.Load() {
+	if w.notices != nil && !w.dirty.Load() {
 		info, err := os.Stat(w.root) // another one may have taken its place
 		w.dirty.Store(err != nil || w.self == nil || !os.SameFile(info, w.self))
 	}
@@ -142,8 +142,8 @@ func (w *watch) looked() {
 	w.looking = false
 }
 
-// follow has the system tell of the directories that a look has found, if looks that cost
-// so much are rare.
+// follow asks the system for notices of the directories that a look has found, if its cost
+// makes looks rare.
 func (w *watch) follow(held *snapshot) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,24 +151,24 @@ func (w *watch) follow(held *snapshot) {
 		return
 	}
 	self, _ := os.Stat(w.root)
-	if w.self != nil && !os.SameFile(self, w.self) { // what is told is about the one before
+	if w.self != nil && !os.SameFile(self, w.self) { // the notices are about the one before
 		w.stop()
 	}
 	w.self = self
-	if w.told == nil {
+	if w.notices == nil {
 		if restAfter(held.cost) <= 2*pollEvery {
 			return
 		}
-		told, err := w.open()
+		notices, err := w.open()
 		if err != nil {
 			w.refused = true
 			return
 		}
-		w.told, w.heard = told, make(chan struct{})
-		go w.hear(told, w.heard) // stop waits for it
+		w.notices, w.taken = notices, make(chan struct{})
+		go w.take(notices, w.taken) // stop waits for it
 	}
 	watched, wanted := make(map[string]bool), make(map[string]bool)
-	for _, dir := range w.told.list() {
+	for _, dir := range w.notices.list() {
 		watched[dir] = true
 	}
 	for _, dir := range held.dirs {
@@ -179,8 +179,8 @@ func (w *watch) follow(held *snapshot) {
 		if wanted[dir] = true; watched[dir] {
 			continue
 		}
-		w.dirty.Store(true) // what happened before is told by nobody
-		if err := w.told.add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || len(wanted) > maxWatched {
+		w.dirty.Store(true) // there is no notice of what happened before
+		if err := w.notices.add(dir); err != nil && !errors.Is(err, fs.ErrNotExist) || len(wanted) > maxWatched {
 			w.stop()
 			w.refused = true
 			return
@@ -188,7 +188,7 @@ func (w *watch) follow(held *snapshot) {
 	}
 	for dir := range watched {
 		if !wanted[dir] {
-			_ = w.told.remove(dir) // it may be gone, and its watch with it
+			_ = w.notices.remove(dir) // it may be gone, and its watch with it
 		}
 	}
 }
