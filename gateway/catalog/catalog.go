@@ -59,10 +59,10 @@ type Catalog struct {
 	seal    *seal.Key
 	hub     hub
 
-	taskSeal *seal.Key
-	board    board
+	taskSeal      *seal.Key
+	taskFollowers taskFollowers
 
-	people *people            // nil without per-user sources
+	users  *users             // nil without per-user sources
 	before map[string]kindSet // what upstreams offered in the catalog before, by name
 
 	snap atomic.Pointer[snapshot]
@@ -80,7 +80,7 @@ type source struct {
 	index    int
 	upstream Upstream
 	naming   naming
-	people   *people // keeps what it tells each user; nil unless it is per user
+	users    *users // keeps what it tells each user; nil unless it is per user
 	keeps    func() bool
 	changes  *changes // what the upstream says has changed, for the watch
 	inherits bool     // what is known of it at first is inherited
@@ -93,8 +93,8 @@ func (s *source) callID() string { return "catalog:" + s.naming.upstream }
 func (s *source) told(caller mcp.Caller, kinds kindSet) {
 	switch {
 	case kinds == 0:
-	case s.people != nil:
-		s.people.told(s, caller, kinds)
+	case s.users != nil:
+		s.users.told(s, caller, kinds)
 	default:
 		s.changes.add(kinds)
 	}
@@ -148,21 +148,21 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			one.keeps = func() bool { return false }
 		}
 		if s.PerUser {
-			if c.people == nil {
-				c.plan.private, c.people = true, newPeople(c)
+			if c.users == nil {
+				c.plan.private, c.users = true, newUsers(c)
 			}
-			one.people, c.people.sources = c.people, append(c.people.sources, one)
+			one.users, c.users.sources = c.users, append(c.users.sources, one)
 		}
 		c.sources = append(c.sources, one)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
-	states := make([]known, len(c.sources))
+	states := make([]sourceState, len(c.sources))
 	shared := 0
 	for i, s := range c.sources {
-		if s.people != nil {
-			states[i] = elsewhere()
+		if s.users != nil {
+			states[i] = perUserState()
 			continue
 		}
 		if state, ok := c.inherited(s, before); ok {
@@ -170,7 +170,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			continue
 		}
 		shared++
-		states[i] = known{state: StateConnecting, since: time.Now()}
+		states[i] = sourceState{state: StateConnecting, since: time.Now()}
 	}
 	c.remember(before)
 	c.snap.Store(build(c.plan, states, nil))
@@ -188,12 +188,12 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 func (c *Catalog) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
-		if s.people == nil {
+		if s.users == nil {
 			wg.Go(func() { newWatch(c, s).run(ctx) })
 		}
 	}
-	if c.people != nil {
-		wg.Go(func() { c.people.run(ctx) })
+	if c.users != nil {
+		wg.Go(func() { c.users.run(ctx) })
 	}
 	timer := time.AfterFunc(warmUp, c.stopWaiting)
 	<-ctx.Done()
@@ -238,7 +238,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: s.faceFor(sees).result}, nil
+		return &mcp.Reply{Result: s.summaryFor(sees).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		s, err := c.lookAtLists(ctx, call)
@@ -269,22 +269,22 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 // look returns what there is for the caller of a call, and what of it they may know
 // of. It waits a little for upstreams that have not answered yet: right after the
 // start, and for those that are asked on the caller's behalf.
-func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, sight, error) {
+func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible, error) {
 	if err := c.wait(ctx); err != nil {
 		return nil, nil, err
 	}
-	sees := c.plan.sightOf(call)
-	if c.people == nil {
+	sees := c.plan.visibleTo(call)
+	if c.users == nil {
 		return c.snap.Load(), sees, nil
 	}
-	s, err := c.people.look(ctx, call.Caller, sees)
+	s, err := c.users.look(ctx, call.Caller, sees)
 	return s, sees, err
 }
 
 // lookAtLists is look for a list, which policy filters: what the caller may know of
 // only says whom to ask.
 func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, error) {
-	if c.people == nil {
+	if c.users == nil {
 		if err := c.wait(ctx); err != nil {
 			return nil, err
 		}
@@ -296,10 +296,10 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 
 // view returns what is known for a caller, without asking anybody.
 func (c *Catalog) view(caller *mcp.Caller) *snapshot {
-	if c.people == nil {
+	if c.users == nil {
 		return c.snap.Load()
 	}
-	return c.people.view(*caller)
+	return c.users.view(*caller)
 }
 
 // wait gives slow upstreams a short time after the start; later it costs nothing.
@@ -331,10 +331,10 @@ func (c *Catalog) heardFrom() {
 }
 
 // publish puts in what a source last said, and tells listeners what changed.
-func (c *Catalog) publish(s *source, state known) {
+func (c *Catalog) publish(s *source, state sourceState) {
 	c.mu.Lock()
 	old := c.snap.Load()
-	states := append([]known(nil), old.states...)
+	states := append([]sourceState(nil), old.states...)
 	states[s.index] = state
 	next := build(c.plan, states, old)
 	c.snap.Store(next)

@@ -66,7 +66,7 @@ type hub struct {
 // user.
 type listener struct {
 	*changes
-	sees sight
+	sees visible
 	user string // mcp.Caller.User
 }
 
@@ -74,7 +74,7 @@ type listener struct {
 const everyone = ""
 
 // join returns a new listener, to be given to leave when it listens no more.
-func (h *hub) join(sees sight, user string) *listener {
+func (h *hub) join(sees visible, user string) *listener {
 	l := &listener{changes: newChanges(), sees: sees, user: user}
 	h.mu.Lock()
 	defer h.mu.Unlock()

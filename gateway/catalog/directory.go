@@ -32,7 +32,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	if state.offers.directories {
 		return c.askDirectory(ctx, s, call, to.native)
 	}
-	shelf := state.shelves[skills]
+	shelf := state.lists[skills]
 	if shelf == nil {
 		return nil, unavailable(s, skills)
 	}
@@ -48,7 +48,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		files, _ := e.item.Raw.Member("resources")
 		files.Elements(d.add)
 	} else {
-		listed := state.shelves[resources]
+		listed := state.lists[resources]
 		if listed == nil {
 			return nil, unavailable(s, resources)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // ask makes a call on behalf of whom the watch is for.
-func (w *watch) ask(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
+func (w *watch) request(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, guard)
 	defer cancel()
 	reply, err := w.s.upstream.Handle(ctx, w.call(method, params, w.hear))
@@ -38,7 +38,7 @@ func (w *watch) hear(e mcp.Event) {
 // resources, and reports whether its skills are to be fetched.
 func (w *watch) findPlainSkills() bool {
 	offers := &w.state.offers
-	from := w.state.shelves[resources]
+	from := w.state.lists[resources]
 	switch {
 	case offers.skills:
 		return !offers.announces.has(skills) // nothing else tells that they have changed
@@ -53,7 +53,7 @@ func (w *watch) findPlainSkills() bool {
 		offers.kinds |= setOf(skills)
 	} else {
 		offers.kinds &^= setOf(skills)
-		w.state.shelves[skills] = &shelf{}
+		w.state.lists[skills] = &publicList{}
 	}
 	return w.state.plainSkills
 }
@@ -90,7 +90,7 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 	var params mcp.Raw
 	seen := make(map[string]bool)
 	for page := 1; ; page++ {
-		reply, err := w.ask(ctx, k.method(), params)
+		reply, err := w.request(ctx, k.method(), params)
 		if err != nil {
 			return fetched{}, page > 1, err
 		}

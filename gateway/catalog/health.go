@@ -19,7 +19,7 @@ func (w *watch) breakDown(k kind, err error) {
 	w.broken[k].why = fmt.Sprintf("%s: %s", k.method(), mcp.Why(err))
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
-		w.state.shelves[k] = nil
+		w.state.lists[k] = nil
 	}
 }
 
@@ -72,9 +72,9 @@ func (w *watch) dropStale() (dropped bool) {
 	if time.Since(w.since) < keepLists {
 		return false
 	}
-	for k, s := range w.state.shelves {
+	for k, s := range w.state.lists {
 		if s != nil && s.offered {
-			w.state.shelves[k], dropped = nil, true
+			w.state.lists[k], dropped = nil, true
 		}
 	}
 	return dropped
@@ -91,7 +91,7 @@ func (w *watch) publish() {
 	}
 	if w.state.failure != "" {
 		w.state.state = StateDown
-		for _, s := range w.state.shelves {
+		for _, s := range w.state.lists {
 			if s != nil && s.offered {
 				w.state.state = StateFailing
 			}
@@ -103,7 +103,7 @@ func (w *watch) publish() {
 		if w.state.failure != "" {
 			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", w.state.failure))
 		}
-		if w.s.people != nil { // which is no more than one user's trouble
+		if w.s.users != nil { // which is no more than one user's trouble
 			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))
 		}
 		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)

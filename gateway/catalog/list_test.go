@@ -129,14 +129,14 @@ func TestP9_126_Cursors(t *testing.T) {
 }
 
 // withTools is what is known of a source, with other tools.
-func withTools(c *Catalog, source int, names ...string) known {
+func withTools(c *Catalog, source int, names ...string) sourceState {
 	state := c.snap.Load().states[source]
 	var items []mcp.Item
 	for _, name := range names {
 		items = append(items, mcp.Item{Name: name, Raw: mcp.Raw(tool(name))})
 	}
 	state.heard = true
-	state.shelves[tools] = newShelf(c.plan, c.sources[source].naming, tools, fetched{items: items})
+	state.lists[tools] = newPublicList(c.plan, c.sources[source].naming, tools, fetched{items: items})
 	return state
 }
 
@@ -182,28 +182,28 @@ func FuzzCursor(f *testing.F) {
 
 func TestFreshness(t *testing.T) {
 	now := time.Now()
-	state := func(expires time.Time, private bool) known {
-		s := known{heard: true, state: StateUp, offers: readOffers(mcp.Raw(allCaps))}
+	state := func(expires time.Time, private bool) sourceState {
+		s := sourceState{heard: true, state: StateUp, offers: readOffers(mcp.Raw(allCaps))}
 		for k := range kinds {
-			s.shelves[k] = &shelf{offered: true, expires: expires, private: private}
+			s.lists[k] = &publicList{offered: true, expires: expires, private: private}
 		}
 		return s
 	}
-	without := known{heard: true, state: StateUp}
+	without := sourceState{heard: true, state: StateUp}
 	for k := range kinds {
-		without.shelves[k] = &shelf{}
+		without.lists[k] = &publicList{}
 	}
 	tests := []struct {
 		name    string
-		states  []known
+		states  []sourceState
 		expires time.Time
 		private bool
 	}{
-		{"the smallest in", []known{state(now.Add(time.Hour), false), state(now.Add(time.Minute), false)}, now.Add(time.Minute), false},
-		{"one that does not say", []known{state(now, false), state(time.Time{}, false)}, time.Time{}, false},
-		{"one that never answered", []known{state(now, false), {}}, time.Time{}, false},
-		{"one without such a list", []known{state(now, false), without}, now, false},
-		{"P9/120 private as soon as one is", []known{state(now, true), state(now, false)}, now, true},
+		{"the smallest in", []sourceState{state(now.Add(time.Hour), false), state(now.Add(time.Minute), false)}, now.Add(time.Minute), false},
+		{"one that does not say", []sourceState{state(now, false), state(time.Time{}, false)}, time.Time{}, false},
+		{"one that never answered", []sourceState{state(now, false), {}}, time.Time{}, false},
+		{"one without such a list", []sourceState{state(now, false), without}, now, false},
+		{"P9/120 private as soon as one is", []sourceState{state(now, true), state(now, false)}, now, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

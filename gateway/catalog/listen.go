@@ -10,7 +10,7 @@ import (
 )
 
 // partWait is how long upstreams have to acknowledge their part.
-const partWait = 5 * time.Second
+const upstreamWait = 5 * time.Second
 
 // listen answers subscriptions/listen: that lists changed comes from our own
 // watches, that resources changed from one listen call to each upstream. It ends
@@ -34,13 +34,13 @@ type subscription struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	listener *listener
-	follower *follower // nil for none
+	follower *taskFollower // nil for none
 }
 
 func (l *subscription) end() {
 	l.cancel()
 	if l.follower != nil {
-		l.c.board.leave(l.call, l.follower)
+		l.c.taskFollowers.leave(l.call, l.follower)
 	}
 	l.c.hub.leave(l.listener)
 	l.running.Wait()
@@ -56,12 +56,12 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	if err != nil {
 		return nil, err
 	}
-	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call.Caller.User()), follower: c.board.join(call)}
+	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call.Caller.User()), follower: c.taskFollowers.join(call)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
-	want.Lists &= (s.faceFor(sees).offers.kinds | c.offeredBefore(call.Visible)).lists()
+	want.Lists &= (s.summaryFor(sees).offers.kinds | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
 	open := make(chan struct{}) // closed when the client was told what it gets
-	parts := c.newParts(l.ctx, call, sees, want, open)
+	parts := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)
 	for _, p := range parts {
 		ctx, cancel := context.WithCancel(l.ctx)
 		p.cancel = cancel
@@ -70,14 +70,14 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 			p.run(ctx)
 		})
 	}
-	if c.people != nil {
-		for _, own := range c.people.sources {
+	if c.users != nil {
+		for _, own := range c.users.sources {
 			if kinds := kindsIn(want.Lists) & s.states[own.index].announces(); kinds != 0 && sees.has(own.index) {
-				l.running.Go(func() { own.people.follow(l.ctx, call, own, kinds) })
+				l.running.Go(func() { own.users.listen(l.ctx, call, own, kinds) })
 			}
 		}
 	}
-	awaitParts(l.ctx, parts)
+	awaitUpstreams(l.ctx, parts)
 	if err := ctx.Err(); err != nil {
 		l.end()
 		return nil, err
@@ -113,7 +113,7 @@ func (l *subscription) tell(kinds kindSet) {
 }
 
 // acknowledgement says what of the filter is honoured, in the client's order.
-func acknowledgement(want mcp.Filter, parts []*part) mcp.Event {
+func acknowledgement(want mcp.Filter, parts []*upstreamSubscription) mcp.Event {
 	uris, tasks, failed := make(map[string]bool), make(map[string]bool), make(map[string]error)
 	for _, p := range parts {
 		p.honoured(uris, tasks, failed)

@@ -263,7 +263,7 @@ func TestResourceSubscriptions(t *testing.T) {
 		synctest.Wait()
 		go crm.says(mcp.NoteResourceUpdated, `{"uri":"file:///b"}`) // waits for the acknowledgement
 		cl.want(t)
-		after(partWait)
+		after(upstreamWait)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`), mcp.NoteResourceUpdated+` {"uri":"crm+file:///b"}`)
 		cl.wantFailed(t, map[string]int{"doc+x:y": mcp.CodeUpstreamTimeout})
 		after(time.Minute)

@@ -142,21 +142,21 @@ func TestMeetingNames(t *testing.T) {
 		refused(t, c, call(mcp.MethodToolsCall, "gone__t"), mcp.CodeUpstreamUnreachable)
 	})
 	t.Run("P9/125 an item that comes twice is listed once", func(t *testing.T) {
-		s := newShelf(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), item("a")}})
+		s := newPublicList(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), item("a")}})
 		if len(s.entries) != 2 || len(s.withheld) != 0 {
 			t.Errorf("%d entries, %v", len(s.entries), s.withheld)
 		}
 	})
 	t.Run("two definitions of one name are withheld", func(t *testing.T) {
 		other := mcp.Item{Name: "a", Raw: mcp.Raw(`{"name":"a","description":"evil"}`)}
-		s := newShelf(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), other}})
+		s := newPublicList(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{item("a"), item("b"), other}})
 		if len(s.entries) != 1 || s.entries[0].native != "b" || len(s.withheld) != 2 {
 			t.Errorf("%v, %v", s.entries, s.withheld)
 		}
 	})
 	t.Run("a definition that reads two ways is withheld", func(t *testing.T) {
 		for _, raw := range []string{`{"name":"a","name":"b"}`, `{"name":"a","Name":"b"}`, `{"name":"a","nam\u0065":"b"}`, `[]`, `null`} {
-			s := newShelf(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{{Name: "a", Raw: mcp.Raw(raw)}}})
+			s := newPublicList(&plan{}, namingFor("crm", nil), tools, fetched{items: []mcp.Item{{Name: "a", Raw: mcp.Raw(raw)}}})
 			if len(s.entries) != 0 || len(s.withheld) != 1 || s.withheld[0].Reason == "" {
 				t.Errorf("%s: %v, %v", raw, s.entries, s.withheld)
 			}

@@ -52,10 +52,10 @@ func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
 	if !ok {
 		missing, known := s.missing(tools, public)
 		from := c.sources[missing.source]
-		if !known || from.people == nil {
+		if !known || from.users == nil {
 			return nil
 		}
-		s, _ = from.people.fetch(ctx, caller, from)
+		s, _ = from.users.fetch(ctx, caller, from)
 		to, _ = s.named(tools, public)
 	}
 	schema, _ := to.tool.Member("inputSchema")
@@ -84,10 +84,10 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 		return to, err
 	}
 	s := c.sources[to.source]
-	if s.people == nil {
+	if s.users == nil {
 		return to, unavailable(s, k)
 	}
-	own, why := s.people.fetch(ctx, call.Caller, s)
+	own, why := s.users.fetch(ctx, call.Caller, s)
 	if to, ok = own.named(k, call.Name); ok {
 		return to, c.check(ctx, k, to, ok, call)
 	}
@@ -140,13 +140,13 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 		return target{}, false
 	}
 	switch from := c.sources[to.source]; {
-	case from.people == nil:
+	case from.users == nil:
 		if c.wait(ctx) != nil {
 			return target{}, false
 		}
 		s = c.view(caller)
 	case mayBeClosed(public), k == skills: // of which policy has to know the URI
-		s, _ = from.people.fetch(ctx, *caller, from)
+		s, _ = from.users.fetch(ctx, *caller, from)
 	default:
 		return to, true
 	}
@@ -180,9 +180,9 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 	}
 	if strings.Contains(native, "{") {
 		listed := s.plan.namings[source].uri(native)
-		if _, ok := state.shelves[resources].find(listed); !ok {
+		if _, ok := state.lists[resources].find(listed); !ok {
 			k = templates
-			if _, ok := state.shelves[templates].find(listed); !ok && state.shelves[templates] != nil {
+			if _, ok := state.lists[templates].find(listed); !ok && state.lists[templates] != nil {
 				return to, k, false // nobody made it up but the client
 			}
 		}

@@ -189,7 +189,7 @@ func conformity(t testing.TB) func(record string) (listed bool, err error) {
 	p := &plan{namings: []naming{n}, tagged: map[string]int{"crm": 0}}
 	return func(record string) (bool, error) {
 		name, _ := mcp.Raw(record).Member("name")
-		shelf := newShelf(p, n, skills, fetched{items: []mcp.Item{{Name: name.Text(), Raw: mcp.Raw(record)}}})
+		shelf := newPublicList(p, n, skills, fetched{items: []mcp.Item{{Name: name.Text(), Raw: mcp.Raw(record)}}})
 		for _, e := range shelf.entries {
 			var value any
 			if err := json.Unmarshal(e.item.Raw, &value); err != nil {

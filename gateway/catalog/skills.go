@@ -356,11 +356,11 @@ func (c *Catalog) findSkill(ctx context.Context, caller *mcp.Caller, public stri
 		return target{}, false
 	}
 	state := c.settle(ctx, caller, to.source)
-	if !state.offers.kinds.has(skills) || state.shelves[skills] == nil {
+	if !state.offers.kinds.has(skills) || state.lists[skills] == nil {
 		return target{}, false
 	}
-	if key, listed := state.shelves[skills].skills.keys[root]; listed {
-		for _, e := range state.shelves[skills].entries {
+	if key, listed := state.lists[skills].skills.keys[root]; listed {
+		for _, e := range state.lists[skills].entries {
 			if e.native == key {
 				return target{source: to.source, native: key, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}, true
 			}
@@ -378,17 +378,19 @@ func (c *Catalog) findSkill(ctx context.Context, caller *mcp.Caller, public stri
 }
 
 // lacks reports whether a list that there is has not come.
-func (k *known) lacks(which kind) bool { return k.offers.kinds.has(which) && k.shelves[which] == nil }
+func (k *sourceState) lacks(which kind) bool {
+	return k.offers.kinds.has(which) && k.lists[which] == nil
+}
 
 // settle returns what is known of an upstream for a caller, after waiting for it if its
 // skills are not known: right after the start, or because each user is told their own.
-func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *known {
+func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *sourceState {
 	s := c.view(caller)
 	if state := &s.states[source]; state.heard && !state.lacks(skills) && !state.lacks(resources) {
 		return state
 	}
-	if from := c.sources[source]; from.people != nil {
-		s, _ = from.people.fetch(ctx, *caller, from)
+	if from := c.sources[source]; from.users != nil {
+		s, _ = from.users.fetch(ctx, *caller, from)
 	} else if c.wait(ctx) == nil {
 		s = c.view(caller)
 	}

@@ -61,8 +61,8 @@ type target struct {
 // for single users: the lists of pages, and faces.
 type snapshot struct {
 	plan     *plan
-	states   []known
-	whole    *face // for those who see all upstreams
+	states   []sourceState
+	whole    *summary // for those who see all upstreams
 	lists    [kinds]*listing
 	tools    map[string]target
 	prompts  map[string]target
@@ -71,8 +71,8 @@ type snapshot struct {
 	counts   [][kinds]int // of listed items, by upstream
 	withheld [][]Withheld // by upstream
 
-	mu    sync.Mutex       // guards faces
-	faces map[string]*face // by what is visible, a byte for each upstream
+	mu        sync.Mutex          // guards faces
+	summaries map[string]*summary // by what is visible, a byte for each upstream
 }
 
 // listing is one merged list.
@@ -87,9 +87,9 @@ type listing struct {
 // build makes the snapshot of what the upstreams last said. It depends on nothing
 // else; previous only lends its lists where they did not change, so that what was
 // rendered of them stays.
-func build(p *plan, states []known, previous *snapshot) *snapshot {
+func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 	s := &snapshot{
-		plan: p, states: states, whole: newFace(p, states, nil),
+		plan: p, states: states, whole: newSummary(p, states, nil),
 		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
 		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
 	}
@@ -108,7 +108,7 @@ func (s *snapshot) merge(k kind) *listing {
 	owners := make(map[string]int) // by public name: the upstream, or met
 	places := make(map[string]int) // by the key of their URIs: how many skills
 	for i, state := range s.states {
-		if shelf := state.shelves[k]; shelf != nil {
+		if shelf := state.lists[k]; shelf != nil {
 			for _, e := range shelf.entries {
 				if s.plan.owner(k, e.item.Name, i) != i {
 					continue
@@ -117,7 +117,7 @@ func (s *snapshot) merge(k kind) *listing {
 					places[e.skill.key]++
 				}
 				if _, taken := owners[e.item.Name]; taken {
-					owners[e.item.Name] = met
+					owners[e.item.Name] = conflict
 				} else {
 					owners[e.item.Name] = i
 				}
@@ -129,7 +129,7 @@ func (s *snapshot) merge(k kind) *listing {
 	var items []mcp.Item
 	unknown := false // until when some part is fresh
 	for i, state := range s.states {
-		shelf := state.shelves[k]
+		shelf := state.lists[k]
 		if shelf == nil {
 			unknown = true
 			continue
@@ -149,7 +149,7 @@ func (s *snapshot) merge(k kind) *listing {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)})
 				continue
 			}
-			if owners[e.item.Name] == met {
+			if owners[e.item.Name] == conflict {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
 				continue
 			}
@@ -189,7 +189,7 @@ func (s *snapshot) merge(k kind) *listing {
 }
 
 // met marks a name that more than one upstream has.
-const met = -1
+const conflict = -1
 
 func (s *snapshot) enter(k kind, source int, e entry) {
 	s.counts[source][k]++
@@ -268,7 +268,7 @@ func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
 		if !strings.HasPrefix(public, n.prefix) || len(n.prefix) < longest {
 			continue
 		}
-		absent := s.states[i].shelves[k] == nil
+		absent := s.states[i].lists[k] == nil
 		if len(n.prefix) > longest || absent && !ok {
 			source, ok, longest = i, absent, len(n.prefix)
 		}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // UpstreamView is how one upstream looks from here, for the command check and the
@@ -76,4 +78,20 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", slog.String("upstream", source.naming.upstream), slog.Int("count", more))
 		}
 	}
+}
+
+// Targets are what the upstreams list, as policy names it, upstream by upstream. What
+// only single users are shown is not among them.
+func (c *Catalog) Targets() (all []mcp.Target) {
+	for _, state := range c.snap.Load().states {
+		for _, shelf := range state.lists {
+			if shelf == nil {
+				continue
+			}
+			for _, e := range shelf.entries {
+				all = append(all, e.item.Target)
+			}
+		}
+	}
+	return all
 }

@@ -22,7 +22,7 @@ const (
 // With a tool that runs as nothing but a task they can do either, for else the gateway
 // makes the task and waits for it. offered says that the upstream has tasks of
 // 2025-11-25: else what it says of them is void.
-func (s *shelf) withTasks(offered bool) *shelf {
+func (s *publicList) withTasks(offered bool) *publicList {
 	for i := range s.entries {
 		e := &s.entries[i]
 		execution, ok := e.item.Raw.Member("execution")
@@ -53,7 +53,7 @@ func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 	case to.task == mustTask && task == nil:
 		task = mcp.Raw(`{}`)
 	case to.task == noTask && task != nil:
-		if c.view(&call.Caller).faceFor(c.plan.sightOf(call)).offers.coreTasks {
+		if c.view(&call.Caller).summaryFor(c.plan.visibleTo(call)).offers.coreTasks {
 			return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task: call it without the member task", call.Name)
 		}
 		task = nil // who offers no tasks pays no heed to it
@@ -149,7 +149,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		switch offers := c.view(&call.Caller).faceFor(c.plan.sightOf(call)).offers; {
+		switch offers := c.view(&call.Caller).summaryFor(c.plan.visibleTo(call)).offers; {
 		case call.Tasks == mcp.CoreTasks && offers.coreTasks, call.Tasks == mcp.ExtensionTasks && offers.tasks():
 			return nil, mcp.ErrUnknown(call.Method, call.Name)
 		case call.Tasks == mcp.NoTasks && offers.tasks():
@@ -168,7 +168,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 	if err != nil {
 		return nil, s.naming.taskFailure(err, id.native, call.Name)
 	}
-	c.board.saw(call, s, id.native, call.Name)
+	c.taskFollowers.saw(call, s, id.native, call.Name)
 	return s.naming.taskReply(call, reply), nil
 }
 
@@ -184,6 +184,6 @@ func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Rep
 	if len(public) > maxSealed {
 		return nil, mcp.Errorf(mcp.CodeInternal, "The name of this tool is too long for it to run as a task")
 	}
-	c.board.saw(call, s, native, public)
+	c.taskFollowers.saw(call, s, native, public)
 	return &mcp.Reply{Result: reply.Result.With("taskId", mcp.String(public)), Task: true}, nil
 }

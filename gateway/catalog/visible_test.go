@@ -74,7 +74,7 @@ func TestFacesAreBounded(t *testing.T) {
 		in.Visible = func(upstream string) bool { return set&(1<<(upstream[1]-'0')) != 0 }
 		do(t, c, in)
 	}
-	if n := len(c.snap.Load().faces); n > maxFaces {
+	if n := len(c.snap.Load().summaries); n > maxSummaries {
 		t.Errorf("%d are kept", n)
 	}
 }

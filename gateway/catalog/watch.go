@@ -43,10 +43,10 @@ func (l *lostWatch) Error() string { return fmt.Sprintf("listening ended: %v", l
 type watch struct {
 	c       *Catalog
 	s       *source
-	as      mcp.Call      // on whose behalf it asks: whose each of its calls is
-	show    func(known)   // takes what is known whenever that changes
-	told    func(kindSet) // takes at any time what the upstream says has changed
-	state   known
+	as      mcp.Call          // on whose behalf it asks: whose each of its calls is
+	show    func(sourceState) // takes what is known whenever that changes
+	told    func(kindSet)     // takes at any time what the upstream says has changed
+	state   sourceState
 	counted bool // the first answer or failure was told
 
 	lost   string           // why there is no contact, "" while there is
@@ -64,7 +64,7 @@ type breakdown struct {
 func newWatch(c *Catalog, s *source) *watch {
 	return &watch{
 		c: c, s: s, as: mcp.Call{ID: s.callID()},
-		show:  func(state known) { c.publish(s, state) },
+		show:  func(state sourceState) { c.publish(s, state) },
 		told:  s.changes.add,
 		state: c.snap.Load().states[s.index], counted: s.inherits,
 	}
@@ -152,7 +152,7 @@ func (w *watch) follow(ctx context.Context) error {
 
 // discover asks what the upstream can.
 func (w *watch) discover(ctx context.Context) error {
-	reply, err := w.ask(ctx, mcp.MethodDiscover, nil)
+	reply, err := w.request(ctx, mcp.MethodDiscover, nil)
 	if err != nil {
 		return err
 	}
@@ -167,9 +167,9 @@ func (w *watch) discover(ctx context.Context) error {
 	}
 	for k := range kinds {
 		if !w.state.offers.kinds.has(k) {
-			w.state.shelves[k], w.broken[k] = &shelf{}, breakdown{}
-		} else if old := w.state.shelves[k]; old != nil && !old.offered {
-			w.state.shelves[k] = nil // it has one now, and it is still to come
+			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
+		} else if old := w.state.lists[k]; old != nil && !old.offered {
+			w.state.lists[k] = nil // it has one now, and it is still to come
 		}
 	}
 	w.lost, w.since = "", time.Time{}
@@ -193,13 +193,13 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			w.state.shelves[k], w.broken[k] = newShelf(w.c.plan, w.s.naming, k, list), breakdown{}
+			w.state.lists[k], w.broken[k] = newPublicList(w.c.plan, w.s.naming, k, list), breakdown{}
 			if k == tools {
-				w.state.shelves[k].withTasks(w.state.offers.coreTasks)
+				w.state.lists[k].withTasks(w.state.offers.coreTasks)
 			}
 			w.due[k] = dueAt(list.expires)
 		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
-			w.state.shelves[k], w.broken[k] = &shelf{}, breakdown{}
+			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
 			w.due[k] = dueAt(time.Time{})
 		default:
 			w.breakDown(k, err)

@@ -23,7 +23,7 @@ const (
 
 // shelf is one list of one upstream in its public form, before it meets those of
 // the others. Immutable.
-type shelf struct {
+type publicList struct {
 	offered  bool    // false: the upstream has no such list
 	entries  []entry // by public name
 	withheld []Withheld
@@ -58,8 +58,8 @@ type fetched struct {
 
 // newShelf gives the items of a list their public names and leaves out those that
 // must not be shown. tagged are the upstreams whose names stand in URIs.
-func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
-	s := &shelf{offered: true, expires: list.expires, private: list.private}
+func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
+	s := &publicList{offered: true, expires: list.expires, private: list.private}
 	if k == skills {
 		s.skills = newSkillIndex(list.items)
 	}
@@ -87,13 +87,13 @@ func newShelf(p *plan, n naming, k kind, list fetched) *shelf {
 		s.entries = append(s.entries, e)
 	}
 	slices.SortStableFunc(s.entries, func(a, b entry) int { return cmp.Compare(a.item.Name, b.item.Name) })
-	s.settleTwins(k)
+	s.withholdDuplicates(k)
 	return s
 }
 
 // settleTwins leaves out what has one public name within the upstream: the second of
 // two equal items, and both of two that differ.
-func (s *shelf) settleTwins(k kind) {
+func (s *publicList) withholdDuplicates(k kind) {
 	kept := s.entries[:0]
 	for i := 0; i < len(s.entries); {
 		end, differ := i+1, false
@@ -112,7 +112,7 @@ func (s *shelf) settleTwins(k kind) {
 	s.entries = kept
 }
 
-func (s *shelf) withhold(list, name, reason string) {
+func (s *publicList) withhold(list, name, reason string) {
 	const longest = 200 // enough to find it by; the text is the upstream's
 	s.withheld = append(s.withheld, Withheld{List: list, Name: name[:min(len(name), longest)], Reason: reason})
 }
@@ -157,7 +157,7 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 }
 
 // find returns the entry of a public name. A shelf that never came has none.
-func (s *shelf) find(public string) (entry, bool) {
+func (s *publicList) find(public string) (entry, bool) {
 	if s == nil {
 		return entry{}, false
 	}

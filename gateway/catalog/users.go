@@ -17,53 +17,53 @@ import (
 const (
 	// maxPeople bounds of how many users lists are kept; beyond, who was not seen for
 	// the longest time is asked for anew. A merged view of 500 tools takes some 200 kB.
-	maxPeople = 500
+	maxUsers = 500
 	// peopleIdle is how long the lists of a user are kept who does not call.
-	peopleIdle = 10 * time.Minute
+	userIdle = 10 * time.Minute
 	// ownWait is how long a list waits for upstreams that are asked on its caller's
 	// behalf.
-	ownWait = 2 * time.Second
+	userWait = 2 * time.Second
 	// ownTime bounds one round of questions, which may outlive the request that began it.
-	ownTime = 30 * time.Second
+	roundTime = 30 * time.Second
 	// retryOwn is how long an upstream that failed is not asked again for a user.
-	retryOwn = 10 * time.Second
+	retryUser = 10 * time.Second
 )
 
 // people keeps what per-user upstreams told each user.
-type people struct {
+type users struct {
 	c       *Catalog
 	sources []*source
 	base    context.Context // of the rounds of questions
 	stop    context.CancelFunc
 
 	mu        sync.Mutex // guards the fields below; never held over I/O
-	all       *simplelru.LRU[personKey, *person]
+	all       *simplelru.LRU[userKey, *userView]
 	closed    bool
-	strangers *snapshot      // for users of whom nothing is known
+	newcomers *snapshot      // for users of whom nothing is known
 	over      *snapshot      // the shared snapshot that strangers was made over
 	rounds    sync.WaitGroup // one for each round; grows only while not closed
 }
 
-// personKey says whose lists they are: the tokens of one user that two clients got may
+// userKey says whose lists they are: the tokens of one user that two clients got may
 // be good for different things.
-type personKey struct{ user, client string }
+type userKey struct{ user, client string }
 
-func keyOf(c mcp.Caller) personKey { return personKey{c.User(), c.ClientID} }
+func keyOf(c mcp.Caller) userKey { return userKey{c.User(), c.ClientID} }
 
-func newPeople(c *Catalog) *people {
-	all, err := simplelru.NewLRU[personKey, *person](maxPeople, nil)
+func newUsers(c *Catalog) *users {
+	all, err := simplelru.NewLRU[userKey, *userView](maxUsers, nil)
 	if err != nil {
 		panic(err) // its size is a constant
 	}
-	p := &people{c: c, all: all}
+	p := &users{c: c, all: all}
 	p.base, p.stop = context.WithCancel(context.Background())
 	return p
 }
 
 // run drops the lists of users who do not call any more, until ctx ends, and then ends
 // all rounds and waits for them.
-func (p *people) run(ctx context.Context) {
-	ticker := time.NewTicker(peopleIdle / 10)
+func (p *users) run(ctx context.Context) {
+	ticker := time.NewTicker(userIdle / 10)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
@@ -82,10 +82,10 @@ func (p *people) run(ctx context.Context) {
 }
 
 // sweep is called with mu held. Who was seen last stands last.
-func (p *people) sweep() {
+func (p *users) sweep() {
 	for {
 		_, oldest, ok := p.all.GetOldest()
-		if !ok || time.Since(oldest.seen) < peopleIdle {
+		if !ok || time.Since(oldest.seen) < userIdle {
 			return
 		}
 		p.all.RemoveOldest()
@@ -93,7 +93,7 @@ func (p *people) sweep() {
 }
 
 // find returns the person of a caller, nil for a stranger, unless one is to be made.
-func (p *people) find(caller mcp.Caller, add bool) *person {
+func (p *users) find(caller mcp.Caller, add bool) *userView {
 	key := keyOf(caller)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *people) find(caller mcp.Caller, add bool) *person {
 		if !add {
 			return nil
 		}
-		who = newPerson(p)
+		who = newUserView(p)
 		p.all.Add(key, who)
 	}
 	who.seen = time.Now()
@@ -111,27 +111,27 @@ func (p *people) find(caller mcp.Caller, add bool) *person {
 }
 
 // view returns what is known for a caller.
-func (p *people) view(caller mcp.Caller) *snapshot {
+func (p *users) view(caller mcp.Caller) *snapshot {
 	if who := p.find(caller, false); who != nil {
 		return who.view()
 	}
-	return p.strange()
+	return p.newcomer()
 }
 
 // strange returns what there is for a user of whom nothing is known.
-func (p *people) strange() *snapshot {
+func (p *users) newcomer() *snapshot {
 	shared := p.c.snap.Load()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over != shared {
-		p.strangers, p.over = p.overlay(shared, func(int) known { return known{state: StateConnecting} }, p.strangers), shared
+		p.newcomers, p.over = p.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, p.newcomers), shared
 	}
-	return p.strangers
+	return p.newcomers
 }
 
 // overlay puts what per-user upstreams tell one user into a shared snapshot.
-func (p *people) overlay(shared *snapshot, own func(i int) known, previous *snapshot) *snapshot {
-	states := append([]known(nil), shared.states...)
+func (p *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
+	states := append([]sourceState(nil), shared.states...)
 	for i, s := range p.sources {
 		states[s.index] = own(i)
 	}
@@ -140,13 +140,13 @@ func (p *people) overlay(shared *snapshot, own func(i int) known, previous *snap
 
 // look asks the upstreams that the caller may know of for what has to be asked, waits
 // a little for the answers and returns what there is.
-func (p *people) look(ctx context.Context, caller mcp.Caller, sees sight) (*snapshot, error) {
+func (p *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*snapshot, error) {
 	who := p.find(caller, true)
 	rounds := who.begin(caller, true, func(s *source) bool { return sees.has(s.index) })
 	if len(rounds) == 0 {
 		return who.view(), nil
 	}
-	timer := time.NewTimer(ownWait)
+	timer := time.NewTimer(userWait)
 	defer timer.Stop()
 	for _, r := range rounds {
 		select {
@@ -163,7 +163,7 @@ func (p *people) look(ctx context.Context, caller mcp.Caller, sees sight) (*snap
 
 // fetch asks one upstream, if it has to be asked, and waits for its answer. With what
 // there is then it returns why there may be nothing.
-func (p *people) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
+func (p *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
 	who := p.find(caller, true)
 	for _, r := range who.begin(caller, false, func(s *source) bool { return s == from }) {
 		select {
@@ -176,7 +176,7 @@ func (p *people) fetch(ctx context.Context, caller mcp.Caller, from *source) (*s
 }
 
 // spawn runs a round of questions, unless the catalog has ended.
-func (p *people) spawn(round func()) bool {
+func (p *users) spawn(round func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -188,13 +188,13 @@ func (p *people) spawn(round func()) bool {
 
 // told takes what an upstream says has changed for a user: whatever client of theirs
 // heard it, all of them ask again.
-func (p *people) told(s *source, caller mcp.Caller, kinds kindSet) {
+func (p *users) told(s *source, caller mcp.Caller, kinds kindSet) {
 	p.outdated(s, caller)
 	p.c.hub.announce(s.index, kinds, caller.User())
 }
 
-func (p *people) outdated(s *source, caller mcp.Caller) {
-	var clients []*person
+func (p *users) outdated(s *source, caller mcp.Caller) {
+	var clients []*userView
 	user := caller.User()
 	p.mu.Lock()
 	for _, key := range p.all.Keys() {
@@ -211,7 +211,7 @@ func (p *people) outdated(s *source, caller mcp.Caller) {
 
 // follow listens to an upstream for a call that listens, in its session, until ctx
 // ends.
-func (p *people) follow(ctx context.Context, call *mcp.Call, s *source, kinds kindSet) {
+func (p *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kindSet) {
 	w := p.newWatch(s)
 	w.as = *call
 	w.as.ID = s.callID()
@@ -237,6 +237,6 @@ func (p *people) follow(ctx context.Context, call *mcp.Call, s *source, kinds ki
 }
 
 // newWatch makes a watch for one user. Its owner says for whom it asks, and who is told.
-func (p *people) newWatch(s *source) *watch {
-	return &watch{c: p.c, s: s, counted: true, state: known{state: StateConnecting, since: time.Now()}}
+func (p *users) newWatch(s *source) *watch {
+	return &watch{c: p.c, s: s, counted: true, state: sourceState{state: StateConnecting, since: time.Now()}}
 }

@@ -127,9 +127,9 @@ func TestBoardIsBounded(t *testing.T) {
 	c := newCatalog(t, Config{}, Source{Upstream: newServer("crm")})
 	in := inForm(mcp.CoreTasks, mcp.MethodListen, "")
 	in.Session = "ann:1"
-	f := c.board.join(in)
+	f := c.taskFollowers.join(in)
 	for i := range 3 * maxFollowed {
-		c.board.saw(in, c.sources[0], fmt.Sprint("native ", i), fmt.Sprint("public ", i))
+		c.taskFollowers.saw(in, c.sources[0], fmt.Sprint("native ", i), fmt.Sprint("public ", i))
 	}
 	if len(f.known) != maxFollowed || len(f.order) != maxFollowed || len(f.take()) != 1 {
 		t.Errorf("%d tasks are known", len(f.known))
@@ -140,11 +140,11 @@ func TestBoardIsBounded(t *testing.T) {
 	if _, ok := f.public(followed{0, "native 0"}); ok {
 		t.Error("the oldest is still known")
 	}
-	c.board.leave(in, f)
-	if len(c.board.followers) != 0 {
+	c.taskFollowers.leave(in, f)
+	if len(c.taskFollowers.followers) != 0 {
 		t.Error("the board keeps who has left")
 	}
-	if c.board.join(inForm(mcp.ExtensionTasks, mcp.MethodListen, "")) != nil {
+	if c.taskFollowers.join(inForm(mcp.ExtensionTasks, mcp.MethodListen, "")) != nil {
 		t.Error("a client of the extension names its tasks")
 	}
 }

@@ -9,29 +9,29 @@ import (
 )
 
 func TestP9_183_Capabilities(t *testing.T) {
-	heard := func(caps string) known { return known{heard: true, offers: readOffers(mcp.Raw(caps))} }
+	heard := func(caps string) sourceState { return sourceState{heard: true, offers: readOffers(mcp.Raw(caps))} }
 	tests := []struct {
 		name   string
-		states []known
+		states []sourceState
 		want   string
 	}{
-		{"nothing", []known{heard(`{}`)}, `{}`},
-		{"listChanged is always promised", []known{heard(`{"tools":{}}`)}, `{"tools":{"listChanged":true}}`},
-		{"the union", []known{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`), heard(`{"resources":{}}`)},
+		{"nothing", []sourceState{heard(`{}`)}, `{}`},
+		{"listChanged is always promised", []sourceState{heard(`{"tools":{}}`)}, `{"tools":{"listChanged":true}}`},
+		{"the union", []sourceState{heard(`{"tools":{},"logging":{}}`), heard(`{"prompts":{},"completions":{}}`), heard(`{"resources":{}}`)},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"logging":{}}`},
-		{"one can subscribe", []known{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true}}`},
+		{"one can subscribe", []sourceState{heard(`{"resources":{}}`), heard(`{"resources":{"subscribe":true}}`)}, `{"resources":{"listChanged":true,"subscribe":true}}`},
 		{"experimental and unknown extensions are not ours to promise",
-			[]known{heard(`{"experimental":{"x":{}},"extensions":{"com.example/x":{}}}`)}, `{}`},
-		{"P9/185 tasks that no tool can be called as", []known{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
-		{"P9/185 tasks of 2025-11-25, without their list", []known{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
+			[]sourceState{heard(`{"experimental":{"x":{}},"extensions":{"com.example/x":{}}}`)}, `{}`},
+		{"P9/185 tasks that no tool can be called as", []sourceState{heard(`{"tasks":{}}`), heard(`{"tasks":{"list":{},"cancel":{},"requests":{}}}`)}, `{}`},
+		{"P9/185 tasks of 2025-11-25, without their list", []sourceState{heard(`{"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}`)},
 			`{"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"P9/185 tasks that cannot be cancelled", []known{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)}, `{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
-		{"P9/185 tasks of the extension", []known{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)}, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"P9/185 tasks that cannot be cancelled", []sourceState{heard(`{"tasks":{"requests":{"tools":{"call":{}}}}}`)}, `{"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
+		{"P9/185 tasks of the extension", []sourceState{heard(`{"extensions":{"io.modelcontextprotocol/tasks":{"x":1}}}`)}, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`},
 		{"MCP Apps, merged",
-			[]known{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`), heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
+			[]sourceState{heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b"],"x":1}}}`), heard(`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["b","c"]}}}`), heard(`{}`)},
 			`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a","b","c"],"x":1}}}`},
-		{"null is nothing", []known{heard(`{"tools":null,"logging":null}`)}, `{}`},
-		{"who was never heard of may have every list", []known{heard(`{"tools":{}}`), {}},
+		{"null is nothing", []sourceState{heard(`{"tools":null,"logging":null}`)}, `{}`},
+		{"who was never heard of may have every list", []sourceState{heard(`{"tools":{}}`), {}},
 			`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`},
 	}
 	for _, tt := range tests {
@@ -46,10 +46,10 @@ func TestP9_183_Capabilities(t *testing.T) {
 func TestInstructions(t *testing.T) {
 	none := ""
 	p := &plan{cfg: Config{Instructions: " Ask for crm first. "}, namings: []naming{namingFor("crm", nil), namingFor("doc", &none)}}
-	said := func(texts ...string) []known {
-		var states []known
+	said := func(texts ...string) []sourceState {
+		var states []sourceState
 		for _, text := range texts {
-			states = append(states, known{instructions: text})
+			states = append(states, sourceState{instructions: text})
 		}
 		return states
 	}

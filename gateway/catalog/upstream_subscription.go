@@ -13,7 +13,7 @@ import (
 
 // part is what a listen call subscribes at one upstream: a listen call there, made
 // again whenever it is lost, as long as the client listens.
-type part struct {
+type upstreamSubscription struct {
 	c      *Catalog
 	s      *source
 	call   *mcp.Call
@@ -33,13 +33,13 @@ type part struct {
 // newParts divides the URIs and tasks among the upstreams that may honour them. What
 // belongs to nobody, or to an upstream that the caller may not know of, is left out, and
 // so missing in the acknowledgement.
-func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want mcp.Filter, open <-chan struct{}) []*part {
-	var parts []*part
-	bySource, wanted := make(map[int]*part), make(map[*part]*mcp.Filter)
-	at := func(source int) *part {
+func (c *Catalog) newUpstreamSubscriptions(ctx context.Context, call *mcp.Call, sees visible, want mcp.Filter, open <-chan struct{}) []*upstreamSubscription {
+	var parts []*upstreamSubscription
+	bySource, wanted := make(map[int]*upstreamSubscription), make(map[*upstreamSubscription]*mcp.Filter)
+	at := func(source int) *upstreamSubscription {
 		p := bySource[source]
 		if p == nil {
-			p = &part{
+			p = &upstreamSubscription{
 				c: c, s: c.sources[source], notify: call.Notify, open: open,
 				forms: make(map[string][]string), tasks: make(map[string][]string), answered: make(chan struct{}),
 			}
@@ -83,8 +83,8 @@ func (c *Catalog) newParts(ctx context.Context, call *mcp.Call, sees sight, want
 // awaitParts waits until all upstreams have answered, for a limited time. Those that
 // have not by then are not waited for any more: what they were to honour is not
 // promised.
-func awaitParts(ctx context.Context, parts []*part) {
-	timer := time.NewTimer(partWait)
+func awaitUpstreams(ctx context.Context, parts []*upstreamSubscription) {
+	timer := time.NewTimer(upstreamWait)
 	defer timer.Stop()
 	for _, p := range parts {
 		select {
@@ -102,7 +102,7 @@ func awaitParts(ctx context.Context, parts []*part) {
 
 // run listens at the upstream for as long as ctx lasts, unless nothing is honoured
 // there in the first place.
-func (p *part) run(ctx context.Context) {
+func (p *upstreamSubscription) run(ctx context.Context) {
 	pause := newPause()
 	for {
 		start := time.Now()
@@ -121,7 +121,7 @@ func (p *part) run(ctx context.Context) {
 }
 
 // attempt listens once, until that ends, which is always an error.
-func (p *part) attempt(ctx context.Context) error {
+func (p *upstreamSubscription) attempt(ctx context.Context) error {
 	call := p.call.Clone()
 	call.Notify = func(e mcp.Event) {
 		switch e.Method {
@@ -143,7 +143,7 @@ func (p *part) attempt(ctx context.Context) error {
 
 // acknowledged takes what the upstream honours. When it is not the first time, what
 // happened since the subscriptions were lost is unknown, so each counts as updated.
-func (p *part) acknowledged(ctx context.Context, e mcp.Event) {
+func (p *upstreamSubscription) acknowledged(ctx context.Context, e mcp.Event) {
 	honoured, _ := mcp.FilterOf(e.Params) // what of it cannot be read is not honoured
 	honoured.URIs = slices.DeleteFunc(honoured.URIs, func(uri string) bool { return p.forms[uri] == nil })
 	honoured.Tasks = slices.DeleteFunc(honoured.Tasks, func(id string) bool { return p.tasks[id] == nil })
@@ -154,12 +154,12 @@ func (p *part) acknowledged(ctx context.Context, e mcp.Event) {
 		p.updated(ctx, mcp.ResourceUpdated(native).Params)
 	}
 	for _, native := range honoured.Tasks {
-		p.look(ctx, native)
+		p.fetchTask(ctx, native)
 	}
 }
 
 // changed tells the client of a task, by the id that it has.
-func (p *part) changed(ctx context.Context, task mcp.Raw) {
+func (p *upstreamSubscription) changed(ctx context.Context, task mcp.Raw) {
 	select {
 	case <-p.open:
 	case <-ctx.Done():
@@ -172,7 +172,7 @@ func (p *part) changed(ctx context.Context, task mcp.Raw) {
 
 // look asks how a task is of which nothing was heard for a while, since its client may
 // wait for nothing but what it is told.
-func (p *part) look(ctx context.Context, native string) {
+func (p *upstreamSubscription) fetchTask(ctx context.Context, native string) {
 	call := p.call.Clone()
 	call.Method, call.Name, call.Params, call.Notify = mcp.MethodTasksGet, native, mcp.Raw(`{}`), func(mcp.Event) {}
 	reply, err := p.s.upstream.Handle(ctx, call)
@@ -184,7 +184,7 @@ func (p *part) look(ctx context.Context, native string) {
 // updated tells the client that a resource changed, by the URI that it subscribed to;
 // a part of one that it subscribed to (2026-07-28 server/resources) by its public
 // URI. Nothing is told before the client's acknowledgement.
-func (p *part) updated(ctx context.Context, params mcp.Raw) {
+func (p *upstreamSubscription) updated(ctx context.Context, params mcp.Raw) {
 	uri, ok := params.Member("uri")
 	if !ok {
 		return
@@ -205,7 +205,7 @@ func (p *part) updated(ctx context.Context, params mcp.Raw) {
 }
 
 // all are all resources, as not granted for the same reason.
-func (p *part) all(why error) map[string]error {
+func (p *upstreamSubscription) all(why error) map[string]error {
 	if _, ok := errors.AsType[*mcp.Error](why); !ok {
 		return nil // nothing that a client may read
 	}
@@ -218,7 +218,7 @@ func (p *part) all(why error) map[string]error {
 
 // decide sets what is honoured, and why others are not, once, and reports whether it did.
 // When nothing is, the part ends.
-func (p *part) decide(honoured mcp.Filter, failed map[string]error) bool {
+func (p *upstreamSubscription) decide(honoured mcp.Filter, failed map[string]error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.decided {
@@ -233,7 +233,7 @@ func (p *part) decide(honoured mcp.Filter, failed map[string]error) bool {
 }
 
 // honoured notes what is honoured, and why resources are not, as the client wrote it.
-func (p *part) honoured(uris, tasks map[string]bool, failed map[string]error) {
+func (p *upstreamSubscription) honoured(uris, tasks map[string]bool, failed map[string]error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, native := range p.granted.URIs {

@@ -19,13 +19,13 @@ import (
 const maxFollowed = 1000
 
 // board is where those who listen for sessions are found. The zero board is ready.
-type board struct {
+type taskFollowers struct {
 	mu        sync.Mutex // guards followers
-	followers map[string]map[*follower]struct{}
+	followers map[string]map[*taskFollower]struct{}
 }
 
 // follower is one subscriptions/listen call of a session that knows tasks of 2025-11-25.
-type follower struct {
+type taskFollower struct {
 	wake chan struct{} // holds one: fresh is not empty
 
 	mu      sync.Mutex // guards the fields below
@@ -43,24 +43,24 @@ type followed struct {
 
 // join returns the follower of a call, to be given to leave when it listens no more; nil
 // for one that is told nothing of tasks in this way.
-func (b *board) join(call *mcp.Call) *follower {
+func (b *taskFollowers) join(call *mcp.Call) *taskFollower {
 	if call.Tasks != mcp.CoreTasks || call.Session == "" {
 		return nil
 	}
-	f := &follower{wake: make(chan struct{}, 1), known: make(map[followed]string), sources: make(map[int]bool)}
+	f := &taskFollower{wake: make(chan struct{}, 1), known: make(map[followed]string), sources: make(map[int]bool)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.followers == nil {
-		b.followers = make(map[string]map[*follower]struct{})
+		b.followers = make(map[string]map[*taskFollower]struct{})
 	}
 	if b.followers[call.Session] == nil {
-		b.followers[call.Session] = make(map[*follower]struct{})
+		b.followers[call.Session] = make(map[*taskFollower]struct{})
 	}
 	b.followers[call.Session][f] = struct{}{}
 	return f
 }
 
-func (b *board) leave(call *mcp.Call, f *follower) {
+func (b *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.followers[call.Session], f)
@@ -70,7 +70,7 @@ func (b *board) leave(call *mcp.Call, f *follower) {
 }
 
 // saw notes the id by which the client of a call knows a task.
-func (b *board) saw(call *mcp.Call, s *source, native, public string) {
+func (b *taskFollowers) saw(call *mcp.Call, s *source, native, public string) {
 	if call.Tasks != mcp.CoreTasks {
 		return
 	}
@@ -81,7 +81,7 @@ func (b *board) saw(call *mcp.Call, s *source, native, public string) {
 	}
 }
 
-func (f *follower) add(task followed, public string) {
+func (f *taskFollower) add(task followed, public string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.known[task]; !ok {
@@ -103,14 +103,14 @@ func (f *follower) add(task followed, public string) {
 }
 
 // some is readable when there are sources to take; never for nobody.
-func (f *follower) some() <-chan struct{} {
+func (f *taskFollower) some() <-chan struct{} {
 	if f == nil {
 		return nil
 	}
 	return f.wake
 }
 
-func (f *follower) take() []int {
+func (f *taskFollower) take() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fresh := f.fresh
@@ -118,7 +118,7 @@ func (f *follower) take() []int {
 	return fresh
 }
 
-func (f *follower) public(task followed) (id string, ok bool) {
+func (f *taskFollower) public(task followed) (id string, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id, ok = f.known[task]
@@ -126,7 +126,7 @@ func (f *follower) public(task followed) (id string, ok bool) {
 }
 
 // run tells the client what an upstream says of the session's tasks, until ctx ends.
-func (f *follower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *source) {
+func (f *taskFollower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *source) {
 	inner := call.Clone()
 	inner.Params = mcp.Filter{}.In(nil)
 	inner.Notify = func(e mcp.Event) {

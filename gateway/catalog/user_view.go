@@ -12,25 +12,25 @@ import (
 )
 
 // person is what per-user upstreams told one user.
-type person struct {
-	p    *people
-	seen time.Time // when they called last; people.mu guards it
+type userView struct {
+	users *users
+	seen  time.Time // when they called last; people.mu guards it
 
-	mu     sync.Mutex // guards the fields below; never held over I/O
-	own    []*own     // one for each per-user source
-	merged *snapshot  // with what is shared; nil before anything is known
-	over   *snapshot  // the shared snapshot that merged was made over, nil when own changed since
+	mu      sync.Mutex    // guards the fields below; never held over I/O
+	sources []*userSource // one for each per-user source
+	merged  *snapshot     // with what is shared; nil before anything is known
+	over    *snapshot     // the shared snapshot that merged was made over, nil when own changed since
 }
 
 // own is what one upstream told one user.
-type own struct {
-	s     *source
-	watch *watch // belongs to the round that runs
-	known known
-	round *round    // the one that runs, nil for none
-	due   time.Time // when to ask again; zero when nothing is known that is still good
-	moved bool      // the upstream said, since the round began, that something changed
-	err   error     // why the last round failed
+type userSource struct {
+	source  *source
+	watch   *watch // belongs to the round that runs
+	state   sourceState
+	round   *round    // the one that runs, nil for none
+	due     time.Time // when to ask again; zero when nothing is known that is still good
+	changed bool      // the upstream said, since the round began, that something changed
+	err     error     // why the last round failed
 }
 
 // round is one round of questions to an upstream, for which several requests may wait.
@@ -39,53 +39,53 @@ type round struct {
 	late bool // somebody did not wait for it; person.mu guards it
 }
 
-func newPerson(p *people) *person {
-	who := &person{p: p}
+func newUserView(p *users) *userView {
+	who := &userView{users: p}
 	for _, s := range p.sources {
-		o := &own{s: s, watch: p.newWatch(s)}
-		o.watch.show = func(state known) { who.show(o, state) }
+		o := &userSource{source: s, watch: p.newWatch(s)}
+		o.watch.show = func(state sourceState) { who.show(o, state) }
 		// Not announced: it is asked right now, and whoever listens hears what differs.
 		o.watch.told = func(kindSet) { who.outdated(s) }
-		who.own = append(who.own, o)
+		who.sources = append(who.sources, o)
 	}
 	return who
 }
 
 // view returns what is shared and their own, merged.
-func (who *person) view() *snapshot {
-	shared := who.p.c.snap.Load()
+func (who *userView) view() *snapshot {
+	shared := who.users.c.snap.Load()
 	who.mu.Lock()
 	defer who.mu.Unlock()
-	if !slices.ContainsFunc(who.own, func(o *own) bool { return o.known.heard }) {
-		return who.p.strange()
+	if !slices.ContainsFunc(who.sources, func(o *userSource) bool { return o.state.heard }) {
+		return who.users.newcomer()
 	}
 	if who.over != shared {
-		who.merged = who.p.overlay(shared, func(i int) known { return who.own[i].known }, who.merged)
+		who.merged = who.users.overlay(shared, func(i int) sourceState { return who.sources[i].state }, who.merged)
 		who.over = shared
 	}
 	return who.merged
 }
 
-func (who *person) show(o *own, state known) {
+func (who *userView) show(o *userSource, state sourceState) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
-	o.known, who.over = state, nil
+	o.state, who.over = state, nil
 }
 
 // begin returns the rounds that are to be waited for: those that run, and those that
 // have to begin. Who is in a hurry does not wait for one that was too slow for somebody
 // else already.
-func (who *person) begin(caller mcp.Caller, hurry bool, wanted func(*source) bool) (rounds []*round) {
+func (who *userView) begin(caller mcp.Caller, hurry bool, wanted func(*source) bool) (rounds []*round) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
-	for _, o := range who.own {
-		if !wanted(o.s) {
+	for _, o := range who.sources {
+		if !wanted(o.source) {
 			continue
 		}
 		if o.round == nil && !o.due.After(time.Now()) {
 			r := &round{done: make(chan struct{})}
-			if who.p.spawn(func() { who.ask(o, r, caller) }) {
-				o.round, o.moved = r, false
+			if who.users.spawn(func() { who.refresh(o, r, caller) }) {
+				o.round, o.changed = r, false
 			}
 		}
 		if o.round != nil && !(hurry && o.round.late) {
@@ -96,30 +96,30 @@ func (who *person) begin(caller mcp.Caller, hurry bool, wanted func(*source) boo
 }
 
 // ask asks an upstream for all that it offers this caller.
-func (who *person) ask(o *own, r *round, caller mcp.Caller) {
-	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.p.base, caller), ownTime)
+func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
+	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.users.base, caller), roundTime)
 	defer cancel()
 	w := o.watch
 	// No client's session: nothing is declared in it, and it ends with none. The upstream
 	// has one for each user.
-	w.as = mcp.Call{ID: o.s.callID(), Caller: caller}
-	before, saw := w.state.shelves, who.view()
+	w.as = mcp.Call{ID: o.source.callID(), Caller: caller}
+	before, saw := w.state.lists, who.view()
 	err := w.discover(ctx)
 	if err == nil {
 		err = w.fetch(ctx, w.state.offers.kinds)
 	}
-	if err != nil && who.p.base.Err() == nil {
+	if err != nil && who.users.base.Err() == nil {
 		w.fail(err)
 	}
-	changed := differ(before, w.state.shelves)
+	changed := differ(before, w.state.lists)
 
 	who.mu.Lock()
 	o.round, o.err = nil, err
 	switch {
-	case o.moved:
+	case o.changed:
 		o.due = time.Time{}
 	case err != nil:
-		o.due = time.Now().Add(retryOwn)
+		o.due = time.Now().Add(retryUser)
 	default:
 		o.due = time.Now().Add(w.untilDue())
 	}
@@ -128,38 +128,38 @@ func (who *person) ask(o *own, r *round, caller mcp.Caller) {
 	}
 	who.mu.Unlock()
 	close(r.done)
-	who.p.c.hub.announce(o.s.index, changed, caller.User())
+	who.users.c.hub.announce(o.source.index, changed, caller.User())
 	if changed&setOf(tools, prompts) != 0 { // on which skills of others may depend
 		for i, kinds := range who.view().changed(saw) {
-			who.p.c.hub.announce(i, kinds&setOf(skills), caller.User())
+			who.users.c.hub.announce(i, kinds&setOf(skills), caller.User())
 		}
 	}
 }
 
 // leave goes on without waiting for a round.
-func (who *person) leave(r *round) {
+func (who *userView) leave(r *round) {
 	who.mu.Lock()
 	r.late = true
 	who.mu.Unlock()
 }
 
 // outdated says that what an upstream told is not good any more.
-func (who *person) outdated(s *source) {
+func (who *userView) outdated(s *source) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
-	for _, o := range who.own {
-		if o.s == s {
-			o.due, o.moved = time.Time{}, true
+	for _, o := range who.sources {
+		if o.source == s {
+			o.due, o.changed = time.Time{}, true
 		}
 	}
 }
 
 // failure returns why the last round at an upstream failed.
-func (who *person) failure(s *source) error {
+func (who *userView) failure(s *source) error {
 	who.mu.Lock()
 	defer who.mu.Unlock()
-	for _, o := range who.own {
-		if o.s == s {
+	for _, o := range who.sources {
+		if o.source == s {
 			return o.err
 		}
 	}
@@ -167,7 +167,7 @@ func (who *person) failure(s *source) error {
 }
 
 // differ returns the lists of which both are known and are not the same.
-func differ(a, b [kinds]*shelf) (changed kindSet) {
+func differ(a, b [kinds]*publicList) (changed kindSet) {
 	for k := range kinds {
 		if a[k] != nil && b[k] != nil && !slices.EqualFunc(a[k].entries, b[k].entries, func(a, b entry) bool {
 			return a.item.Name == b.item.Name && bytes.Equal(a.item.Raw, b.item.Raw)

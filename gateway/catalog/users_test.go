@@ -179,17 +179,17 @@ func TestPerUserFreshness(t *testing.T) {
 		crm := toolsOf(newServer("crm"))
 		c := start(t, perUser(crm))
 		wantToolsOf(t, c, "ann", "crm__of-ann")
-		after(peopleIdle + peopleIdle/5)
-		if n := c.people.all.Len(); n != 0 {
+		after(userIdle + userIdle/5)
+		if n := c.users.all.Len(); n != 0 {
 			t.Errorf("%d are kept", n)
 		}
 	})
 	bubble(t, "and there is a bound", func(t *testing.T) {
 		c := start(t, perUser(newServer("crm")))
-		for i := range maxPeople + 10 {
+		for i := range maxUsers + 10 {
 			do(t, c, by(fmt.Sprint(i), call(mcp.MethodToolsList, "")))
 		}
-		if n := c.people.all.Len(); n != maxPeople {
+		if n := c.users.all.Len(); n != maxUsers {
 			t.Errorf("%d are kept", n)
 		}
 	})
@@ -233,7 +233,7 @@ func TestPerUserFailures(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 		failing.Store(false)
-		after(retryOwn)
+		after(retryUser)
 		wantToolsOf(t, c, "ann", "doc__read", "crm__a")
 	})
 	for _, method := range []string{mcp.MethodDiscover, mcp.MethodToolsList} {
@@ -276,7 +276,7 @@ func TestPerUserFailures(t *testing.T) {
 		}
 		wantToolsOf(t, c, "ann", "doc__read")
 		wantToolsOf(t, c, "ann", "doc__read")
-		if took := time.Since(began); took > ownWait {
+		if took := time.Since(began); took > userWait {
 			t.Errorf("ann waited %v", took)
 		}
 		if list := do(t, c, by("ann", call(mcp.MethodToolsList, ""))).List; !list.Expires.IsZero() {
@@ -296,7 +296,7 @@ func TestPerUserFailures(t *testing.T) {
 		c := newCatalog(t, Config{}, perUser(crm))
 		stop := running(t, c)
 		wantToolsOf(t, c, "ann")
-		after(ownTime + retryOwn)
+		after(roundTime + retryUser)
 		wantToolsOf(t, c, "ann")
 		if n := crm.called(mcp.MethodDiscover); n != 2 {
 			t.Errorf("asked %d times", n)
@@ -329,7 +329,7 @@ func TestPerUserFailures(t *testing.T) {
 // the list was asked for.
 func listenAs(t *testing.T, c *Catalog, user string) *client {
 	cl := listenBy(t, c, by(user, call(mcp.MethodListen, "", `{"notifications":{"toolsListChanged":true}}`)))
-	after(2 * ownWait)
+	after(2 * userWait)
 	return cl
 }
 

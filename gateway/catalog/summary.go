@@ -15,25 +15,25 @@ const (
 )
 
 // maxFaces bounds for how many sets of visible upstreams it is kept what is told.
-const maxFaces = 64
+const maxSummaries = 64
 
 // face is what the gateway tells of itself to those who see the same upstreams.
-type face struct {
+type summary struct {
 	offers offers
 	result mcp.Raw // of server/discover
 }
 
 // sight is a set of upstreams by index; nil for all of them.
-type sight []bool
+type visible []bool
 
-func (v sight) has(i int) bool { return v == nil || v[i] }
+func (v visible) has(i int) bool { return v == nil || v[i] }
 
 // sightOf returns what the caller of a call may know of.
-func (p *plan) sightOf(call *mcp.Call) sight {
+func (p *plan) visibleTo(call *mcp.Call) visible {
 	if call.Visible == nil {
 		return nil
 	}
-	v, all := make(sight, len(p.namings)), true
+	v, all := make(visible, len(p.namings)), true
 	for i, n := range p.namings {
 		v[i] = call.Visible(n.upstream)
 		all = all && v[i]
@@ -46,7 +46,7 @@ func (p *plan) sightOf(call *mcp.Call) sight {
 
 // faceFor returns what is told to a caller. It is made once for each set of visible
 // upstreams.
-func (s *snapshot) faceFor(v sight) *face {
+func (s *snapshot) summaryFor(v visible) *summary {
 	if v == nil {
 		return s.whole
 	}
@@ -58,19 +58,19 @@ func (s *snapshot) faceFor(v sight) *face {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.faces[string(key)]
+	f := s.summaries[string(key)]
 	if f == nil {
-		f = newFace(s.plan, s.states, v)
-		if s.faces == nil || len(s.faces) >= maxFaces {
-			s.faces = make(map[string]*face)
+		f = newSummary(s.plan, s.states, v)
+		if s.summaries == nil || len(s.summaries) >= maxSummaries {
+			s.summaries = make(map[string]*summary)
 		}
-		s.faces[string(key)] = f
+		s.summaries[string(key)] = f
 	}
 	return f
 }
 
-func newFace(p *plan, states []known, v sight) *face {
-	f := &face{offers: merge(states, v)}
+func newSummary(p *plan, states []sourceState, v visible) *summary {
+	f := &summary{offers: merge(states, v)}
 	f.result = mcp.Object("capabilities", f.offers.capabilities())
 	if text := p.instructions(states, v); text != "" {
 		f.result = f.result.With("instructions", mcp.String(text))
@@ -81,7 +81,7 @@ func newFace(p *plan, states []known, v sight) *face {
 // merge returns what clients are told that the gateway can do: what any upstream
 // can that they may know of. One that was never heard of may have every list, and a
 // client that was told of none would not look again.
-func merge(states []known, v sight) (all offers) {
+func merge(states []sourceState, v visible) (all offers) {
 	for i, s := range states {
 		if !v.has(i) {
 			continue
@@ -169,7 +169,7 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 
 // instructions joins the operator's text and those of the upstreams, each in a
 // section of its own.
-func (p *plan) instructions(states []known, v sight) string {
+func (p *plan) instructions(states []sourceState, v visible) string {
 	var sections strings.Builder
 	prefixed := ""
 	for i, s := range states {
