@@ -11,6 +11,10 @@ const (
 	minMaxLength     = 24
 	maxMaxLength     = 128
 	maxSeparator     = 8
+	// maxInstructions bounds the instructions of all in bytes, maxUpstreamInstructions those
+	// of one upstream.
+	maxInstructions         = 8 << 10
+	maxUpstreamInstructions = 2 << 10
 	// maxOwnInstructions leaves the upstreams half of maxInstructions.
 	maxOwnInstructions = maxInstructions / 2
 )

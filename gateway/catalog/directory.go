@@ -32,19 +32,19 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	if state.offers.directories {
 		return c.askDirectory(ctx, s, call, to.native)
 	}
-	shelf := state.lists[skills]
-	if shelf == nil {
+	list := state.lists[skills]
+	if list == nil {
 		return nil, unavailable(s, skills)
 	}
-	at := slices.IndexFunc(shelf.entries, func(e entry) bool { return e.native == to.skill.of })
+	at := slices.IndexFunc(list.entries, func(e entry) bool { return e.native == to.skill.of })
 	if at < 0 && s.naming.skillDir { // one that is left out is a directory of the skill around it
-		at = slices.IndexFunc(shelf.entries, func(e entry) bool { return strings.HasPrefix(to.skill.of, e.native+"/") })
+		at = slices.IndexFunc(list.entries, func(e entry) bool { return strings.HasPrefix(to.skill.of, e.native+"/") })
 	}
 	if at < 0 {
 		return nil, unknown
 	}
 	d := newDirectory(s.naming.uri(to.native))
-	if e := shelf.entries[at]; e.skill.complete {
+	if e := list.entries[at]; e.skill.complete {
 		files, _ := e.item.Raw.Member("resources")
 		files.Elements(d.add)
 	} else {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// partWait is how long upstreams have to acknowledge their part.
+// upstreamWait is how long upstreams have to acknowledge what they are to tell of.
 const upstreamWait = 5 * time.Second
 
 // listen answers subscriptions/listen: that lists changed comes from our own
@@ -61,13 +61,13 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	want.Lists &= (s.summaryFor(sees).offers.kinds | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
 	open := make(chan struct{}) // closed when the client was told what it gets
-	parts := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)
-	for _, p := range parts {
+	upstreams := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)
+	for _, u := range upstreams {
 		ctx, cancel := context.WithCancel(l.ctx)
-		p.cancel = cancel
+		u.cancel = cancel
 		l.running.Go(func() {
 			defer cancel()
-			p.run(ctx)
+			u.run(ctx)
 		})
 	}
 	if c.users != nil {
@@ -77,12 +77,12 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 			}
 		}
 	}
-	awaitUpstreams(l.ctx, parts)
+	awaitUpstreams(l.ctx, upstreams)
 	if err := ctx.Err(); err != nil {
 		l.end()
 		return nil, err
 	}
-	call.Notify(acknowledgement(want, parts))
+	call.Notify(acknowledgement(want, upstreams))
 	close(open)
 	return l, nil
 }
@@ -113,10 +113,10 @@ func (l *subscription) tell(kinds kindSet) {
 }
 
 // acknowledgement says what of the filter is honoured, in the client's order.
-func acknowledgement(want mcp.Filter, parts []*upstreamSubscription) mcp.Event {
+func acknowledgement(want mcp.Filter, upstreams []*upstreamSubscription) mcp.Event {
 	uris, tasks, failed := make(map[string]bool), make(map[string]bool), make(map[string]error)
-	for _, p := range parts {
-		p.honoured(uris, tasks, failed)
+	for _, u := range upstreams {
+		u.honoured(uris, tasks, failed)
 	}
 	want.URIs = slices.DeleteFunc(want.URIs, func(uri string) bool { return !uris[uri] })
 	want.Tasks = slices.DeleteFunc(want.Tasks, func(id string) bool { return !tasks[id] })

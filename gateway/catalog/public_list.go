@@ -3,10 +3,8 @@ package catalog
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -21,8 +19,8 @@ const (
 	maxItem  = 64 << 10 // bytes
 )
 
-// shelf is one list of one upstream in its public form, before it meets those of
-// the others. Immutable.
+// publicList is one list of one upstream in its public form, before it is merged with
+// those of the others. Immutable.
 type publicList struct {
 	offered  bool    // false: the upstream has no such list
 	entries  []entry // by public name
@@ -56,7 +54,7 @@ type fetched struct {
 	cut     string // why the list is not complete, "" if it is
 }
 
-// newShelf gives the items of a list their public names and leaves out those that
+// newPublicList gives the items of a list their public names and leaves out those that
 // must not be shown. tagged are the upstreams whose names stand in URIs.
 func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 	s := &publicList{offered: true, expires: list.expires, private: list.private}
@@ -91,7 +89,7 @@ func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 	return s
 }
 
-// settleTwins leaves out what has one public name within the upstream: the second of
+// withholdDuplicates leaves out what has one public name within the upstream: the second of
 // two equal items, and both of two that differ.
 func (s *publicList) withholdDuplicates(k kind) {
 	kept := s.entries[:0]
@@ -156,7 +154,7 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	return e, err
 }
 
-// find returns the entry of a public name. A shelf that never came has none.
+// find returns the entry of a public name. A list that never came has none.
 func (s *publicList) find(public string) (entry, bool) {
 	if s == nil {
 		return entry{}, false
@@ -189,13 +187,4 @@ func publicName(n naming, k kind, native string, tagged map[string]int) (string,
 		return n.template(native)
 	}
 	return n.uri(native), nil
-}
-
-// ambiguous makes the error of wire.CheckObject, which speaks of params, one about
-// an item.
-func ambiguous(err error) error {
-	if e, ok := errors.AsType[*mcp.Error](err); ok {
-		return errors.New("its definition can be read in two ways: " + strings.TrimPrefix(e.Message, "Invalid params: "))
-	}
-	return err
 }

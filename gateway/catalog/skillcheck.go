@@ -175,3 +175,15 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	}
 	return true, nil
 }
+
+// clipName bounds what is repeated of an upstream's text.
+func clipName(name string) string { return name[:min(len(name), 80)] }
+
+// ambiguous makes the error of wire.CheckObject, which speaks of params, one about
+// an item.
+func ambiguous(err error) error {
+	if e, ok := errors.AsType[*mcp.Error](err); ok {
+		return errors.New("its definition can be read in two ways: " + strings.TrimPrefix(e.Message, "Invalid params: "))
+	}
+	return err
+}

@@ -189,8 +189,8 @@ func conformity(t testing.TB) func(record string) (listed bool, err error) {
 	p := &plan{namings: []naming{n}, tagged: map[string]int{"crm": 0}}
 	return func(record string) (bool, error) {
 		name, _ := mcp.Raw(record).Member("name")
-		shelf := newPublicList(p, n, skills, fetched{items: []mcp.Item{{Name: name.Text(), Raw: mcp.Raw(record)}}})
-		for _, e := range shelf.entries {
+		list := newPublicList(p, n, skills, fetched{items: []mcp.Item{{Name: name.Text(), Raw: mcp.Raw(record)}}})
+		for _, e := range list.entries {
 			var value any
 			if err := json.Unmarshal(e.item.Raw, &value); err != nil {
 				return true, fmt.Errorf("%w: %s", err, e.item.Raw)
@@ -201,7 +201,7 @@ func conformity(t testing.TB) func(record string) (listed bool, err error) {
 				}
 			}
 		}
-		return len(shelf.entries) > 0, nil
+		return len(list.entries) > 0, nil
 	}
 }
 

@@ -261,9 +261,6 @@ func (s *snapshot) perUser(public string) bool {
 	return owner >= 0 && s.states[owner].state == StatePerUser
 }
 
-// clipName bounds what is repeated of an upstream's text.
-func clipName(name string) string { return name[:min(len(name), 80)] }
-
 // file is what policy decides on for a file of a skill of this upstream, and, as its
 // SKILL.md, for the skill.
 func (n naming) file(key, uri string) mcp.Target {
@@ -395,4 +392,19 @@ func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *s
 		s = c.view(caller)
 	}
 	return &s.states[source]
+}
+
+// skillOf returns the key of the skill that an original URI is a part of, "" for none.
+// certain is false where that cannot be told, and nobody may have it: because the skills
+// are not known, or because of its spelling.
+func (k *sourceState) skillOf(native string) (key string, certain bool) {
+	from := k.lists[skills]
+	open := !k.heard || k.lacks(resources) // there may be some among the resources
+	switch {
+	case k.heard && !k.offers.kinds.has(skills) && !open:
+		return "", true
+	case from == nil || !k.offers.kinds.has(skills):
+		return "", !strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme)
+	}
+	return from.skills.find(native)
 }

@@ -98,21 +98,6 @@ func looseURI(uri string) string {
 	return strings.ToLower(out.String())
 }
 
-// skillOf returns the key of the skill that an original URI is a part of, "" for none.
-// certain is false where that cannot be told, and nobody may have it: because the skills
-// are not known, or because of its spelling.
-func (k *sourceState) skillOf(native string) (key string, certain bool) {
-	from := k.lists[skills]
-	open := !k.heard || k.lacks(resources) // there may be some among the resources
-	switch {
-	case k.heard && !k.offers.kinds.has(skills) && !open:
-		return "", true
-	case from == nil || !k.offers.kinds.has(skills):
-		return "", !strings.HasPrefix(strings.ToLower(native), mcp.SkillScheme)
-	}
-	return from.skills.find(native)
-}
-
 var (
 	errSkillURI  = errors.New("its URI has no scheme, or a host that is none")
 	errURIChars  = errors.New("its URI has a character or an escape that RFC 3986 does not allow in a path")

@@ -58,7 +58,7 @@ type target struct {
 }
 
 // snapshot is all that clients can see at one moment. Immutable, but for what is kept
-// for single users: the lists of pages, and faces.
+// for single users: the lists of pages, and summaries.
 type snapshot struct {
 	plan     *plan
 	states   []sourceState
@@ -71,7 +71,7 @@ type snapshot struct {
 	counts   [][kinds]int // of listed items, by upstream
 	withheld [][]Withheld // by upstream
 
-	mu        sync.Mutex          // guards faces
+	mu        sync.Mutex          // guards summaries
 	summaries map[string]*summary // by what is visible, a byte for each upstream
 }
 
@@ -105,11 +105,11 @@ func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 
 // merge makes the list of a kind and its table.
 func (s *snapshot) merge(k kind) *listing {
-	owners := make(map[string]int) // by public name: the upstream, or met
+	owners := make(map[string]int) // by public name: the upstream, or conflict
 	places := make(map[string]int) // by the key of their URIs: how many skills
 	for i, state := range s.states {
-		if shelf := state.lists[k]; shelf != nil {
-			for _, e := range shelf.entries {
+		if list := state.lists[k]; list != nil {
+			for _, e := range list.entries {
 				if s.plan.owner(k, e.item.Name, i) != i {
 					continue
 				}
@@ -129,22 +129,22 @@ func (s *snapshot) merge(k kind) *listing {
 	var items []mcp.Item
 	unknown := false // until when some part is fresh
 	for i, state := range s.states {
-		shelf := state.lists[k]
-		if shelf == nil {
+		list := state.lists[k]
+		if list == nil {
 			unknown = true
 			continue
 		}
-		s.withheld[i] = append(s.withheld[i], shelf.withheld...)
-		if !shelf.offered {
+		s.withheld[i] = append(s.withheld[i], list.withheld...)
+		if !list.offered {
 			continue
 		}
-		l.private = l.private || shelf.private
-		unknown = unknown || shelf.expires.IsZero()
-		if l.expires.IsZero() || shelf.expires.Before(l.expires) {
-			l.expires = shelf.expires
+		l.private = l.private || list.private
+		unknown = unknown || list.expires.IsZero()
+		if l.expires.IsZero() || list.expires.Before(l.expires) {
+			l.expires = list.expires
 		}
 		sum := sha256.New()
-		for _, e := range shelf.entries {
+		for _, e := range list.entries {
 			if owner := s.plan.owner(k, e.item.Name, i); owner != i {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)})
 				continue
@@ -188,7 +188,7 @@ func (s *snapshot) merge(k kind) *listing {
 	return l
 }
 
-// met marks a name that more than one upstream has.
+// conflict marks a name that more than one upstream has.
 const conflict = -1
 
 func (s *snapshot) enter(k kind, source int, e entry) {

@@ -84,11 +84,11 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 // only single users are shown is not among them.
 func (c *Catalog) Targets() (all []mcp.Target) {
 	for _, state := range c.snap.Load().states {
-		for _, shelf := range state.lists {
-			if shelf == nil {
+		for _, list := range state.lists {
+			if list == nil {
 				continue
 			}
-			for _, e := range shelf.entries {
+			for _, e := range list.entries {
 				all = append(all, e.item.Target)
 			}
 		}

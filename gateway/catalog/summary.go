@@ -8,27 +8,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of instructions in bytes: of all, and of one upstream's.
-const (
-	maxInstructions         = 8 << 10
-	maxUpstreamInstructions = 2 << 10
-)
-
-// maxFaces bounds for how many sets of visible upstreams it is kept what is told.
+// maxSummaries bounds how many summaries are kept, one for each set of visible upstreams.
 const maxSummaries = 64
 
-// face is what the gateway tells of itself to those who see the same upstreams.
+// summary is what the gateway tells of itself to those who see the same upstreams.
 type summary struct {
 	offers offers
 	result mcp.Raw // of server/discover
 }
 
-// sight is a set of upstreams by index; nil for all of them.
+// visible is a set of upstreams by index; nil for all of them.
 type visible []bool
 
 func (v visible) has(i int) bool { return v == nil || v[i] }
 
-// sightOf returns what the caller of a call may know of.
+// visibleTo returns what the caller of a call may know of.
 func (p *plan) visibleTo(call *mcp.Call) visible {
 	if call.Visible == nil {
 		return nil
@@ -44,7 +38,7 @@ func (p *plan) visibleTo(call *mcp.Call) visible {
 	return v
 }
 
-// faceFor returns what is told to a caller. It is made once for each set of visible
+// summaryFor returns what is told to a caller. It is made once for each set of visible
 // upstreams.
 func (s *snapshot) summaryFor(v visible) *summary {
 	if v == nil {

@@ -10,21 +10,21 @@ import (
 )
 
 // In 2025-11-25 nobody subscribes to tasks: a server may tell of any that the session has
-// (basic/utilities/tasks#task-status-notification), by its own id. The ids that we gave
-// are sealed and not kept, so they are noted, for a session that listens, as its client
-// gets or uses them; what is told of a task that is not known goes to nobody.
+// (basic/utilities/tasks#task-status-notification), by its own id. We seal the ids that we
+// give and keep none. So for a session that listens they are noted when its client gets or
+// uses them; a notification of any other task goes to nobody.
 
 // maxFollowed bounds the tasks of one session of which the client is told; the oldest
 // goes first.
 const maxFollowed = 1000
 
-// board is where those who listen for sessions are found. The zero board is ready.
+// taskFollowers finds those who listen for sessions. The zero value is ready.
 type taskFollowers struct {
 	mu        sync.Mutex // guards followers
 	followers map[string]map[*taskFollower]struct{}
 }
 
-// follower is one subscriptions/listen call of a session that knows tasks of 2025-11-25.
+// taskFollower is one subscriptions/listen call of a session that knows tasks of 2025-11-25.
 type taskFollower struct {
 	wake chan struct{} // holds one: fresh is not empty
 
@@ -43,40 +43,40 @@ type followed struct {
 
 // join returns the follower of a call, to be given to leave when it listens no more; nil
 // for one that is told nothing of tasks in this way.
-func (b *taskFollowers) join(call *mcp.Call) *taskFollower {
+func (t *taskFollowers) join(call *mcp.Call) *taskFollower {
 	if call.Tasks != mcp.CoreTasks || call.Session == "" {
 		return nil
 	}
 	f := &taskFollower{wake: make(chan struct{}, 1), known: make(map[followed]string), sources: make(map[int]bool)}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.followers == nil {
-		b.followers = make(map[string]map[*taskFollower]struct{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.followers == nil {
+		t.followers = make(map[string]map[*taskFollower]struct{})
 	}
-	if b.followers[call.Session] == nil {
-		b.followers[call.Session] = make(map[*taskFollower]struct{})
+	if t.followers[call.Session] == nil {
+		t.followers[call.Session] = make(map[*taskFollower]struct{})
 	}
-	b.followers[call.Session][f] = struct{}{}
+	t.followers[call.Session][f] = struct{}{}
 	return f
 }
 
-func (b *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.followers[call.Session], f)
-	if len(b.followers[call.Session]) == 0 {
-		delete(b.followers, call.Session)
+func (t *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.followers[call.Session], f)
+	if len(t.followers[call.Session]) == 0 {
+		delete(t.followers, call.Session)
 	}
 }
 
 // saw notes the id by which the client of a call knows a task.
-func (b *taskFollowers) saw(call *mcp.Call, s *source, native, public string) {
+func (t *taskFollowers) saw(call *mcp.Call, s *source, native, public string) {
 	if call.Tasks != mcp.CoreTasks {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for f := range b.followers[call.Session] {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for f := range t.followers[call.Session] {
 		f.add(followed{s.index, native}, public)
 	}
 }

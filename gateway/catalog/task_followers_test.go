@@ -142,7 +142,7 @@ func TestBoardIsBounded(t *testing.T) {
 	}
 	c.taskFollowers.leave(in, f)
 	if len(c.taskFollowers.followers) != 0 {
-		t.Error("the board keeps who has left")
+		t.Error("who has left is still kept")
 	}
 	if c.taskFollowers.join(inForm(mcp.ExtensionTasks, mcp.MethodListen, "")) != nil {
 		t.Error("a client of the extension names its tasks")

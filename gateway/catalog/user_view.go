@@ -11,18 +11,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// person is what per-user upstreams told one user.
+// userView is what per-user upstreams told one user.
 type userView struct {
 	users *users
-	seen  time.Time // when they called last; people.mu guards it
+	seen  time.Time // when they called last; users.mu guards it
 
 	mu      sync.Mutex    // guards the fields below; never held over I/O
 	sources []*userSource // one for each per-user source
 	merged  *snapshot     // with what is shared; nil before anything is known
-	over    *snapshot     // the shared snapshot that merged was made over, nil when own changed since
+	over    *snapshot     // the shared snapshot that merged was made over, nil when sources changed since
 }
 
-// own is what one upstream told one user.
+// userSource is what one upstream told one user.
 type userSource struct {
 	source  *source
 	watch   *watch // belongs to the round that runs
@@ -36,7 +36,7 @@ type userSource struct {
 // round is one round of questions to an upstream, for which several requests may wait.
 type round struct {
 	done chan struct{}
-	late bool // somebody did not wait for it; person.mu guards it
+	late bool // somebody did not wait for it; userView.mu guards it
 }
 
 func newUserView(p *users) *userView {
@@ -72,9 +72,8 @@ func (who *userView) show(o *userSource, state sourceState) {
 	o.state, who.over = state, nil
 }
 
-// begin returns the rounds that are to be waited for: those that run, and those that
-// have to begin. Who is in a hurry does not wait for one that was too slow for somebody
-// else already.
+// begin returns the rounds to wait for: those that run, and those that have to begin.
+// Whoever is in a hurry does not wait for one that was too slow for somebody else.
 func (who *userView) begin(caller mcp.Caller, hurry bool, wanted func(*source) bool) (rounds []*round) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
@@ -95,7 +94,7 @@ func (who *userView) begin(caller mcp.Caller, hurry bool, wanted func(*source) b
 	return rounds
 }
 
-// ask asks an upstream for all that it offers this caller.
+// refresh asks an upstream for all that it offers this caller.
 func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.users.base, caller), roundTime)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 )
 
 // Some upstreams see the user's own credential. What they offer may differ by user, so
-// nobody is shown what another one was told: each user has lists of their own, asked
-// for with their credential when they call, and merged with what is shared.
+// nobody is shown what another user was told: each has lists of their own, fetched with
+// their credential when they call, and merged with what is shared.
 
 const (
 	// maxPeople bounds of how many users lists are kept; beyond, who was not seen for
@@ -29,7 +29,7 @@ const (
 	retryUser = 10 * time.Second
 )
 
-// people keeps what per-user upstreams told each user.
+// users keeps what per-user upstreams told each user.
 type users struct {
 	c       *Catalog
 	sources []*source
@@ -39,8 +39,8 @@ type users struct {
 	mu        sync.Mutex // guards the fields below; never held over I/O
 	all       *simplelru.LRU[userKey, *userView]
 	closed    bool
-	newcomers *snapshot      // for users of whom nothing is known
-	over      *snapshot      // the shared snapshot that strangers was made over
+	newcomers *snapshot      // what users see of whom nothing is known
+	over      *snapshot      // the shared snapshot that newcomers was made over
 	rounds    sync.WaitGroup // one for each round; grows only while not closed
 }
 
@@ -55,93 +55,93 @@ func newUsers(c *Catalog) *users {
 	if err != nil {
 		panic(err) // its size is a constant
 	}
-	p := &users{c: c, all: all}
-	p.base, p.stop = context.WithCancel(context.Background())
-	return p
+	u := &users{c: c, all: all}
+	u.base, u.stop = context.WithCancel(context.Background())
+	return u
 }
 
 // run drops the lists of users who do not call any more, until ctx ends, and then ends
 // all rounds and waits for them.
-func (p *users) run(ctx context.Context) {
+func (u *users) run(ctx context.Context) {
 	ticker := time.NewTicker(userIdle / 10)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
-			p.mu.Lock()
-			p.sweep()
-			p.mu.Unlock()
+			u.mu.Lock()
+			u.sweep()
+			u.mu.Unlock()
 		case <-ctx.Done():
 		}
 	}
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	p.stop()
-	p.rounds.Wait()
+	u.mu.Lock()
+	u.closed = true
+	u.mu.Unlock()
+	u.stop()
+	u.rounds.Wait()
 }
 
 // sweep is called with mu held. Who was seen last stands last.
-func (p *users) sweep() {
+func (u *users) sweep() {
 	for {
-		_, oldest, ok := p.all.GetOldest()
+		_, oldest, ok := u.all.GetOldest()
 		if !ok || time.Since(oldest.seen) < userIdle {
 			return
 		}
-		p.all.RemoveOldest()
+		u.all.RemoveOldest()
 	}
 }
 
-// find returns the person of a caller, nil for a stranger, unless one is to be made.
-func (p *users) find(caller mcp.Caller, add bool) *userView {
+// find returns the view of a caller. Where there is none it makes one, or returns nil.
+func (u *users) find(caller mcp.Caller, add bool) *userView {
 	key := keyOf(caller)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sweep()
-	who, ok := p.all.Get(key)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.sweep()
+	who, ok := u.all.Get(key)
 	if !ok {
 		if !add {
 			return nil
 		}
-		who = newUserView(p)
-		p.all.Add(key, who)
+		who = newUserView(u)
+		u.all.Add(key, who)
 	}
 	who.seen = time.Now()
 	return who
 }
 
 // view returns what is known for a caller.
-func (p *users) view(caller mcp.Caller) *snapshot {
-	if who := p.find(caller, false); who != nil {
+func (u *users) view(caller mcp.Caller) *snapshot {
+	if who := u.find(caller, false); who != nil {
 		return who.view()
 	}
-	return p.newcomer()
+	return u.newcomer()
 }
 
-// strange returns what there is for a user of whom nothing is known.
-func (p *users) newcomer() *snapshot {
-	shared := p.c.snap.Load()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over != shared {
-		p.newcomers, p.over = p.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, p.newcomers), shared
+// newcomer returns what a user sees of whom nothing is known.
+func (u *users) newcomer() *snapshot {
+	shared := u.c.snap.Load()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over != shared {
+		u.newcomers, u.over = u.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, u.newcomers), shared
 	}
-	return p.newcomers
+	return u.newcomers
 }
 
 // overlay puts what per-user upstreams tell one user into a shared snapshot.
-func (p *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
+func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
 	states := append([]sourceState(nil), shared.states...)
-	for i, s := range p.sources {
+	for i, s := range u.sources {
 		states[s.index] = own(i)
 	}
-	return build(p.c.plan, states, previous)
+	return build(u.c.plan, states, previous)
 }
 
 // look asks the upstreams that the caller may know of for what has to be asked, waits
 // a little for the answers and returns what there is.
-func (p *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*snapshot, error) {
-	who := p.find(caller, true)
+func (u *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*snapshot, error) {
+	who := u.find(caller, true)
 	rounds := who.begin(caller, true, func(s *source) bool { return sees.has(s.index) })
 	if len(rounds) == 0 {
 		return who.view(), nil
@@ -163,8 +163,8 @@ func (p *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*sna
 
 // fetch asks one upstream, if it has to be asked, and waits for its answer. With what
 // there is then it returns why there may be nothing.
-func (p *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
-	who := p.find(caller, true)
+func (u *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
+	who := u.find(caller, true)
 	for _, r := range who.begin(caller, false, func(s *source) bool { return s == from }) {
 		select {
 		case <-r.done:
@@ -176,46 +176,46 @@ func (p *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*sn
 }
 
 // spawn runs a round of questions, unless the catalog has ended.
-func (p *users) spawn(round func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+func (u *users) spawn(round func()) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
 		return false
 	}
-	p.rounds.Go(round)
+	u.rounds.Go(round)
 	return true
 }
 
 // told takes what an upstream says has changed for a user: whatever client of theirs
 // heard it, all of them ask again.
-func (p *users) told(s *source, caller mcp.Caller, kinds kindSet) {
-	p.outdated(s, caller)
-	p.c.hub.announce(s.index, kinds, caller.User())
+func (u *users) told(s *source, caller mcp.Caller, kinds kindSet) {
+	u.outdated(s, caller)
+	u.c.hub.announce(s.index, kinds, caller.User())
 }
 
-func (p *users) outdated(s *source, caller mcp.Caller) {
+func (u *users) outdated(s *source, caller mcp.Caller) {
 	var clients []*userView
 	user := caller.User()
-	p.mu.Lock()
-	for _, key := range p.all.Keys() {
+	u.mu.Lock()
+	for _, key := range u.all.Keys() {
 		if key.user == user {
-			who, _ := p.all.Peek(key)
+			who, _ := u.all.Peek(key)
 			clients = append(clients, who)
 		}
 	}
-	p.mu.Unlock()
+	u.mu.Unlock()
 	for _, who := range clients {
 		who.outdated(s)
 	}
 }
 
-// follow listens to an upstream for a call that listens, in its session, until ctx
+// listen listens to an upstream for a call that listens, in its session, until ctx
 // ends.
-func (p *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kindSet) {
-	w := p.newWatch(s)
+func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kindSet) {
+	w := u.newWatch(s)
 	w.as = *call
 	w.as.ID = s.callID()
-	w.told = func(kinds kindSet) { p.told(s, call.Caller, kinds) }
+	w.told = func(kinds kindSet) { u.told(s, call.Caller, kinds) }
 	pause := newPause()
 	for again := false; ; again = true {
 		start := time.Now()
@@ -223,7 +223,7 @@ func (p *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 			if again {
 				w.told(kinds) // while nobody listened
 			} else {
-				p.outdated(s, call.Caller)
+				u.outdated(s, call.Caller)
 			}
 		})
 		if ctx.Err() != nil || isMethodNotFound(err) {
@@ -237,6 +237,6 @@ func (p *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 }
 
 // newWatch makes a watch for one user. Its owner says for whom it asks, and who is told.
-func (p *users) newWatch(s *source) *watch {
-	return &watch{c: p.c, s: s, counted: true, state: sourceState{state: StateConnecting, since: time.Now()}}
+func (u *users) newWatch(s *source) *watch {
+	return &watch{c: u.c, s: s, counted: true, state: sourceState{state: StateConnecting, since: time.Now()}}
 }

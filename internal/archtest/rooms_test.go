@@ -42,10 +42,9 @@ type exception struct {
 
 // exceptions are all of them. Code that is being cut into packages takes its rows along.
 var exceptions = []exception{
-	{"files of a package", "gateway/catalog", 37, "not cut yet"},
 	{"files of a package", "gateway/front", 39, "is being cut into rooms"},
 	{"files of a package", "policy", 36, "not cut yet"},
-	{"files of a circle", "gateway/catalog", 32, "not cut yet"},
+	{"files of a circle", "gateway/catalog", 21, "one immutable snapshot, and a file for each kind of call that reads it; what needs no snapshot (names, URIs, rewriting, checks) is outside the circle"},
 	{"files of a circle", "gateway/demo/issuer", 15, "not cut yet"},
 	{"files of a circle", "gateway/front", 31, "is being cut into rooms"},
 	{"files of a circle", "policy", 20, "not cut yet"},
