@@ -8,15 +8,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of the
-// mcp.Kind constants. ok is false for a name that nobody can use.
-type Resolver interface {
-	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
-	// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil
-	// for one that cannot be known. It is asked only about tools that the caller may see.
-	InputSchema(ctx context.Context, public string) mcp.Raw
-}
-
 // GuardDeps are the dependencies of a Guard.
 type GuardDeps struct {
 	// Resolver is needed.
@@ -252,4 +243,29 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 		inner.Visible = g.policy.upstreams(&c.Caller)
 	}
 	return next.Handle(ctx, inner)
+}
+
+// task lets a caller follow a task as long as they may see the tool that made it: the call
+// itself, with its arguments and approval, was decided when it was made. A caller who may not
+// see the tool any more gets the answer for a task that does not exist; the task keeps
+// running.
+func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
+	target, ok := g.resolver.Resolve(ctx, mcp.KindTask, c.Name)
+	if !ok || !g.policy.Visible(&c.Caller, target) {
+		return g.unknown(ctx, c, next)
+	}
+	if ctx.Err() != nil {
+		return g.letGo(ctx, c, next, target)
+	}
+	round, err := openState(c.State)
+	if err != nil {
+		return nil, err
+	}
+	return g.pass(ctx, c, next, target, round, "")
+}
+
+// mayFollow reports whether the caller may hear of a task.
+func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
+	target, ok := g.resolver.Resolve(ctx, mcp.KindTask, id)
+	return ok && g.policy.Visible(&c.Caller, target)
 }

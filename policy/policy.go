@@ -54,6 +54,15 @@ type Decision struct {
 	ApproveFor time.Duration
 }
 
+// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of the
+// mcp.Kind constants. ok is false for a name that nobody can use.
+type Resolver interface {
+	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
+	// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil
+	// for one that cannot be known. It is asked only about tools that the caller may see.
+	InputSchema(ctx context.Context, public string) mcp.Raw
+}
+
 // Policy is a compiled configuration. It is immutable except for its caches, and safe for
 // concurrent use.
 type Policy struct {
