@@ -16,7 +16,7 @@ import (
 )
 
 // forward has the owner answer a request. again says that nothing was done, as it does not
-// own the home any more.
+// own the home any more, or that the request may be made again.
 func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
 	caller, err := f.callers.Write(a.caller)
 	if err != nil {
@@ -58,6 +58,8 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	}
 	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
+	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
+		return nil, true
 	case lost && a.id != nil:
 		f.writeJSON(a.w, http.StatusOK, f.lostRequest(a))
 		return forwarded, false

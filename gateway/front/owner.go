@@ -17,7 +17,7 @@ import (
 // replica that is not the owner forwards the whole request to it.
 
 // maxOwners bounds how many owners of one session a request tries: each try finds that the
-// owner before has gone.
+// owner before has gone, or has not answered what may be done twice.
 const maxOwners = 3
 
 // forwarded is what own returns for a request that another replica has answered.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type replica struct {
 	*bench
 	cluster *cluster.Cluster
 	way     *faultproxy.Proxy // on which the others come here
+	loses   atomic.Bool       // the answer to the next request that they forward is lost
 }
 
 // replicas makes some that share a Redis.
@@ -77,7 +79,13 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cluster.Start(http.HandlerFunc(r.front.Forwarded))
+	r.cluster.Start(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.loses.CompareAndSwap(true, false) {
+			r.front.Forwarded(httptest.NewRecorder(), req)
+			panic(http.ErrAbortHandler)
+		}
+		r.front.Forwarded(w, req)
+	}))
 	server := httptest.NewServer(r)
 	r.url = server.URL
 	t.Cleanup(func() {
@@ -245,6 +253,30 @@ func TestOwnerGoesWithACall(t *testing.T) {
 	}
 	a.script.release <- struct{}{}
 	<-a.script.ended
+}
+
+// TestAnswersAreLost: what may be done twice is made again when its answer is lost on the way
+// from the owner: its client notices nothing. One that ends its session comes again.
+func TestAnswersAreLost(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	there := b.at(a.client(v2511))
+	echo(t, there)
+	a.loses.Store(true)
+	if status, err := there.Notify(soon(t), mcp.NoteCancelled, `{"requestId":8}`); status != http.StatusAccepted || err != nil {
+		t.Errorf("a notification: %d %v", status, err)
+	}
+	a.loses.Store(true)
+	m, _, err := there.Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`)
+	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeUpstreamSessionLost || a.calls() != 2 {
+		t.Errorf("a call, made %d times: %s %v", a.calls()-1, m.Text, err)
+	}
+	a.loses.Store(true)
+	for _, want := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
+		if status, err := there.Delete(soon(t)); status != want || err != nil {
+			t.Errorf("DELETE: %d %v, want %d", status, err, want)
+		}
+	}
 }
 
 // TestOwnerCannotBeReached: what is for an owner whose lease holds, and that does not answer,

@@ -128,6 +128,9 @@ func (c *client) leave(ctx context.Context) {
 		if again && o.kind == sessionLost { // it was done, though nobody could say so
 			o.kind = answered
 		}
+		if o.kind == "50303" {
+			o.kind = endUnknown
+		}
 		o.session = c.opened
 		c.l.note("end of a session", from, o)
 		if !o.failed() || o.kind == sessionLost {

@@ -36,6 +36,9 @@ const (
 	// notHeard is how a subscription ends whose stream ended before an update came: its
 	// client listens anew, and reads what it follows.
 	notHeard = "stream ended"
+	// endUnknown is how the end of a session is answered that the owner did, or did not, do
+	// before it was cut off: its client comes again.
+	endUnknown = "end unknown"
 	// toldAgain is an event that comes again on a stream that is gone on with.
 	toldAgain = "told again"
 )
@@ -44,11 +47,11 @@ const (
 var (
 	// cutOff is what clients meet whose replica ends under them: broken connections and
 	// streams that nobody goes on with.
-	cutOff = []string{"cut", "lost", streamLost, notHeard, "HTTP 502", "50205"}
+	cutOff = []string{"cut", "lost", streamLost, notHeard, endUnknown, "HTTP 502", "50205"}
 	// unserved is what an upstream that fails is answered with.
 	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
 	// storeless is what needs the store and has to do without.
-	storeless = []string{"50303", "lost", streamLost, "50205", toldAgain}
+	storeless = []string{"50303", endUnknown, "lost", streamLost, "50205", toldAgain}
 	// unlinked is what meets a replica that cannot forward to the owner.
-	unlinked = []string{"50303", "lost", "cut", streamLost, notHeard, "50205", toldAgain}
+	unlinked = []string{"50303", endUnknown, "lost", "cut", streamLost, notHeard, "50205", toldAgain}
 )
