@@ -29,7 +29,7 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 	if r == forwarded {
 		return
 	}
-	f.metrics.refuse(r)
+	f.metrics.count(r)
 	body := r.Body(w.Header(), id)
 	if r.Close {
 		// net/http reads what is left of a body before it closes: not for long.

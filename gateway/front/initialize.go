@@ -81,7 +81,7 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 
 // offer is the result of initialize for a session.
 func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, error) {
-	reply, err := x.f.handler.Handle(ctx, &mcp.Call{
+	offered, caps, err := x.f.discover(ctx, &mcp.Call{
 		ID:     x.call.ID,
 		Method: mcp.MethodDiscover,
 		Caller: x.call.Caller,
@@ -91,17 +91,25 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 	if err != nil {
 		return nil, err
 	}
-	if reply == nil || !reply.Result.IsObject() {
-		return nil, errNoReply
-	}
-	caps, _ := reply.Result.Member("capabilities")
-	if !caps.IsObject() {
-		caps = mcp.Raw("{}")
-	}
 	result := mcp.Object("protocolVersion", mcp.String(x.rev.Name),
 		"capabilities", x.rev.ServerCaps(caps), "serverInfo", x.rev.Identity(x.f.info))
-	if instructions, ok := reply.Result.Member("instructions"); ok {
+	if instructions, ok := offered.Member("instructions"); ok {
 		result = result.With("instructions", instructions)
 	}
 	return &mcp.Reply{Result: result}, nil
+}
+
+// discover makes a call of server/discover. Of its result it returns the capabilities as well.
+func (f *Front) discover(ctx context.Context, c *mcp.Call) (result, caps mcp.Raw, err error) {
+	reply, err := f.handler.Handle(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reply == nil || !reply.Result.IsObject() {
+		return nil, nil, errNoReply
+	}
+	if caps, _ = reply.Result.Member("capabilities"); !caps.IsObject() {
+		caps = mcp.Raw("{}")
+	}
+	return reply.Result, caps, nil
 }

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"errors"
 	"strconv"
 
@@ -83,15 +84,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// refuse counts a refusal.
-func (m *Metrics) refuse(r *refuse.Refusal) {
+// count counts a refusal.
+func (m *Metrics) count(r *refuse.Refusal) {
 	m.refused.Inc()
 	m.reached(r.Bound)
-	c, ok := m.statuses[r.Status]
-	if !ok {
-		c = m.statuses[0]
-	}
-	c.Inc()
+	cmp.Or(m.statuses[r.Status], m.statuses[0]).Inc()
 }
 
 // reached counts a refusal for a bound, if it is for one.

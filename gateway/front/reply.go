@@ -18,8 +18,6 @@ const (
 	// sniffed is the size from which net/http does not find out the length by
 	// itself.
 	sniffed = 2 << 10
-	// discoverTTL is how long a stateless client may keep what it discovered.
-	discoverTTL = time.Minute
 )
 
 var contentJSON = []string{"application/json"}
@@ -267,26 +265,4 @@ func remaining(until time.Time) int64 {
 		return 0
 	}
 	return min(max(0, time.Until(until).Milliseconds()), math.MaxInt32)
-}
-
-// discoverResult is the result of server/discover.
-func (f *Front) discoverResult(result mcp.Raw) mcp.Raw {
-	rev := wire.Stateless()
-	caps, _ := result.Member("capabilities")
-	if !caps.IsObject() {
-		caps = mcp.Raw("{}")
-	}
-	out := mcp.Object("supportedVersions", mcp.Strings([]string{wire.Stateless().Name}), "capabilities", rev.ServerCaps(caps))
-	for _, name := range []string{"instructions", "ttlMs", "cacheScope"} {
-		if value, ok := result.Member(name); ok {
-			out = out.With(name, value)
-		}
-	}
-	if ttl, _ := out.Member("ttlMs"); !isDuration(ttl) {
-		out = out.With("ttlMs", mcp.Int(discoverTTL.Milliseconds()))
-	}
-	if scope, _ := out.Member("cacheScope"); scope.Text() != "public" {
-		out = out.With("cacheScope", mcp.Raw(`"private"`))
-	}
-	return out
 }

@@ -5,12 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
+
+// discoverTTL is how long a stateless client may keep what it discovered.
+const discoverTTL = time.Minute
 
 // stateless serves a message that tells all about itself (2026-07-28). Nothing is
 // remembered from one to the next.
@@ -87,7 +91,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	case mcp.MethodListen:
 		return x.listen(p.r, p.params.notifications)
 	case mcp.MethodDiscover:
-		x.handler = mcp.HandlerFunc(f.discover)
+		x.handler = mcp.HandlerFunc(f.serverDiscover)
 	}
 	x.serve(p.r.Context())
 	return nil
@@ -158,14 +162,24 @@ func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 	return string(text[:])
 }
 
-// discover is the handler of server/discover.
-func (f *Front) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	reply, err := f.handler.Handle(ctx, c)
+// serverDiscover is the handler of server/discover.
+func (f *Front) serverDiscover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	result, caps, err := f.discover(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if reply == nil || !reply.Result.IsObject() {
-		return nil, errNoReply
+	rev := wire.Stateless()
+	out := mcp.Object("supportedVersions", mcp.Strings([]string{rev.Name}), "capabilities", rev.ServerCaps(caps))
+	for _, name := range []string{"instructions", "ttlMs", "cacheScope"} {
+		if value, ok := result.Member(name); ok {
+			out = out.With(name, value)
+		}
 	}
-	return &mcp.Reply{Result: f.discoverResult(reply.Result)}, nil
+	if ttl, _ := out.Member("ttlMs"); !isDuration(ttl) {
+		out = out.With("ttlMs", mcp.Int(discoverTTL.Milliseconds()))
+	}
+	if scope, _ := out.Member("cacheScope"); scope.Text() != "public" {
+		out = out.With("cacheScope", mcp.Raw(`"private"`))
+	}
+	return &mcp.Reply{Result: out}, nil
 }

@@ -54,7 +54,6 @@ var exceptions = []exception{
 	{"files with methods of a type", "gateway/front live", 8, "is being cut into rooms"},
 	{"methods of an interface", "gateway server", 8, "what the gateway needs of an upstream, in one place"},
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
-	{"types with a method of a name", "gateway/front refuse", 5, "is being cut into rooms"},
 }
 
 // spoken are names of methods that mean one thing everywhere.

@@ -67,33 +67,34 @@ func internal(callID string) *mcp.Error {
 // ClosingError is the answer to a call that the end of the gateway cuts off, or keeps from
 // running.
 func ClosingError(executed mcp.Executed) *mcp.Error {
-	message := "the gateway is stopping: try again"
-	if executed != mcp.ExecutedNo {
-		message = "the gateway is stopping, and has cut this call off: see whether it has run before you make it again"
+	if executed == mcp.ExecutedNo {
+		return notRun(mcp.CodeDraining, "the gateway is stopping: try again")
 	}
-	return &mcp.Error{Code: mcp.CodeDraining, Message: message, Data: Data(executed == mcp.ExecutedNo, executed)}
+	return mayHaveRun(mcp.CodeDraining, "the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
 }
 
 // LostError is the answer to a call that was at a replica which has gone.
 func LostError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
-	e.Data = Data(false, mcp.ExecutedUnknown)
-	return e
+	return mayHaveRun(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
 }
 
 // DroppedError is the answer to whoever comes back too late for an answer.
 func DroppedError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
-	e.Data = Data(false, mcp.ExecutedUnknown)
-	return e
+	return mayHaveRun(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
 // ExpiredError is the answer to a call that cannot go on: whoever made it is not known
 // to be who they were any more.
 func ExpiredError() *mcp.Error {
-	e := mcp.Errorf(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
-	e.Data = Data(false, mcp.ExecutedUnknown)
-	return e
+	return mayHaveRun(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
+}
+
+func mayHaveRun(code int, message string) *mcp.Error {
+	return &mcp.Error{Code: code, Message: message, Data: Data(false, mcp.ExecutedUnknown)}
+}
+
+func notRun(code int, message string) *mcp.Error {
+	return &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}
 }
 
 // Data is the data of an error of the gateway's own.

@@ -213,9 +213,7 @@ func Session(err error) (r *Refusal, ok bool) {
 
 // Ended is for a call whose session ended, or got lost, while it ran.
 func Ended() *Refusal {
-	e := mcp.Errorf(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize")
-	e.Data = Data(false, mcp.ExecutedUnknown)
-	return lost(e)
+	return lost(mayHaveRun(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
 }
 
 // NoStream is for messages of HTTP+SSE that have no stream.
@@ -245,11 +243,9 @@ func Busy() *Refusal {
 func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }
 
 func tooMany(bound Bound, code int, message string) *Refusal {
-	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound,
-		Err: &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}}
+	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound, Err: notRun(code, message)}
 }
 
 func unavailable(code int, message string) *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true,
-		Err: &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}}
+	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Err: notRun(code, message)}
 }
