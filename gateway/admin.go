@@ -166,12 +166,12 @@ func (g *Gateway) notReady() (reasons []string) {
 
 // storeAway returns why no replica takes a new session, nil when the store could keep one.
 func (g *Gateway) storeAway(ctx context.Context) []string {
-	if g.services.room == nil {
+	if g.services.redis == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	switch err := g.services.room(ctx); {
+	switch err := g.services.redis.Room(ctx); {
 	case err == nil:
 		return nil
 	case errors.Is(err, redisdb.ErrFull):

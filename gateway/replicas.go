@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
@@ -32,7 +31,6 @@ type stores struct {
 	recordKey func(session string) string // of a session, in Redis; nil for none
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
-	room      func(context.Context) error // why no session can begin; nil for the memory of this process
 	metrics   *metrics                    // nil for none yet
 }
 
@@ -61,7 +59,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		return nil, err
 	}
 	s.sessions, s.grants, s.kept, s.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
-	s.known, s.room, s.redis, s.recordKey = redis.Known, redis.Room, redis.DB(), redis.RecordKey
+	s.known, s.redis, s.recordKey = redis.Known, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
 		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Log: g.log, Metrics: metrics.cluster,

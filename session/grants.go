@@ -1,12 +1,12 @@
 package session
 
 import (
-	"container/list"
 	"context"
-	"math"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // Bounds of Grants. What is over them is forgotten, the one used longest ago first:
@@ -25,32 +25,30 @@ type Grants struct {
 	perKey, perUser, all int // the bounds above
 
 	mu      sync.Mutex // guards the fields below
-	holders map[string]*holder
-	used    *list.List // of *holder, the one used longest ago first
+	holders *recent[*holder]
 	users   map[string]*userGrants
 	count   int
-	turn    uint64
 }
+
+// recent has what was used longest ago first to go.
+type recent[V any] = simplelru.LRU[string, V]
 
 // holder is a session, or what a client without sessions has in its place.
 type holder struct {
 	key    string
 	user   *userGrants
-	grants map[string]grant // by tool
-	inAll  *list.Element    // in Grants.used
-	own    *list.Element    // in user.used
+	grants *recent[grant] // by tool, in the order in which they were shown
 }
 
 type userGrants struct {
-	name  string
-	used  *list.List // of *holder, likewise
-	count int
+	name    string
+	holders *recent[*holder]
+	count   int
 }
 
 type grant struct {
 	digest string
 	until  time.Time // zero for as long as the session
-	turn   uint64    // grows
 }
 
 // NewGrants makes an empty one.
@@ -61,8 +59,13 @@ func NewGrants() *Grants {
 func newGrants(perKey, perUser, all int) *Grants {
 	return &Grants{
 		perKey: perKey, perUser: perUser, all: all,
-		holders: make(map[string]*holder), used: list.New(), users: make(map[string]*userGrants),
+		holders: newRecent[*holder](all + 1), users: make(map[string]*userGrants),
 	}
+}
+
+func newRecent[V any](most int) *recent[V] {
+	r, _ := simplelru.NewLRU[string, V](most, nil) // its error is about the size
+	return r
 }
 
 // Grant notes that definitions, digests by tool, were shown to the session of a key. They
@@ -79,20 +82,18 @@ func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, t
 	defer g.mu.Unlock()
 	h := g.holder(key)
 	for tool, digest := range shown {
-		if _, known := h.grants[tool]; !known {
-			if len(h.grants) >= g.perKey {
-				g.forgetOldest(h)
-			}
+		if !h.grants.Contains(tool) && h.grants.Len() < g.perKey {
 			g.add(h, 1)
 		}
-		g.turn++
-		h.grants[strings.Clone(tool)] = grant{strings.Clone(digest), until, g.turn}
+		h.grants.Add(strings.Clone(tool), grant{strings.Clone(digest), until})
 	}
-	for h.user.count > g.perUser && h.user.used.Len() > 1 {
-		g.end(h.user.used.Front().Value.(*holder))
+	for h.user.count > g.perUser && h.user.holders.Len() > 1 {
+		_, oldest, _ := h.user.holders.GetOldest()
+		g.end(oldest)
 	}
-	for g.count > g.all && g.used.Len() > 1 {
-		g.end(g.used.Front().Value.(*holder))
+	for g.count > g.all && g.holders.Len() > 1 {
+		_, oldest, _ := g.holders.GetOldest()
+		g.end(oldest)
 	}
 	return nil
 }
@@ -101,18 +102,18 @@ func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, t
 func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	h := g.holders[key]
-	if h == nil {
+	h, ok := g.holders.Peek(key)
+	if !ok {
 		return false, nil
 	}
-	one, ok := h.grants[tool]
+	one, ok := h.grants.Peek(tool)
 	switch {
 	case !ok:
 		return false, nil
 	case one.digest != digest, !one.until.IsZero() && !time.Now().Before(one.until):
-		delete(h.grants, tool)
+		h.grants.Remove(tool)
 		g.add(h, -1)
-		if len(h.grants) == 0 {
+		if h.grants.Len() == 0 {
 			g.end(h)
 		}
 		return false, nil
@@ -125,7 +126,7 @@ func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, err
 func (g *Grants) End(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if h := g.holders[key]; h != nil {
+	if h, ok := g.holders.Peek(key); ok {
 		g.end(h)
 	}
 }
@@ -133,25 +134,23 @@ func (g *Grants) End(key string) {
 // holder returns the holder of a key as the one used last. What follows is called with mu
 // held.
 func (g *Grants) holder(key string) *holder {
-	if h := g.holders[key]; h != nil {
-		g.touch(h)
-		return h
+	h, ok := g.holders.Peek(key)
+	if !ok {
+		name := nameOf(key).user
+		user := g.users[name]
+		if user == nil {
+			user = &userGrants{name: name, holders: newRecent[*holder](g.all + 1)}
+			g.users[name] = user
+		}
+		h = &holder{key: key, user: user, grants: newRecent[grant](g.perKey)}
 	}
-	name, _ := splitKey(key)
-	user := g.users[name]
-	if user == nil {
-		user = &userGrants{name: name, used: list.New()}
-		g.users[name] = user
-	}
-	h := &holder{key: key, user: user, grants: make(map[string]grant)}
-	h.inAll, h.own = g.used.PushBack(h), user.used.PushBack(h)
-	g.holders[key] = h
+	g.touch(h)
 	return h
 }
 
 func (g *Grants) touch(h *holder) {
-	g.used.MoveToBack(h.inAll)
-	h.user.used.MoveToBack(h.own)
+	g.holders.Add(h.key, h)
+	h.user.holders.Add(h.key, h)
 }
 
 func (g *Grants) add(h *holder, n int) {
@@ -159,23 +158,11 @@ func (g *Grants) add(h *holder, n int) {
 	g.count += n
 }
 
-func (g *Grants) forgetOldest(h *holder) {
-	oldest, turn := "", uint64(math.MaxUint64)
-	for tool, one := range h.grants {
-		if one.turn < turn {
-			oldest, turn = tool, one.turn
-		}
-	}
-	delete(h.grants, oldest)
-	g.add(h, -1)
-}
-
 func (g *Grants) end(h *holder) {
-	delete(g.holders, h.key)
-	g.used.Remove(h.inAll)
-	h.user.used.Remove(h.own)
-	g.add(h, -len(h.grants))
-	if h.user.used.Len() == 0 {
+	g.holders.Remove(h.key)
+	h.user.holders.Remove(h.key)
+	g.add(h, -h.grants.Len())
+	if h.user.holders.Len() == 0 {
 		delete(g.users, h.user.name)
 	}
 }

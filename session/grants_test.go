@@ -59,8 +59,8 @@ func TestGrants(t *testing.T) {
 // wantEmpty checks that nothing is left behind.
 func wantEmpty(t *testing.T, g *Grants) {
 	t.Helper()
-	if len(g.holders) != 0 || len(g.users) != 0 || g.used.Len() != 0 || g.count != 0 {
-		t.Errorf("left are %d holders, %d users, %d in order, %d grants", len(g.holders), len(g.users), g.used.Len(), g.count)
+	if g.holders.Len() != 0 || len(g.users) != 0 || g.count != 0 {
+		t.Errorf("left are %d holders, %d users, %d grants", g.holders.Len(), len(g.users), g.count)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestGrantsHaveBounds(t *testing.T) {
 	for i := range 30 {
 		show(t, g, "u:1", fmt.Sprint(i), "x", 0)
 	}
-	if n := len(g.holders["u:1"].grants); n != 20 || shownTo(t, g, "u:1", "9", "x") || !shownTo(t, g, "u:1", "10", "x") {
+	if n := g.holder("u:1").grants.Len(); n != 20 || shownTo(t, g, "u:1", "9", "x") || !shownTo(t, g, "u:1", "10", "x") {
 		t.Errorf("of one session %d are kept, and not the newest", n)
 	}
 	show(t, g, "v:1", "a", "x", 0)
@@ -99,7 +99,7 @@ func TestGrantsHaveBounds(t *testing.T) {
 	if g.count > 5000 || shownTo(t, g, "w0:1", "1", "x") {
 		t.Errorf("in all %d are kept", g.count)
 	}
-	for key := range g.holders {
+	for _, key := range g.holders.Keys() {
 		g.End(key)
 	}
 	wantEmpty(t, g)

@@ -40,7 +40,6 @@ type Memory struct {
 
 	mu    sync.Mutex // guards the fields below; taken alone or inside nothing
 	users map[string]map[*held]struct{}
-	total int
 }
 
 // NewMemory makes a store and starts its one goroutine.
@@ -67,15 +66,13 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 		return Record{}, ErrTooLarge
 	}
 	r = r.minted()
-	h := m.newHeld(name{r.User, r.ID})
-	old, err := m.reserve(h)
+	old, err := m.admit(&r)
 	if err != nil {
 		return Record{}, err
 	}
 	if old != nil {
 		m.ended(old, m.count.evicted)
 	}
-	m.begin(h, &r)
 	return r, nil
 }
 
@@ -85,38 +82,38 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// reserve counts a session that is about to begin. A user who has as many as may be
-// gets room by one that is hardly in use any more: it is returned, to be evicted.
-func (m *Memory) reserve(h *held) (old *held, err error) {
+// admit begins a session. A user who has as many as may be gets room by one that is hardly in
+// use any more: it is returned, to be evicted.
+func (m *Memory) admit(r *Record) (old *held, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed.Load() {
 		return nil, ErrUnavailable
 	}
-	own := m.users[h.name.user]
+	own := m.users[r.User]
 	if own == nil {
 		own = make(map[*held]struct{})
 	}
-	if len(own) >= m.cfg.most(h.name.user) {
+	if len(own) >= m.cfg.most(r.User) {
 		if old = m.leastUsed(own); old == nil {
 			return nil, ErrTooMany
 		}
 		delete(own, old)
 	}
-	if old == nil && m.total >= m.cfg.Max {
+	if old == nil && m.Known() >= m.cfg.Max {
 		return nil, ErrTooMany
 	}
-	m.users[h.name.user] = own
+	h := m.newHeld(name{r.User, r.ID})
+	m.users[r.User] = own
 	own[h] = struct{}{}
-	m.total++
+	m.begin(h, r)
 	return old, nil
 }
 
-// release counts a session that has ended no more.
+// release forgets a session of a user that has ended.
 func (m *Memory) release(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.total--
 	own := m.users[h.name.user]
 	if delete(own, h); len(own) == 0 {
 		delete(m.users, h.name.user)

@@ -180,18 +180,6 @@ func (s *Redis) Drop(key string) {
 	s.kept.drop(n)
 }
 
-// Room returns nil if a session could be begun, as far as Redis is concerned: it answers, and
-// takes something new. Errors: ErrUnavailable, with redisdb.ErrFull where that is why.
-func (s *Redis) Room(ctx context.Context) error {
-	if s.closed.Load() {
-		return ErrUnavailable
-	}
-	if err := s.db.Room(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	return nil
-}
-
 // Close ends the connections and forgets what is held. The sessions are in Redis for who owns
 // them next.
 func (s *Redis) Close() error {

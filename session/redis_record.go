@@ -69,7 +69,7 @@ func decode(value []byte, n name) (*Record, error) {
 		LogLevel:      k.LogLevel,
 		Subscriptions: k.Subscriptions,
 		Created:       created,
-		key:           n.user + ":" + n.id,
+		key:           n.key(),
 	}.owned()
 	return &r, nil
 }

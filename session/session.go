@@ -48,15 +48,7 @@ func (r Record) Key() string {
 	if r.key != "" {
 		return r.key
 	}
-	return r.User + ":" + r.ID
-}
-
-// splitKey takes a Key apart. Ids have no colon, so the last one divides.
-func splitKey(key string) (user, id string) {
-	if i := strings.LastIndexByte(key, ':'); i >= 0 {
-		return key[:i], key[i+1:]
-	}
-	return "", key
+	return name{r.User, r.ID}.key()
 }
 
 // name is whose session it is and its id.
@@ -64,9 +56,10 @@ type name struct{ user, id string }
 
 func (n name) key() string { return n.user + ":" + n.id }
 
-func nameOf(key string) (n name) {
-	n.user, n.id = splitKey(key)
-	return n
+// nameOf takes a key apart. Ids have no colon, so the last one divides.
+func nameOf(key string) name {
+	at := strings.LastIndexByte(key, ':')
+	return name{key[:max(at, 0)], key[at+1:]}
 }
 
 // size is what MaxRecordBytes bounds.

@@ -38,7 +38,8 @@ var layers = []layer{
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal"}, // seal for leases and what forwards carry
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
-	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}}, // seal for what stands in Redis
+	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
+		third: []string{"github.com/hashicorp/golang-lru/v2"}},
 	{level: 2, dir: "policy", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // redisdb for limits and approvals of replicas, seal for the latter
 		third: []string{"cel.dev/cel-go", "github.com/hashicorp/golang-lru/v2", "golang.org/x/text"}},
 	{level: 3, dir: "upstream/admit", ours: []string{"internal/mcp"},
