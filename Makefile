@@ -75,8 +75,9 @@ interop: ## run other people's clients and servers through the gateway (npm, PyP
 conformance: ## run the official conformance suite through the gateway (npm)
 	go run ./internal/conformance
 
-bench: ## measure the gateway against a bare reverse proxy, and what idle streams cost
+bench: redis ## measure the gateway against a bare reverse proxy, and what replicas and idle streams cost
 	go run ./internal/bench
+	go run ./internal/bench -replicas
 	go run ./internal/bench -idle 8000
 
 soak: redis ## clients of all kinds through three replicas, for 10 minutes, while everything fails in turn (SOAK="-for 1m -seed 7")

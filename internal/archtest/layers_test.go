@@ -36,7 +36,7 @@ var layers = []layer{
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"golang.org/x/oauth2", "github.com/redis/go-redis/v9", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
-	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal"}, // seal for leases and what forwards carry
+	{level: 2, dir: "internal/cluster", ours: []string{"internal/redisdb", "internal/seal", "internal/http1"}, // seal for leases and what forwards carry; http1 for small ones
 		third: []string{"github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/singleflight", "golang.org/x/net/netutil"}}, // netutil bounds connections
 	{level: 2, dir: "session", ours: []string{"internal/mcp", "internal/redisdb", "internal/seal"}, // seal for what stands in Redis
 		third: []string{"github.com/hashicorp/golang-lru/v2"}},

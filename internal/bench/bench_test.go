@@ -136,7 +136,7 @@ func TestNumbers(t *testing.T) {
 		"bare":      {of(100 * time.Millisecond), of(200 * time.Millisecond), of(400 * time.Millisecond)},
 		"gatehouse": {of(50 * time.Millisecond), of(150 * time.Millisecond), of(400 * time.Millisecond)},
 	}}
-	got := r.numbers("gatehouse")
+	got := r.numbers("gatehouse", "bare")
 	want := numbers{cpu: 150, rate: 1000, p50: 2, p99: 4, posts: 1, ratio: 0.75}
 	if got != want {
 		t.Errorf("numbers() = %+v, want %+v", got, want)
@@ -150,10 +150,11 @@ func TestGate(t *testing.T) {
 		"gatehouse": {{requests: 1, elapsed: 1, cpu: 101}},
 	}}
 	var out bytes.Buffer
-	if err := report(t.Context(), &out, options{gate: true}, []result{slow}); err == nil {
+	both := &rigged{targets: []target{{name: "bare"}, {name: "gatehouse", gateway: true}}, beside: "bare"}
+	if err := report(t.Context(), &out, options{gate: true}, both, []result{slow}); err == nil {
 		t.Errorf("a missed target passed:\n%s", out.String())
 	}
-	if err := report(t.Context(), &out, options{}, []result{slow}); err != nil {
+	if err := report(t.Context(), &out, options{}, both, []result{slow}); err != nil {
 		t.Errorf("without -gate: %v", err)
 	}
 }

@@ -53,6 +53,22 @@ func dial(endpoint string, stateless bool) (*client, error) {
 	return c, nil
 }
 
+// move takes the session to another endpoint.
+func (c *client) move(endpoint string) error {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return err
+	}
+	conn, err := net.DialTimeout("tcp", u.Host, callLimit)
+	if err != nil {
+		return err
+	}
+	err = c.conn.Close()
+	c.url, c.conn = u, conn
+	c.in.Reset(conn)
+	return err
+}
+
 // close ends the session, if there is one, and the connection.
 func (c *client) close() error {
 	var err error

@@ -10,6 +10,9 @@
 // answer, a lost event or a second request upstream fails the run, slowness does
 // only with -gate.
 //
+// With -replicas it compares a gateway alone with two replicas over a Redis: a call at the
+// owner of its session, and one that is forwarded to it.
+//
 // With -idle it measures what streams, sessions and connections cost that are only open,
 // in memory, each kind at a gateway of its own.
 //

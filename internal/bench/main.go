@@ -23,6 +23,8 @@ type options struct {
 	client   string
 	gate     bool
 	idle     int
+	replicas bool
+	against  string
 }
 
 func main() {
@@ -56,11 +58,16 @@ func dispatch(ctx context.Context, args []string) error {
 	flags.StringVar(&o.client, "client", "own", "the gateway's http_client: own or standard")
 	flags.BoolVar(&o.gate, "gate", false, "fail when a target is missed")
 	flags.IntVar(&o.idle, "idle", 0, "instead, measure what so many idle streams cost each")
+	flags.BoolVar(&o.replicas, "replicas", false, "instead, measure what Redis and the way to a session's owner cost, beside a gateway alone")
+	flags.StringVar(&o.against, "against", "", "also measure this gatehouse binary, such as an older one")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if o.rounds < 1 || o.slice <= 0 || o.idle < 0 || flags.NArg() > 0 {
 		return errors.New("want at least one round, a positive slice and no arguments")
+	}
+	if o.replicas && (o.idle > 0 || o.against != "") {
+		return errors.New("-replicas is a measurement of its own: leave -idle and -against out")
 	}
 	if o.idle > 0 {
 		return measureIdle(ctx, o)

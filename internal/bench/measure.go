@@ -39,7 +39,7 @@ func measure(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, r.tearDown()) }()
 	var results []result
 	for _, s := range scenarios() {
-		if s.matches(o.scenario) {
+		if s.matches(o.scenario) && (!o.replicas || !s.stateless) {
 			results = append(results, result{scenario: s, slices: map[string][]slice{}})
 		}
 	}
@@ -54,7 +54,7 @@ func measure(ctx context.Context, o options) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "round %d of %d\n", round+1, o.rounds)
 	}
-	return report(ctx, os.Stdout, o, results)
+	return report(ctx, os.Stdout, o, r, results)
 }
 
 // runRound measures a scenario once at each target, each round beginning with
@@ -81,7 +81,7 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 		}
 	}()
 	for i := range clients {
-		if clients[i], err = dial(t.endpoint(s), s.stateless); err != nil {
+		if clients[i], err = t.dial(s); err != nil {
 			return m, err
 		}
 	}
@@ -176,12 +176,28 @@ func load(ctx context.Context, s scenario, t target, clients []*client, d time.D
 	return m, nil
 }
 
-// cpu is the CPU time that the target's process has used so far.
-func (t target) cpu() (time.Duration, error) {
-	if t.process == nil {
-		return 0, nil
+// dial makes a client of the target, with its session.
+func (t target) dial(s scenario) (*client, error) {
+	if t.begin == "" {
+		return dial(t.endpoint(s), s.stateless)
 	}
-	return cpuTime(t.process.PID())
+	c, err := dial(t.begin, s.stateless)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.move(t.url)
+}
+
+// cpu is the CPU time that the target's processes have used so far.
+func (t target) cpu() (sum time.Duration, err error) {
+	for _, p := range t.processes {
+		used, err := cpuTime(p.PID())
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
 }
 
 func (r *rigged) counts(ctx context.Context) (counts, error) {

@@ -12,12 +12,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// target is one of the three that are compared. direct has no process of its own.
+// target is one of those that are compared. direct has no process of its own.
 type target struct {
-	name    string
-	process *rig.Process // whose CPU counts; nil for direct
-	url     string       // of its root, for the gateway of its endpoint
-	gateway bool
+	name      string
+	processes []*rig.Process // whose CPU counts, together
+	url       string         // of its root, for a gateway of its endpoint
+	gateway   bool
+	// begin is where a session begins, if that is another replica, which then owns it.
+	begin string
+	// most is the ratio to be reached; 0 is the scenario's.
+	most float64
 }
 
 func (t target) endpoint(s scenario) string {
@@ -32,10 +36,11 @@ type rigged struct {
 	dir     string // of the gateway's config
 	counted string // URL of the server's counters
 	targets []target
+	beside  string // the target that all others are compared with
 	started []*rig.Process
 }
 
-// setUp starts the server, the bare proxy and the gateway.
+// setUp starts the server and what is compared.
 func setUp(ctx context.Context, o options) (*rigged, error) {
 	checkout, err := rig.FindCheckout()
 	if err != nil {
@@ -54,28 +59,29 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 		if err != nil {
 			return err
 		}
+		r.counted = upstream.url + pathCounts
+		g, err := r.startGateway(ctx, binary, upstream.url, "", o)
+		if err != nil {
+			return err
+		}
+		if o.replicas {
+			return r.addReplicas(ctx, binary, upstream.url, g, o)
+		}
 		bare, err := r.startRole(ctx, roleBare, "-to", upstream.url)
 		if err != nil {
 			return err
 		}
-		g, err := startGateway(ctx, binary, r.dir, upstream.url, o)
-		if err != nil {
-			return err
+		bare.name = "bare"
+		r.beside = bare.name
+		r.targets = []target{{name: "direct", url: upstream.url}, bare, named("gatehouse", g)}
+		if o.against != "" {
+			other, err := r.startGateway(ctx, o.against, upstream.url, "", o)
+			if err != nil {
+				return err
+			}
+			r.targets = append(r.targets, named("against", other))
 		}
-		r.started = append(r.started, g.Process)
-		r.counted = upstream.url + pathCounts
-		r.targets = []target{
-			{name: "direct", url: upstream.url},
-			{name: "bare", process: bare.process, url: bare.url},
-			{name: "gatehouse", process: g.Process, url: g.URL, gateway: true},
-		}
-		ready, cancel := context.WithTimeout(ctx, time.Minute)
-		defer cancel()
-		names := []string{publicName(upstreamStateful, "small"), publicName(upstreamStateless, "small")}
-		for i := range lists {
-			names = append(names, publicName(upstreamList(i), "tool_00"))
-		}
-		return g.WaitTools(ready, names...)
+		return nil
 	}()
 	if err != nil {
 		return nil, errors.Join(err, r.tearDown())
@@ -107,12 +113,22 @@ func (r *rigged) startRole(ctx context.Context, role string, args ...string) (ta
 		return target{}, err
 	}
 	r.started = append(r.started, p)
-	return target{name: role, process: p, url: "http://" + addr}, p.WaitListening(ctx, addr)
+	return target{name: role, processes: []*rig.Process{p}, url: "http://" + addr}, p.WaitListening(ctx, addr)
 }
 
-func startGateway(ctx context.Context, binary, dir, upstream string, o options) (rig.Gateway, error) {
+func named(name string, g rig.Gateway) target {
+	return target{name: name, processes: []*rig.Process{g.Process}, url: g.URL, gateway: true}
+}
+
+// startGateway runs a gateway with further sections of its config, and waits until it has
+// all tools.
+func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options) (rig.Gateway, error) {
+	dir, err := os.MkdirTemp(r.dir, "gateway-")
+	if err != nil {
+		return rig.Gateway{}, err
+	}
 	var config strings.Builder
-	config.WriteString("upstreams:\n")
+	config.WriteString(sections + "upstreams:\n")
 	add := func(name, path string) {
 		fmt.Fprintf(&config, "  - {name: %s, url: %q, http_client: %s}\n", name, upstream+path, o.client)
 	}
@@ -127,5 +143,16 @@ func startGateway(ctx context.Context, binary, dir, upstream string, o options) 
 		return rig.Gateway{}, err
 	}
 	defer log.Close() // the child has its own copy
-	return rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: dir, Sections: config.String(), Log: log})
+	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: dir, Sections: config.String(), Log: log})
+	if err != nil {
+		return g, err
+	}
+	r.started = append(r.started, g.Process)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	names := []string{publicName(upstreamStateful, "small"), publicName(upstreamStateless, "small")}
+	for i := range lists {
+		names = append(names, publicName(upstreamList(i), "tool_00"))
+	}
+	return g, g.WaitTools(ctx, names...)
 }

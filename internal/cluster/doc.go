@@ -4,7 +4,8 @@
 // A home is what a session keeps in the memory of one replica, its owner. Redis has the
 // owner's token of each home, a new one for each claim; what is written for the home is
 // compared with it (the fence). Each replica has a lease in Redis, and a listener for the
-// others (the link), over TLS with a certificate whose digest is in the lease.
+// others (the link), over TLS with a certificate whose digest is in the lease. Small requests
+// take HTTP/1.1 on the link; streams, and all else, share one connection of HTTP/2.
 //
 // It owns leases, homes and the link. It leaves what is written under a fence to the session
 // store, what runs at home and which home a request has to gateway/front, and what is known

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -44,7 +45,9 @@ func status(err error) int {
 
 // ServeHTTP takes what clients send.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var err error
+	body, err := io.ReadAll(r.Body)
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
 	for range tries {
 		var o Owner
 		if o, err = d.cluster.Own(r.Context(), homeOf(r)); err != nil {

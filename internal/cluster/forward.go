@@ -7,11 +7,12 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
 // What becomes of a forward of which no byte of an answer came.
@@ -90,9 +91,8 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	stop := context.AfterFunc(p.ctx, func() { cancel(errEnded) })
 	defer stop()
 	one := &forward{forwards: f, to: p, home: to.home, caller: caller}
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { one.sent.Store(true) }})
-	proxy := httputil.ReverseProxy{
-		Rewrite: one.rewrite, Transport: p, FlushInterval: -1, BufferPool: f.buffers, ErrorLog: f.quiet,
+	proxy := httputil.ReverseProxy{ // which passes event streams on as they come
+		Rewrite: one.rewrite, Transport: one, BufferPool: f.buffers, ErrorLog: f.quiet,
 		ModifyResponse: one.answered,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { one.outcome = one.sort(r.Context(), err) },
 	}
@@ -109,14 +109,26 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	return one.outcome
 }
 
+// RoundTrip sends the request and notes whether it was sent.
+func (f *forward) RoundTrip(r *http.Request) (*http.Response, error) {
+	return f.to.send(r, func() { f.sent.Store(true) })
+}
+
 // rewrite makes the request for the link of that of the client.
 func (f *forward) rewrite(pr *httputil.ProxyRequest) {
 	out := pr.Out
 	out.URL.Scheme, out.URL.Host = "https", f.to.name
 	out.Host = pr.In.Host
 	for name := range out.Header {
-		if name == "Authorization" || name == "Cookie" || strings.HasPrefix(name, "X-Forwarded-") {
+		switch name {
+		case "Authorization", "Cookie": // what they prove goes along sealed
 			delete(out.Header, name)
+		case "Connection", "Upgrade", "Te", "Expect", "Content-Length": // of the client's connection, not of ours
+			delete(out.Header, name)
+		default:
+			if strings.HasPrefix(name, "X-Forwarded-") {
+				delete(out.Header, name)
+			}
 		}
 	}
 	out.Header.Set(carriedHeader, f.carried.write(f.to.name, out, f.home, f.caller))
@@ -145,7 +157,7 @@ func (f *forward) sort(client context.Context, err error) error {
 		return client.Err()
 	case !f.sent.Load() && f.to.ctx.Err() != nil:
 		return ErrGone
-	case undialled, !f.sent.Load():
+	case undialled, !f.sent.Load(), errors.Is(err, http1.ErrNotSent):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)

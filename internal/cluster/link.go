@@ -56,17 +56,25 @@ func digestOf(der []byte) []byte {
 	return sum[:]
 }
 
+// The protocols of a link, as TLS names them: protoCalls is what small requests take that
+// end soon, protoStreams all others.
+const (
+	protoCalls   = "http/1.1"
+	protoStreams = "h2"
+)
+
 // linkTLS is what both sides of a link have in common.
-func linkTLS(identity tls.Certificate) *tls.Config {
-	c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
+func linkTLS(identity tls.Certificate, protocols ...string) *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true}
 	if len(identity.Certificate) > 0 {
 		c.Certificates = []tls.Certificate{identity}
 	}
 	return c
 }
 
-func linkProtocols() *http.Protocols {
+func httpProtocols(http1 bool) *http.Protocols {
 	var p http.Protocols
+	p.SetHTTP1(http1)
 	p.SetHTTP2(true)
 	return &p
 }
@@ -104,14 +112,15 @@ func listen(address string) (net.Listener, error) {
 // start serves the link.
 func (l *link) start(forwarded http.Handler) {
 	l.handler = forwarded
-	config := linkTLS(l.identity)
+	config := linkTLS(l.identity, protoStreams, protoCalls)
 	config.ClientAuth = tls.RequireAnyClientCert
 	config.VerifyConnection = l.verify
 	l.server = &http.Server{
 		Handler:           l,
 		TLSConfig:         config,
-		Protocols:         linkProtocols(),
+		Protocols:         httpProtocols(true),
 		ReadHeaderTimeout: l.times.greet,
+		IdleTimeout:       2 * idleConnTime, // whoever connects closes first: no request meets a closed connection
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{

@@ -230,6 +230,7 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		return // it is older than what we know
 	case p != nil && !p.refused && p.address == l.Address && string(p.digest) == string(l.Digest):
 		p.value, p.lease = value, l
+		p.calls.leaving.Store(l.Leaving)
 		return
 	case p != nil:
 		m.forget(p)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -49,6 +50,7 @@ type peer struct {
 	ctx       context.Context // over when it has gone; connections to it end with that
 	end       context.CancelCauseFunc
 	transport *http.Transport
+	calls     *calls
 	tls       *tls.Config
 	times     times
 	conns     atomic.Int64       // connections that are open
@@ -66,13 +68,13 @@ type peer struct {
 func newPeer(name, value string, l lease, identity tls.Certificate, t times) *peer {
 	ctx, end := context.WithCancelCause(context.Background()) // until end
 	p := &peer{name: name, address: l.Address, digest: l.Digest, ctx: ctx, end: end, times: t, value: value, lease: l}
-	p.tls = linkTLS(identity)
+	p.tls = linkTLS(identity, protoStreams)
 	p.tls.ServerName = name
 	p.tls.InsecureSkipVerify = true // no authority signs for replicas: the lease has the digest
 	p.tls.VerifyConnection = p.verify
 	p.transport = &http.Transport{
-		DialTLSContext:     p.dial,
-		Protocols:          linkProtocols(),
+		DialTLSContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, p.tls) },
+		Protocols:          httpProtocols(false),
 		DisableCompression: true,
 		IdleConnTimeout:    idleConnTime,
 		HTTP2: &http.HTTP2Config{
@@ -80,6 +82,8 @@ func newPeer(name, value string, l lease, identity tls.Certificate, t times) *pe
 			MaxReceiveBufferPerStream: streamWindow,
 		},
 	}
+	p.calls = newCalls(p)
+	p.calls.leaving.Store(l.Leaving)
 	return p
 }
 
@@ -91,10 +95,11 @@ func (p *peer) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// RoundTrip sends a request. Where there is no connection yet it asks the peer something of
+// send sends a request; sent is called when it may have been, unless the error is one of
+// dialling or http1.ErrNotSent. Where there is no connection yet it asks the peer something of
 // no consequence first: a thousand requests do not open a thousand connections, and a peer
 // that does not let us in has got nothing.
-func (p *peer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *peer) send(r *http.Request, sent func()) (*http.Response, error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
 			return p.ask(context.Background()) // it has a time limit, and several wait for it
@@ -103,11 +108,24 @@ func (p *peer) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	return p.transport.RoundTrip(r)
+	if begun := p.calls.begin(r); begun != nil {
+		resp, err := p.calls.roundTrip(begun)
+		if !errors.Is(err, errShare) {
+			sent()
+			return resp, err
+		}
+		if r.Body != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent() }}
+	return p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 }
 
-// dial connects to the peer, wherever the transport thinks that this is. Errors: *dialError.
-func (p *peer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+// dial connects to the peer. Errors: *dialError.
+func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
 	defer cancel()
 	raw, err := connect(ctx, p.address)
@@ -122,7 +140,7 @@ func (p *peer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, &dialError{err: err, refused: errors.Is(err, syscall.ECONNREFUSED)}
 	}
-	conn := tls.Client(p.bound(raw), p.tls)
+	conn := tls.Client(p.bound(raw), config)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		return nil, &dialError{err: err}
@@ -157,4 +175,5 @@ func (c *boundConn) Close() error {
 func (p *peer) gone() {
 	p.end(errEnded)
 	p.transport.CloseIdleConnections()
+	p.calls.transport.CloseIdleConnections()
 }

@@ -200,6 +200,7 @@ func (m *members) report(p *peer) {
 	case before:
 		m.log.Info("another replica can be reached again", "replica", p.name, "address", p.address)
 	default:
+		p.calls.cut()
 		m.log.Warn("another replica cannot be reached: sessions that it owns are not served here", "replica", p.name, "address", p.address, "error", err)
 	}
 }
@@ -259,7 +260,7 @@ func Check(ctx context.Context, db *redisdb.DB, key []byte, accepted [][]byte) (
 			continue
 		}
 		p := newPeer(name, value, l, tls.Certificate{}, usualTimes())
-		conn, err := p.dial(ctx, "", "")
+		conn, err := p.dial(ctx, p.tls)
 		if err == nil {
 			conn.Close()
 		}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
+)
+
+// What a stateful call may cost beside one at a gateway alone: at the replica that owns
+// its session, and at another one, both replicas' CPU together.
+const (
+	ownerTarget     = 1.05
+	forwardedTarget = 2.0
+)
+
+// addReplicas starts two replicas over a Redis, to be compared with a gateway alone.
+func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, alone rig.Gateway, o options) error {
+	address, err := rig.FreeAddress()
+	if err != nil {
+		return err
+	}
+	redis, err := rig.StartRedis(ctx, address)
+	if err != nil {
+		return err
+	}
+	r.started = append(r.started, redis)
+	replicas := make([]rig.Gateway, 2)
+	for i := range replicas {
+		link, err := rig.FreeAddress()
+		if err != nil {
+			return err
+		}
+		sections := fmt.Sprintf("sessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef}\nreplicas: {listen: %q, advertise: %q}\n", address, link, link)
+		if replicas[i], err = r.startGateway(ctx, binary, upstream, sections, o); err != nil {
+			return err
+		}
+	}
+	owner, forwarded := named("owner", replicas[0]), named("forwarded", replicas[1])
+	owner.most, forwarded.most = ownerTarget, forwardedTarget
+	forwarded.begin = owner.url
+	forwarded.processes = append(forwarded.processes, owner.processes...)
+	r.beside = "alone"
+	r.targets = []target{named(r.beside, alone), owner, forwarded}
+	return nil
+}

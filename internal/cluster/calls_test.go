@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
+	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
+)
+
+// post makes a request as a client would, for u1:x.
+func post(body string) *http.Request {
+	r := httptest.NewRequest("POST", "/u1/x", nil)
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength = int64(len(body))
+	return r
+}
+
+// TestWays: small requests take HTTP/1.1 and leave their connection for the next one; what is
+// large or may last takes HTTP/2. What a client says of its own connection stays there.
+func TestWays(t *testing.T) {
+	serve := func(w http.ResponseWriter, r *http.Request, _ Owner) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %d %v %s", r.Proto, len(body), err, r.Header.Get("Upgrade")+r.Header.Get("Te")+r.Header.Get("Expect"))
+	}
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
+	a.own(t, Home{User: "u1", ID: "x"})
+	for _, tt := range []struct {
+		name, method string
+		size         int
+		want         string
+	}{
+		{"small", "POST", 100, "HTTP/1.1 100 <nil> "},
+		{"no body", "POST", 0, "HTTP/1.1 0 <nil> "},
+		{"the largest", "POST", http1.MaxRequest, fmt.Sprintf("HTTP/1.1 %d <nil> ", http1.MaxRequest)},
+		{"larger", "POST", http1.MaxRequest + 1, fmt.Sprintf("HTTP/2.0 %d <nil> ", http1.MaxRequest+1)},
+		{"a stream", "GET", 0, "HTTP/2.0 0 <nil> "},
+		{"an end", "DELETE", 0, "HTTP/2.0 0 <nil> "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for range 3 {
+				resp := b.do(t, tt.method, "/u1/x", strings.NewReader(strings.Repeat("b", tt.size)),
+					"Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAAP__", "Te", "trailers")
+				if text, err := io.ReadAll(resp.Body); err != nil || string(text) != tt.want {
+					t.Errorf("%s %q, %v, want %q", resp.Status, text, err, tt.want)
+				}
+			}
+		})
+	}
+	p := b.members.peer(a.Self())
+	if n := p.conns.Load(); n != 2 {
+		t.Errorf("%d connections, want one for each protocol", n)
+	}
+	a.Leaving(t.Context())
+	eventually(t, "it is known that the owner stops", p.calls.leaving.Load)
+	resp := b.do(t, "POST", "/u1/x", strings.NewReader("{}"))
+	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "HTTP/2.0 2 <nil> " {
+		t.Errorf("at an owner that stops: %q, %v", text, err)
+	}
+}
+
+// TestManyCalls: more small requests than may have connections of their own share one.
+func TestManyCalls(t *testing.T) {
+	const more = 20
+	began, end := make(chan string), make(chan struct{})
+	serve := func(w http.ResponseWriter, r *http.Request, _ Owner) {
+		began <- r.Proto
+		<-end
+	}
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
+	a.own(t, some("x"))
+	o := b.own(t, some("x"))
+	var all sync.WaitGroup
+	seen := make(map[string]int)
+	for range maxCalls + more {
+		all.Go(func() {
+			if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+				t.Error(err)
+				began <- ""
+			}
+		})
+		seen[<-began]++
+	}
+	close(end)
+	all.Wait()
+	if seen["HTTP/1.1"] != maxCalls || seen["HTTP/2.0"] != more {
+		t.Errorf("%v", seen)
+	}
+	for range maxCalls + more { // at once: where there is no connection yet they share one
+		all.Go(func() {
+			if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+				t.Error(err)
+				began <- ""
+			}
+		})
+	}
+	for range maxCalls + more {
+		<-began
+	}
+	all.Wait()
+	if n := len(b.members.peer(a.Self()).calls.free); n != 0 {
+		t.Errorf("%d places are still taken", n)
+	}
+}
+
+// TestCallsEnd: a call ends with its client, with the way to its owner, and with the owner.
+func TestCallsEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(b *house, p *peer, leave func())
+		want error
+	}{
+		{"the client goes", func(_ *house, _ *peer, leave func()) { leave() }, context.Canceled},
+		{"the owner is not reached any more", func(b *house, p *peer, _ func()) { b.members.unreached(p, ErrUnreachable) }, ErrLost},
+		{"the lease of the owner ends", func(_ *house, p *peer, _ func()) { p.gone() }, ErrLost},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
+			serve := func(_ http.ResponseWriter, r *http.Request, _ Owner) {
+				_, _ = io.Copy(io.Discard, r.Body) // until then HTTP/1.1 does not notice that the client goes
+				began <- struct{}{}
+				<-r.Context().Done()
+				ended <- struct{}{}
+			}
+			redis := redistest.Start(t)
+			a, b := startHouse(t, redis, serve), startHouse(t, redis, serve)
+			a.own(t, some("x"))
+			o := b.own(t, some("x"))
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			result := make(chan error, 1)
+			go func() { result <- b.Forward(httptest.NewRecorder(), post("{}").WithContext(ctx), o, nil) }()
+			<-began
+			tt.end(b, b.members.peer(a.Self()), leave)
+			if err := <-result; !errors.Is(err, tt.want) {
+				t.Errorf("Forward: %v, want %v", err, tt.want)
+			}
+			<-ended
+		})
+	}
+}
+
+// TestIdleCallsOfAGoneOwner: a connection that has ended meanwhile loses no request, and what
+// an owner that goes has begun is lost.
+func TestIdleCallsOfAGoneOwner(t *testing.T) {
+	began := make(chan struct{}, 1)
+	serve := func(_ http.ResponseWriter, r *http.Request, _ Owner) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Header.Get("Wait") != "" {
+			began <- struct{}{}
+			<-r.Context().Done()
+		}
+	}
+	redis := redistest.Start(t)
+	long := func(_ *Config, _ *Deps, t *times) { t.lease *= 100 }
+	a, b := startHouse(t, redis, serve, long), startHouse(t, redis, serve, long)
+	a.own(t, some("x"))
+	o := b.own(t, some("x"))
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	waits := post("{}")
+	waits.Header.Set("Wait", "1")
+	go func() { result <- b.Forward(httptest.NewRecorder(), waits, o, nil) }()
+	<-began
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil { // leaves a second connection idle
+		t.Fatal(err)
+	}
+	a.crash()
+	if err := <-result; !errors.Is(err, ErrLost) {
+		t.Errorf("what ran: %v", err)
+	}
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); !errors.Is(err, ErrGone) {
+		t.Errorf("what comes after: %v", err)
+	}
+}
