@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -431,7 +432,7 @@ func (g *Gateway) Health() []UpstreamHealth {
 
 // Load is what a Gateway holds at the moment.
 type Load struct {
-	Front     front.Load
+	Front     live.Load
 	Upstreams []upstream.Status // in the order of the configuration
 }
 

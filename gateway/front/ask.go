@@ -3,9 +3,11 @@ package front
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -19,71 +21,68 @@ const (
 	emptyWait      = 500 * time.Millisecond
 )
 
-// rounds makes the call of a stateful client until it comes back with no question. Each
-// round is made by whom the answers came from, as their token says it: what the user
-// lost in the meantime holds at once. Without an answer it is still whoever made the
-// call, and there is no further round once their proof has expired.
-func (x *exchange) rounds(ctx context.Context) (*mcp.Reply, error) {
-	call := &x.call
-	empty := 0
-	var urls opened
+// rounds is the call of a stateful client that is made until it comes back with no question.
+type rounds struct {
+	*exchange
+	urls  opened
+	empty int // how many rounds before this one asked for nothing
+}
+
+// unasked is why a question cannot be put to the client.
+type unasked string
+
+func (u unasked) Error() string { return string(u) }
+
+// run makes the rounds. Each is made by whom the answers came from, as their token says it:
+// what the user lost in the meantime holds at once. Without an answer it is still whoever
+// made the call, and there is no further round once their proof has expired.
+func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
+	call := &r.call
 	for round := 1; ; round++ {
-		reply, err := x.handler.Handle(ctx, call)
+		reply, err := r.handler.Handle(ctx, call)
 		if err != nil || reply == nil || reply.Ask == nil {
-			x.tellDone(urls.done(nil))
+			r.tellDone(r.urls.done(nil))
 			return reply, err
 		}
 		asked := reply.Ask
-		x.tellDone(urls.done(asked.Requests))
-		next := call.Clone()
-		next.State, next.Answers, next.Refused = asked.State, nil, nil
-		var got answers
-		switch {
-		case asked.Anew:
-			return x.urlRequired(asked.Requests)
-		case round == maxRounds:
-			err = mcp.Errorf(mcp.CodeInternal, "the server asked %d times without an end", maxRounds)
-		case len(asked.Requests) == 0:
-			empty++
-			err = patience(ctx, empty)
-		default:
-			empty = 0
-			var why string
-			if got, why, err = x.settle(ctx, asked, &urls); why != "" {
-				x.letGo(ctx, asked)
-				return x.unasked(why)
-			}
-			next.Answers, next.Refused = got.given, got.refused
+		r.tellDone(r.urls.done(asked.Requests))
+		if asked.Anew {
+			return r.notAsked(r.urlRequired(asked.Requests))
 		}
-		if got.from != nil {
-			next.Caller = *got.from
+		got := live.NewAnswers(asked.Here)
+		if round == maxRounds {
+			err = mcp.Errorf(mcp.CodeInternal, "the server asked %d times without an end", maxRounds)
+		} else {
+			err = r.settle(ctx, asked, got)
+		}
+		next := call.Clone()
+		next.State, next.Answers, next.Refused = asked.State, got.Given, got.Refused
+		if got.From != nil {
+			next.Caller = *got.From
 			ctx = mcp.WithCaller(ctx, next.Caller)
 		}
-		if err == nil && expired(next.Caller) {
+		if err == nil && live.Expired(next.Caller) {
 			err = refuse.ExpiredError()
 		}
 		if err != nil {
-			x.letGo(ctx, asked)
-			return nil, err
+			r.letGo(ctx, asked)
+			return r.notAsked(err)
 		}
 		call = next
 	}
 }
 
-// patience waits before a call is made again whose server asks for nothing else. It
-// is the nth time in a row.
-func patience(ctx context.Context, n int) error {
-	if n > maxEmptyRounds {
-		return mcp.Errorf(mcp.CodeInternal, "the server asks to try again, and again: it may be overloaded")
+// notAsked is how the call ends. That its client cannot be asked is an error that the model
+// can react to.
+func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
+	why, ok := errors.AsType[unasked](err)
+	switch {
+	case !ok:
+		return nil, err
+	case r.call.Method == mcp.MethodToolsCall:
+		return &mcp.Reply{Result: isErrorResult(string(why))}, nil
 	}
-	timer := time.NewTimer(emptyWait << (n - 1))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
 }
 
 // letGo tells whoever has put the call aside for a question that nobody will come
@@ -95,7 +94,7 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(errCancelled)
+	cancel(live.ErrCancelled)
 	last := x.call.Clone()
 	last.State, last.Answers = asked.State, nil
 	last.Refused = make(map[string]*mcp.Error, len(asked.Requests))
@@ -107,62 +106,89 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 }
 
 // settle finds the answers to the questions of a round: it puts to the client what only
-// that can answer. why says that it cannot be asked what it would have to be.
-func (x *exchange) settle(ctx context.Context, asked *mcp.Ask, urls *opened) (got answers, why string, err error) {
-	if !mcp.CanAskInSession(x.call.Method) {
-		return got, "the server asked for input, which is not possible in " + x.call.Method, nil
+// that can answer. It fails with unasked when the client cannot be asked what it would have
+// to be.
+func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) error {
+	if len(asked.Requests) == 0 {
+		r.empty++
+		return patience(ctx, r.empty)
 	}
-	got = answers{given: make(map[string]mcp.Raw), refused: make(map[string]*mcp.Error), here: asked.Here}
+	r.empty = 0
+	if !mcp.CanAskInSession(r.call.Method) {
+		return unasked("the server asked for input, which is not possible in " + r.call.Method)
+	}
 	var open []mcp.InputRequest
-	waiting, onlyRoots := false, true
+	waiting := false
 	for _, q := range asked.Requests {
-		if _, ok := declared(x.call.Caps, q); !ok {
-			return got, "the server needs input by " + q.Method + ", which this client did not declare as it would have to", nil
+		if _, ok := declared(r.call.Caps, q); !ok {
+			return unasked("the server needs input by " + q.Method + ", which this client did not declare as it would have to")
 		}
-		if roots := x.live.knownRoots(); roots != nil && q.Method == mcp.MethodRootsList {
-			got.given[q.Key] = roots
+		if roots := r.live.Roots(); roots != nil && q.Method == mcp.MethodRootsList {
+			got.Given[q.Key] = roots
 			continue
 		}
-		if !asked.Here && urls.has(q) { // the user has agreed and is there, or was
-			got.given[q.Key] = mcp.Raw(`{"action":"accept"}`)
+		if !asked.Here && r.urls.has(q) { // the user has agreed and is there, or was
+			got.Given[q.Key] = mcp.Raw(`{"action":"accept"}`)
 			waiting = true
 			continue
 		}
-		params, err := x.rev.Ask(q.Method, q.Params)
+		params, err := r.rev.Ask(q.Method, q.Params)
 		if err != nil {
-			got.refuse(q, mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked this: %v", err))
+			got.Refuse(q, mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked this: %v", err))
 			continue
 		}
-		q.Params = x.withID(q, params)
+		q.Params = withID(r.rev, q, params)
 		open = append(open, q)
-		onlyRoots = onlyRoots && q.Method == mcp.MethodRootsList
 	}
 	if waiting {
-		if !urls.wait(ctx, x.f.cfg.AskTimeout) {
-			_, err := x.urlRequired(urls.requests)
-			return got, "", err
+		if !r.urls.wait(ctx, r.f.cfg.AskTimeout) {
+			return r.urlRequired(r.urls.requests)
 		}
 		if ctx.Err() != nil {
-			return got, "", ctx.Err()
+			return ctx.Err()
 		}
 	}
 	if len(open) == 0 {
-		return got, "", nil
+		return nil
 	}
-	if why := x.cannotAsk(ctx); why != "" {
-		if !onlyRoots {
-			return got, why, nil
+	if why := r.cannotAsk(ctx); why != "" {
+		if slices.ContainsFunc(open, func(q mcp.InputRequest) bool { return q.Method != mcp.MethodRootsList }) {
+			return why
 		}
-		for _, q := range open { // a call can do without
-			got.refuse(q, mcp.Errorf(mcp.CodeInternal, "%s", why))
+		for _, q := range open { // a call can do without roots
+			got.Refuse(q, mcp.Errorf(mcp.CodeInternal, "%s", why))
 		}
-		return got, "", nil
+		return nil
 	}
-	err = x.ask(ctx, open, askLimit(x.f.cfg.AskTimeout, asked.Expires), &got)
+	err := r.running.Ask(ctx, r.exchange, r.call.Caps, open, askLimit(r.f.cfg.AskTimeout, asked.Expires), got)
+	if err == live.ErrQuestions {
+		r.f.metrics.reached(refuse.BoundQuestions)
+	}
 	if err == nil && !asked.Here {
-		urls.add(open, got.given)
+		r.urls.add(open, got.Given)
 	}
-	return got, "", err
+	return err
+}
+
+// patience waits before a call is made again whose server asks for nothing else. It
+// is the nth time in a row.
+func patience(ctx context.Context, n int) error {
+	if n > maxEmptyRounds {
+		return mcp.Errorf(mcp.CodeInternal, "the server asks to try again, and again: it may be overloaded")
+	}
+	return sleep(ctx, emptyWait<<(n-1))
+}
+
+// sleep waits. Its error is that of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // askLimit is how long a client may take to answer.
@@ -174,23 +200,15 @@ func askLimit(limit time.Duration, expires time.Time) time.Duration {
 }
 
 // cannotAsk says why this client cannot be asked anything now, "" if it can.
-func (x *exchange) cannotAsk(ctx context.Context) string {
-	if !x.accept.stream {
+func (r *rounds) cannotAsk(ctx context.Context) unasked {
+	if !r.accept.stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
 	}
-	r, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
-	if err == nil && !r.Initialized {
+	record, err := r.f.sessions.Get(ctx, r.record.User, r.record.ID)
+	if err == nil && !record.Initialized {
 		return "the server needs input, but this client has not sent notifications/initialized"
 	}
 	return ""
-}
-
-// unasked is how a call ends whose question cannot be put to the client.
-func (x *exchange) unasked(why string) (*mcp.Reply, error) {
-	if x.call.Method == mcp.MethodToolsCall {
-		return &mcp.Reply{Result: isErrorResult(why)}, nil
-	}
-	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
 }
 
 // lacks says, for the error that only stateless clients know, what a stateful one would
@@ -204,7 +222,7 @@ func (x *exchange) lacks(err error) string {
 	required, _ := e.Data.Member("requiredCapabilities")
 	required.Each(func(name string, _ mcp.Raw) bool {
 		names = append(names, name)
-		return len(names) < maxAsked
+		return len(names) < live.MaxQuestions
 	})
 	return "This tool needs what this client does not offer to servers: " + strings.Join(names, ", ")
 }

@@ -68,8 +68,8 @@ func TestStatefulClientIsAsked(t *testing.T) {
 			if err != nil || string(m.ID) != `"call"` || !strings.Contains(m.Text, c.want) {
 				t.Errorf("got %s %v\nwant %s", m.Text, err, c.want)
 			}
-			if len(b.front.lives) != 1 {
-				t.Errorf("%d sessions are alive", len(b.front.lives))
+			if n := b.front.Load().Sessions; n != 1 {
+				t.Errorf("%d sessions are alive", n)
 			}
 		})
 	}

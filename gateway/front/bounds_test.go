@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -16,7 +17,7 @@ func TestStreamsOfASession(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	var open []*mcptest.Exchange
-	for range maxStanding + 2 {
+	for range live.MaxStreams + 2 {
 		x, err := c.Get(t.Context(), "")
 		if err != nil || x.Status != http.StatusOK {
 			t.Fatal(x, err)
@@ -34,8 +35,8 @@ func TestStreamsOfASession(t *testing.T) {
 	if m, err := open[len(open)-1].Next(); err != nil || m.Method != mcp.NoteToolsListChanged {
 		t.Errorf("the newest: %s %v", m.Text, err)
 	}
-	if n := b.front.Load().Streams; n != maxStanding {
-		t.Errorf("%d streams are open, want %d", n, maxStanding)
+	if n := b.front.Load().Streams; n != live.MaxStreams {
+		t.Errorf("%d streams are open, want %d", n, live.MaxStreams)
 	}
 }
 
@@ -44,7 +45,7 @@ func TestQuestionsOfASession(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{}}`)
 	var asked []*mcptest.Exchange
-	for range maxAsked {
+	for range live.MaxQuestions {
 		x, err := c.Send(t.Context(), "tools/call", `{"name":"ask"}`)
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 )
 
@@ -26,8 +27,8 @@ func TestPromisedDefaults(t *testing.T) {
 		{"1 MiB of a stream, and 30 s for each MiB", writeTime, 30 * time.Second},
 		{"1 MiB of a stream", stream.MaxUnsent, 1 << 20},
 		{"`http.streams_per_user` 20", cfg.StreamsPerUser, 20},
-		{"GET streams of one session | 16", maxStanding, 16},
-		{"questions that wait in a session | 64", maxAsked, 64},
+		{"GET streams of one session | 16", live.MaxStreams, 16},
+		{"questions that wait in a session | 64", live.MaxQuestions, 64},
 		{"requests of a stream of HTTP+SSE at a time | 100; 20 streams", maxAtOnce, 100},
 		{"20 streams of one user* without a session", maxSilent, 20},
 		{"32 KiB, 100 fields", maxHeaderFields, 100},

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,15 +12,6 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
-)
-
-// Causes of a cancelled call. Handlers return them, and know them for what they are.
-var (
-	errCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
-	errEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
-	errClosing   = fmt.Errorf("front: the gateway is closing: %w", context.Canceled)
-	errFenced    = fmt.Errorf("front: another replica owns its session: %w", context.Canceled)
-	errExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
 // refuse writes a refusal.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -34,10 +35,10 @@ type exchange struct {
 	waitsAt string
 
 	// Of a stateful client only.
-	record session.Record
-	live   *live
-	run    *running
-	shared bool // the stream is that of all its client's requests, and does not end with one
+	record  session.Record
+	live    *live.Session
+	running live.Call
+	shared  bool // the stream is that of all its client's requests, and does not end with one
 
 	// Of subscriptions/listen only.
 	r     *http.Request        // as long as the answer may be JSON
@@ -56,9 +57,6 @@ type exchange struct {
 	params   []byte         // memory for those of an event, and for the event
 	event    []byte
 	switcher *time.Timer
-	asked    map[string]*question // by the key of what its server asks just now
-	// retracted are the keys of what it did not want to ask any more before it was put
-	retracted map[string]bool
 }
 
 // newExchange prepares a request's answer.
@@ -86,8 +84,9 @@ func (x *exchange) serve(ctx context.Context) {
 	defer x.recover()
 	x.hurry()
 	if x.live != nil {
-		reply, err := x.rounds(ctx)
-		x.live.noteList(&x.call, reply)
+		r := rounds{exchange: x}
+		reply, err := r.run(ctx)
+		x.live.NoteList(&x.call, reply)
 		x.answer(ctx, reply, err)
 		return
 	}
@@ -210,7 +209,29 @@ func (x *exchange) fence() {
 		x.fenced = true
 		x.f.metrics.fenced.Inc()
 		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", "call", x.call.ID)
-		x.run.cancel(errFenced)
+		x.running.Cancel(live.ErrMoved)
+	}
+}
+
+// PutQuestion is for live.Call.Ask.
+func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
+	data := wire.AppendRequest(nil, id, q.Method, q.Params)
+	x.mu.Lock()
+	s := x.needStream()
+	if s != nil && !x.shared {
+		x.send(data)
+	}
+	x.mu.Unlock()
+	return s != nil && (!x.shared || s.Force(data)) // others may have filled it
+}
+
+// WithdrawQuestion is for live.Call.Ask.
+func (x *exchange) WithdrawQuestion(id mcp.Raw, reason string) {
+	params := mcp.Object("requestId", id, "reason", mcp.String(reason))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.needStream() != nil {
+		x.send(wire.AppendNotification(nil, mcp.NoteCancelled, params))
 	}
 }
 
@@ -253,13 +274,13 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 	switch {
 	case x.live == nil:
 		x.finish(http.StatusOK, message{}) // nobody is there to read it
-	case errors.Is(cause, errCancelled):
+	case errors.Is(cause, live.ErrCancelled):
 		x.finish(http.StatusOK, message{})
-	case errors.Is(cause, errFenced): // on a stream the event log refuses it: the new owner has said the same there
+	case errors.Is(cause, live.ErrMoved): // on a stream the event log refuses it: the new owner has said the same there
 		x.fail(refuse.LostError())
-	case errors.Is(cause, errEnded):
+	case errors.Is(cause, live.ErrEnded):
 		x.refuse(refuse.Ended())
-	case errors.Is(cause, errClosing):
+	case errors.Is(cause, live.ErrClosing):
 		x.fail(refuse.ClosingError(mcp.ExecutedUnknown))
 	default:
 		return false

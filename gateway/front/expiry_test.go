@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -257,8 +258,10 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 			t.Errorf("with a new token: %q", second)
 		}
 		// What is there already is not replayed to a token that is not good any more.
-		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), live: f.known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
-		if !late.expired() || !late.wait(t.Context(), nil) {
+		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), session: f.Known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
+		ctx, cancel := live.WhileGood(t.Context(), late.caller)
+		defer cancel()
+		if !late.wait(ctx, nil) {
 			t.Error("an expired token waits for more")
 		}
 	})

@@ -53,7 +53,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		return forwarded, false
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
 		return nil, true
-	case a.lasts && closed(f.drain):
+	case a.lasts && f.drains():
 		return refuse.Closing(), false
 	}
 	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
@@ -81,7 +81,7 @@ func (f *Front) endRelayed(a arrival, w *relayed) bool {
 		return false
 	}
 	var last []byte
-	switch stopping := a.lasts && closed(f.drain); {
+	switch stopping := a.lasts && f.drains(); {
 	case stopping && a.id != nil:
 		last = f.endOfListen(a.id)
 	case stopping:

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -30,8 +29,7 @@ const (
 	// leftoverTime is for the rest of a body that nobody wants: to close at once could
 	// take the answer away from a client that still sends.
 	leftoverTime = 500 * time.Millisecond
-	ackTime      = 15 * time.Second // for the upstreams to confirm a subscription
-	helloTime    = time.Minute      // for a client of HTTP+SSE to begin its session
+	helloTime    = time.Minute // for a client of HTTP+SSE to begin its session
 )
 
 // ServerInfo is what the gateway says of itself (Implementation of the
@@ -82,6 +80,9 @@ type Callers struct {
 // Front is the http.Handler of the endpoint. Requests must come through auth, which
 // puts the mcp.Caller into their context: see Behind.
 type Front struct {
+	*live.Sessions // what is held of them here
+	lifecycle
+
 	cfg      Config
 	handler  mcp.Handler
 	sessions session.Store
@@ -101,9 +102,8 @@ type Front struct {
 	callers  Callers
 	keeps    func(*mcp.Call) bool
 	onLeave  func(session string)
-	recalls  atomic.Bool // this replica stops, and gives sessions up to others
-	prefix   string      // of call ids: ours among all processes
-	guests   guests      // none for one alone
+	prefix   string // of call ids: ours among all processes
+	guests   guests // none for one alone
 	calls    atomic.Uint64
 
 	recordKey func(session string) string // nil for none
@@ -111,21 +111,10 @@ type Front struct {
 	// Of each user: requests under way, and streams that last. Each holds a connection.
 	requestLimit, streamLimit *perUser
 
-	bodyTime, ackTime, helloTime time.Duration // the constants, but for tests
+	bodyTime, helloTime time.Duration // the constants, but for tests
 
-	mu       sync.Mutex // guards the fields below
-	closing  bool
-	lives    map[string]*live
-	olds     map[string]*oldStream // by their ids
-	requests atomic.Int64          // what begin has counted in
-	running  sync.WaitGroup        // requests and listeners; grows only while not closing
-	streams  sync.WaitGroup        // GET streams; likewise
-	drain    <-chan struct{}       // closed by Drain: nothing begins that lasts, subscriptions end
-	quiet    chan struct{}         // closed when nothing runs any more, or may no longer: streams end
-	hush     sync.Once             // closes quiet
-
-	draining   context.Context // whose Done is drain
-	beginDrain context.CancelFunc
+	mu   sync.Mutex            // guards olds
+	olds map[string]*oldStream // by their ids
 }
 
 // New makes a Front. It starts nothing.
@@ -152,9 +141,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		memory:    deps.Memory,
 		onRoots:   deps.RootsChanged,
 		bodyTime:  bodyTime,
-		ackTime:   ackTime,
 		helloTime: helloTime,
-		lives:     make(map[string]*live),
 		olds:      make(map[string]*oldStream),
 		cluster:   deps.Cluster,
 		homeless:  rate.Sometimes{Interval: time.Minute},
@@ -162,11 +149,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		keeps:     deps.Keeps,
 		onLeave:   deps.Leave,
 		recordKey: deps.RecordKey,
-		quiet:     make(chan struct{}),
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
-	f.draining, f.beginDrain = context.WithCancel(context.Background())
-	f.drain = f.draining.Done()
+	f.lifecycle.init()
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -182,6 +167,18 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		f.cluster = cluster.Alone()
 	}
 	f.prefix = f.cluster.Self()
+	f.Sessions = live.NewSessions(live.Deps{
+		Handler:  mcp.HandlerFunc(f.handleSafely),
+		Store:    f.sessions,
+		Log:      f.log,
+		NewID:    f.callID,
+		Begin:    f.begin,
+		Done:     f.done,
+		Running:  &f.running,
+		Draining: f.draining,
+		Resumed:  f.metrics.resume,
+		GiveUp:   func(key string) { f.onLeave(key) },
+	})
 	for _, host := range f.cfg.AllowedHosts {
 		f.hosts[strings.ToLower(strings.Trim(host, "[]"))] = true
 	}
@@ -251,102 +248,20 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Drain refuses what should begin elsewhere: new sessions, GET streams and subscriptions. It
-// ends the subscriptions of stateless clients. Calls go on, new ones too. elsewhere says that
-// another replica can go on with the sessions: then those for which nothing runs are given up,
-// and their GET streams end, so that their clients come back there. Close is the next step.
-func (f *Front) Drain(elsewhere bool) {
-	f.beginDrain()
-	if elsewhere {
-		f.recalls.Store(true)
-		f.leaveAll()
-	}
-}
-
-// Close refuses new requests (answers to questions and cancellations still pass) and
-// waits for the ones that run. When ctx is over, it cancels those of sessions, and says in
-// its error how many; stateless ones end with their connections, which are the server's. Streams of
-// sessions end after the calls: a client that came back for its stream and was refused
-// might give them up. It may be called twice.
-func (f *Front) Close(ctx context.Context) error {
-	f.Drain(false)
-	f.mu.Lock()
-	f.closing = true
-	f.mu.Unlock()
-	lives := f.all()
-	for _, l := range lives {
-		l.stopListening()
-	}
-	ended := make(chan struct{})
-	go func() { // ends with the last request and the last stream
-		f.running.Wait()
-		f.endStreams()
-		f.streams.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-	}
-	cut := 0
-	for _, l := range lives {
-		cut += l.cancelAll(errClosing)
-	}
-	select {
-	case <-ended:
-		if cut > 0 {
-			return fmt.Errorf("front: calls were cut off (%d): %w", cut, ctx.Err())
-		}
-		return nil
-	case <-time.After(time.Second):
-		f.endStreams()
-		f.writer.CutHijacked()
-		return fmt.Errorf("front: requests still run: %w", ctx.Err())
-	}
-}
-
-// all returns what is held of all sessions.
-func (f *Front) all() []*live {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.lives))
-}
-
-func (f *Front) endStreams() { f.hush.Do(func() { close(f.quiet) }) }
-
-// begin counts a request in; done counts it out. It reports false when the front
-// is closing.
-func (f *Front) begin() bool {
-	if !f.count(&f.running) {
-		return false
-	}
-	f.requests.Add(1)
-	return true
-}
-
-func (f *Front) done() {
-	f.requests.Add(-1)
-	f.running.Done()
-}
-
-// Calls is how many calls and other requests run here, those that wait for their user
-// included; streams do not count.
-func (f *Front) Calls() int64 { return f.requests.Load() }
-
-func (f *Front) count(in *sync.WaitGroup) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closing {
-		return false
-	}
-	in.Add(1)
-	return true
-}
-
 // callID makes an id that no other call of any replica has.
 func (f *Front) callID() string {
 	var buf [32]byte
 	b := append(append(buf[:0], f.prefix...), '-')
 	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
+}
+
+// handleSafely makes a call of our own: a panic in it ends that call only.
+func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			f.recovered(cause, c.ID)
+			reply, err = nil, errNoReply
+		}
+	}()
+	return f.handler.Handle(ctx, c)
 }

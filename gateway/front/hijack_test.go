@@ -143,23 +143,12 @@ func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 					b.front.running.Wait()
 				}()
 				if kind == "GET" { // what is heard for its session goes on
-					for _, l := range b.lives() {
-						l.stopListening()
-					}
+					b.front.StopListening()
 				}
 				receive(t, "the end", ended)
 			})
 		}
 	}
-}
-
-func (b *bench) lives() (all []*live) {
-	b.front.mu.Lock()
-	defer b.front.mu.Unlock()
-	for _, l := range b.front.lives {
-		all = append(all, l)
-	}
-	return all
 }
 
 // TestAnotherRequestOnALastingAnswer is not answered: the stream goes on.

@@ -13,7 +13,7 @@ import (
 // request names is left alone: ids are never the client's to choose, and clients that begin
 // anew still send the one that they had.
 func (f *Front) initialize(p *posted) *refuse.Refusal {
-	if closed(f.drain) || !f.begin() {
+	if f.drains() || !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()

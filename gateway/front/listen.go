@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -46,7 +47,7 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	if !x.accept.stream {
 		return refuse.Accept("text/event-stream")
 	}
-	if closed(x.f.drain) {
+	if x.f.drains() {
 		return refuse.Closing()
 	}
 	if !x.f.streamLimit.take(&x.call.Caller) {
@@ -68,16 +69,16 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	undrain := context.AfterFunc(x.f.draining, func() { cancel(errClosing) })
+	undrain := context.AfterFunc(x.f.draining, func() { cancel(live.ErrClosing) })
 	defer undrain()
-	ctx, end := whileGood(ctx, x.call.Caller)
+	ctx, end := live.WhileGood(ctx, x.call.Caller)
 	defer end()
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()
 	x.hurry()
 	_, err := x.f.handler.Handle(ctx, &x.call)
 	switch cause := context.Cause(ctx); {
-	case cause == errClosing, cause == errExpired, err == nil:
+	case cause == live.ErrClosing, cause == live.ErrExpired, err == nil:
 		x.finish(http.StatusOK, message{head: x.f.endOfListen(x.id)})
 	case ctx.Err() != nil:
 		x.finish(http.StatusOK, message{}) // the client has gone, or does not read
@@ -106,6 +107,6 @@ func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, give
 		if s.Usable() {
 			x.f.metrics.slowSubscriptions.Inc()
 		}
-		giveUp(errCancelled)
+		giveUp(live.ErrCancelled)
 	}
 }

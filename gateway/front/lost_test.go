@@ -273,22 +273,25 @@ func TestDroppedListener(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Config{})
+			listening, ended := make(chan context.Context, 1), make(chan struct{})
+			b.front.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+				if c.Method == mcp.MethodListen {
+					listening <- ctx
+					defer close(ended)
+				}
+				return b.script.Handle(ctx, c)
+			})
 			c := b.client(v2511)
 			x := follow(t, c, "")
 			defer x.Close()
+			ctx := receive(t, "the listener", listening)
 			b.script.waitListening(t, 1)
-			listener := b.front.known(keyOf(c)).heard
-			stop, stopped := listener.cancel, false
-			listener.cancel = func() {
-				stopped = true
-				stop()
-			}
 			drop(b.front, keyOf(c), func(string) {
-				if stopped {
+				if ctx.Err() != nil {
 					t.Error("it is stopped while the upstreams still have the session")
 				}
 			})
-			receive(t, "the listener's end", listener.ended)
+			receive(t, "the listener's end", ended)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -59,7 +60,7 @@ type oldStream struct {
 
 	// Of the session, not read before begun.
 	record   session.Record
-	live     *live
+	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Recall
 
 	mu        sync.Mutex    // guards the fields below
@@ -111,7 +112,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:
 		ref = refuse.Accept("text/event-stream")
-	case closed(f.drain):
+	case f.drains():
 		ref = refuse.Closing()
 	default:
 		ref = o.countIn(caller)
@@ -188,7 +189,7 @@ func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 
 // wait returns when the stream is to end, with what there is to say about it.
 func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
-	ctx, cancel := whileGood(ctx, caller)
+	ctx, cancel := live.WhileGood(ctx, caller)
 	defer cancel()
 	begun, tooLate := o.begun, time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}
@@ -196,7 +197,7 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 		select {
 		case <-begun:
 			begun, tooLate = nil, nil
-			recalled, gone = o.recalled, o.live.gone
+			recalled, gone = o.recalled, o.live.Gone()
 		case <-tooLate:
 			return "no session was begun in time"
 		case <-recalled: // what runs is answered first, for the stream's end would end it
@@ -206,13 +207,13 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 		case <-gone:
 			return "the session has ended"
 		case <-ctx.Done():
-			if context.Cause(ctx) == errExpired {
+			if context.Cause(ctx) == live.ErrExpired {
 				return "the access token has expired"
 			}
 			return ""
 		case <-o.stream.Broken():
 			return ""
-		case <-o.f.quiet: // all requests are answered
+		case <-o.f.quiet.Done(): // all requests are answered
 			return "the gateway is closing"
 		}
 	}
@@ -222,12 +223,12 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 func (o *oldStream) beat() {
 	if record, l := o.session(); l != nil {
 		o.f.touch(record)
-		l.redeliver()
+		l.Redeliver()
 	}
 }
 
 // session returns the session, nil as long as there is none.
-func (o *oldStream) session() (session.Record, *live) {
+func (o *oldStream) session() (session.Record, *live.Session) {
 	if !closed(o.begun) {
 		return session.Record{}, nil
 	}
@@ -239,22 +240,21 @@ func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
 		return o.f.refuseSession(session.ErrUnavailable)
 	}
-	l, ref := o.f.liveOf(ctx, r)
+	l, ref := o.f.held(ctx, r)
 	if ref != nil {
 		return ref
 	}
-	st := &standing{name: stream.SessionName(o.f.callID()), stream: o.stream, done: make(chan struct{}), plain: true}
-	l.add(st, stream.Position{}, false)
+	st := l.OpenPlain(o.stream)
 	o.mu.Lock()
 	late := o.closed
 	if !late {
-		o.record, o.live, o.recalled = r, l, st.done
+		o.record, o.live, o.recalled = r, l, st.Over()
 		close(o.begun)
 	}
 	o.mu.Unlock()
 	if late {
 		o.f.endOld(r)
-		return errEnded
+		return live.ErrEnded
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (o *oldStream) close() {
 	if !first {
 		return
 	}
-	o.cancel(errEnded)
+	o.cancel(live.ErrEnded)
 	if record, l := o.session(); l != nil {
 		o.f.endOld(record)
 	}
@@ -283,4 +283,14 @@ func (f *Front) endOld(r session.Record) {
 	defer cancel()
 	_ = f.sessions.Delete(ctx, r.User, r.ID) // it may have ended; else it ends when it was idle for too long
 	f.EndSession(r.Key())
+}
+
+// closed reports whether a channel that only ever closes is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -125,8 +125,8 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 	if x != nil {
 		x.room.Adopt(p.room)
 		go o.run(func() {
-			defer x.live.stop(x.run)
-			x.serve(x.run.ctx)
+			defer x.running.Stop()
+			x.serve(x.running.Context())
 		})
 	}
 	return ref

@@ -56,6 +56,16 @@ func (b *bench) oldKey(t *testing.T) string {
 	return ""
 }
 
+// onlyOld is the one stream of HTTP+SSE that there is.
+func onlyOld(f *Front) *oldStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.olds {
+		return o
+	}
+	return nil
+}
+
 func mustCall(t *testing.T, c *mcptest.SSEClient, method, params string) mcptest.Message {
 	t.Helper()
 	answer, err := c.Call(t.Context(), method, params)
@@ -233,7 +243,7 @@ func TestP9_081_TheEndOfTheStream(t *testing.T) {
 	if _, err := b.store.Get(t.Context(), user, id); !errors.Is(err, session.ErrNotFound) {
 		t.Errorf("the session is still there: %v", err)
 	}
-	if l := b.front.known(key); l != nil {
+	if l := b.front.Known(key); l != nil {
 		t.Error("something of it is still held")
 	}
 	t.Run("while its session begins", func(t *testing.T) {

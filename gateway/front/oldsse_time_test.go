@@ -388,7 +388,7 @@ func TestOldBounds(t *testing.T) {
 			o.begin()
 			s.waitListening(t, 1)
 			<-o.turn // nothing is read meanwhile
-			for f.all()[0].streams[0].stream.Send("", make([]byte, stream.MaxUnsent)) {
+			for onlyOld(f).stream.Send("", make([]byte, stream.MaxUnsent)) {
 				synctest.Wait()
 			}
 			for range 3 {

@@ -1,7 +1,6 @@
 package front
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
@@ -73,7 +72,7 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
-	if came && f.recalls.Load() && home.Record != "" && f.givenUp(a.r.Context(), home.Key()) { // the other one can have it
+	if came && f.Leaving() && home.Record != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other one can have it
 		cluster.Moved(a.w)
 		return forwarded
 	}
@@ -116,70 +115,4 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.serve(w, r)
-}
-
-// EndSession stops what runs for the session of this key (session.Record.Key): its
-// calls, its streams, its subscriptions. Whoever ends a session calls it: front
-// itself on DELETE, the owner of the session store for all others.
-func (f *Front) EndSession(key string) { f.release(key, errEnded)() }
-
-// DropSession lets go of a session that another replica owns now. Its client hears nothing
-// more from this one: the owner answers it. stopListening has to be called once the upstreams
-// have dropped the session: before that they would unsubscribe what the owner listens to.
-func (f *Front) DropSession(key string) (stopListening func()) { return f.release(key, errFenced) }
-
-func (f *Front) release(key string, why error) (stopListening func()) {
-	f.mu.Lock()
-	l := f.lives[key]
-	delete(f.lives, key)
-	f.mu.Unlock()
-	if l == nil {
-		return func() {}
-	}
-	l.end(why)
-	return l.stopListening
-}
-
-// leaveAll ends the GET streams and gives up the idle sessions when the gateway stops: their
-// clients come back to any other replica, which then owns them. The others follow when their
-// calls have ended.
-func (f *Front) leaveAll() {
-	all := f.all()
-	for _, l := range all {
-		l.endStreams()
-	}
-	for _, l := range all {
-		f.leave(l)
-	}
-}
-
-// leave gives up a session for which nothing runs. The upstreams let it go before its listener
-// stops, as in DropSession. It reports whether the session is given up, by this call or by
-// another one, which may still be about it.
-func (f *Front) leave(l *live) bool {
-	first, leaving := l.leaves()
-	if first {
-		f.onLeave(l.key)
-		f.EndSession(l.key)
-	}
-	return leaving
-}
-
-// givenUp gives up a session for which nothing runs, and returns once it is given up. It
-// reports false where something runs, and when ctx is over.
-func (f *Front) givenUp(ctx context.Context, key string) bool {
-	l := f.known(key)
-	if l == nil {
-		f.onLeave(key) // a request that was refused may have taken it
-		return true
-	}
-	if !f.leave(l) {
-		return false
-	}
-	select {
-	case <-l.gone:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -13,8 +13,9 @@ import (
 // is not answered. What a client that reads slowly has no room for is lost.
 func (x *exchange) notify(e mcp.Event) {
 	if e.Method == mcp.NoteCancelled { // a question, by its server
-		key, _ := e.Params.Member("key")
-		x.retract(key.Text())
+		if key, _ := e.Params.Member("key"); x.live != nil {
+			x.running.Retract(key.Text())
+		}
 		return
 	}
 	if !x.accept.stream {

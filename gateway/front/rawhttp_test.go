@@ -189,7 +189,6 @@ func TestSlowReader(t *testing.T) {
 		conn := connect(t, b)
 		fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nMcp-Session-Id: %s\r\n\r\n", slow.Session)
 		b.script.waitListening(t, 1)
-		live := b.front.known(mcp.Caller{}.User() + ":" + slow.Session)
 		event := `{"uri":"doc://` + strings.Repeat("x", 200<<10) + `"}`
 		end := time.After(tooLong)
 		for open := 1; open > 0; {
@@ -199,9 +198,7 @@ func TestSlowReader(t *testing.T) {
 			case <-end:
 				t.Fatal("the stream is still open")
 			}
-			live.mu.Lock()
-			open = len(live.streams)
-			live.mu.Unlock()
+			open = b.front.Load().Streams
 		}
 		if m, _, err := other.Call(t.Context(), "tools/call", `{"name":"empty"}`); err != nil || m.Error != nil {
 			t.Errorf("another client: %s %v", m.Text, err)

@@ -42,7 +42,7 @@ type reading struct {
 // read reads the stream of a call. Errors: session.ErrNotFound when it is not known (any
 // more), session.ErrUnavailable.
 func (g *getting) read(name string, after uint64) (r reading, err error) {
-	r.events, r.ended, r.more, err = g.f.sessions.Log().Read(context.Background(), g.live.key, name, after)
+	r.events, r.ended, r.more, err = g.f.sessions.Log().Read(context.Background(), g.session.Key(), name, after)
 	if r.gap = errors.Is(err, session.ErrGap); r.gap {
 		err = nil
 	}
@@ -111,7 +111,7 @@ func (f *Front) writes(name string) bool {
 // finish a stream does, so that a replica which was only cut off writes no more of it. The
 // stream is to be read again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
-	log, key, name := g.f.sessions.Log(), g.live.key, g.after.Name
+	log, key, name := g.f.sessions.Log(), g.session.Key(), g.after.Name
 	request, err := log.Request(ctx, key, name)
 	switch {
 	case err != nil:
@@ -135,7 +135,7 @@ func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []b
 
 // answerLost sends the response to a request whose own is missing in the log.
 func (g *getting) answerLost(name string) {
-	request, err := g.f.sessions.Log().Request(context.Background(), g.live.key, name)
+	request, err := g.f.sessions.Log().Request(context.Background(), g.session.Key(), name)
 	if err == nil && request != nil {
 		g.send("", g.f.lostAnswer(request, name, g.rev))
 	}

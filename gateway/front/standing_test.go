@@ -223,7 +223,7 @@ func TestClose(t *testing.T) {
 	receive(t, "the call", b.script.started)
 	closed := make(chan error, 1)
 	go func() { closed <- b.front.Close(context.Background()) }()
-	<-b.front.drain
+	<-b.front.draining.Done()
 	resp, text := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`, http.Header{wire.HeaderSession: {c.Session}})
 	if resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `50301`) || !strings.Contains(text, `"id":9`) {
 		t.Errorf("a new request: %d %s", resp.StatusCode, text)
@@ -260,25 +260,6 @@ func TestCloseGivesUpWaiting(t *testing.T) {
 	}
 }
 
-func TestBacklog(t *testing.T) {
-	var b backlog
-	for i := range maxUpdated + 1 {
-		e := mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(fmt.Sprint(i)))}
-		if ok := b.put(e); ok != (i < maxUpdated) {
-			t.Fatalf("event %d: %t", i, ok)
-		}
-		if !b.put(mcp.Event{Method: mcp.NoteToolsListChanged}) {
-			t.Fatal("a change of lists found no room")
-		}
-	}
-	if n := len(b.take()); n != maxUpdated+1 {
-		t.Errorf("%d events", n)
-	}
-	if n := len(b.take()); n != 0 {
-		t.Errorf("%d events are left", n)
-	}
-}
-
 // The times that a server has for reading a request and for answering it end neither
 // a stream nor a call.
 func TestTimeoutsOfTheServer(t *testing.T) {
@@ -303,7 +284,7 @@ func TestTimeoutsOfTheServer(t *testing.T) {
 	for range 3 {
 		stream.line(t, ": keep-alive")
 	}
-	b.front.known(mcp.Caller{}.User() + ":" + c.Session).cancel(mcp.Raw("9"))
+	b.front.Known(mcp.Caller{}.User() + ":" + c.Session).Cancel(mcp.Raw("9"))
 	if got := <-status; got != http.StatusAccepted {
 		t.Errorf("status %d", got)
 	}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -67,14 +67,14 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 
 // accept takes a response or a notification of the client, which has no answer.
 func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
-	held := f.known(record.Key()) // nil for nothing
+	held := f.Known(record.Key()) // nil for nothing
 	switch {
 	case p.message.Kind == wire.Response:
 		if held != nil {
-			held.answered(p.message, p.caller)
+			held.Answered(p.message, p.caller)
 		}
 	case p.message.Method == mcp.NoteInitialized:
-		l, ref := f.liveOf(p.r.Context(), record)
+		s, ref := f.held(p.r.Context(), record)
 		if ref != nil {
 			return ref
 		}
@@ -82,16 +82,16 @@ func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
 		if err != nil {
 			return f.refuseSession(err)
 		}
-		l.saw(p.caller)
-		l.listenIfOpen(p.r.Context(), record, p.caller)
+		s.Saw(p.caller)
+		s.ListenIfOpen(p.r.Context(), record, p.caller)
 	case p.message.Method == mcp.NoteCancelled:
 		id, _ := p.message.Params.Member("requestId")
 		if held != nil && id != nil && len(id) <= wire.MaxID { // no request has a longer one
-			held.cancel(id)
+			held.Cancel(id)
 		}
 	case p.message.Method == mcp.NoteRootsListChanged:
 		if held != nil {
-			held.rootsChanged()
+			held.RootsChanged()
 		}
 		if f.onRoots != nil {
 			f.onRoots(record.Key())
@@ -113,20 +113,20 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 	defer f.done()
 	x, ref := f.callOf(p, record, rev)
 	if x != nil {
-		defer x.live.stop(x.run)
-		x.serve(x.run.ctx)
+		defer x.running.Stop()
+		x.serve(x.running.Context())
 	}
 	return ref
 }
 
 // callOf makes a call of a request. It is nil for one that was answered or refused.
 func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refuse.Refusal) {
-	l, ref := f.liveOf(p.r.Context(), record)
+	s, ref := f.held(p.r.Context(), record)
 	if ref != nil {
 		return nil, ref
 	}
 	x := f.newExchange(p, rev)
-	x.record, x.live = record, l
+	x.record, x.live = record, s
 	x.call.Session = record.Key()
 	x.call.Caps = record.Caps
 	x.call.LogLevel = record.LogLevel
@@ -148,11 +148,23 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 		x.fail(err)
 		return nil, nil
 	}
-	l.saw(p.caller)
-	if x.run = l.start(p.r.Context(), x.id); x.run == nil {
-		return nil, l.refuses()
+	s.Saw(p.caller)
+	switch err = s.Start(p.r.Context(), x.id, &x.running); {
+	case errors.Is(err, live.ErrLeaving):
+		return nil, refuse.Closing()
+	case err != nil:
+		return nil, f.refuseSession(session.ErrNotFound)
 	}
 	return x, nil
+}
+
+// held returns what is held of a session.
+func (f *Front) held(ctx context.Context, r session.Record) (*live.Session, *refuse.Refusal) {
+	s, err := f.Of(ctx, r)
+	if err != nil {
+		return nil, f.refuseSession(err)
+	}
+	return s, nil
 }
 
 // setLevel is the handler of logging/setLevel.
@@ -161,76 +173,33 @@ func (x *exchange) setLevel(ctx context.Context, c *mcp.Call) (*mcp.Reply, error
 	if !wire.ValidLogLevel(level.Text()) {
 		return nil, refuse.InvalidParams("level is not one of debug, info, notice, warning, error, critical, alert, emergency")
 	}
-	_, err := x.update(ctx, func(r *session.Record) { r.LogLevel = level.Text() })
-	return empty(err)
-}
-
-// update changes the session in the store. x.record stays as it was: the stream,
-// which may begin at any time, reads it.
-func (x *exchange) update(ctx context.Context, change func(*session.Record)) (session.Record, error) {
-	record, err := x.f.sessions.Update(ctx, x.record.User, x.record.ID, change)
-	switch {
-	case errors.Is(err, session.ErrTooLarge):
-		return record, refuse.InvalidParams("the session holds too much already")
-	case err != nil:
-		return record, x.f.refuseSession(err)
-	}
-	return record, nil
-}
-
-// empty is the reply of a method whose result is empty.
-func empty(err error) (*mcp.Reply, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &mcp.Reply{Result: mcp.Raw("{}")}, nil
+	_, err := x.f.sessions.Update(ctx, x.record.User, x.record.ID, func(r *session.Record) { r.LogLevel = level.Text() })
+	return x.empty(err)
 }
 
 // subscribe is the handler of resources/subscribe.
 func (x *exchange) subscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if err := x.live.lockSubscriptions(ctx); err != nil {
-		return nil, err
-	}
-	defer x.live.unlockSubscriptions()
-	record, err := x.f.sessions.Get(ctx, x.record.User, x.record.ID)
-	if err != nil {
-		return nil, x.f.refuseSession(err)
-	}
-	if slices.Contains(record.Subscriptions, c.Name) && x.live.honours(c.Name) {
-		return empty(nil)
-	}
-	uris := append(slices.Clone(record.Subscriptions), c.Name)
-	if err := x.live.relisten(ctx, record, c.Caller, uris, c.Name); err != nil {
-		return nil, err
-	}
-	_, err = x.update(ctx, func(r *session.Record) {
-		if !slices.Contains(r.Subscriptions, c.Name) {
-			r.Subscriptions = append(slices.Clone(r.Subscriptions), c.Name)
-		}
-	})
-	if err != nil { // as if it had not been asked for
-		_ = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
-		return nil, err
-	}
-	return empty(nil)
+	return x.empty(x.live.Subscribe(ctx, x.record, c.Caller, c.Name))
 }
 
-// unsubscribe is the handler of resources/unsubscribe. A subscription that does not
-// exist ends as well as any.
+// unsubscribe is the handler of resources/unsubscribe.
 func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-	if err := x.live.lockSubscriptions(ctx); err != nil {
+	return x.empty(x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name))
+}
+
+// empty is the reply of a method that changes the session, and whose result is empty. The
+// stream, which may begin at any time, reads x.record: that stays as it was.
+func (x *exchange) empty(err error) (*mcp.Reply, error) {
+	_, told := errors.AsType[*mcp.Error](err)
+	switch {
+	case err == nil:
+		return &mcp.Reply{Result: mcp.Raw("{}")}, nil
+	case told, errors.Is(err, context.Canceled):
 		return nil, err
+	case errors.Is(err, session.ErrTooLarge):
+		return nil, refuse.InvalidParams("the session holds too much already")
 	}
-	defer x.live.unlockSubscriptions()
-	had := 0
-	record, err := x.update(ctx, func(r *session.Record) {
-		had = len(r.Subscriptions)
-		r.Subscriptions = slices.DeleteFunc(slices.Clone(r.Subscriptions), func(uri string) bool { return uri == c.Name })
-	})
-	if err == nil && len(record.Subscriptions) < had {
-		err = x.live.relisten(ctx, record, c.Caller, record.Subscriptions, "")
-	}
-	return empty(err)
+	return nil, x.f.refuseSession(err)
 }
 
 // delete ends a session.

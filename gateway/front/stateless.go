@@ -72,7 +72,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 				return ref
 			}
 		}
-		if !f.guests.enter(x.call.Session, x.call.State, came && f.recalls.Load()) {
+		if !f.guests.enter(x.call.Session, x.call.State, came && f.Leaving()) {
 			f.onLeave(x.call.Session)
 			cluster.Moved(p.w)
 			return nil

@@ -60,7 +60,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 		defer cancel()
 		closed <- b.front.Close(ctx)
 	}()
-	receive(t, "the end of new requests", b.front.drain)
+	receive(t, "the end of new requests", b.front.draining.Done())
 	close(confirm)
 	if m := receive(t, "the answer", subscribed); m.Error != nil || string(m.Result) != "{}" {
 		t.Errorf("the subscription is answered %s", m.Text)

@@ -10,25 +10,6 @@ import (
 // and gets is what is said inside; a client of 2025-11-25 asks for tasks one by one, and
 // wire has its words.
 
-// tasksOf is the form of tasks that the client of a session knows.
-func tasksOf(revision string) mcp.TaskForm {
-	if rev := wire.Lookup(revision); rev != nil && rev.CoreTasks {
-		return mcp.CoreTasks
-	}
-	return mcp.NoTasks
-}
-
-// taskStatus tells the client of a session about one of its tasks, as the one revision
-// says it that has such sessions. Nobody has to rely on that, so it waits for no stream.
-func (l *live) taskStatus(e mcp.Event) {
-	e = mcp.Event{Method: wire.NoteTaskStatus, Params: wire.NewestStateful().Event(e.Method, e.Params)}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.ended {
-		l.send(e)
-	}
-}
-
 // coreTasks notes what a client with a session knows of tasks. Methods that its revision
 // does not have are refused.
 func (x *exchange) coreTasks(p params) error {

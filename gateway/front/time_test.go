@@ -154,7 +154,7 @@ func TestKeepAliveCountsFromTheLastEvent(t *testing.T) {
 		w, cancel, done := serve(f, "GET", "", http.Header{wire.HeaderSession: {record.ID}})
 		for range 3 {
 			time.Sleep(DefaultKeepAlive - time.Second)
-			f.known(record.Key()).event(mcp.Event{Method: mcp.NoteToolsListChanged})
+			f.Tell(record.Key(), mcp.Event{Method: mcp.NoteToolsListChanged})
 			synctest.Wait()
 		}
 		if strings.Contains(w.String(), "keep-alive") {
@@ -270,7 +270,7 @@ func TestListenerTriesAgain(t *testing.T) {
 		})
 		_, cancel, done := serve(f, "GET", "", http.Header{wire.HeaderSession: {record.ID}})
 		first := <-begun
-		for _, want := range []time.Duration{firstRetry, 3 * firstRetry, 7 * firstRetry} {
+		for _, want := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second} {
 			if got := (<-begun).Sub(first); got != want {
 				t.Errorf("again after %s, want %s", got, want)
 			}

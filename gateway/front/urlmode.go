@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,14 +37,10 @@ func urlOf(q mcp.InputRequest) string {
 	return url.Text()
 }
 
-func (o *opened) has(q mcp.InputRequest) bool {
-	url := urlOf(q)
-	for _, known := range o.requests {
-		if url != "" && urlOf(known) == url {
-			return true
-		}
-	}
-	return false
+func (o *opened) has(q mcp.InputRequest) bool { return hasURL(o.requests, urlOf(q)) }
+
+func hasURL(requests []mcp.InputRequest, url string) bool {
+	return url != "" && slices.ContainsFunc(requests, func(q mcp.InputRequest) bool { return urlOf(q) == url })
 }
 
 // add takes the questions that were answered with yes.
@@ -59,19 +56,13 @@ func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
 
 // done takes out what the server does not ask for any more, and returns it.
 func (o *opened) done(asked []mcp.InputRequest) (done []mcp.InputRequest) {
-	var left []mcp.InputRequest
-	for _, q := range o.requests {
-		still := false
-		for _, a := range asked {
-			still = still || urlOf(a) == urlOf(q)
-		}
-		if still {
-			left = append(left, q)
-		} else {
+	o.requests = slices.DeleteFunc(o.requests, func(q mcp.InputRequest) bool {
+		left := hasURL(asked, urlOf(q))
+		if !left {
 			done = append(done, q)
 		}
-	}
-	o.requests = left
+		return !left
+	})
 	return done
 }
 
@@ -81,24 +72,16 @@ func (o *opened) wait(ctx context.Context, limit time.Duration) bool {
 	if time.Since(o.since) >= limit {
 		return false
 	}
-	pause := lastLook
-	if o.looks < 4 {
-		pause = min(firstLook<<o.looks, lastLook)
-	}
+	pause := min(firstLook<<min(o.looks, 4), lastLook)
 	o.looks++
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = sleep(ctx, pause) // its caller looks at ctx
 	return true
 }
 
 // withID gives a question that sends the user to a URL the id that it has in this
 // revision, unless it has one.
-func (x *exchange) withID(q mcp.InputRequest, params mcp.Raw) mcp.Raw {
-	if !x.rev.ElicitationIDs || urlOf(q) == "" {
+func withID(rev *wire.Revision, q mcp.InputRequest, params mcp.Raw) mcp.Raw {
+	if !rev.ElicitationIDs || urlOf(q) == "" {
 		return params
 	}
 	if _, ok := params.Member("elicitationId"); ok {
@@ -108,35 +91,28 @@ func (x *exchange) withID(q mcp.InputRequest, params mcp.Raw) mcp.Raw {
 }
 
 // tellDone tells the client that the user is done at these URLs.
-func (x *exchange) tellDone(done []mcp.InputRequest) {
+func (r *rounds) tellDone(done []mcp.InputRequest) {
 	for _, q := range done {
 		if id, ok := q.Params.Member("elicitationId"); ok {
-			x.notify(mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", id)})
+			r.notify(mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", id)})
 		}
 	}
 }
 
 // urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call
 // can be made again when the user is done at these URLs.
-func (x *exchange) urlRequired(requests []mcp.InputRequest) (*mcp.Reply, error) {
+func (r *rounds) urlRequired(requests []mcp.InputRequest) error {
 	list := mcp.Raw{'['}
 	for _, q := range requests {
-		params, err := x.rev.Ask(q.Method, q.Params)
-		if _, ok := declared(x.call.Caps, q); !ok || err != nil || !x.rev.ElicitationIDs {
-			return x.unasked("the server needs the user to open a page first, and this client cannot be asked to do that")
+		params, err := r.rev.Ask(q.Method, q.Params)
+		if _, ok := declared(r.call.Caps, q); !ok || err != nil || !r.rev.ElicitationIDs {
+			return unasked("the server needs the user to open a page first, and this client cannot be asked to do that")
 		}
 		if len(list) > 1 {
 			list = append(list, ',')
 		}
-		list = append(list, x.withID(q, params)...)
+		list = append(list, withID(r.rev, q, params)...)
 	}
-	return nil, &mcp.Error{Code: mcp.CodeURLElicitation, Message: "The user has to open a page before this request can be made",
+	return &mcp.Error{Code: mcp.CodeURLElicitation, Message: "The user has to open a page before this request can be made",
 		Data: mcp.Object("elicitations", append(list, ']'))}
-}
-
-// Tell takes an event of a session that belongs to no request of it.
-func (f *Front) Tell(session string, e mcp.Event) {
-	if l := f.known(session); l != nil {
-		l.event(e)
-	}
 }

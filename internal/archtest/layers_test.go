@@ -69,8 +69,9 @@ var layers = []layer{
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
+	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}},
 	{level: 5, dir: "gateway/front", // seal for request state
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "gateway/front/refuse", "gateway/front/stream"},
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "session", "internal/cluster", "internal/seal", "gateway/front/refuse", "gateway/front/stream", "gateway/front/live"},
 		third: []string{"golang.org/x/sync", "golang.org/x/time/rate", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 5, dir: "gateway/handover", ours: []string{"internal/mcp", "gateway/feature/listchange"}},
 	{level: 5, dir: "gateway/admin", ours: []string{"0-4"}},

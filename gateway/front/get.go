@@ -1,0 +1,160 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+// reconnect is what a client is told to wait before it comes back.
+const reconnect = time.Second
+
+// get answers a GET: the session's stream for what belongs to no request, or an
+// earlier stream from where it broke off.
+func (f *Front) get(w http.ResponseWriter, r *http.Request) {
+	record, rev, caller, ref := f.ofSession(w, r)
+	if ref == nil && !readAccept(r.Header["Accept"]).stream {
+		ref = refuse.Accept("text/event-stream")
+	}
+	var after stream.Position
+	if ref == nil {
+		after, ref = readPosition(r.Header)
+	}
+	if ref == nil && f.drains() && !after.IsCall() {
+		ref = refuse.Closing()
+	}
+	g := &getting{f: f, record: record, rev: rev, caller: caller, after: after}
+	if ref == nil {
+		g.session, ref = f.held(r.Context(), record)
+	}
+	if ref == nil {
+		ref = g.find()
+	}
+	if ref == nil {
+		ref = g.countIn()
+	}
+	if ref != nil {
+		f.refuse(w, nil, ref)
+		return
+	}
+	g.session.Saw(caller)
+	stream.CloseAfter(w, r)
+	g.stream = f.writer.Begin(w, http.NewResponseController(w), "", func() { f.touch(record) })
+	f.writer.Outlast(r, g.serve)
+}
+
+// getting is a GET request that is answered by a stream.
+type getting struct {
+	f       *Front
+	record  session.Record
+	rev     *wire.Revision
+	caller  mcp.Caller
+	after   stream.Position // where the client was, if it has been here before
+	session *live.Session
+	stream  *stream.Stream
+	known   bool    // after is in the stream of a call, of which
+	first   reading // this was read
+}
+
+// find looks for the stream of a call that is to be gone on with.
+func (g *getting) find() *refuse.Refusal {
+	if !g.after.IsCall() {
+		return nil
+	}
+	var err error
+	g.first, err = g.read(g.after.Name, g.after.Seq)
+	if err != nil && !errors.Is(err, session.ErrNotFound) { // a new stream would never have the call's answer
+		return g.f.refuseSession(err)
+	}
+	g.known = err == nil
+	return nil
+}
+
+// countIn counts the stream in, among those that last; countOut counts it out.
+func (g *getting) countIn() *refuse.Refusal {
+	if !g.f.count(&g.f.streams) {
+		return refuse.Closing()
+	}
+	if !g.f.streamLimit.take(&g.caller) && (g.after.IsCall() || !g.session.GiveWay(g.after.Name) || !g.f.streamLimit.takeMore(&g.caller)) {
+		g.f.streams.Done()
+		return refuse.Streams(refuse.NoID)
+	}
+	return nil
+}
+
+func (g *getting) countOut() {
+	g.f.streamLimit.give(&g.caller)
+	g.f.streams.Done()
+}
+
+// serve writes the stream.
+func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
+	defer g.countOut()
+	ctx, end := live.WhileGood(ctx, g.caller)
+	defer end()
+	if g.known {
+		lasts(g.stream)
+		g.follow(ctx, g.first)
+		return
+	}
+	g.prepare(ctx) // whose stack is not kept for as long as the stream is open
+	st := g.session.Open(g.stream, g.after, g.rev.Priming)
+	g.stream.Open()
+	lasts(g.stream)
+	g.wait(ctx, st.Over())
+	g.session.Close(st)
+	g.end()
+}
+
+// prepare does what comes before a stream for what belongs to no request.
+func (g *getting) prepare(ctx context.Context) {
+	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil { // its answer was kept for as long as it is
+		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", stream.CallOf(g.after.Name), refuse.DroppedError())))
+	}
+	if g.record.Initialized {
+		g.session.Listen(ctx, g.record, g.caller)
+	}
+}
+
+// wait returns when the stream is to end, or more was closed. Nothing is delivered to a
+// caller whose proof has expired.
+func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
+	if ctx.Err() != nil {
+		return true
+	}
+	select {
+	case <-more:
+		return false
+	case <-ctx.Done():
+	case <-g.stream.Broken():
+	case <-g.session.Gone():
+	case <-g.f.quiet.Done():
+		select {
+		case <-more: // the end of the call that it follows, say
+			return false
+		default:
+		}
+	}
+	return true
+}
+
+// end ends the connection. A client that reconnects by itself is told when; when its
+// token has expired, it needs a new one for that.
+func (g *getting) end() {
+	expired := live.Expired(g.caller)
+	if expired {
+		g.stream.Raw(wire.AppendComment(nil, "the access token has expired"))
+	}
+	if g.rev.Priming || expired {
+		g.stream.Raw(wire.AppendRetry(nil, reconnect))
+	}
+	g.stream.End("", nil)
+}

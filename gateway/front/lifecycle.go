@@ -1,0 +1,114 @@
+package front
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
+)
+
+// lifecycle counts what runs at the endpoint, and says when what lasts has to end.
+type lifecycle struct {
+	requests   atomic.Int64    // what begin has counted in
+	running    sync.WaitGroup  // requests and listeners; grows only while not closing
+	streams    sync.WaitGroup  // GET streams; likewise
+	draining   context.Context // ended by Drain: nothing begins that lasts, subscriptions end
+	beginDrain context.CancelFunc
+	quiet      context.Context // ends when nothing runs any more, or may no longer: streams end
+	endStreams context.CancelFunc
+
+	mu      sync.Mutex // guards closing
+	closing bool
+}
+
+func (l *lifecycle) init() {
+	l.draining, l.beginDrain = context.WithCancel(context.Background())
+	l.quiet, l.endStreams = context.WithCancel(context.Background())
+}
+
+// begin counts a request in; done counts it out. It reports false when the endpoint is
+// closing.
+func (l *lifecycle) begin() bool {
+	if !l.count(&l.running) {
+		return false
+	}
+	l.requests.Add(1)
+	return true
+}
+
+func (l *lifecycle) done() {
+	l.requests.Add(-1)
+	l.running.Done()
+}
+
+// Calls is how many calls and other requests run here, those that wait for their user
+// included; streams do not count.
+func (l *lifecycle) Calls() int64 { return l.requests.Load() }
+
+func (l *lifecycle) count(in *sync.WaitGroup) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return false
+	}
+	in.Add(1)
+	return true
+}
+
+func (l *lifecycle) refuseMore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing = true
+}
+
+// drains reports whether nothing may begin that lasts.
+func (l *lifecycle) drains() bool { return l.draining.Err() != nil }
+
+// Drain refuses what should begin elsewhere: new sessions, GET streams and subscriptions. It
+// ends the subscriptions of stateless clients. Calls go on, new ones too. elsewhere says that
+// another replica can go on with the sessions: then those for which nothing runs are given up,
+// and their GET streams end, so that their clients come back there. Close is the next step.
+func (f *Front) Drain(elsewhere bool) {
+	f.beginDrain()
+	if elsewhere {
+		f.Leave()
+	}
+}
+
+// Close refuses new requests (answers to questions and cancellations still pass) and
+// waits for the ones that run. When ctx is over, it cancels those of sessions, and says in
+// its error how many; stateless ones end with their connections, which are the server's. Streams of
+// sessions end after the calls: a client that came back for its stream and was refused
+// might give them up. It may be called twice.
+func (f *Front) Close(ctx context.Context) error {
+	f.beginDrain()
+	f.refuseMore()
+	f.StopListening()
+	ended := make(chan struct{})
+	go func() { // ends with the last request and the last stream
+		f.running.Wait()
+		f.endStreams()
+		f.streams.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	cut := f.CancelAll(live.ErrClosing)
+	select {
+	case <-ended:
+		if cut > 0 {
+			return fmt.Errorf("front: calls were cut off (%d): %w", cut, ctx.Err())
+		}
+		return nil
+	case <-time.After(time.Second):
+		f.endStreams()
+		f.writer.CutHijacked()
+		return fmt.Errorf("front: requests still run: %w", ctx.Err())
+	}
+}

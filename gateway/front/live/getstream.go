@@ -1,0 +1,178 @@
+package live
+
+import (
+	"context"
+	"slices"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+)
+
+// MaxStreams is how many GET streams of a session may be open: the connections of clients
+// that vanished count until they fail. The oldest goes first.
+const MaxStreams = 16
+
+// Writer is an event stream that is being written to a client (stream.Stream).
+type Writer interface {
+	// Send sends an event; false when there is no room for it, or nobody to read it.
+	Send(id string, data []byte) bool
+	// Usable reports whether events may still reach the client.
+	Usable() bool
+}
+
+// Stream is what a client has open for what belongs to none of its requests: a GET stream,
+// or the stream of HTTP+SSE.
+type Stream struct {
+	name  string // in the event log
+	to    Writer
+	plain bool // its events have no ids: it cannot be gone on with
+	over  chan struct{}
+}
+
+// Over is closed when the stream is to end: another one takes its place, or it is recalled.
+func (st *Stream) Over() <-chan struct{} { return st.over }
+
+// OpenPlain makes a stream of HTTP+SSE the one that events go to.
+func (s *Session) OpenPlain(to Writer) *Stream {
+	st := &Stream{to: to, plain: true, over: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.add(st)
+	return st
+}
+
+// Open makes a GET stream the one that events go to, and sends it what a stream before it
+// did not get across, or what came while there was none. after is where the client was in
+// the stream that it has given up; priming says that it gets an id at once.
+func (s *Session) Open(to Writer, after stream.Position, priming bool) *Stream {
+	st := &Stream{name: stream.SessionName(s.deps.NewID()), to: to, over: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if priming {
+		if id := s.log(st, nil); id != "" {
+			to.Send(id, nil)
+		}
+	}
+	if after.Name != "" {
+		if at := slices.IndexFunc(s.streams, func(old *Stream) bool { return old.name == after.Name }); at >= 0 {
+			s.drop(at)
+		}
+		// An error means that nothing is left of it: this is then a new stream.
+		events, _, _, err := s.deps.Store.Log().Read(context.Background(), s.key, after.Name, after.Seq)
+		s.deps.Resumed(err)
+		for _, e := range events {
+			if len(e.Data) > 0 {
+				to.Send(s.log(st, e.Data), e.Data)
+			}
+		}
+	}
+	s.add(st)
+	return st
+}
+
+// add is called with mu held.
+func (s *Session) add(st *Stream) {
+	if len(s.streams) == MaxStreams {
+		s.drop(0)
+	}
+	s.streams = append(s.streams, st)
+	s.deliverWaiting()
+}
+
+// drop is called with mu held. It ends a stream.
+func (s *Session) drop(at int) {
+	close(s.streams[at].over)
+	s.streams = slices.Delete(s.streams, at, at+1)
+}
+
+// GiveWay ends a stream of a session for a new one of its client: the one that the client
+// has given up, else the oldest; false when it has none. Connections of clients that
+// vanished count until they fail, and the clients come back before that.
+func (s *Session) GiveWay(givenUp string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.streams) == 0 || s.streams[0].plain { // that one's end would be the session's
+		return false
+	}
+	s.drop(max(0, slices.IndexFunc(s.streams, func(st *Stream) bool { return st.name == givenUp })))
+	return true
+}
+
+// Close takes a stream out that has ended.
+func (s *Session) Close(st *Stream) {
+	s.mu.Lock()
+	s.streams = slices.DeleteFunc(s.streams, func(open *Stream) bool { return open == st })
+	s.mu.Unlock()
+	_ = s.deps.Store.Log().End(context.Background(), s.key, st.name) // there may be no log of it
+}
+
+func (s *Session) endStreams() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.streams) > 0 {
+		s.drop(0)
+	}
+}
+
+// log puts an event into a stream's log and returns its id, "" without one.
+func (s *Session) log(st *Stream, data []byte) string {
+	if st.plain {
+		return ""
+	}
+	seq, err := s.deps.Store.Log().Append(context.Background(), s.key, st.name, data)
+	if err != nil {
+		return ""
+	}
+	return stream.EventID(st.name, seq)
+}
+
+// event takes what the session's listener hears. Nobody has to rely on what is told of a
+// task, so that waits for no stream; one revision has such sessions.
+func (s *Session) event(e mcp.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.gone.Err() != nil:
+	case e.Method == mcp.NoteTask:
+		s.send(mcp.Event{Method: wire.NoteTaskStatus, Params: wire.NewestStateful().Event(e.Method, e.Params)})
+	case e.Method == mcp.NoteResourceUpdated, e.Method == mcp.NoteElicitationComplete, mcp.ListsChanged(e.Method) != 0:
+		s.deliver(e)
+	}
+}
+
+// deliver is called with mu held. An event goes to one stream, or waits for one.
+func (s *Session) deliver(e mcp.Event) {
+	if !s.send(e) && !s.waiting.put(e) {
+		s.deps.Log.Warn("too many events wait for a client that has no stream open: one was dropped", "method", e.Method)
+	}
+}
+
+// deliverWaiting is called with mu held.
+func (s *Session) deliverWaiting() {
+	for _, e := range s.waiting.take() {
+		s.deliver(e)
+	}
+}
+
+// send is called with mu held. It sends an event on the newest stream that takes it
+// (2025-11-25 basic/transports#multiple-connections); false when none does.
+func (s *Session) send(e mcp.Event) bool {
+	for _, st := range slices.Backward(s.streams) {
+		if !st.to.Usable() {
+			continue
+		}
+		data := wire.AppendNotification(nil, e.Method, e.Params)
+		if st.to.Send(s.log(st, data), data) {
+			return true
+		}
+	}
+	return false
+}
+
+// Redeliver tries again what a stream had no room for.
+func (s *Session) Redeliver() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deliverWaiting()
+}

@@ -1,0 +1,228 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+const (
+	// A listener that was lost tries again after firstRetry, then twice that, and so on.
+	firstRetry = time.Second
+	lastRetry  = 30 * time.Second
+	// ackTime is how long the upstreams may take to confirm a subscription.
+	ackTime = 15 * time.Second
+)
+
+// errUnconfirmed is why a subscription fails that ends with nothing said.
+var errUnconfirmed error = mcp.Errorf(mcp.CodeInternal, "subscriptions are not possible now")
+
+// listener is the subscriptions/listen call that is made on a session's behalf. Of
+// each session there is one, but for the moment in which another takes its place.
+type listener struct {
+	session *Session
+	cancel  context.CancelFunc
+	ended   atomic.Bool        // it listens no more
+	tried   context.Context    // ends with the first acknowledgement, or when a try ends without any
+	settle  context.CancelFunc // ends tried
+
+	mu     sync.Mutex       // guards the fields below
+	acked  bool             // there was an acknowledgement
+	agreed mcp.Filter       // what the upstreams have agreed to
+	why    map[string]error // why to other resources they have not
+	err    error            // why the first try failed
+}
+
+// startListener starts one; nil when the endpoint is closing. Its goroutine ends with
+// cancel, by the session's end, StopListening or the listener that takes its place.
+func (s *Session) startListener(ctx context.Context, r session.Record, caller mcp.Caller, uris []string) *listener {
+	if !s.deps.Begin() {
+		return nil
+	}
+	// It outlives the request that wanted it, until cancel.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n := &listener{session: s, cancel: cancel}
+	n.tried, n.settle = context.WithCancel(context.Background())
+	call := &mcp.Call{
+		ID:      s.deps.NewID(),
+		Method:  mcp.MethodListen,
+		Params:  mcp.Filter{Lists: mcp.AllLists, URIs: uris}.In(nil),
+		Caller:  caller,
+		Session: s.key,
+		Caps:    r.Caps,
+		Tasks:   tasksOf(r.Revision),
+	}
+	call.Notify = func(e mcp.Event) { n.hear(ctx, call, e) }
+	go func() {
+		defer s.deps.Done()
+		defer cancel()
+		n.run(ctx, call)
+	}()
+	return n
+}
+
+// tasksOf is the form of tasks that the client of a session knows.
+func tasksOf(revision string) mcp.TaskForm {
+	if rev := wire.Lookup(revision); rev != nil && rev.CoreTasks {
+		return mcp.CoreTasks
+	}
+	return mcp.NoTasks
+}
+
+// hear takes what the call says. After a time in which nobody listened, all that is
+// listened to counts as changed.
+func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
+	if e.Method != mcp.NoteAcknowledged {
+		n.session.event(e)
+		return
+	}
+	honoured, _ := mcp.FilterOf(e.Params)
+	if n.ack(honoured, e.Failed) || n.session.missed() {
+		for _, e := range honoured.Missed() {
+			n.session.event(e)
+		}
+	} else {
+		n.session.tellChangedLists(ctx, call)
+	}
+}
+
+// run listens until ctx ends, and again whenever that is lost. When the proof of the
+// caller expires, it goes on as the session's user by a newer one, if there is any.
+func (n *listener) run(ctx context.Context, call *mcp.Call) {
+	defer n.ended.Store(true)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		if call = n.session.renewed(call); call == nil {
+			return
+		}
+		start := time.Now()
+		err := n.session.listenOnce(ctx, call)
+		n.lost(err)
+		if ctx.Err() != nil || n.session.gone.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+			return // there is nothing to listen to
+		}
+		if Expired(call.Caller) {
+			continue
+		}
+		if time.Since(start) > lastRetry {
+			wait = firstRetry
+		}
+		select {
+		case <-time.After(wait):
+		case <-n.session.Gone():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listenOnce listens as long as the caller's proof is good.
+func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) error {
+	ctx, end := onBehalf(ctx, call)
+	defer end()
+	_, err := s.deps.Handler.Handle(ctx, call)
+	return err
+}
+
+// onBehalf is apart from listenOnce, as renewed is from run, for the stack of a listener is
+// kept for as long as it listens, and there are many.
+//
+//go:noinline
+func onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
+	return WhileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
+}
+
+// renewed is the call with a proof of the caller that is good: that of the newest token, of
+// which there is one, for what wants it was begun by a request. It is nil where that is too
+// old, too: whatever comes until there is a newer one is missed.
+//
+//go:noinline
+func (s *Session) renewed(call *mcp.Call) *mcp.Call {
+	if !Expired(call.Caller) {
+		return call
+	}
+	call = call.Clone()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.Caller = *s.caller
+	if s.missedSome = Expired(call.Caller); s.missedSome {
+		return nil
+	}
+	return call
+}
+
+// missed reports, once, whether something may have been missed.
+func (s *Session) missed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.missedSome
+	s.missedSome = false
+	return was
+}
+
+// ack takes what the upstreams have agreed to, and reports whether they had before.
+func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	again = n.acked
+	n.acked, n.agreed, n.why = true, honoured, failed
+	n.settle()
+	return again
+}
+
+// lost tells whoever waits for an acknowledgement that this try brought none.
+func (n *listener) lost(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tried.Err() == nil {
+		n.err = cmp.Or(err, errUnconfirmed)
+		n.settle()
+	}
+}
+
+// listens reports whether it has a resource.
+func (n *listener) listens(uri string) bool {
+	return n != nil && !n.ended.Load() && n.whyNot(uri) == nil
+}
+
+// whyNot is the error for a resource that is not among those agreed to. Where its server
+// has refused it, none of that names the resource as the client knows it.
+func (n *listener) whyNot(uri string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Contains(n.agreed.URIs, uri) {
+		return nil
+	}
+	e, ok := errors.AsType[*mcp.Error](n.why[uri])
+	if ok && e.Code != mcp.CodeResourceNotFound && e.Code != mcp.CodeInvalidParams && e.Code != mcp.CodeMethodNotFound {
+		return e
+	}
+	return &mcp.Error{Code: mcp.CodeInvalidParams, Data: mcp.Object("uri", mcp.String(uri)),
+		Message: "Resource not found, or its server offers no subscriptions to it"}
+}
+
+// confirmed waits for the first acknowledgement.
+func (n *listener) confirmed(ctx context.Context) error {
+	timeout := time.NewTimer(ackTime)
+	defer timeout.Stop()
+	select {
+	case <-n.tried.Done():
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.err
+	case <-timeout.C:
+		return &mcp.Error{Code: mcp.CodeUpstreamTimeout, Message: "the subscription was not confirmed in time: try again",
+			Data: refuse.Data(true, mcp.ExecutedUnknown)}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
