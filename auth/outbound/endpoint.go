@@ -2,11 +2,13 @@ package outbound
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -47,7 +49,7 @@ type endpoint struct {
 	pause pause      // after what would fail for everybody
 }
 
-// answer is a successful one.
+// answer is a successful answer.
 type answer struct {
 	token    string
 	lifetime time.Duration // 0 when it did not say
@@ -57,10 +59,7 @@ type answer struct {
 func newEndpoint(c Config, send func(*http.Request) (*safehttp.Response, error)) (*endpoint, error) {
 	e := &endpoint{
 		url: c.TokenURL, clientID: c.ClientID, secret: string(c.ClientSecret), auth: c.ClientAuth,
-		audience: c.AssertionAudience, send: send, turns: make(chan struct{}, atOnce),
-	}
-	if e.audience == "" {
-		e.audience = c.TokenURL
+		audience: cmp.Or(c.AssertionAudience, c.TokenURL), send: send, turns: make(chan struct{}, atOnce),
 	}
 	if c.PrivateKey != "" {
 		signer, err := newSigner(c)
@@ -72,7 +71,7 @@ func newEndpoint(c Config, send func(*http.Request) (*safehttp.Response, error))
 	return e, nil
 }
 
-// paused returns the error of a failure that was not long ago.
+// paused returns the error of a recent failure, nil when requests may be made.
 func (e *endpoint) paused(now time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,12 +125,9 @@ func (e *endpoint) try(ctx context.Context, form url.Values) (answer, error) {
 }
 
 // request makes the request with the client's proof (RFC 6749 §2.3, RFC 7523 §2.2), and
-// returns what in it is secret.
+// returns the secrets in it.
 func (e *endpoint) request(ctx context.Context, form url.Values) (*http.Request, []string, error) {
-	body := make(url.Values, len(form)+3)
-	for name, values := range form {
-		body[name] = values
-	}
+	body := maps.Clone(form)
 	basic := ""
 	secrets := []string{form.Get("subject_token"), e.secret}
 	switch e.auth {
@@ -163,21 +159,16 @@ func (e *endpoint) request(ctx context.Context, form url.Values) (*http.Request,
 	return req, secrets, nil
 }
 
-// refusal is the error for a status that is not 200 (RFC 6749 §5.2).
+// refusal returns the error for a status that is not 200 (RFC 6749 §5.2).
 func refusal(resp *safehttp.Response, secrets []string) *Error {
 	code, description := "", ""
 	if body := object(resp.Body); body != nil {
-		member, _ := body.Member("error")
-		if code = member.Text(); !codePattern.MatchString(code) {
+		if code = body.At("error").Text(); !codePattern.MatchString(code) {
 			code = ""
 		}
-		member, _ = body.Member("error_description")
-		description = printable(member.Text(), secrets...)
+		description = printable(body.At("error_description").Text(), secrets...)
 	}
-	what := code
-	if what == "" {
-		what = fmt.Sprintf("HTTP %d", resp.Status)
-	}
+	what := cmp.Or(code, fmt.Sprintf("HTTP %d", resp.Status))
 	e := &Error{code: code, cause: fmt.Errorf("HTTP %d %s: %s", resp.Status, code, description)}
 	switch {
 	case code == "invalid_client" || code == "unauthorized_client" || code == "unsupported_grant_type" || resp.Status == http.StatusUnauthorized && !ofGrant(code):
@@ -193,8 +184,8 @@ func refusal(resp *safehttp.Response, secrets []string) *Error {
 	return e
 }
 
-// ofGrant reports whether an error code is about what was asked for, such as one user's
-// token, and not about who asks: some endpoints send these with 401 too.
+// ofGrant reports whether an error code is about the grant, such as one user's token, and not
+// about the client: some endpoints send these with 401 too.
 func ofGrant(code string) bool {
 	switch code {
 	case "invalid_grant", "invalid_token", "invalid_request", "invalid_target", "invalid_scope", "access_denied":
@@ -213,24 +204,18 @@ func readAnswer(text []byte) (answer, error) {
 	if body == nil {
 		return answer{}, unusable(errors.New("the answer is not a JSON object"))
 	}
-	member, _ := body.Member("token_type")
-	if kind := member.Text(); !strings.EqualFold(kind, "Bearer") {
+	if kind := body.At("token_type").Text(); !strings.EqualFold(kind, "Bearer") {
 		return answer{}, unusable(fmt.Errorf("token_type %s: want Bearer", printable(kind)))
 	}
-	var a answer
-	member, _ = body.Member("access_token")
-	if a.token = member.Text(); len(a.token) > maxToken || !tokenPattern.MatchString(a.token) {
+	token := body.At("access_token").Text()
+	if len(token) > maxToken || !tokenPattern.MatchString(token) {
 		return answer{}, unusable(fmt.Errorf("access_token: want visible ASCII of at most %d bytes", maxToken))
 	}
-	member, _ = body.Member("issued_token_type")
-	a.kind = member.Text()
-	member, _ = body.Member("expires_in")
-	a.lifetime = readLifetime(member)
-	return a, nil
+	return answer{token: token, kind: body.At("issued_token_type").Text(), lifetime: readLifetime(body.At("expires_in"))}, nil
 }
 
-// readLifetime reads expires_in; some write it as a string. 0 is for none, and for
-// what makes no sense.
+// readLifetime reads expires_in, which some write as a string. It is 0 where there is none or
+// it makes no sense.
 func readLifetime(raw mcp.Raw) time.Duration {
 	text, isString := raw.StringValue()
 	if !isString {

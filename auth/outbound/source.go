@@ -13,12 +13,12 @@ import (
 const scheme = "Bearer "
 
 const (
-	// unknownLife is how long a token is used whose issuer did not say.
+	// unknownLife is how long a token is used if its issuer did not say.
 	unknownLife = 5 * time.Minute
 	// longestLife is how long a token is used at most.
 	longestLife = 24 * time.Hour
-	// betweenForced is how often a token is replaced because the upstream refused it: one
-	// that refuses every token must not cost its issuer more than that.
+	// betweenForced is how often a token is replaced because the upstream refused it: an
+	// upstream that refuses every token must not cost the issuer more than that.
 	betweenForced = 10 * time.Second
 )
 
@@ -29,9 +29,9 @@ type token struct {
 	renew, dead time.Time
 }
 
-// life says when to renew a token and when not to use it any more, if it was asked for
-// at start: a tenth to a fifth of its life before the end, at most 5 minutes, by
-// chance, so that replicas do not come together.
+// life returns when to renew a token that was requested at start, and when to stop using it.
+// It is renewed a tenth to a fifth of its life before the end, at most 5 minutes, at random,
+// so that replicas do not do it together.
 func life(start time.Time, lifetime time.Duration, end time.Time) (renew, dead time.Time) {
 	if lifetime <= 0 {
 		lifetime = unknownLife
@@ -47,7 +47,7 @@ func life(start time.Time, lifetime time.Duration, end time.Time) (renew, dead t
 	return renew, dead
 }
 
-// source has one token: that of the gateway, or that of one user.
+// source keeps one token: that of the gateway, or that of one user.
 type source struct {
 	ask   func(context.Context) (answer, error) // errors are an *Error
 	owner *Credentials
@@ -67,8 +67,8 @@ type fetching struct {
 	err   error
 }
 
-// get returns a token. One that should be renewed is returned as long as it is good,
-// while another one is fetched.
+// get returns a token. While one that should be renewed is still good, get returns it and
+// fetches another one.
 func (s *source) get(ctx context.Context) (*token, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -96,8 +96,8 @@ func (s *source) get(ctx context.Context) (*token, error) {
 	}
 }
 
-// fetch joins the request that is under way, or begins one, unless it is too early
-// for that. s.mu is held.
+// fetch joins the request that is under way, or begins one unless it is too early. s.mu is
+// held.
 func (s *source) fetch(now time.Time) (*fetching, error) {
 	if s.fetching != nil {
 		return s.fetching, nil

@@ -6,18 +6,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Record makes the inner record of the skill, without its files: what SEP-2076 has a member
-// for is taken from the field of the same name, or from metadata, which is where the format
-// has room for it.
+// Record makes the inner record of the skill, without its files. It takes the members of
+// SEP-2076 from the fields of the same name, or from metadata, where the format has room for
+// them.
 func (s Skill) Record(key, uri string) mcp.Raw {
 	out := mcp.Object("name", mcp.String(key), "description", mcp.String(s.Description))
-	metadata, _ := s.Frontmatter.Member("metadata")
+	metadata := s.Frontmatter.At("metadata")
 	field := func(name string) mcp.Raw {
 		if value, ok := s.Frontmatter.Member(name); ok {
 			return value
 		}
-		value, _ := metadata.Member(name)
-		return value
+		return metadata.At(name)
 	}
 	if title := field("title"); title.Text() != "" {
 		out = out.With("title", title)
@@ -41,8 +40,8 @@ func (s Skill) Record(key, uri string) mcp.Raw {
 	return out.With("uri", mcp.String(uri)).With("frontmatter", frontmatter)
 }
 
-// asText returns the text that a value of metadata is in this format, though YAML takes 1.10
-// without quotation marks for a number: a client would refuse a whole list for it.
+// asText returns a value of metadata as a text, which it has to be in this format. YAML takes
+// an unquoted 1.10 for a number, and a client would refuse a whole list for it.
 func asText(value mcp.Raw) mcp.Raw {
 	switch _, isText := value.StringValue(); {
 	case isText:
@@ -54,7 +53,7 @@ func asText(value mcp.Raw) mcp.Raw {
 }
 
 // readArguments returns those of the field arguments, or of gatehouse.arguments in metadata:
-// in the form of SEP-2076, or their names alone. What is neither is no argument.
+// in the form of SEP-2076, or only their names. Anything else is no argument.
 func readArguments(field func(name string) mcp.Raw) mcp.Raw {
 	given := field("arguments")
 	if given == nil {
@@ -67,7 +66,7 @@ func readArguments(field func(name string) mcp.Raw) mcp.Raw {
 	return given.Filter(func(one mcp.Raw) mcp.Raw {
 		name := one
 		if one.IsObject() {
-			name, _ = one.Member("name")
+			name = one.At("name")
 		}
 		if seen[name.Text()] {
 			return nil
@@ -75,11 +74,11 @@ func readArguments(field func(name string) mcp.Raw) mcp.Raw {
 		seen[name.Text()] = true
 		argument := mcp.Object("name", name)
 		for _, member := range []string{"title", "description"} {
-			if text, ok := one.Member(member); ok && text.Text() != "" {
+			if text := one.At(member); text.Text() != "" {
 				argument = argument.With(member, text)
 			}
 		}
-		if required, ok := one.Member("required"); ok && required.IsTrue() {
+		if required := one.At("required"); required.IsTrue() {
 			argument = argument.With("required", required)
 		}
 		return argument
@@ -89,14 +88,13 @@ func readArguments(field func(name string) mcp.Raw) mcp.Raw {
 // dependencies returns those of the field dependencies, in the form of SEP-2076, or those in
 // metadata under gatehouse.tools, gatehouse.prompts and gatehouse.resources; nil for none.
 func (s Skill) dependencies(metadata mcp.Raw) (out mcp.Raw) {
-	if given, ok := s.Frontmatter.Member("dependencies"); ok && given.IsObject() {
+	if given := s.Frontmatter.At("dependencies"); given.IsObject() {
 		return given
 	}
 	for _, of := range [...]struct{ kind, ref, member string }{
 		{kind: "tools"}, {"prompts", "ref/prompt", "name"}, {"resources", "ref/resource", "uri"},
 	} {
-		value, _ := metadata.Member("gatehouse." + of.kind)
-		names := Words(value)
+		names := Words(metadata.At("gatehouse." + of.kind))
 		if names == nil {
 			continue
 		}
@@ -109,12 +107,11 @@ func (s Skill) dependencies(metadata mcp.Raw) (out mcp.Raw) {
 	return out
 }
 
-// WithFields adds to a record the members of SEP-2076 that its frontmatter has something for
-// and that it lacks.
+// WithFields adds to a record the members of SEP-2076 that it lacks and that its frontmatter
+// has.
 func WithFields(record mcp.Raw) mcp.Raw {
-	frontmatter, _ := record.Member("frontmatter")
-	description, _ := frontmatter.Member("description")
-	fields := Skill{Frontmatter: frontmatter, Description: description.Text()}.Record("", "")
+	frontmatter := record.At("frontmatter")
+	fields := Skill{Frontmatter: frontmatter, Description: frontmatter.At("description").Text()}.Record("", "")
 	for _, member := range []string{"title", "description", "version", "tags"} {
 		if _, has := record.Member(member); has {
 			continue
@@ -126,13 +123,13 @@ func WithFields(record mcp.Raw) mcp.Raw {
 	return record
 }
 
-// File is an entry of the member resources of a record.
+// File makes an entry of the member resources of a record.
 func File(uri, digest string, size int64) mcp.Raw {
 	return mcp.Object("uri", mcp.String(uri), "digest", mcp.String(digest), "size", mcp.Int(size))
 }
 
-// InstructedFile is an entry of the member files of a GetSkillResult (SEP-2076). Its name is
-// its path in the skill.
+// InstructedFile makes an entry of the member files of a GetSkillResult (SEP-2076). Its name
+// is its path in the skill.
 func InstructedFile(name, uri string) mcp.Raw {
 	file := mcp.Object("name", mcp.String(name), "uri", mcp.String(uri))
 	if media := mcp.MediaType(name); media != "" {
@@ -141,7 +138,7 @@ func InstructedFile(name, uri string) mcp.Raw {
 	return file
 }
 
-// Words are the texts of a list, or of a text in which commas or spaces part them.
+// Words returns the texts of a list, or of a text that separates them by commas or spaces.
 func Words(value mcp.Raw) (all []string) {
 	if value.IsArray() {
 		value.Elements(func(element mcp.Raw) bool {

@@ -1,9 +1,9 @@
 // Package skillmd knows the file SKILL.md, which makes a directory an Agent Skill.
 //
-// It owns the rules of the format (agentskills specification) and of what is told of it: the
-// frontmatter as JSON, the inner record of a skill (mcp/skill.go), its limits. It leaves
-// where files come from to upstream/skilldir and upstream/skills, and what is withheld of
-// other people's records to gateway/catalog. It does no I/O and starts no goroutines.
+// It owns the rules of the format (agentskills specification), the frontmatter as JSON, the
+// inner record of a skill (internal/mcp/skill.go) and its limits. It leaves the source of files
+// to upstream/skilldir and upstream/skills, and what is withheld of other people's records to
+// gateway/catalog. It does no I/O and starts no goroutines.
 package skillmd
 
 import (
@@ -145,8 +145,8 @@ func (s *Skill) check() error {
 	return err
 }
 
-// asYAML makes JSON one line of YAML: what YAML takes for the end of a line, and what it
-// does not take at all, is escaped.
+// asYAML makes JSON one line of YAML: it escapes what YAML takes for the end of a line, and
+// what it does not accept at all.
 var asYAML = strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`, "\u0085", `\u0085`, "\x7f", `\u007f`, "\ufeff", `\ufeff`)
 
 // Write writes a SKILL.md with this frontmatter, an object.
@@ -161,11 +161,11 @@ func Write(frontmatter mcp.Raw, instructions string) []byte {
 	return []byte(b.String())
 }
 
-// IsName reports whether a skill may have this name. It is ASCII alone: names are shown to
-// models and compared by people.
+// IsName reports whether a skill may have this name. Names are ASCII, since models read them
+// and people compare them.
 func IsName(name string) bool { return len(name) <= MaxName && namePattern.MatchString(name) }
 
-// Slug makes a name that a skill may have of any name. One that it changes gets a hash, so
+// Slug turns any name into one that a skill may have. A name that it changes gets a hash, so
 // that different names stay different.
 func Slug(name string) string {
 	if IsName(name) {
@@ -178,7 +178,7 @@ func Slug(name string) string {
 	return strings.TrimPrefix(slug+"-"+hex.EncodeToString(sum[:])[:digits], "-")
 }
 
-// Digest is that of a file in a record: sha256:<hex>.
+// Digest returns the digest of a file as in a record: sha256:<hex>.
 func Digest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return "sha256:" + hex.EncodeToString(sum[:])
@@ -187,8 +187,8 @@ func Digest(content []byte) string {
 // IsDigest reports whether a text has the form of a Digest.
 func IsDigest(text string) bool { return digestPattern.MatchString(text) }
 
-// Contents is the member contents of a result that has this file alone: as text where it is
-// one, so that the bytes come out of it again as they were.
+// Contents makes the member contents of a result with only this file. It is a text where that
+// gives the same bytes back.
 func Contents(uri string, content []byte) mcp.Raw {
 	member, media, text := "blob", mcp.MediaBinary, ""
 	if utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {

@@ -114,7 +114,5 @@ func CloseConn(conn transport.Conn) {
 
 // LogOnly writes a log message that is for no client into the gateway's log.
 func LogOnly(said *transport.Chatter, m wire.Message) {
-	level, _ := m.Params.Member("level")
-	data, _ := m.Params.Member("data")
-	said.Say("log message", "level", Clip(level.Text()), "data", transport.ClipLine(data))
+	said.Say("log message", "level", Clip(m.Params.At("level").Text()), "data", transport.ClipLine(m.Params.At("data")))
 }

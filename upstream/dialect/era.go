@@ -9,14 +9,13 @@ import (
 type Era struct {
 	// Rev is the revision to speak to a stateless server, or to offer to a stateful one.
 	Rev *wire.Revision
-	// SSE says that the server speaks HTTP+SSE although nobody said so.
+	// SSE says that the server turned out to speak HTTP+SSE.
 	SSE bool
-	// Silent says that nothing told so: the server had not answered in time.
+	// Silent says that this is a guess: the server had not answered in time.
 	Silent bool
 }
 
-// Newest returns the newest stateless revision among the versions, nil for
-// none.
+// Newest returns the newest stateless revision among the versions, nil for none.
 func Newest(versions mcp.Raw) (best *wire.Revision) {
 	versions.Elements(func(v mcp.Raw) bool {
 		if rev := wire.Lookup(v.Text()); rev != nil && !rev.Stateful && (best == nil || rev.Name > best.Name) {
@@ -30,12 +29,8 @@ func Newest(versions mcp.Raw) (best *wire.Revision) {
 // Offered returns the newest stateless revision that a message offers, as the result of
 // server/discover or in the data of an error; nil for none.
 func Offered(m wire.Message) *wire.Revision {
-	var versions mcp.Raw
 	if m.Result != nil {
-		versions, _ = m.Result.Member("supportedVersions")
-	} else {
-		data, _ := m.Error.Member("data")
-		versions, _ = data.Member("supported")
+		return Newest(m.Result.At("supportedVersions"))
 	}
-	return Newest(versions)
+	return Newest(m.Error.At("data", "supported"))
 }

@@ -96,12 +96,11 @@ func (x *mux) streamOf(m wire.Message) *PipeStream {
 	case m.Kind == wire.Request:
 		return nil
 	case m.Method == mcp.NoteProgress:
-		key, _ = m.Params.Member(wire.MetaProgressToken)
+		key = m.Params.At(wire.MetaProgressToken)
 	case m.Method == mcp.NoteMessage:
 		return x.onlyCall()
 	default:
-		meta, _ := m.Params.Member("_meta")
-		key, _ = meta.Member(wire.MetaSubscriptionID)
+		key = m.Params.At("_meta", wire.MetaSubscriptionID)
 	}
 	id, err := strconv.ParseInt(string(key), 10, 64)
 	if err != nil || !IsID(key, id) {
