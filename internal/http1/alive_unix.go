@@ -26,8 +26,8 @@ func (c *conn) watch() {
 	}
 }
 
-// alive reports whether nothing came on an idle connection: no end, and no answer to
-// a request that was never made, which the next request would take for its own.
+// alive reports whether nothing came on an idle connection: neither its end, nor an answer
+// that nobody asked for and that would be taken for the next one.
 func (c *conn) alive() bool {
 	c.quiet = false
 	err := c.raw.Read(c.look)

@@ -17,8 +17,8 @@ const (
 	untilEnd      // with the connection
 )
 
-// body is what follows a head. The connection goes back to the pool when all of it was
-// read, and is closed otherwise. Close may be called while Read waits, which it ends.
+// body is the body of an answer. The connection goes back to the pool when all of it was read,
+// and is closed otherwise. Close may be called while Read waits, and ends that.
 type body struct {
 	c     *conn
 	pool  *pool
@@ -26,11 +26,11 @@ type body struct {
 	stop  func() bool // parts the connection from ctx; false if ctx came first
 	kind  kind
 	again bool // the connection may be used again
-	// over says that the body has had its end, by Read or by Close: whoever sets it
-	// disposes of the connection, which from then on may be somebody else's.
+	// over says that the body has ended, by Read or by Close: whoever sets it disposes of
+	// the connection, which may belong to somebody else from then on.
 	over atomic.Bool
 
-	// Of Read only.
+	// Only for Read.
 	left  int64 // of a counted body, or of the chunk
 	chunk chunkState
 	err   error // the end, once there was one

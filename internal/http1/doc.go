@@ -2,10 +2,9 @@
 // than net/http's: an exchange runs on its caller's goroutine alone, and a request is
 // written in one piece.
 //
-// It owns the connections, their reuse, and the framing of HTTP/1.1 (RFC 9112),
-// which it reads more strictly than net/http: what two readers could read in two ways
-// ends the connection, as does every byte that no request asked for. It leaves TLS,
-// HTTP/2, proxies, redirects, cookies, compression, upgrades and large request bodies
-// to others; Handles tells what it takes. It starts no goroutines; a timer closes
-// connections that were idle for too long.
+// It owns the connections, their reuse, and the framing of HTTP/1.1 (RFC 9112), which it reads
+// more strictly than net/http: ambiguous framing ends the connection, and so does every byte
+// that no request asked for. It leaves TLS, HTTP/2, proxies, redirects, cookies, compression,
+// upgrades and large request bodies to others; Handles says what it accepts. It starts no
+// goroutines; a timer closes connections that were idle for too long.
 package http1

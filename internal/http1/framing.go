@@ -52,7 +52,7 @@ func (f *framing) read(name, value string) error {
 	return nil
 }
 
-// check refuses what two readers would end at two places (RFC 9112 §6.3).
+// check refuses answers whose end two readers could see in two places (RFC 9112 §6.3).
 func (f *framing) check(minor int) error {
 	if f.chunked && (f.length >= 0 || minor == 0) {
 		return errFraming
@@ -60,7 +60,7 @@ func (f *framing) check(minor int) error {
 	return nil
 }
 
-// frame sets how the body ends (RFC 9112 §6.3), and whether the connection with it.
+// frame sets how the body ends (RFC 9112 §6.3), and whether the connection ends with it.
 func (f *framing) frame(resp *http.Response, b *body) {
 	resp.Close = resp.Close || f.close
 	method, status := resp.Request.Method, resp.StatusCode

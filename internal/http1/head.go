@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxInterim is how many interim answers (1xx) are passed over.
+	// maxInterim is how many interim answers (1xx) are skipped.
 	maxInterim = 8
-	// maxKept is for how many header fields an idle connection keeps the room.
+	// maxKept is the number of header fields for which an idle connection keeps memory.
 	maxKept = 64
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pool keeps idle connections. The one used last is used first, so that those which
-// are not needed grow old.
+// pool keeps idle connections. It reuses the one used last first, so that those that are not
+// needed grow old.
 type pool struct {
 	perHost int
 	keep    time.Duration
@@ -69,8 +69,7 @@ func (p *pool) push(c *conn) bool {
 	return true
 }
 
-// sweep closes what was idle for too long. It comes again as long as there is
-// anything left.
+// sweep closes connections that were idle for too long. It runs again as long as any is left.
 func (p *pool) sweep() {
 	var old []*conn
 	p.mu.Lock()

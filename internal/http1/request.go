@@ -12,8 +12,8 @@ import (
 
 var errBody = errors.New("http1: the request's body is shorter than its length")
 
-// appendRequest writes a request, head and body. What could end a line or a head
-// early is refused.
+// appendRequest writes a request, head and body. It refuses anything that could end a line or
+// the head early.
 func appendRequest(dst []byte, req *http.Request) ([]byte, error) {
 	method, target, host := req.Method, req.URL.RequestURI(), req.Host
 	if method == "" {
@@ -75,8 +75,8 @@ func appendRequest(dst []byte, req *http.Request) ([]byte, error) {
 	return dst, nil
 }
 
-// isFraming reports whether a header field is about the connection or says where a
-// message ends, which is for this package alone to say.
+// isFraming reports whether a header field is about the connection or the end of a message:
+// only this package writes those.
 func isFraming(name string) bool {
 	for _, framing := range [...]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Proxy-Connection",
 		"Keep-Alive", "Te", "Trailer", "Upgrade", "Expect"} {

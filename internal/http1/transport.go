@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// MaxRequest is the largest request body that is taken: with its head it fits what
-	// the kernels at both ends buffer, so that writing does not wait for a server that
-	// answers before it has read.
+	// MaxRequest is the largest request body that is accepted: with its head it fits the
+	// kernel buffers at both ends, so writing does not wait for a server that answers
+	// before it has read.
 	MaxRequest = 32 << 10
 
 	defaultIdle     = 64
@@ -23,22 +23,22 @@ const (
 	defaultHead     = 64 << 10
 )
 
-// Config is what a Transport is made with; its zero value is one that works.
+// Config configures a Transport. Its zero value works.
 type Config struct {
 	// Dial connects to an address, "host:port"; by default as a net.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// IdlePerHost is how many connections to a host are kept for later, by default 64.
 	IdlePerHost int
-	// IdleTime is after what time without use none is used again, by default 90 s. It is
-	// closed then, or a quarter later.
+	// IdleTime is how long a connection without a request may be used again, by default
+	// 90 s. It is closed then, or a quarter of the time later.
 	IdleTime time.Duration
 	// HeadBytes bounds the head of an answer, with the interim ones before it; by
 	// default 64 KiB.
 	HeadBytes int
 }
 
-// Transport is an http.RoundTripper. It uses its connections again where that is
-// certainly safe. Its methods may be called concurrently.
+// Transport is an http.RoundTripper. It reuses its connections where that is certainly safe.
+// Its methods may be called concurrently.
 type Transport struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	head    int
@@ -60,11 +60,11 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Handles reports whether a Transport takes a request: one for http, with no body or
-// a small one whose length is known. What it does not take it refuses, unsent.
+// Handles reports whether a Transport accepts a request: one for http, with no body or a small
+// one whose length is known. It refuses all others, unsent.
 func Handles(req *http.Request) bool { return unsupported(req) == "" }
 
-// unsupported says what keeps a Transport from taking a request, "" if nothing does.
+// unsupported returns why a Transport does not accept a request, "" if it does.
 func unsupported(req *http.Request) string {
 	hasBody := req.Body != nil && req.Body != http.NoBody
 	switch {
@@ -86,14 +86,13 @@ func unsupported(req *http.Request) string {
 	return ""
 }
 
-// RoundTrip sends a request and returns the answer as soon as its head is there. The
-// request's body is read to its end at once: it must not make its reader wait. When
-// the request's context ends the connection does too, and the error is the context's
-// cause.
+// RoundTrip sends a request and returns the answer as soon as its head is there. It reads the
+// request's body to its end first: the body must not make its reader wait. The end of the
+// request's context closes the connection, and the error is the context's cause.
 //
-// Where a connection that was used before turns out to be closed, the request is sent
-// again on a new one, once, provided that not a byte of it was sent, or that it is a
-// GET, HEAD, OPTIONS or TRACE and not a byte of an answer came.
+// If a reused connection turns out to be closed, RoundTrip sends the request once more on a
+// new one, provided that not a byte of it was sent, or that it is a GET, HEAD, OPTIONS or
+// TRACE and not a byte of an answer came.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
@@ -129,8 +128,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.exchange(ctx, c, req, out)
 }
 
-// CloseIdleConnections closes what no request uses now. What is in use is closed when
-// its request ends, unless another one began meanwhile.
+// CloseIdleConnections closes the connections that no request uses. Those in use are closed
+// when their requests end, unless another one began meanwhile.
 func (t *Transport) CloseIdleConnections() { t.pool.close() }
 
 func (t *Transport) connect(ctx context.Context, u *url.URL) (*conn, error) {
@@ -145,12 +144,12 @@ func (t *Transport) connect(ctx context.Context, u *url.URL) (*conn, error) {
 	return newConn(nc, u.Host), nil
 }
 
-// exchange sends a request as it was written and returns the answer. The connection
-// goes to the answer's body and from there back to the pool.
+// exchange sends a request that is already written and returns the answer. The connection goes
+// to the answer's body and from there back to the pool.
 func (t *Transport) exchange(ctx context.Context, c *conn, req *http.Request, out []byte) (*http.Response, error) {
-	// The context's end, be it a deadline or not, closes the connection: that ends
-	// reading and writing. A connection is used again only if stop came before it.
-	stop := afterFunc(ctx, c.interrupt)
+	// The end of the context closes the connection, which ends reading and writing. A
+	// connection is used again only if stop came first.
+	stop := context.AfterFunc(ctx, c.interrupt)
 	a, err := c.roundTrip(req, out, t.head)
 	if err != nil {
 		stop()
@@ -169,22 +168,10 @@ func (t *Transport) exchange(ctx context.Context, c *conn, req *http.Request, ou
 	return &a.response, nil
 }
 
-// afterFunc is context.AfterFunc, with the way round it for a context that has the
-// method which it would call.
-func afterFunc(ctx context.Context, f func()) (stop func() bool) {
-	if c, ok := ctx.(interface {
-		AfterFunc(func()) (stop func() bool)
-	}); ok {
-		return c.AfterFunc(f)
-	}
-	return context.AfterFunc(ctx, f)
-}
-
-// ErrNotSent is in the errors of requests of which not a byte was sent on a connection that
-// was there.
+// ErrNotSent is in the errors of requests of which not a byte was sent on an open connection.
 var ErrNotSent = errors.New("http1: the request was not sent")
 
-// errSpokeFirst: what comes before a request would be taken for the answer to it.
+// errSpokeFirst: whatever comes before a request would be taken for its answer.
 var errSpokeFirst = fmt.Errorf("%w: the server closed the connection, or spoke, before it was asked", ErrNotSent)
 
 // staleError says that a connection was closed before a byte of the answer came.
@@ -199,11 +186,11 @@ func (e *staleError) Error() string {
 
 func (e *staleError) Unwrap() error { return e.err }
 
-// Is makes it ErrNotSent where it is.
+// Is reports that the error is ErrNotSent if nothing was sent.
 func (e *staleError) Is(target error) bool { return target == ErrNotSent && !e.sent }
 
-// isStale reports whether a request that failed so on a used connection may be sent
-// again: it did not run, or it may run twice (RFC 9110 §9.2.1).
+// isStale reports whether a request that failed with this error on a reused connection may be
+// sent again: it did not run, or it may run twice (RFC 9110 §9.2.1).
 func isStale(err error, method string) bool {
 	stale, ok := errors.AsType[*staleError](err)
 	if !ok || !stale.sent {

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// Public reports whether an address belongs to a host of the public Internet. It goes
-// by the special-purpose registries of IANA (RFC 6890): whatever is not for everybody
-// is refused, and so is every IPv6 address that has an IPv4 address in it, which is
-// where such a packet really goes.
+// Public reports whether an address belongs to a host of the public Internet, by IANA's
+// special-purpose registries (RFC 6890). It also refuses every IPv6 address that embeds an
+// IPv4 address, where such a packet really goes.
 func Public(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() {
@@ -24,9 +23,8 @@ func Public(addr netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p string) bool { return netip.MustParsePrefix(p).Contains(addr) })
 }
 
-// HostService reports whether an address is of the link or of a cloud's services for the
-// machine that asks, such as the metadata with its credentials. Nothing else is served
-// there, and no name has a reason to lead there.
+// HostService reports whether an address is link-local or belongs to a cloud's services for its
+// machines, such as the metadata with their credentials. No name has a reason to lead there.
 func HostService(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if netip.MustParsePrefix("64:ff9b::/96").Contains(addr) { // NAT64 (RFC 6052 §2.1): where it really goes

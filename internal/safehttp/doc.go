@@ -1,13 +1,12 @@
 // Package safehttp is the one way out to the servers of OAuth: key sets, discovery,
 // introspection, token endpoints.
 //
-// Many of their URLs were not written by the operator but found in a document, and
-// whoever wrote that could make the gateway knock on doors inside of its network. So a
-// URL is good by its provenance: origins that the operator configured may be at any
-// address, everything else has to be https at a public address. The address is looked
-// at when it is dialled, so that neither a name nor a change of it in DNS can help.
+// Many of their URLs do not come from the operator but from a document, whose author could
+// make the gateway connect to hosts inside its network. So the origin of a URL decides: what
+// the operator configured may be at any address, everything else has to be https at a public
+// address. The address is checked when it is dialled, so no name in DNS gets around it.
 //
-// It owns what is dialled, what is followed (no redirects, no proxies), and the bounds
-// of time and size. It leaves what the answers mean to its callers. Connections are
-// kept for a while; Close gives up those that are idle.
+// It owns what is dialled, what is followed (no redirects, no proxies), and the bounds of time
+// and size. It leaves the meaning of answers to its callers. It starts no goroutines of its
+// own; net/http keeps connections for a while, and Close gives up those that are idle.
 package safehttp

@@ -28,8 +28,7 @@ const (
 	idleTimeout    = 60 * time.Second
 )
 
-// What callers may want to tell apart. Errors of Do never hold more of a URL than its
-// host.
+// Errors that callers may tell apart. Errors of Do never hold more of a URL than its host.
 var (
 	// ErrForbidden: the URL or the address that it leads to is not allowed.
 	ErrForbidden = errors.New("not allowed")
@@ -39,12 +38,12 @@ var (
 	ErrTooLarge = errors.New("answer too large")
 )
 
-// Options is what a Client is made with.
+// Options configure a Client.
 type Options struct {
 	// Trust are URLs that the operator wrote. Their origins (scheme, host and port,
 	// compared exactly) may be at any address; http only at a loopback address. An
-	// origin is trusted for whatever is asked of this Client, so there should be one
-	// Client for each authority.
+	// origin is trusted for all requests of this Client, so use one Client for each
+	// authority.
 	Trust []string
 	// Timeout bounds a whole exchange, from dialling to the last byte of the body.
 	// Default DefaultTimeout.
@@ -68,8 +67,8 @@ type Client struct {
 	maxBytes int64
 	trusted  map[string]bool // by origin
 
-	// What may be dialled belongs to a pool of connections, so that none is used for
-	// what it was not dialled for.
+	// Each pool of connections has its own rule of what may be dialled, so that no
+	// connection is used under another rule.
 	operator  *http.Transport // https, any address
 	plaintext *http.Transport // http, loopback addresses
 	public    *http.Transport // https, public addresses
@@ -168,8 +167,8 @@ func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 	return c.public, nil
 }
 
-// newTransport makes a pool of connections to addresses that allowed lets pass. There
-// is no proxy: behind one the address that counts would be dialled by somebody else.
+// newTransport makes a pool of connections to the addresses that allowed accepts. It uses no
+// proxy, which would dial the address that counts in our place.
 func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(netip.Addr) bool) *http.Transport {
 	return &http.Transport{
 		DialContext:            newDialer(timeout, allowed).DialContext,
@@ -182,8 +181,8 @@ func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(neti
 	}
 }
 
-// newDialer makes a dialer that asks allowed for each address that it tries, which is
-// after the name was resolved and before anything is sent.
+// newDialer makes a dialer that calls allowed for each address that it tries: after the name
+// was resolved and before anything is sent.
 func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer {
 	return &net.Dialer{
 		Timeout: timeout, // net/http may go on dialling for the next request

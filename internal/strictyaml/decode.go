@@ -20,9 +20,9 @@ var (
 	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decode stores n in v, which has to be settable. What cannot be read stays zero
-// and is a problem. It is not yaml.v3's, which stops at the first problem, does not say
-// where it is, and may quote a secret.
+// decode stores n in v, which has to be settable. What cannot be read stays zero and is a
+// problem. The decoder of yaml.v3 is no alternative: it stops at the first problem, does not
+// say where that is, and may quote a secret.
 func (d *Document) decode(n *yaml.Node, address string, v reflect.Value) {
 	if _, ok := d.places[address]; !ok {
 		d.places[address] = position{n.Line, n.Column}
@@ -79,9 +79,8 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-// checkZero refuses a number or a duration of 0 where that would be taken for a key that was
-// left out. Where 0 is a value like others the field is a pointer, or its tag zero says what
-// it means.
+// checkZero refuses a number or a duration of 0 where that would be taken for a missing key.
+// Where 0 is a value like any other, the field is a pointer, or its tag zero says what 0 means.
 func (d *Document) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
 	_, means := field.Tag.Lookup("zero")
 	if means || !v.CanInt() || !v.IsZero() || d.broken[address] || v.Addr().Type().Implements(textType) {
@@ -121,7 +120,7 @@ func (d *Document) list(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-// nameOf is the plain text under the key name of a mapping, "" when there is none.
+// nameOf returns the plain text under the key name of a mapping, "" when there is none.
 func nameOf(n *yaml.Node) string {
 	if n.Kind != yaml.MappingNode {
 		return ""

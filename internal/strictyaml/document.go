@@ -4,7 +4,7 @@ import "reflect"
 
 // Source is the text of a configuration, and what references in it may reach.
 type Source struct {
-	// File is what problems call it.
+	// File is its name in problems.
 	File string
 	// Data is the text.
 	Data []byte
@@ -12,13 +12,13 @@ type Source struct {
 	Dir string
 	// Env looks up ${env:NAME}.
 	Env func(string) (string, bool)
-	// Least is the key that every configuration has, and Example one with a value: an empty
-	// file, and one that is no configuration, are told of them.
+	// Least is the key that every configuration has, and Example one with a value: problems
+	// of an empty file, or one that is no configuration, name them.
 	Least, Example string
 }
 
-// Document is a configuration that has been read: what is wrong with it, and where
-// everything stands in its file.
+// Document is a configuration that has been read: its problems, and the place of every key in
+// its file.
 type Document struct {
 	src    Source
 	target reflect.Type
@@ -64,9 +64,9 @@ func Decode(src Source, target any) *Document {
 	return d
 }
 
-// Check adds what a check of the target found to the problems: joined errors, each with
-// the path of its key in front. Of a document that could not be read at all, and of keys
-// that could not, nothing is added: it would only say again, and less clearly, what was said.
+// Check adds the errors of a check of the target to the problems: joined errors, each with the
+// path of its key in front. It adds nothing about a document or keys that could not be read:
+// that would only repeat, less clearly, what is known.
 func (d *Document) Check(found error) {
 	if d.usable {
 		d.problems = append(d.problems, d.place(found)...)
@@ -80,19 +80,20 @@ func (d *Document) Doubt(found error) {
 	}
 }
 
-// Problems are what is wrong, sorted by place.
+// Problems returns what is wrong, sorted by place.
 func (d *Document) Problems() []Problem { return d.report(d.problems) }
 
-// Warnings are what is allowed and probably not meant, sorted by place.
+// Warnings returns what is allowed and probably not meant, sorted by place.
 func (d *Document) Warnings() []Problem { return d.report(d.warnings) }
 
-// Locate finds the places of what was found out otherwise, and adds it to nothing.
+// Locate returns errors that were found in another way as problems with their places, and does
+// not add them to the document.
 func (d *Document) Locate(found error) []Problem { return d.report(d.place(found)) }
 
-// Files are those that references name, as they were read.
+// Files returns the files that references name, as they were read.
 func (d *Document) Files() []Seen { return d.refs.files }
 
-// report turns what was found into what is shown.
+// report turns placed problems into those that are shown.
 func (d *Document) report(found []placed) []Problem {
 	problems := make([]Problem, len(found))
 	for i, f := range found {

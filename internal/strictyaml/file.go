@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// Seen is a file as it was read, or a directory as it was listed. Two of them are equal
-// when what was there is the same.
+// Seen is a file as it was read, or a directory as it was listed. Two of them are equal when
+// their contents are.
 type Seen struct {
 	path    string
 	limit   int64 // of a file, in bytes; 0 for a directory
 	content [sha256.Size]byte
 }
 
-// Again is what is there now.
+// Again returns what is there now.
 func (s Seen) Again() Seen {
 	if s.limit == 0 {
 		return SeeDirectory(s.path)

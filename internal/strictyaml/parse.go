@@ -79,8 +79,8 @@ var (
 	unknownAlias  = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 )
 
-// syntaxFault turns the parser's error into a fault. An unknown alias is told
-// without its name: a password that begins with * would be quoted.
+// syntaxFault turns the parser's error into a fault. It leaves out the name of an unknown
+// alias, which may be a password that begins with *.
 func syntaxFault(err error, data []byte) placed {
 	m := yamlErrorLine.FindStringSubmatch(err.Error())
 	f := placed{line: 1, column: 1, message: "not valid YAML: " + m[2]}
@@ -101,9 +101,9 @@ func syntaxFault(err error, data []byte) placed {
 	return f
 }
 
-// breakingLine is the line at which the parser's error comes up: of a wrong indentation
-// the parser names the line where the list or mapping begins. It is the first without
-// which what stands before it parses.
+// breakingLine returns the line that causes the parser's error: for a wrong indentation the
+// parser names the line where the list or mapping begins. It is the first line without which
+// the text before it parses.
 func breakingLine(fault error, data []byte, from int) int {
 	var ends []int // of lines, in bytes
 	for i, b := range data {
@@ -120,9 +120,8 @@ func breakingLine(fault error, data []byte, from int) int {
 	return max(from, min(n+1, len(ends)))
 }
 
-// checkNode refuses what makes a YAML document mean more than it shows: aliases,
-// anchors, merge keys, explicit tags, keys that are not text, and keys that are
-// given twice.
+// checkNode refuses what makes a YAML document mean more than it shows: aliases, anchors,
+// merge keys, explicit tags, keys that are not text, and duplicate keys.
 func checkNode(n *yaml.Node, address string) []placed {
 	var faults []placed
 	say := func(at *yaml.Node, format string, args ...any) {
@@ -170,7 +169,7 @@ func isKey(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag != "!!merge"
 }
 
-// isNull reports whether n is nothing: an empty value, ~ or null.
+// isNull reports whether n is empty: no value, ~ or null.
 func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
 }

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// place turns what a check found into problems with the places of the keys they
-// name. A check such as Validate returns joined errors "key: message", where key may be a path
-// (timeout.call) and wrapping with another "key: " goes one level up; so the text
-// itself says where to look. A key that is not in the file has the place of the
-// nearest parent that is.
+// place turns the errors of a check into problems with the places of the keys that they name.
+// A check such as Validate returns joined errors "key: message", where key may be a path
+// (timeout.call) and wrapping with another "key: " goes one level up. A key that is not in the
+// file gets the place of the nearest parent that is.
 func (d *Document) place(err error) (found []placed) {
 	for _, text := range leaves(err) {
 		address, message := splitAddress(d.target, text)
@@ -25,8 +24,8 @@ func (d *Document) place(err error) (found []placed) {
 	return found
 }
 
-// leaves returns the texts of all errors that are joined in err, at any depth, each
-// with what the errors around it say in front.
+// leaves returns the texts of all errors that are joined in err, at any depth, each prefixed
+// with the texts of the errors around it.
 func leaves(err error) []string {
 	if err == nil {
 		return nil
@@ -53,7 +52,7 @@ func leaves(err error) []string {
 	return texts
 }
 
-// elementName is what stands behind a list element for the reader: "[2] (crm)".
+// elementName returns what follows a list element for the reader: "[2] (crm)".
 var elementName = regexp.MustCompile(`^(.*\[\d+\]) \([^()]*\)$`)
 
 // splitAddress cuts the keys off the front of text, as far as root has them.
@@ -129,7 +128,7 @@ func isWithin(address, parent string) bool {
 	return found && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
 
-// placeOf returns the place of address or of its nearest parent in the file.
+// placeOf returns the place of address, or of its nearest parent in the file.
 func (d *Document) placeOf(address string) position {
 	for {
 		if place, ok := d.places[address]; ok || address == "" {

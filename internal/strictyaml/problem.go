@@ -10,7 +10,7 @@ import (
 // Problem is one thing that is wrong, or as a warning questionable, in a
 // configuration.
 type Problem struct {
-	// File is the file as it was named to us, "" for a configuration without one.
+	// File is the name of the file as it was given, "" for a configuration without one.
 	File string
 	// Line and Column count from 1; 0 when the problem has no place in a file.
 	Line, Column int
@@ -61,8 +61,7 @@ func Unplaced(found error) *Error {
 	return e
 }
 
-// sortProblems puts problems in the order in which somebody fixes them: from the
-// top of the file to its end.
+// sortProblems sorts problems from the top of the file to its end, as people fix them.
 func sortProblems(problems []Problem) []Problem {
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(

@@ -15,15 +15,14 @@ import (
 // maxReferenceBytes bounds a file that is read by ${file:...}.
 const maxReferenceBytes = 64 << 10
 
-// references resolves ${env:NAME} and ${file:/path} inside the scalars of a
-// configuration. It works on parsed text, so a value cannot bring structure along.
-// $${ stands for a plain ${.
+// references resolves ${env:NAME} and ${file:/path} inside the scalars of a configuration. It
+// works on parsed text, so a value cannot add structure. $${ stands for a plain ${.
 type references struct {
 	env func(string) (string, bool)
 	dir string // of relative paths
 
-	// values are what references stood for, with the reference itself, so that no
-	// message of a later check shows one.
+	// values are the values of references, with the reference itself, so that no message
+	// of a later check shows one.
 	values map[string]string
 	files  []Seen // that references name
 }
@@ -109,9 +108,8 @@ func (r *references) readFile(path string) (value, warning string, err error) {
 	return string(data), warning, nil
 }
 
-// hide replaces in a message every value that came from a reference by the
-// reference. Values of up to three bytes stay: they are no secret, and may occur
-// in any word.
+// hide replaces every value of a reference in a message by the reference. Values of up to three
+// bytes stay: they are no secrets, and may occur in any word.
 func (r *references) hide(message string) string {
 	// Longest first: one value may be a part of another.
 	longest := slices.SortedFunc(maps.Keys(r.values), func(a, b string) int {

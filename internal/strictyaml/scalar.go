@@ -34,16 +34,15 @@ func (d *Document) scalar(n *yaml.Node, address string, v reflect.Value) {
 		d.warnings = append(d.warnings, placed{n.Line, n.Column, address,
 			"a secret stands in the file: ${env:NAME} or ${file:/path} keep it out"})
 	}
-	// Numbers and booleans in quotes are text; what a reference stands for has no
-	// quotes of its own.
+	// Numbers and booleans in quotes are text; the value of a reference has no quotes of
+	// its own.
 	plain := referred || n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) == 0
 	if err := setScalar(v, text, plain, strings.HasSuffix(address, "_bytes")); err != nil {
 		d.say(n, address, "%s", err)
 	}
 }
 
-// setScalar stores text in v. Its errors quote text; what came from a reference is
-// hidden later.
+// setScalar stores text in v. Its errors quote text; values of references are hidden later.
 func setScalar(v reflect.Value, text string, plain, bytes bool) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		return u.UnmarshalText([]byte(text))
@@ -78,8 +77,8 @@ func setScalar(v reflect.Value, text string, plain, bytes bool) error {
 	return fmt.Errorf("internal error: a configuration cannot hold a %s", v.Type())
 }
 
-// parseDuration wants a unit, also for zero: a bare number is more often thought to
-// be milliseconds or seconds than looked up.
+// parseDuration wants a unit, even for zero: people guess the unit of a bare number rather than
+// look it up.
 func parseDuration(text string) (time.Duration, error) {
 	duration, err := time.ParseDuration(text)
 	if _, bare := strconv.ParseFloat(text, 64); bare == nil && text != "" {
@@ -113,9 +112,9 @@ func parseInt(text string, bytes bool) (int64, error) {
 
 var secretKey = regexp.MustCompile(`(?i)auth|token|secret|passw|key|credential|cookie`)
 
-// isSecret reports whether v should not stand in the file: its type hides itself
-// from logs, and its key sounds like a secret. Only together they are, since headers
-// and environments hold plain things too.
+// isSecret reports whether v should not stand in the file: its type hides itself from logs, and
+// its key sounds like a secret. It takes both, since headers and environments hold plain
+// values too.
 func isSecret(v reflect.Value, address string) bool {
 	key := address[strings.LastIndexByte(address, '.')+1:]
 	return v.Type().Implements(reflect.TypeFor[slog.LogValuer]()) && secretKey.MatchString(key)
