@@ -71,11 +71,11 @@ func (g *Gateway) adminRoutes() http.Handler {
 	})
 }
 
-// excludeStore is what a balancer asks for with exclude: to be told nothing of the store,
-// without which all replicas are alike and still serve what needs no session.
+// excludeStore is what a balancer excludes: without the store all replicas are alike, and
+// still serve what needs no session.
 const excludeStore = "store"
 
-// readyz answers whether new sessions are taken: 200, or 503 with the reasons.
+// readyz tells whether new sessions are taken: 200, or 503 with the reasons.
 func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := append(g.notReady(), g.noIssuer()...)
 	excluded, told := r.URL.Query().Get("exclude") == excludeStore, trusted(r)

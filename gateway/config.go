@@ -155,7 +155,7 @@ func (f *findings) add(path string, err error) {
 	}
 }
 
-// doubts tells what is allowed and probably not meant.
+// doubts tells what is allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := append(c.policyDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
 	u, err := url.Parse(c.PublicURL)
@@ -165,7 +165,7 @@ func (c Config) doubts() error {
 	return errors.Join(doubts...)
 }
 
-// policyDoubts are what is probably not meant in policy and limits.
+// policyDoubts tell what is probably not meant in policy and limits.
 func (c Config) policyDoubts() (doubts []error) {
 	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
 		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
@@ -316,11 +316,11 @@ func (c Config) checkSSEPath() error {
 	return nil
 }
 
-// alwaysHosts are the names that the front takes without being told.
+// alwaysHosts are the names that the front always accepts.
 var alwaysHosts = []string{"localhost", "127.0.0.1", "::1"}
 
-// hosts are the names by which requests may name this server, beside those that
-// always hold: the configured ones, and those in the addresses of the configuration.
+// hosts are the names, beside alwaysHosts, by which requests may call this server: the
+// configured ones, and those in the addresses of the configuration.
 func (c Config) hosts() []string {
 	hosts := slices.Clone(c.HTTP.AllowedHosts)
 	add := func(host string) {
@@ -378,7 +378,7 @@ func (c Config) checkReplicas() error {
 	shared := c.Sessions.Store == session.StoreRedis
 	switch {
 	case shared && c.Replicas.Listen == "" && !c.Replicas.Alone:
-		return errors.New("listen: needed with sessions.store: redis, for replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true")
+		return errors.New("listen: needed with sessions.store: redis, because replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true")
 	case !shared && c.Replicas != (cluster.Config{}):
 		return errors.New("only for replicas that share their sessions: say sessions.store: redis, or take the section away")
 	}

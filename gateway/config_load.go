@@ -19,11 +19,10 @@ import (
 // maxConfigBytes bounds the configuration file.
 const maxConfigBytes = 1 << 20
 
-// lookAtFile is how often the configuration file is read. It is the content that is
-// compared, of the file and of those that its references name: that is right whatever
-// replaces a file (an editor, the swapped links of a Kubernetes ConfigMap or Secret) and
-// on every file system, and takes some microseconds. Of files of descriptions, beyond
-// the first megabyte of them, it is sizes and times.
+// lookAtFile is how often the configuration file is read. Contents are compared, of the
+// file and of those that it refers to: that takes microseconds, and is right on every file
+// system and whatever replaces a file (an editor, the swapped links of a Kubernetes
+// ConfigMap). Beyond the first megabyte, files of descriptions are compared by size and time.
 const lookAtFile = 2 * time.Second
 
 // Problem is one thing that is wrong, or as a warning questionable, in a configuration.
@@ -69,8 +68,8 @@ func ParseConfig(file string, data []byte) (cfg Config, warnings []Problem, err 
 	return l.cfg, l.warnings, err
 }
 
-// Locate finds where in a file, which LoadConfig has read, stands what was found out about
-// a configuration later: errors with the path of a key in front.
+// Locate finds the lines of a file, which LoadConfig has read, that later errors are about.
+// Each of them begins with the path of a key.
 func Locate(file string, found []error) ([]Problem, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -113,8 +112,8 @@ func decodeConfig(file string, data []byte, dir string, cfg *Config) *strictyaml
 	return d
 }
 
-// needsRestart reports what differs from the configuration that holds and cannot, each
-// with its key in front. Both have defaults.
+// needsRestart reports what differs from the configuration that holds and only changes with
+// a restart, each with its key in front. Both have defaults.
 func (c Config) needsRestart(holds Config) error {
 	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
 		c.PublicURL = holds.PublicURL // that follows from listen, which says it
@@ -165,8 +164,8 @@ func (f *configFile) load(holds *Config) (loaded, error) {
 	return l, err
 }
 
-// changed looks at the files. It reports whether they are others than those that were
-// loaded last, and the same as at the last look: none is taken that is being written.
+// changed looks at the files. It reports whether they differ from those that were loaded
+// last and are the same as at the last look: a file that is being written has to wait.
 func (f *configFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

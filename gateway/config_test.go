@@ -111,7 +111,7 @@ func TestConfigProblems(t *testing.T) {
 			`c.yaml:2: sessions.max: -1 is negative`,
 		}},
 		{"replicas without what they share", crm + "sessions:\n  store: redis\n  redis:\n    url: http://redis.example.com\n    prefix: \"{\"\n", []string{
-			`c.yaml:1: replicas.listen: needed with sessions.store: redis, for replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true`,
+			`c.yaml:1: replicas.listen: needed with sessions.store: redis, because replicas forward requests to each other there, such as 0.0.0.0:8082; where this gateway is the only one with this Redis, say alone: true`,
 			`c.yaml:2: sessions.key: needed with store: redis, the same for all replicas: write a reference to a secret, such as ${env:GATEHOUSE_KEY}, of what openssl rand -base64 32 prints`,
 			`c.yaml:5: sessions.redis.url: the scheme is none of redis, rediss, unix, and redis or rediss with +sentinel or +cluster`,
 			`c.yaml:6: sessions.redis.prefix: "{": want no braces, patterns or spaces in it`,

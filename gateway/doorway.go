@@ -95,8 +95,8 @@ func (d *doorway) Close() error {
 	return d.Listener.Close()
 }
 
-// admit finds a place for a connection; false says that it has to wait for one. One that
-// is one too many of its address is not made fresh.
+// admit finds a place for a connection; false means that it has to wait for one. A
+// connection that is one too many of its address does not become fresh.
 func (d *doorway) admit(v *visitor) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +109,7 @@ func (d *doorway) admit(v *visitor) bool {
 		d.evict(before)
 	}
 	if len(d.open) >= d.most {
-		d.waits.Store(true) // before it is looked: what becomes idle now says so
+		d.waits.Store(true) // before the search: whatever becomes idle from here on wakes us
 		before := d.leastUsed()
 		if before == nil {
 			return false
@@ -123,8 +123,8 @@ func (d *doorway) admit(v *visitor) bool {
 	return true
 }
 
-// relieve ends a connection that is not used, for there may be no file descriptor left for
-// a new one.
+// relieve ends a connection that is not used: there may be no file descriptor left for a
+// new one.
 func (d *doorway) relieve() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -241,7 +241,7 @@ func (v *visitor) brought() {
 
 type visitorKey struct{}
 
-// context has a connection found in the contexts of its requests.
+// context puts a connection into the contexts of its requests.
 func (d *doorway) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, conn)
 }

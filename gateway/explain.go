@@ -132,8 +132,8 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 	return c.withFile(t), notes, err
 }
 
-// withFile adds to a skill in a directory the URI of its SKILL.md, by which it is decided
-// on, too. Of servers nobody knows it without asking.
+// withFile adds the URI of its SKILL.md to a skill in a directory: policy looks at it, too.
+// That of a server's skill is not known without asking.
 func (c Config) withFile(t mcp.Target) mcp.Target {
 	if t.Kind == mcp.KindSkills && c.skillDir(t.Upstream) {
 		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
@@ -146,8 +146,7 @@ func (c Config) skillDir(name string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == name && u.Skills != "" })
 }
 
-// closedName is what a name looks like that was too long or had characters that models
-// do not take.
+// closedName matches names that were too long or had characters that models do not accept.
 var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
 
 // namedTarget divides a public name of a tool or prompt. The longest prefix decides.

@@ -91,8 +91,8 @@ type Gateway struct {
 }
 
 // New reads and checks the configuration, builds everything and binds the port. It
-// connects to nothing yet, and what it made it takes down again when it fails. The
-// error of a bad configuration is a *ConfigError.
+// connects to nothing yet, and takes down what it made when it fails. The error of a bad
+// configuration is a *ConfigError.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
 	if opts.ConfigFile != "" {
@@ -373,7 +373,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // drain begins the end: the gateway is not ready any more and takes no new sessions, but
-// all else. Idle connections stay open (which Server.SetKeepAlivesEnabled would close): a
+// everything else. Idle connections stay open (which Server.SetKeepAlivesEnabled would close): a
 // balancer that has not noticed yet may be sending the next request on one, and could not
 // repeat a POST that was lost with it.
 func (g *Gateway) drain() {

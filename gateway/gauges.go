@@ -34,16 +34,16 @@ func (write sample) upstreams(g *graph) {
 		for _, state := range upstreamStates {
 			write("gatehouse_upstream_state", "1 for the state that an upstream is in, 0 for the others: connecting, ready, degraded, needs-login, down.", truth(health.State == state), "upstream", name, "state", string(state))
 		}
-		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, for those before could not reach it, else 0.", truth(health.RefusedUntil != nil), "upstream", name)
+		write("gatehouse_upstream_breaker_open", "1 while calls are refused without asking the upstream, because earlier ones could not reach it, else 0.", truth(health.RefusedUntil != nil), "upstream", name)
 		write("gatehouse_upstream_sessions_open", "Sessions (of a local program: processes) that are open at an upstream.", float64(status.Sessions), "upstream", name)
-		write("gatehouse_upstream_calls_in_flight", "Calls that an upstream works at, those that wait for their users included.", float64(status.Calls), "upstream", name)
+		write("gatehouse_upstream_calls_in_flight", "Calls that an upstream works on, including those that wait for their users.", float64(status.Calls), "upstream", name)
 		write("gatehouse_upstream_calls_parked", "Calls to an upstream that wait for an answer of their user.", float64(status.Parked), "upstream", name)
-		write("gatehouse_upstream_calls_queued", "Calls that wait, for as many as upstreams[].limits.concurrent run.", float64(status.Queued), "upstream", name)
+		write("gatehouse_upstream_calls_queued", "Calls that wait because as many as upstreams[].limits.concurrent run.", float64(status.Queued), "upstream", name)
 		write("gatehouse_upstream_users_refused", "Users whose own credential an upstream refused last.", float64(status.UsersNeedLogin), "upstream", name)
 		write("gatehouse_upstream_restarts_total", "Processes and event streams of an upstream that ended by themselves.", float64(status.Restarts), "upstream", name)
 		write("gatehouse_upstream_garbage_total", "What an upstream sent that was no message.", float64(status.Garbage), "upstream", name)
-		write("gatehouse_upstream_tools_dropped", "Tools of an upstream that cannot be offered, for their definitions are broken.", float64(len(status.DroppedTools)), "upstream", name)
-		write("gatehouse_skills_broken", "Skills of an upstream, and files of skills, that are left out, for they are broken; the log and gatehouse check say which and why.", float64(len(status.SkippedSkills)), "upstream", name)
+		write("gatehouse_upstream_tools_dropped", "Tools of an upstream that cannot be offered because their definitions are broken.", float64(len(status.DroppedTools)), "upstream", name)
+		write("gatehouse_skills_broken", "Skills of an upstream, and files of skills, that are left out because they are broken; the log and gatehouse check say which and why.", float64(len(status.SkippedSkills)), "upstream", name)
 		withheld := make(map[string]int)
 		for _, w := range view.Withheld {
 			withheld[w.List]++
@@ -72,7 +72,7 @@ func (write sample) sessions(g *Gateway) {
 	load := g.front.Load()
 	write("gatehouse_sessions_open", "Sessions of clients that this process knows.", float64(g.services.known()))
 	write("gatehouse_session_streams_open", "Open GET streams of sessions.", float64(load.Streams))
-	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, those that wait for their users included.", float64(load.Calls))
+	write("gatehouse_session_calls_in_flight", "Calls of sessions under way, including those that wait for their users.", float64(load.Calls))
 	write("gatehouse_questions_open", "Questions to users of sessions that have no answer yet.", float64(load.Questions))
 }
 

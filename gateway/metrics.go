@@ -63,7 +63,7 @@ func newMetrics(version string, redis bool) *metrics {
 	}, []string{"version", "revision", "go_version"}).WithLabelValues(version, buildRevision(), runtime.Version()).Set(1)
 	reloads := with.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_config_reloads_total",
-		Help: "Times that the configuration file was read again: ok, or refused where it was not good and nothing was changed.",
+		Help: "Times that the configuration file was read again: ok, or refused if it was not good, so that nothing was changed.",
 	}, []string{"result"})
 	var revisions []string
 	for _, r := range wire.Revisions() {
@@ -88,19 +88,19 @@ func newMetrics(version string, redis bool) *metrics {
 		}),
 		connectionsMax: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_max",
-			Help: "How many connections of clients may be open at a time; for further ones those make room that are not in use.",
+			Help: "How many connections of clients may be open at a time; beyond that, connections that are not in use make room.",
 		}),
 		notAccepted: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_accept_failures_total",
-			Help: "Times that a client's connection could not be taken, mostly for want of file descriptors. It waits until one can.",
+			Help: "Times that a client's connection could not be accepted, mostly because there was no file descriptor left. It waits until it can be.",
 		}),
 		tooManyOfOneAddress: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": "connections_per_address"},
-			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
+			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
 		}),
 		madeRoom: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_connections_evicted_total",
-			Help: "Connections of clients that were closed to make room for others, as they had brought no whole request, or were idle.",
+			Help: "Connections of clients that were closed to make room for others, because they had brought no whole request or were idle.",
 		}),
 		reloaded: reloads.WithLabelValues("ok"), notReloaded: reloads.WithLabelValues("refused"),
 	}

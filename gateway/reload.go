@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	// handOver bounds how long a reload waits for the watches of the configuration before
-	// to end.
+	// handOver bounds how long a reload waits for the watches of the former configuration.
 	handOver = 5 * time.Second
-	// retiring bounds how long an upstream that is no more is kept for what still runs
-	// there; its own time limits are mostly shorter.
+	// retiring bounds how long a retired upstream is kept for what still runs there; its own
+	// time limits are mostly shorter.
 	retiring = time.Hour
-	// lookIdle is how often it is looked whether anything still does.
+	// lookIdle is how often a retired upstream is asked whether it is idle.
 	lookIdle = 250 * time.Millisecond
 )
 
@@ -44,9 +43,9 @@ func (g *Gateway) ReloadStatus() ReloadStatus {
 	return g.reloaded
 }
 
-// Reload reads the configuration file again and puts into force what changed: all of it,
-// or, on an error, nothing. The error of a bad file is a *ConfigError. What did not
-// change goes on as it was, and calls end where they began. It is logged what happened.
+// Reload reads the configuration file again and applies what changed: all of it or, on an
+// error, nothing. The error of a bad file is a *ConfigError. What did not change goes on as
+// it was, and calls end where they began. The log tells what happened.
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()

@@ -78,7 +78,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, b := range refuse.Bounds() {
 		m.bounds[b] = with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_bound_refusals_total", ConstLabels: prometheus.Labels{"bound": string(b)},
-			Help: "What clients wanted and was refused, for a bound of what they can use was reached, by the bound.",
+			Help: "What clients wanted and was refused because a bound on what they can use was reached, by the bound.",
 		})
 	}
 	return m

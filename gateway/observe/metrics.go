@@ -99,7 +99,7 @@ type LogMetrics struct{ dropped prometheus.Counter }
 func NewLogMetrics(reg prometheus.Registerer) *LogMetrics {
 	return &LogMetrics{promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "gatehouse_log_lines_dropped_total",
-		Help: "Lines of the log that were dropped, for whatever reads it is too slow.",
+		Help: "Lines of the log that were dropped because whatever reads it is too slow.",
 	})}
 }
 
