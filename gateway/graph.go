@@ -98,10 +98,10 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 			g = nil
 		}
 	}()
-	if g.auth = before.sameAuth(cfg); g.auth == nil {
-		if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log, Metrics: with.metrics.tokens}); err != nil {
-			return g, err
-		}
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && reflect.DeepEqual(before.cfg.Auth, cfg.Auth) {
+		g.auth = before.auth
+	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log, Metrics: with.metrics.tokens}); err != nil {
+		return g, err
 	}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
@@ -211,14 +211,6 @@ func (g *graph) member(name string) *member {
 func (g *graph) has(m *member) bool {
 	same := g.member(m.Name())
 	return same != nil && same.server == m.server
-}
-
-// sameAuth returns the Auth of the graph if it is also that of a configuration.
-func (g *graph) sameAuth(cfg Config) *auth.Auth {
-	if g == nil || g.cfg.PublicURL != cfg.PublicURL || !reflect.DeepEqual(g.cfg.Auth, cfg.Auth) {
-		return nil
-	}
-	return g.auth
 }
 
 // watch runs the catalog's watches until stop.

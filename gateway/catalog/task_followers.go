@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -140,18 +139,12 @@ func (f *taskFollower) run(ctx context.Context, c *Catalog, call *mcp.Call, s *s
 			s.told(call.Caller, changedBy(e.Method))
 		}
 	}
-	pause := newPause()
-	for {
-		start := time.Now()
+	repeat(ctx, func() bool {
 		_, err := s.upstream.Handle(ctx, inner)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			c.log.LogAttrs(ctx, slog.LevelInfo, "not told of tasks, listening again",
+				slog.String("upstream", s.naming.upstream), slog.Any("cause", err))
 		}
-		if time.Since(start) >= steady {
-			pause.Reset()
-		}
-		c.log.LogAttrs(ctx, slog.LevelInfo, "not told of tasks, listening again",
-			slog.String("upstream", s.naming.upstream), slog.Any("cause", err))
-		waitFor(ctx, pause.NextBackOff())
-	}
+		return true
+	})
 }

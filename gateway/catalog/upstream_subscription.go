@@ -103,21 +103,15 @@ func awaitUpstreams(ctx context.Context, all []*upstreamSubscription) {
 // run listens at the upstream for as long as ctx lasts, unless nothing is honoured
 // there in the first place.
 func (u *upstreamSubscription) run(ctx context.Context) {
-	pause := newPause()
-	for {
-		start := time.Now()
+	repeat(ctx, func() bool {
 		err := u.attempt(ctx)
 		u.decide(mcp.Filter{}, u.all(err))
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			u.c.log.LogAttrs(ctx, slog.LevelInfo, "subscriptions lost, listening again",
+				slog.String("upstream", u.s.naming.upstream), slog.Any("cause", err))
 		}
-		if time.Since(start) >= steady {
-			pause.Reset()
-		}
-		u.c.log.LogAttrs(ctx, slog.LevelInfo, "subscriptions lost, listening again",
-			slog.String("upstream", u.s.naming.upstream), slog.Any("cause", err))
-		waitFor(ctx, pause.NextBackOff())
-	}
+		return true
+	})
 }
 
 // attempt listens once, until that ends, which is always an error.

@@ -216,9 +216,8 @@ func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 	w.as = *call
 	w.as.ID = s.callID()
 	w.told = func(kinds kindSet) { u.told(s, call.Caller, kinds) }
-	pause := newPause()
-	for again := false; ; again = true {
-		start := time.Now()
+	again := false
+	repeat(ctx, func() bool {
 		err := w.listen(ctx, kinds, func() {
 			if again {
 				w.told(kinds) // while nobody listened
@@ -226,14 +225,9 @@ func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 				u.outdated(s, call.Caller)
 			}
 		})
-		if ctx.Err() != nil || isMethodNotFound(err) {
-			return
-		}
-		if time.Since(start) >= steady {
-			pause.Reset()
-		}
-		waitFor(ctx, pause.NextBackOff())
-	}
+		again = true
+		return !isMethodNotFound(err)
+	})
 }
 
 // newWatch makes a watch for one user. Its owner says for whom it asks, and who is told.

@@ -76,6 +76,22 @@ func newPause() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Minute}
 }
 
+// repeat does work that lasts, and does it again after a pause whenever it ends, until ctx
+// ends or work reports that it is over.
+func repeat(ctx context.Context, work func() (more bool)) {
+	pause := newPause()
+	for {
+		start := time.Now()
+		if !work() || ctx.Err() != nil {
+			return
+		}
+		if time.Since(start) >= steady {
+			pause.Reset()
+		}
+		waitFor(ctx, pause.NextBackOff())
+	}
+}
+
 // run follows the upstream, and begins anew whenever contact is lost, until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	pause := newPause()
