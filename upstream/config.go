@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -384,31 +385,23 @@ func (c Config) withDefaults() Config {
 	if c.Transport == transportStdio {
 		sessions, connect, concurrent = defaultProcesses, defaultStart, defaultAtProcess
 	}
-	c.Timeout.Connect = or(c.Timeout.Connect, connect)
-	c.Timeout.Call = or(c.Timeout.Call, defaultCall)
-	c.Timeout.Total = or(c.Timeout.Total, defaultTotal)
-	c.Timeout.Ask = or(c.Timeout.Ask, defaultAsk)
-	c.Timeout.Idle = or(c.Timeout.Idle, defaultIdle)
-	c.Limits.ResultBytes = or(c.Limits.ResultBytes, wire.DefaultMaxResult)
-	c.Limits.Concurrent = or(c.Limits.Concurrent, concurrent)
-	c.Limits.ConcurrentPerUser = or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
-	c.Limits.Sessions = or(c.Limits.Sessions, sessions)
-	c.Limits.QuestionsPerMinute = or(c.Limits.QuestionsPerMinute, defaultQuestions)
+	c.Timeout.Connect = cmp.Or(c.Timeout.Connect, connect)
+	c.Timeout.Call = cmp.Or(c.Timeout.Call, defaultCall)
+	c.Timeout.Total = cmp.Or(c.Timeout.Total, defaultTotal)
+	c.Timeout.Ask = cmp.Or(c.Timeout.Ask, defaultAsk)
+	c.Timeout.Idle = cmp.Or(c.Timeout.Idle, defaultIdle)
+	c.Limits.ResultBytes = cmp.Or(c.Limits.ResultBytes, wire.DefaultMaxResult)
+	c.Limits.Concurrent = cmp.Or(c.Limits.Concurrent, concurrent)
+	c.Limits.ConcurrentPerUser = cmp.Or(c.Limits.ConcurrentPerUser, (c.Limits.Concurrent+1)/2)
+	c.Limits.Sessions = cmp.Or(c.Limits.Sessions, sessions)
+	c.Limits.QuestionsPerMinute = cmp.Or(c.Limits.QuestionsPerMinute, defaultQuestions)
 	return c
 }
 
 // asks is how many calls of a caller may wait for answers at a time.
 func (l Limits) asks(c *mcp.Caller) int {
 	if admit.User(c) == "" {
-		return or(l.AsksPerUser, l.Concurrent)
+		return cmp.Or(l.AsksPerUser, l.Concurrent)
 	}
-	return or(l.AsksPerUser, defaultAsksPerUser)
-}
-
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
+	return cmp.Or(l.AsksPerUser, defaultAsksPerUser)
 }

@@ -48,7 +48,7 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) 
 		if err != nil {
 			return err
 		}
-		if err = f(e); !errors.Is(err, dialect.ErrWrongEra) || u.pinned() != nil && !e.SSE {
+		if err = f(e); !errors.Is(err, dialect.ErrWrongEra) || u.cfg.pinned() != nil && !e.SSE {
 			return err
 		}
 		u.forgetEra(e)
@@ -61,14 +61,28 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) 
 // era returns what is known, or asks the server: where each user has a credential, with
 // that of the caller.
 func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, error) {
+	user, p := u.env.User(caller), &u.probe
 	for {
-		known, run := u.joinProbe(caller)
+		p.mu.Lock()
+		known, run := p.known, p.running
+		first := known == nil && run == nil
+		if first {
+			run = &probing{done: make(chan struct{}), user: user}
+			if user != "" {
+				run.owner.Meet(caller)
+			}
+			p.running = run
+		}
+		p.mu.Unlock()
 		if known != nil {
 			return known, nil
 		}
+		if first {
+			u.lives.spawn(func() { u.runProbe(run) })
+		}
 		select {
 		case <-run.done:
-			if run.user != u.env.User(caller) && aboutCredentials(run.err) {
+			if run.user != user && aboutCredentials(run.err) {
 				continue // another user's, which says nothing about this one
 			}
 			return run.era, run.err
@@ -78,40 +92,14 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, e
 	}
 }
 
-// joinProbe returns what is known, or else the probe that finds out.
-func (u *Upstream) joinProbe(caller *mcp.Caller) (*dialect.Era, *probing) {
-	p := &u.probe
-	p.mu.Lock()
-	if rev := u.pinned(); p.known == nil && rev != nil {
-		p.known = &dialect.Era{Rev: rev}
-	}
-	if p.known != nil {
-		defer p.mu.Unlock()
-		return p.known, nil
-	}
-	run, first := p.running, false
-	if run == nil {
-		run, first = &probing{done: make(chan struct{}), user: u.env.User(caller)}, true
-		if run.user != "" {
-			run.owner.Meet(caller)
-		}
-		p.running = run
-	}
-	p.mu.Unlock()
-	if first {
-		u.lives.spawn(func() { u.runProbe(run) })
-	}
-	return nil, run
-}
-
-// pinned returns the revision to speak or to offer to a server that need not be probed,
-// nil for none: HTTP+SSE has sessions, always.
-func (u *Upstream) pinned() *wire.Revision {
+// pinned returns the era of a server that need not be probed, nil for none: HTTP+SSE has
+// sessions, always.
+func (c Config) pinned() *dialect.Era {
 	switch {
-	case u.cfg.Revision != "":
-		return wire.Lookup(u.cfg.Revision)
-	case u.cfg.Transport == transportSSE:
-		return wire.NewestStateful()
+	case c.Revision != "":
+		return &dialect.Era{Rev: wire.Lookup(c.Revision)}
+	case c.Transport == transportSSE:
+		return &dialect.Era{Rev: wire.NewestStateful()}
 	}
 	return nil
 }
@@ -155,7 +143,7 @@ func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.probe.mu.Lock()
 	known := u.probe.known == e
 	if known {
-		u.probe.known, u.probe.patient = nil, e.Silent
+		u.probe.known, u.probe.patient = u.cfg.pinned(), e.Silent
 	}
 	u.probe.mu.Unlock()
 	if !known {

@@ -129,6 +129,7 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		Patience: cfg.Timeout.Call, TaskResults: cfg.Limits.asks, QuestionsPerMinute: cfg.Limits.QuestionsPerMinute,
 	}, admit.Deps{Log: u.log, Metrics: deps.Metrics.admit, Closed: u.base.Done(), Failure: u.failed, Note: u.note})
 	u.skills = skills.New(u.PerUser())
+	u.probe.known = cfg.pinned()
 	u.handler = u.pipeline()
 	u.env = u.newEnv(deps)
 	u.stateless, u.stateful = stateless.New(u.env), u.newStateful(deps)

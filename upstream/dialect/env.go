@@ -91,6 +91,34 @@ func NotStarted(err error) error {
 	return err
 }
 
+// Farewell runs what tells the server that something is over: at once, where Close ends what
+// it is told on next.
+func (e *Env) Farewell(say func()) {
+	if e.Base.Err() != nil {
+		say()
+		return
+	}
+	e.Spawn(say)
+}
+
+// Watch calls lost when a connection that can be lost is, before base ends: how long it had
+// lived.
+func (e *Env) Watch(base context.Context, conn transport.Conn, lost func(lived time.Duration)) {
+	done, began := conn.Lost(), time.Now()
+	if done == nil {
+		return
+	}
+	e.Spawn(func() {
+		select {
+		case <-done:
+			if base.Err() == nil {
+				lost(time.Since(began))
+			}
+		case <-base.Done():
+		}
+	})
+}
+
 // Piped reports whether a connection is one pipe for all that a server says, which can
 // be lost as a whole.
 func Piped(conn transport.Conn) bool { return conn.Lost() != nil }

@@ -47,12 +47,9 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		} // else there is nothing open, and answers to nothing are ignored
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksCancel:
-		m, err := s.request(ctx, c.Method, about)
-		if err == nil && m.Error != nil { // it may have ended, which is as good here
-			m, err = s.request(ctx, mcp.MethodTasksGet, about)
-		}
-		if err == nil && m.Error != nil {
-			err = s.declared.NotOurs(wire.ReadError(m.Error))
+		_, err := s.request(ctx, c.Method, about)
+		if _, refused := errors.AsType[*mcp.Error](err); refused { // it may have ended, which is as good here
+			_, err = s.request(ctx, mcp.MethodTasksGet, about)
 		}
 		if err != nil {
 			return nil, s.refusal(err)
@@ -62,14 +59,11 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksGet:
-		m, err := s.request(ctx, c.Method, about)
-		if err == nil && m.Error != nil {
-			err = s.declared.NotOurs(wire.ReadError(m.Error))
-		}
+		result, err := s.request(ctx, c.Method, about)
 		if err != nil {
 			return nil, s.refusal(err)
 		}
-		task, err := s.detailed(ctx, c, wire.ReadTask(m.Result).With("taskId", mcp.String(c.Name)))
+		task, err := s.detailed(ctx, c, wire.ReadTask(result).With("taskId", mcp.String(c.Name)))
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +85,7 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 		}
 		return task.With("inputRequests", requests), nil
 	case mcp.TaskCompleted, mcp.TaskFailed:
-		m, err := s.request(ctx, mcp.MethodTasksResult, mcp.Object("taskId", mcp.String(id)))
+		m, err := s.roundTrip(ctx, mcp.MethodTasksResult, mcp.Object("taskId", mcp.String(id)))
 		switch {
 		case err != nil:
 			return nil, s.refusal(err)

@@ -171,7 +171,8 @@ func (x *exchange) owns(m wire.Message) bool {
 func (x *exchange) next() (wire.Message, error) {
 	for resumes := 0; ; resumes++ {
 		m, err := x.stream.Next()
-		if err == nil || !ended(err) || x.life.Err() != nil {
+		ended := errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken)
+		if !ended || x.life.Err() != nil {
 			return m, err
 		}
 		lastID, pause := x.stream.Resumption()
@@ -348,17 +349,12 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 	if ctx.Err() != nil {
 		why = "the caller cancelled"
 	}
-	say := func() { x.s.post(transport.Cancelled(x.id, why)) }
-	if x.s.env.Base.Err() != nil { // Close ends the session next, so now is the time
-		say()
-		return
-	}
-	x.s.hold() // it is not closed before that
 	var taken <-chan struct{}
 	if x.first != nil {
 		taken = x.first.Taken()
 	}
-	x.s.env.Spawn(func() {
+	x.s.hold() // it is not closed before that
+	x.s.env.Farewell(func() {
 		defer x.s.release()
 		if taken != nil { // a cancellation that comes before its request cancels nothing
 			select {
@@ -367,9 +363,6 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 			case <-x.s.env.Base.Done():
 			}
 		}
-		say()
+		x.s.post(transport.Cancelled(x.id, why))
 	})
 }
-
-// ended reports whether a stream's error is its end without an answer.
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, transport.ErrBroken) }

@@ -3,9 +3,9 @@ package stateful
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful/restore"
@@ -139,10 +139,7 @@ func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []s
 
 // subscribe asks the server for updates of a resource.
 func (s *session) subscribe(ctx context.Context, uri string) error {
-	m, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
-	if err == nil && m.Error != nil {
-		err = s.declared.NotOurs(wire.ReadError(m.Error))
-	}
+	_, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
 	return err
 }
 
@@ -170,43 +167,36 @@ func (s *session) unsubscribe(uris []string) {
 	}
 }
 
-// subscribeAgain subscribes again to a resource. Where the server refuses it, that is the end of it.
+// subscribeAgain subscribes again to a resource. Where the server refuses it, that is the end
+// of it.
 func (s *session) subscribeAgain(ctx context.Context, uri string) error {
-	_, err := s.request(ctx, mcp.MethodResourcesSubscribe, mcp.Object("uri", mcp.String(uri)))
+	err := s.subscribe(ctx, uri)
+	if _, refused := errors.AsType[*mcp.Error](err); refused {
+		return nil
+	}
 	if err != nil && s.base.Err() == nil {
 		s.env.Log.Warn("subscription not restored yet", "error", err)
 	}
 	return err
 }
 
-// subscribeAllAgain subscribes again to resources, and returns those of which it could not.
-// What was missed in between counts as a change.
-func (s *session) subscribeAllAgain(uris []string) (failed []string) {
-	for _, uri := range uris {
-		if s.over() {
-			return nil
-		}
+// resubscribe subscribes, some time later, to what could not be subscribed to in a new
+// session, until the server has taken that or nobody wants it any more: who listens has been
+// promised to hear of changes. What was missed in between counts as one.
+func (s *session) resubscribe(uris []string) {
+	again := func(uri string) (done bool) {
 		ctx, cancel := context.WithTimeout(s.base, s.env.Timeout.Call)
+		defer cancel()
 		err := s.subscribeAgain(ctx, uri)
-		cancel()
 		switch {
 		case errors.Is(err, transport.ErrSessionGone): // the next one has them all
 			s.lose()
-			return nil
-		case err != nil:
-			failed = append(failed, uri)
-			continue
+		case err == nil:
+			s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
 		}
-		s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})
+		return err == nil || s.over()
 	}
-	return failed
-}
-
-// resubscribe subscribes, some time later, to what could not be subscribed to in a new
-// session, until the server has taken that or nobody wants it any more: who listens has been
-// promised to hear of changes.
-func (s *session) resubscribe(uris []string) {
 	for pauses := admit.NewBackoff(); len(uris) > 0 && dialect.Wait(s.base, pauses.NextBackOff()) == nil; {
-		uris = s.subscribeAllAgain(s.state.Wanted(uris))
+		uris = slices.DeleteFunc(s.state.Wanted(uris), again)
 	}
 }

@@ -101,9 +101,10 @@ func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*sessio
 	}
 	d.save(ctx, s, e)
 	s.restore(ctx)
-	if done := conn.Lost(); done != nil {
-		d.env.Spawn(func() { s.watch(done) })
-	}
+	d.env.Watch(s.base, conn, func(lived time.Duration) {
+		d.crashed(at, lived)
+		s.cancel()
+	})
 	return s, nil
 }
 

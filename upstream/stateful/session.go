@@ -26,7 +26,6 @@ type session struct {
 	result   mcp.Raw // of initialize; of a resumed session the capabilities
 	server   dialect.Server
 	declared dialect.Capabilities
-	began    time.Time
 
 	base   context.Context // of what the session does on its own
 	cancel context.CancelFunc
@@ -42,7 +41,7 @@ type session struct {
 
 func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
 	s := &session{
-		d: d, env: d.env, at: at, state: at.Data.state, conn: conn, rev: rev, declared: at.Data.declared, began: time.Now(),
+		d: d, env: d.env, at: at, state: at.Data.state, conn: conn, rev: rev, declared: at.Data.declared,
 		setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
 	}
 	s.base, s.cancel = context.WithCancel(d.env.Base)
@@ -59,12 +58,16 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
 		"capabilities", mcp.Raw(s.declared.Raw), "clientInfo", s.env.ClientInfo)
-	m, err := s.request(ctx, mcp.MethodInitialize, params)
-	if err != nil && dialect.Piped(s.conn) {
-		return err // the server was found to speak this
-	}
+	m, err := s.roundTrip(ctx, mcp.MethodInitialize, params)
 	if err != nil {
-		return initializeRefusal(err)
+		status, refused := errors.AsType[*transport.StatusError](err)
+		if refused && !dialect.Piped(s.conn) { // else the server was found to speak this
+			switch status.Status {
+			case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+				return dialect.ErrWrongEra
+			}
+		}
+		return err
 	}
 	if m.Error != nil {
 		e := wire.ReadError(m.Error)
@@ -99,19 +102,6 @@ func (s *session) learn(result mcp.Raw) {
 	s.env.Meet(s.rev, info)
 }
 
-// initializeRefusal sorts the statuses with which a server refuses initialize.
-func initializeRefusal(err error) error {
-	status, ok := errors.AsType[*transport.StatusError](err)
-	if !ok {
-		return err
-	}
-	switch status.Status {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
-		return dialect.ErrWrongEra
-	}
-	return err
-}
-
 // restore brings a new session to where the one before it was.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.state.Restore()
@@ -132,8 +122,18 @@ func (s *session) restore(ctx context.Context) {
 	}
 }
 
-// request makes a request of the gateway's own and returns its response.
-func (s *session) request(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
+// request makes a request of the gateway's own and returns its result. An error of the
+// server is one that clients may read.
+func (s *session) request(ctx context.Context, method string, params mcp.Raw) (mcp.Raw, error) {
+	m, err := s.roundTrip(ctx, method, params)
+	if err == nil && m.Error != nil {
+		err = s.declared.NotOurs(wire.ReadError(m.Error))
+	}
+	return m.Result, err
+}
+
+// roundTrip makes a request of the gateway's own and returns its response.
+func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) (wire.Message, error) {
 	id := s.env.NextID()
 	life := transport.NewLife(ctx, s.env.Timeout.Call, s.env.Timeout.Total)
 	stream, err := s.conn.Start(&transport.Request{ID: id, Method: method, Life: life, Body: dialect.Own(id, method, params)})
@@ -175,14 +175,13 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	}
 	s.state.SetLevel(level)
 	s.standing.open()
-	m, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
-	if err != nil || m.Error != nil {
+	_, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
+	if err != nil {
 		s.env.Log.Debug("log level not set", "error", err)
 	}
-	if err != nil && !errors.Is(err, transport.ErrTimeout) {
-		return
+	if _, refused := errors.AsType[*mcp.Error](err); err == nil || refused || errors.Is(err, transport.ErrTimeout) {
+		s.level.Store(&level)
 	}
-	s.level.Store(&level)
 }
 
 // post sends what has no answer, with its own limit of time: it is sent for the sake
@@ -216,18 +215,6 @@ func (s *session) asksElsewhere() bool {
 
 // over reports whether the session has ended.
 func (s *session) over() bool { return s.base.Err() != nil || dialect.Lost(s.conn) }
-
-// watch waits for the end of a process, or of an event stream.
-func (s *session) watch(done <-chan struct{}) {
-	select {
-	case <-done:
-		if s.base.Err() == nil {
-			s.d.crashed(s.at, time.Since(s.began))
-			s.cancel()
-		}
-	case <-s.base.Done():
-	}
-}
 
 // refusal sorts the errors with which a server refuses a call.
 func (s *session) refusal(err error) error {

@@ -68,11 +68,11 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 			if !x.life.WaitedFor() {
 				continue // its caller answers a question
 			}
-			m, err := s.request(x.life, mcp.MethodTasksGet, mcp.Object("taskId", mcp.String(x.task)))
-			if err != nil || m.Error != nil {
+			result, err := s.request(x.life, mcp.MethodTasksGet, mcp.Object("taskId", mcp.String(x.task)))
+			if err != nil {
 				continue // tasks/result will tell
 			}
-			task := wire.ReadTask(m.Result)
+			task := wire.ReadTask(result)
 			pause = dialect.PollPause(task)
 			message, _ := task.Member("statusMessage")
 			if text := message.Text(); text != "" && text != said {
@@ -97,29 +97,20 @@ func (x *exchange) taskReply(result mcp.Raw) mcp.Raw {
 	return result
 }
 
-// cancelTask tells the server that nobody wants the task any more that was made here.
-func (s *session) cancelTask(id string) {
-	say := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
-		defer cancel()
-		m, err := s.request(ctx, mcp.MethodTasksCancel, mcp.Object("taskId", mcp.String(id)))
-		if err != nil || m.Error != nil {
-			s.env.Log.Debug("task not cancelled", "error", err)
-		}
-	}
-	if s.env.Base.Err() != nil { // Close ends the session next, so now is the time
-		say()
-		return
-	}
-	s.env.Spawn(say)
-}
-
 // abandon ends the task of a call that is waited for here and will not be, whatever it
 // was that ended the call.
 func (x *exchange) abandon() {
-	if x.ours {
-		x.s.cancelTask(x.task)
+	if !x.ours {
+		return
 	}
+	s := x.s
+	s.env.Farewell(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
+		defer cancel()
+		if _, err := s.request(ctx, mcp.MethodTasksCancel, mcp.Object("taskId", mcp.String(x.task))); err != nil {
+			s.env.Log.Debug("task not cancelled", "error", err)
+		}
+	})
 }
 
 // overdue makes of the time limit of a call that waits for a task what its caller can do

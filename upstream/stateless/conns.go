@@ -15,9 +15,7 @@ import (
 // link is a connection that the dialect has opened.
 type link struct {
 	transport.Conn
-	began   time.Time
-	base    context.Context // ends when it is closed here
-	closing context.CancelFunc
+	closing context.CancelFunc // says that it is closed here
 }
 
 type entry = pool.Entry[string, *transport.Identity, *link]
@@ -58,25 +56,15 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (*link, error) {
 		}
 		return nil, err
 	}
-	l.began = time.Now()
-	l.base, l.closing = context.WithCancel(d.env.Base)
+	var base context.Context
+	base, l.closing = context.WithCancel(d.env.Base)
 	d.env.Meet(e.Rev, nil)
 	l.Deliver(false, func(m wire.Message) {
 		if m.Kind == wire.Notification && m.Method == mcp.NoteMessage {
 			dialect.LogOnly(d.said, m) // it belongs to no call
 		}
 	})
-	if lost := l.Lost(); lost != nil {
-		d.env.Spawn(func() {
-			select {
-			case <-lost:
-				if l.base.Err() == nil {
-					d.crashed(at, time.Since(l.began))
-				}
-			case <-l.base.Done():
-			}
-		})
-	}
+	d.env.Watch(base, l.Conn, func(lived time.Duration) { d.crashed(at, lived) })
 	return l, nil
 }
 

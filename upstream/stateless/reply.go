@@ -2,7 +2,6 @@ package stateless
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -78,7 +77,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 				"Upstream %s asks what the user cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
-		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(unescape(key)), Method: method.Text(), Params: params})
+		ask.Requests = append(ask.Requests, mcp.InputRequest{Key: dialect.PublicKey(mcp.Raw(`"` + key + `"`).Text()), Method: method.Text(), Params: params})
 		return true
 	})
 	if err != nil {
@@ -90,12 +89,4 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 		return nil, fmt.Errorf("%w: an input_required result without inputRequests and requestState", transport.ErrGarbage)
 	}
 	return &mcp.Reply{Ask: ask}, nil
-}
-
-// unescape reads a member's name as Raw.Each gives it.
-func unescape(name string) string {
-	if !strings.Contains(name, `\`) {
-		return name
-	}
-	return mcp.Raw(`"` + name + `"`).Text()
 }

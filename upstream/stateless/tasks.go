@@ -256,13 +256,7 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 }
 
 // cancel tells the server that nobody wants the task any more.
-func (w *taskWait) cancel() {
-	if w.d.env.Base.Err() != nil { // the connection ends next, so now is the time
-		w.sayCancel()
-		return
-	}
-	w.d.env.Spawn(w.sayCancel)
-}
+func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 
 // sayCancel is no exchange that Close ends: it is made then, too.
 func (w *taskWait) sayCancel() {

@@ -68,9 +68,6 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 			}
 		}
 	}
-	if len(kept) == len(page.Items) {
-		return page
-	}
 	return page.With(kept)
 }
 
@@ -81,18 +78,16 @@ func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 }
 
 // DroppedTools are tools that cannot be called, and why.
-func (d *Dialect) DroppedTools() map[string]string { return d.tools.droppedTools() }
+func (d *Dialect) DroppedTools() map[string]string {
+	d.tools.mu.RLock()
+	defer d.tools.mu.RUnlock()
+	return maps.Clone(d.tools.dropped)
+}
 
 func (t *tools) params(name string) []wire.ParamHeader {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.known[name].params
-}
-
-func (t *tools) droppedTools() map[string]string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return maps.Clone(t.dropped)
 }
 
 // relist reads the whole list of tools anew, as the caller of a call sees it, for what

@@ -2,62 +2,53 @@ package restore
 
 import "context"
 
-// resource is one that somebody listens to, or that is being unsubscribed. The state's lock
-// guards it.
+// resource is one that somebody listens to, or that is being unsubscribed.
 type resource struct {
-	listeners int
-	request   *request      // the last one that subscribes to it; nil for none
-	leaving   chan struct{} // closed when it is unsubscribed; nil while it is not
-}
-
-// request is a resources/subscribe.
-type request struct {
-	done chan struct{} // closed when it is over
-	ok   bool          // read after that
-}
-
-func (r *request) failed() bool {
-	select {
-	case <-r.done:
-		return !r.ok
-	default:
-		return false
-	}
+	listeners int // guarded by the state's lock
+	// busy holds one while the server is asked to subscribe or to unsubscribe: by a listener,
+	// or for the last who left.
+	busy       chan struct{}
+	subscribed bool // guarded by busy
 }
 
 // Subscribe subscribes a listener to a resource by making the request, or waits for one that
 // is under way. Where there was one already it returns at once. Errors are those of the
 // request and of the context; the listener has not subscribed then.
-func (s *State) Subscribe(ctx context.Context, uri string, subscribe func() error) error {
-	r := s.count(uri)
-	for {
-		req, ours := s.request(r)
-		if ours {
-			err := s.left(ctx, r)
-			if err == nil {
-				err = subscribe()
-			}
-			req.ok = err == nil
-			close(req.done)
-			if err != nil {
-				s.uncount(uri, r)
-			}
-			return err
-		}
-		select {
-		case <-req.done:
-			if req.ok {
-				return nil
-			}
-		case <-ctx.Done():
-			s.uncount(uri, r)
-			return context.Cause(ctx)
-		}
+func (s *State) Subscribe(ctx context.Context, uri string, subscribe func() error) (err error) {
+	s.mu.Lock()
+	r := s.resources[uri]
+	if r == nil {
+		r = &resource{busy: make(chan struct{}, 1)}
+		s.resources[uri] = r
 	}
+	r.listeners++
+	s.mu.Unlock()
+	select {
+	case r.busy <- struct{}{}:
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.listeners--
+		s.tidy(uri, r)
+		return context.Cause(ctx)
+	}
+	if !r.subscribed {
+		err = subscribe()
+		r.subscribed = err == nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		r.listeners--
+	}
+	<-r.busy
+	s.tidy(uri, r)
+	return err
 }
 
 // Unsubscribe ends what a listener has subscribed to. Where nobody listens to it any more,
-// the server is to be told, and then done is called; else that is nil.
+// the server is to be told, and then done is called; else that is nil. Whoever subscribes to
+// it meanwhile waits for that.
 func (s *State) Unsubscribe(uri string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,14 +56,20 @@ func (s *State) Unsubscribe(uri string) (done func()) {
 	if r.listeners--; r.listeners > 0 || s.ended {
 		return nil
 	}
-	leaving := make(chan struct{})
-	r.request, r.leaving = nil, leaving
+	r.busy <- struct{}{} // which nobody holds: they would listen
+	r.subscribed = false
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		close(leaving)
-		r.leaving = nil
+		<-r.busy
 		s.tidy(uri, r)
+	}
+}
+
+// tidy is called with mu held.
+func (s *State) tidy(uri string, r *resource) {
+	if r.listeners == 0 && len(r.busy) == 0 {
+		delete(s.resources, uri)
 	}
 }
 
@@ -86,64 +83,6 @@ func (s *State) Wanted(uris []string) (some []string) {
 		}
 	}
 	return some
-}
-
-func (s *State) count(uri string) *resource {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.resources[uri]
-	if r == nil {
-		r = &resource{}
-		s.resources[uri] = r
-	}
-	r.listeners++
-	return r
-}
-
-func (s *State) uncount(uri string, r *resource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.listeners--; r.listeners == 0 {
-		r.request = nil
-	}
-	s.tidy(uri, r)
-}
-
-// tidy is called with mu held.
-func (s *State) tidy(uri string, r *resource) {
-	if r.listeners == 0 && r.leaving == nil {
-		delete(s.resources, uri)
-	}
-}
-
-// request returns the request that subscribes to a resource; ours says that it is to be made
-// now.
-func (s *State) request(r *resource) (req *request, ours bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.request != nil && !r.request.failed() {
-		return r.request, false
-	}
-	r.request = &request{done: make(chan struct{})}
-	return r.request, true
-}
-
-// left waits until nobody unsubscribes a resource any more, which must not overtake who
-// subscribes to it anew.
-func (s *State) left(ctx context.Context, r *resource) error {
-	for {
-		s.mu.Lock()
-		leaving := r.leaving
-		s.mu.Unlock()
-		if leaving == nil {
-			return nil
-		}
-		select {
-		case <-leaving:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // subscribed reports whether anybody subscribed to a resource or to what it is a part of.
