@@ -202,6 +202,10 @@ func (c *client) hearListening(ctx context.Context, to *server, name string) out
 	if m.Method != "notifications/subscriptions/acknowledged" {
 		return outcome{kind: "not acknowledged", detail: m.Text}
 	}
+	var agreed []string
+	if m.Param("notifications|resourceSubscriptions", &agreed); !slices.Contains(agreed, uri) {
+		return outcome{kind: notHeard, detail: m.Text} // its server did not agree in time
+	}
 	if o := c.call(ctx, name+"'s update", to, nothing, script{Touch: c.uriSuffix()}); o.failed() {
 		return o
 	}
