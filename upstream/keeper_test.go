@@ -379,6 +379,24 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	})
 }
 
+// A session that is not this process's to forget, since another one has it by now, does not
+// end at the server.
+// It runs in a bubble of synctest.
+func TestSessionOfAnotherIsNotEnded(t *testing.T) {
+	inHouse(t, func(t *testing.T, h *house) {
+		u := h.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: 10 * time.Minute}})
+		wantAt(t, u, ephemeral(tool("x")), "s1")
+		h.setBroken(true)
+		time.Sleep(time.Hour)
+		if n := u.Status().Sessions; n != 0 {
+			t.Errorf("%d sessions are open", n)
+		}
+		h.wantEnded(t)
+		h.setBroken(false)
+		wantAt(t, h.start(t, upstream.Config{}), ephemeral(tool("x")), "s1")
+	})
+}
+
 // A client session that another process goes on with is let go: its calls are cancelled, and
 // its session at the server is resumed there.
 // It runs in a bubble of synctest.

@@ -117,8 +117,9 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	}
 }
 
-// bury ends the session, nil for none, of an entry that has ended. At the server one that is
-// kept ends only if it is to be forgotten.
+// bury ends the session, nil for none, of an entry that has ended. A session that is kept ends
+// at the server only if it is to be forgotten and could be: where the keeper refuses, another
+// process goes on with it.
 func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
 	if s != nil && idle != nil {
 		s.windUp(idle)
@@ -129,6 +130,7 @@ func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{})
 		defer cancel()
 		if err := d.kept.save(ctx, at.Key, nil); err != nil {
 			d.env.Log.Debug("session not forgotten", "error", err)
+			forget = false
 		}
 	}
 	if s != nil {
