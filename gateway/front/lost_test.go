@@ -109,10 +109,8 @@ type faultyLog struct {
 	reads   chan error   // what Read answers instead, as long as there is something; nil is for a good answer
 }
 
-func faulty(b *bench) *faultyLog {
-	l := &faultyLog{EventLog: b.store.Log(), reads: make(chan error, 10)}
-	b.front.sessions = faultyStore{b.store, l}
-	return l
+func newFaultyStore(of session.Store) faultyStore {
+	return faultyStore{of, &faultyLog{EventLog: of.Log(), reads: make(chan error, 10)}}
 }
 
 func (l *faultyLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
@@ -150,7 +148,7 @@ func TestFinishAgain(t *testing.T) {
 	c := b.client(v2511)
 	event := lostStream(t, b, c, "c-gone-1")
 	const tries = 3
-	faulty(b).crammed.Store(tries)
+	b.faults.crammed.Store(tries)
 	start := time.Now()
 	m, err := follow(t, c, event).Response()
 	wantLost(t, "who follows", m, err, `"the call"`)
@@ -164,7 +162,7 @@ func TestFollowLostEnd(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	event := lostStream(t, b, c, "c-"+b.front.prefix+"-1")
-	faulty(b).reads <- session.ErrGap
+	b.faults.reads <- session.ErrGap
 	m, err := follow(t, c, event).Response()
 	wantLost(t, "H/63 a response that could not be kept", m, err, `"the call"`)
 }
@@ -177,7 +175,7 @@ func TestFollowWithoutStore(t *testing.T) {
 	c := b.client(v2511)
 	stream := "c-" + b.front.prefix + "-1"
 	event := lostStream(t, b, c, stream)
-	log := faulty(b)
+	log := b.faults
 	for _, err := range []error{session.ErrUnavailable, session.ErrMoved} { // the second one while the session is given up
 		log.reads <- err
 		if x := follow(t, c, event); x.Status != http.StatusServiceUnavailable || x.Header.Get("Retry-After") == "" {
@@ -225,7 +223,7 @@ func TestFenced(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			b := newBench(t, Config{StreamAfter: time.Millisecond})
 			c := b.client(v2511)
-			log := faulty(b)
+			log := b.faults
 			running := rawStream(t, b, c, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"slow","_meta":{"progressToken":1}}}`)
 			stream, _, _ := strings.Cut(running.id(t), ".")
 			call := receive(t, "the call", b.script.started)

@@ -352,6 +352,7 @@ type bench struct {
 	front  *Front
 	script *script
 	store  *session.Memory
+	faults *faultyLog // lies above the event log of store
 	url    string
 	log    *mcptest.Log
 	onEnd  func(key string) // called when a session ends; nil for nobody
@@ -376,11 +377,13 @@ func newBench(t testing.TB, cfg Config) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	store := newFaultyStore(b.store)
+	b.faults = store.log
 	key, err := seal.NewRandom("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.front, err = New(cfg, Deps{Handler: b.script, Sessions: b.store, Seal: key,
+	b.front, err = New(cfg, Deps{Handler: b.script, Sessions: store, Seal: key,
 		Log:    slog.New(slog.NewTextHandler(b.log, nil)),
 		Server: ServerInfo{Name: "gate", Title: "Gate", Version: "1"}})
 	if err != nil {
