@@ -96,6 +96,13 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	s.calls.add(x)
 	if x.call.LogLevel != "" && !s.shared() {
 		s.setLevel(ctx, s.calls.level())
+		if ctx.Err() != nil { // its caller did not wait for that: nothing is sent
+			life.End()
+			s.calls.remove(x)
+			x.abandon()
+			s.release()
+			return nil, context.Cause(ctx)
+		}
 	}
 	life.Room.Store(x.call.Room)
 	if x.task != "" {
