@@ -112,11 +112,11 @@ func (q *Queue) Leave(user string) {
 	q.forget(user, of)
 	next := -1
 	for i, w := range q.waiting {
-		if next < 0 || w.of.running < q.waiting[next].of.running {
+		if q.admits(w.user, w.of) && (next < 0 || w.of.running < q.waiting[next].of.running) {
 			next = i
 		}
 	}
-	if next < 0 || !q.admits(q.waiting[next].user, q.waiting[next].of) {
+	if next < 0 {
 		return
 	}
 	w := q.waiting[next]
