@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -19,22 +17,12 @@ const storeHost = "127.0.0.8"
 // store is a real Redis.
 type store struct {
 	address string
-	program string
 	process *rig.Process
 }
 
 // startStore runs a Redis of which nothing is kept.
 func startStore(ctx context.Context) (s *store, err error) {
 	s = &store{}
-	for _, name := range []string{"redis-server", "valkey-server"} {
-		if path, err := exec.LookPath(name); err == nil {
-			s.program = path
-			break
-		}
-	}
-	if s.program == "" {
-		return nil, errors.New("neither redis-server nor valkey-server is in PATH: run \"make redis\"")
-	}
 	if s.address, err = freeAddress(storeHost); err != nil {
 		return nil, err
 	}
@@ -50,21 +38,10 @@ func freeAddress(host string) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// start runs it, empty, and waits until it answers.
+// start runs it, empty.
 func (s *store) start(ctx context.Context) (err error) {
-	host, port, _ := net.SplitHostPort(s.address)
-	s.process, err = rig.Start(exec.Command(s.program, "--port", port, "--bind", host, "--save", "", "--appendonly", "no"))
-	if err != nil {
-		return err
-	}
-	return s.process.WaitFor(ctx, func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return ping(conn)
-	})
+	s.process, err = rig.StartRedis(ctx, s.address)
+	return err
 }
 
 // ping wants a sign of life.
