@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// maxCalls is how many small requests are at a peer at a time on connections of their own.
-	// More of them share one, as streams do.
+	// maxCalls bounds the small requests that one peer serves at a time on connections of
+	// their own. Further ones share a connection, as streams do.
 	maxCalls = 128
-	// maxDials is how many of these connections are opened at a time: a burst of requests does
-	// not become one of handshakes.
+	// maxDials bounds the connections that are opened to one peer at a time, so that a burst
+	// of requests does not become a burst of handshakes.
 	maxDials = 4
 )
 
-// errShare: the request was not sent, and goes where others share a connection.
+// errShare means that the request was not sent and has to use the shared connection.
 var errShare = errors.New("cluster: there is no connection for this request alone")
 
-// calls sends small requests to a peer over HTTP/1.1: for a request that is answered soon
-// that costs half of what HTTP/2 does (make bench).
+// calls sends small requests to a peer over HTTP/1.1. For a request that is answered soon,
+// this costs half of what HTTP/2 does (make bench).
 type calls struct {
 	peer      *peer
 	transport *http1.Transport
 	tls       *tls.Config
 	leaving   atomic.Bool   // the peer is about to stop: see begin
-	free      chan struct{} // a place is taken for each request
-	dials     chan struct{} // and for each connection that is being opened
+	free      chan struct{} // holds a token for each request
+	dials     chan struct{} // holds a token for each connection that is being opened
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	path context.Context
 	end  context.CancelFunc
 }
@@ -49,14 +49,14 @@ func newCalls(p *peer) *calls {
 	return c
 }
 
-// begin returns a request as this way takes it, nil if it is none for it or there is no room.
-// A peer that stops closes connections that are idle, and a request that meets that is lost;
-// over HTTP/2 it says so first.
+// begin returns the request as roundTrip takes it, or nil if the request does not qualify or
+// there is no room. A peer that stops closes its idle connections, and a request sent at that
+// moment is lost. Over HTTP/2 the peer announces the close first.
 func (c *calls) begin(r *http.Request) *http.Request {
 	if c.leaving.Load() || r.Method != http.MethodPost || r.Body != nil && r.GetBody == nil {
 		return nil
 	}
-	plain := *r.URL // TLS is below: see dial
+	plain := *r.URL // dial adds TLS
 	plain.Scheme = "http"
 	begun := *r
 	begun.URL = &plain
@@ -71,7 +71,7 @@ func (c *calls) begin(r *http.Request) *http.Request {
 	}
 }
 
-// roundTrip sends a request that has begun. Its place is free again when its answer ends.
+// roundTrip sends a request that begin returned. Its place becomes free when the answer ends.
 // Errors: errShare, and those of http1.Transport.
 func (c *calls) roundTrip(begun *http.Request) (*http.Response, error) {
 	resp, err := c.transport.RoundTrip(begun)
@@ -83,7 +83,7 @@ func (c *calls) roundTrip(begun *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// dial opens a connection that ends with the peer, or when the way to it is cut.
+// dial opens a connection that closes when the peer has gone or when cut is called.
 func (c *calls) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case c.dials <- struct{}{}:
@@ -100,8 +100,7 @@ func (c *calls) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return &callConn{conn, context.AfterFunc(c.path, func() { conn.NetConn().Close() })}, nil
 }
 
-// cut ends all connections: HTTP/1.1 has no pings that would tell of a peer that cannot be
-// reached any more.
+// cut closes all connections. HTTP/1.1 has no pings that would notice an unreachable peer.
 func (c *calls) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +108,6 @@ func (c *calls) cut() {
 	c.path, c.end = context.WithCancel(c.peer.ctx)
 }
 
-// callBody is the body of an answer.
 type callBody struct {
 	io.ReadCloser
 	done func()
@@ -120,21 +118,22 @@ func (b *callBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// callConn is a connection of TLS that http1 can look at before it uses it again.
+// callConn is a TLS connection that http1 can inspect before it reuses it.
 type callConn struct {
 	*tls.Conn
 	stop func() bool
 }
 
-// Close closes what lies below TLS: the peer would take TLS's farewell for the end of the
-// client, and could answer a request whose client has just gone.
+// Close closes the connection below TLS. The peer would take TLS's close_notify for the end of
+// the client, and could still answer a request whose client has just gone.
 func (c *callConn) Close() error {
 	c.stop()
 	return c.NetConn().Close()
 }
 
-// SyscallConn returns what lies below TLS. Nothing comes there between an answer and the next
-// request but the connection's end: no session tickets, and no request to change keys.
+// SyscallConn returns the connection below TLS. Between an answer and the next request nothing
+// arrives there except the end of the connection: there are no session tickets and no key
+// updates.
 func (c *callConn) SyscallConn() (syscall.RawConn, error) {
 	return c.NetConn().(*boundConn).Conn.(syscall.Conn).SyscallConn()
 }

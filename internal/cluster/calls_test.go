@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// post makes a request as a client would, for u1:x.
+// post makes a client's request for the home u1:x.
 func post(body string) *http.Request {
 	r := httptest.NewRequest("POST", "/u1/x", nil)
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
@@ -24,8 +24,8 @@ func post(body string) *http.Request {
 	return r
 }
 
-// TestWays: small requests take HTTP/1.1 and leave their connection for the next one; what is
-// large or may last takes HTTP/2. What a client says of its own connection stays there.
+// TestWays: small requests take HTTP/1.1 and leave their connection for the next one. Large
+// and long-lived requests take HTTP/2. A client's connection headers are not forwarded.
 func TestWays(t *testing.T) {
 	serve := func(w http.ResponseWriter, r *http.Request, _ Owner) {
 		body, err := io.ReadAll(r.Body)
@@ -68,7 +68,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// TestManyCalls: more small requests than may have connections of their own share one.
+// TestManyCalls: small requests beyond the limit of own connections share one.
 func TestManyCalls(t *testing.T) {
 	const more = 20
 	began, end := make(chan string), make(chan struct{})
@@ -96,7 +96,7 @@ func TestManyCalls(t *testing.T) {
 	if seen["HTTP/1.1"] != maxCalls || seen["HTTP/2.0"] != more {
 		t.Errorf("%v", seen)
 	}
-	for range maxCalls + more { // at once: where there is no connection yet they share one
+	for range maxCalls + more { // at once: those without a connection share one
 		all.Go(func() {
 			if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); err != nil {
 				t.Error(err)
@@ -113,7 +113,8 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-// TestCallsEnd: a call ends with its client, with the way to its owner, and with the owner.
+// TestCallsEnd: a call ends with its client, with the connection to its owner, and with the
+// owner.
 func TestCallsEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -127,7 +128,7 @@ func TestCallsEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 			serve := func(_ http.ResponseWriter, r *http.Request, _ Owner) {
-				_, _ = io.Copy(io.Discard, r.Body) // until then HTTP/1.1 does not notice that the client goes
+				_, _ = io.Copy(io.Discard, r.Body) // until then HTTP/1.1 does not notice that the client leaves
 				began <- struct{}{}
 				<-r.Context().Done()
 				ended <- struct{}{}
@@ -150,8 +151,8 @@ func TestCallsEnd(t *testing.T) {
 	}
 }
 
-// TestIdleCallsOfAGoneOwner: a connection that has ended meanwhile loses no request, and what
-// an owner that goes has begun is lost.
+// TestIdleCallsOfAGoneOwner: an idle connection that has closed loses no request. A request
+// that a gone owner had begun is lost.
 func TestIdleCallsOfAGoneOwner(t *testing.T) {
 	began := make(chan struct{}, 1)
 	serve := func(_ http.ResponseWriter, r *http.Request, _ Owner) {

@@ -13,28 +13,29 @@ import (
 )
 
 const (
-	// carriedHeader is what a forward carries beside the request: who called, and for which
-	// home. From anybody but a replica it means nothing.
+	// carriedHeader is the header that a forward adds to the request. It names the caller and
+	// the home. It has a meaning only in requests from replicas.
 	carriedHeader = "Gatehouse-Forward"
-	// maxLate is how many numbers a forward may be behind the newest of its sender.
+	// maxLate is how far a forward's number may lag behind the newest number of its sender.
 	maxLate = 8192
-	// maxSenders bounds the replicas whose numbers are remembered, each for as long as this
-	// one runs. No more are heard.
+	// maxSenders bounds the replicas whose numbers are remembered until this process ends.
+	// Forwards of further replicas are refused.
 	maxSenders = 4096
 	numberSize = 8
 )
 
-// errCarried is the error for what no replica has sealed for this request to this one.
+// errCarried means that no replica sealed this header for this request to this replica, or
+// that the forward was received before.
 var errCarried = errors.New("cluster: the forward is not sealed for this request, or came before")
 
-// carried seals what forwards carry: with sessions.key, bound to sender, receiver and request,
-// and to a number that is good once.
+// carried seals what a forward carries, with sessions.key. The seal binds it to the sender,
+// the receiver, the request and a number that is valid once.
 type carried struct {
 	key  *seal.Key
 	self string
-	sent atomic.Uint64 // the number of the newest one
+	sent atomic.Uint64 // the newest number
 
-	mu      sync.Mutex // guards senders and what is in them
+	mu      sync.Mutex // guards senders and their windows
 	senders map[string]*window
 }
 
@@ -46,13 +47,13 @@ func newCarried(self string, secret []byte, accepted [][]byte) (*carried, error)
 	return &carried{key: key, self: self, senders: make(map[string]*window)}, nil
 }
 
-// write returns the header's value for a request to another replica.
+// write returns the value of carriedHeader for a request to another replica.
 func (c *carried) write(to string, r *http.Request, home string, caller []byte) string {
 	plain := appendCarried(nil, c.sent.Add(1), home, caller)
 	return c.key.Seal(plain, c.self, to, r.Method, r.URL.RequestURI(), strconv.FormatInt(r.ContentLength, 10))
 }
 
-// read returns what was sealed for a request. Errors: errCarried.
+// read opens the value of carriedHeader. Errors: errCarried.
 func (c *carried) read(from string, r *http.Request) (home string, caller []byte, err error) {
 	values := r.Header[carriedHeader]
 	if len(values) != 1 {
@@ -69,7 +70,7 @@ func (c *carried) read(from string, r *http.Request) (home string, caller []byte
 	return home, caller, nil
 }
 
-// appendCarried writes what is sealed: the number, the length of the home, the home, and the
+// appendCarried appends the plain text: the number, the length of the home, the home, and the
 // caller.
 func appendCarried(dst []byte, number uint64, home string, caller []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, number)
@@ -89,7 +90,7 @@ func parseCarried(plain []byte) (number uint64, home string, caller []byte, err 
 	return number, string(plain[n : n+int(size)]), plain[n+int(size):], nil
 }
 
-// first reports whether a sender's forward with this number has not come before.
+// first reports whether this is the first forward of a sender with this number.
 func (c *carried) first(sender string, number uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,8 @@ func (c *carried) first(sender string, number uint64) bool {
 	return w.first(number)
 }
 
-// window is which numbers of a sender have come: all that are maxLate or more behind the
-// newest count as if they had. Numbers begin at 1.
+// window records which numbers of a sender were received. Numbers that are maxLate or more
+// behind the newest count as received. Numbers begin at 1.
 type window struct {
 	newest uint64
 	seen   [maxLate / 64]uint64 // a ring of bits
@@ -116,7 +117,7 @@ func (w *window) first(number uint64) bool {
 		return false
 	}
 	for w.newest < number {
-		if number-w.newest >= maxLate { // none of those before counts any more
+		if number-w.newest >= maxLate { // all earlier numbers fall out of the window
 			w.newest, w.seen = number, [maxLate / 64]uint64{}
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// seals are a sender and a receiver.
+// newSeals returns a sender and a receiver.
 func newSeals(t testing.TB, secret string) (sender, receiver *carried) {
 	t.Helper()
 	sender, err := newCarried("sender", []byte(testKey), nil)
@@ -65,7 +65,7 @@ func TestWindow(t *testing.T) {
 	tests := []struct {
 		name    string
 		numbers []uint64
-		want    string // y for each that is taken
+		want    string // y for each number that is accepted
 	}{
 		{"in order", []uint64{1, 2, 3}, "yyy"},
 		{"twice", []uint64{1, 1, 2, 1, 2}, "ynynn"},
@@ -107,7 +107,7 @@ func TestManySenders(t *testing.T) {
 	}
 }
 
-// FuzzCarried: what is read is what was written, and nothing reads as two things.
+// FuzzCarried: read returns what was written, and no value can be read in two ways.
 func FuzzCarried(f *testing.F) {
 	f.Add(appendCarried(nil, 7, "user:id", []byte("caller")))
 	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
@@ -123,7 +123,7 @@ func FuzzCarried(f *testing.F) {
 	})
 }
 
-// FuzzCarriedHeader: nobody but a sender with the key makes a header that is taken.
+// FuzzCarriedHeader: only a sender with the key can make a header that is accepted.
 func FuzzCarriedHeader(f *testing.F) {
 	_, receiver := newSeals(f, testKey)
 	f.Add("AAAA")

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// Cluster is this replica, and what it knows of the others.
+// Cluster is this replica and what it knows of the others.
 type Cluster struct {
 	self     string
 	homes    *homes   // nil without Redis
-	members  *members // nil for one alone, as all below
+	members  *members // nil for a gateway alone, as are the fields below
 	link     *link
 	forwards *forwards
 
@@ -25,14 +25,14 @@ type Cluster struct {
 	once   sync.Once // of Close
 }
 
-// Alone is a gateway alone.
+// Alone returns the Cluster of a gateway without other replicas and without Redis.
 func Alone() *Cluster {
 	c := &Cluster{self: newName()}
 	c.ctx, c.cancel = context.WithCancel(context.Background()) // until Close
 	return c
 }
 
-// New makes a Cluster and binds its listener. Redis need not be there yet.
+// New makes a Cluster and binds its listener. Redis need not be reachable yet.
 func New(cfg Config, deps Deps) (*Cluster, error) { return newCluster(cfg, deps, usualTimes()) }
 
 func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
@@ -73,7 +73,7 @@ func newCluster(cfg Config, deps Deps, t times) (*Cluster, error) {
 	return c, nil
 }
 
-// join makes what a replica among others has.
+// join makes the parts that only a replica among others has.
 func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
 	identity, err := newIdentity(c.self)
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *Cluster) join(cfg Config, deps Deps, s scripts, t times) error {
 	return nil
 }
 
-// Start serves the link with forwarded, which takes the requests that other replicas forward
-// (Forwarded), and renews the lease until Close.
+// Start renews the lease until Close and serves the link. The handler forwarded takes the
+// requests that other replicas forward (see Forwarded).
 func (c *Cluster) Start(forwarded http.Handler) {
 	if c.homes == nil {
 		return
@@ -111,14 +111,14 @@ func (c *Cluster) Start(forwarded http.Handler) {
 		return
 	}
 	c.link.start(forwarded)
-	c.members.look(c.ctx, c.members.now()) // before anything runs here that others may follow
+	c.members.look(c.ctx, c.members.now()) // other replicas may depend on what runs here, so the lease comes first
 	c.done.Go(func() { c.members.renewAlways(c.ctx) })
 	c.done.Go(func() { c.members.tryAlways(c.ctx) })
 }
 
-// Close ends what other replicas have forwarded, the lease and all goroutines. It takes no more
-// forwards; those that run have until ctx is over. Homes that were not left before are given
-// up, as far as ctx leaves time, and else taken over by others.
+// Close stops taking forwards, and ends the lease and all goroutines. Forwards that run may go
+// on until ctx ends. Close gives up the remaining homes as far as ctx allows; other replicas
+// take over the rest.
 func (c *Cluster) Close(ctx context.Context) {
 	c.once.Do(func() {
 		if c.link != nil {
@@ -138,16 +138,16 @@ func (c *Cluster) Close(ctx context.Context) {
 
 func newName() string { return strings.ToLower(rand.Text()[:nameSize]) }
 
-// Self is the name of this replica: lower-case letters and digits, other ones with each start.
+// Self is the name of this replica: lower-case letters and digits, different at each start.
 func (c *Cluster) Self() string { return c.self }
 
-// Shared reports whether there may be other replicas: alone, every home is here.
+// Shared reports whether there may be other replicas. In a gateway alone, every home is here.
 func (c *Cluster) Shared() bool { return c.members != nil }
 
-// Own finds the owner of a home, or makes this replica the owner: of one that has none, and
-// of one whose owner has gone. Errors: ErrNoHome, ErrUnavailable.
+// Own finds the owner of a home. If the home has no owner, or its owner has gone, this replica
+// becomes the owner. Errors: ErrNoHome, ErrUnavailable.
 //
-// For a home that is here it asks nobody, as long as the lease of this replica holds.
+// As long as the lease of this replica holds, a home that is here costs no request to Redis.
 func (c *Cluster) Own(ctx context.Context, h Home) (Owner, error) {
 	if c.homes == nil {
 		return Owner{Replica: c.self, here: true}, nil
@@ -155,8 +155,9 @@ func (c *Cluster) Own(ctx context.Context, h Home) (Owner, error) {
 	return c.homes.own(ctx, h)
 }
 
-// Leave gives a home (Home.Key) up, if it is here: the next replica that is asked for it
-// becomes its owner. After an error, ErrUnavailable, it still is this one in Redis.
+// Leave gives up a home (Home.Key) if it is here. The next replica that is asked for it
+// becomes its owner. After the error ErrUnavailable, Redis still names this replica as the
+// owner.
 func (c *Cluster) Leave(ctx context.Context, home string) error {
 	if c.homes == nil {
 		return nil
@@ -164,9 +165,9 @@ func (c *Cluster) Leave(ctx context.Context, home string) error {
 	return c.homes.leave(ctx, home)
 }
 
-// Fence is what a script that writes for a home (Home.Key) has to compare: GET key == token,
-// else another replica owns it and nothing may be written. For a home that is not here the
-// token is one that nobody has. Without Redis both are empty.
+// Fence returns what a script must compare before it writes for a home (Home.Key): unless GET
+// key == token, another replica owns the home and the script must not write. For a home that
+// is not here, the token is one that no replica has. Without Redis both are empty.
 func (c *Cluster) Fence(home string) (key, token string) {
 	if c.homes == nil {
 		return "", ""
@@ -174,12 +175,13 @@ func (c *Cluster) Fence(home string) (key, token string) {
 	return c.homes.fence(home)
 }
 
-// Forward sends a request to the owner of its home, with what the caller has proved, and the
-// answer to w. An error says that nothing was written to w: ErrGone, ErrMoved, ErrUnreachable,
-// ErrLost, or that of the request's context where the client has left. If the answer breaks
-// off after that, Forward panics with http.ErrAbortHandler, which ends the client's stream.
+// Forward sends a request, with what its caller has proved, to the owner of its home and
+// copies the answer to w. An error means that nothing was written to w: ErrGone, ErrMoved,
+// ErrUnreachable, ErrLost, or the error of the request's context if the client has left. If
+// the answer breaks off later, Forward panics with http.ErrAbortHandler, which ends the
+// client's stream.
 //
-// After an error r's body may have been read.
+// After an error, r's body may have been read.
 func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
 	if c.forwards == nil || to.here {
 		return errors.New("cluster: what is here is not forwarded")
@@ -191,7 +193,7 @@ func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, call
 	return err
 }
 
-// Leaving has the lease say, from now on, that this replica is about to stop.
+// Leaving marks the lease: this replica is about to stop.
 func (c *Cluster) Leaving(ctx context.Context) {
 	if c.members != nil {
 		c.members.tellOthers(func(l *lease) { l.Leaving = true })
@@ -199,21 +201,21 @@ func (c *Cluster) Leaving(ctx context.Context) {
 	}
 }
 
-// Revised has the lease tell another revision of the configuration.
+// Revised writes another revision of the configuration into the lease.
 func (c *Cluster) Revised(revision string) {
 	if c.members != nil {
 		c.members.tellOthers(func(l *lease) { l.Revision = revision })
 	}
 }
 
-// Watch tells when a replica has gone: its lease has ended, or it refused connections. It
-// never tells so of this one. stop ends the watch. If too many replicas are watched gone is
-// nil.
+// Watch closes gone when a replica has gone: its lease has ended, or it refused connections.
+// The channel for this replica itself is never closed. stop ends the watch. gone is nil if too
+// many replicas are watched.
 func (c *Cluster) Watch(replica string) (gone <-chan struct{}, stop func()) {
 	switch {
 	case replica == c.self:
 		return nil, func() {}
-	case c.members == nil: // nobody else is there
+	case c.members == nil: // there are no other replicas
 		over := make(chan struct{})
 		close(over)
 		return over, func() {}
@@ -221,7 +223,7 @@ func (c *Cluster) Watch(replica string) (gone <-chan struct{}, stop func()) {
 	return c.members.watch(replica)
 }
 
-// Peers are the other replicas, ordered by name.
+// Peers returns the other replicas, ordered by name.
 func (c *Cluster) Peers() []Peer {
 	if c.members == nil {
 		return nil

@@ -12,23 +12,23 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// Config is the section "replicas". All of it is read at start.
+// Config is the section "replicas". It is read only at start.
 type Config struct {
-	// Listen is where other replicas reach this one, such as 0.0.0.0:8082. It must not be
-	// open to anybody else. Needed with sessions.store: redis, unless Alone.
+	// Listen is the address where other replicas reach this one, such as 0.0.0.0:8082. Nobody
+	// else may reach it. Required with sessions.store: redis, unless Alone is set.
 	Listen string `yaml:"listen"`
-	// Advertise is the address that the others connect to, such as ${env:POD_IP}:8082.
+	// Advertise is the address that other replicas connect to, such as ${env:POD_IP}:8082.
 	// Default: Listen, if that names one host.
 	Advertise string `yaml:"advertise"`
-	// Alone says that no other replica shares this Redis: there is no link, and what
-	// another one left behind is taken over at once. Default false.
+	// Alone says that no other replica shares this Redis. Then there is no link, and this
+	// replica takes over at once what an earlier one left behind. Default false.
 	Alone bool `yaml:"alone"`
 }
 
 // IsZero reports whether nothing is configured.
 func (c Config) IsZero() bool { return c == Config{} }
 
-// Validate reports everything that is wrong.
+// Validate returns everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Alone && (c.Listen != "" || c.Advertise != "") {
@@ -57,7 +57,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// splitAddress reads host:port, where the host may be empty.
+// splitAddress splits host:port. The host may be empty.
 func splitAddress(address string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil {
@@ -70,7 +70,8 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, int(number), nil
 }
 
-// oneHost reports whether a host is one to connect to, and not all of this machine.
+// oneHost reports whether a host names one host to connect to, and not all interfaces of this
+// machine.
 func oneHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host != "" && (err != nil || !ip.IsUnspecified())
@@ -78,38 +79,38 @@ func oneHost(host string) bool {
 
 // Deps are what a Cluster works with.
 type Deps struct {
-	// DB is the Redis that the replicas share. With nil this is a gateway alone, which
-	// keeps its sessions in memory. The caller closes it, after the Cluster.
+	// DB is the Redis that the replicas share. If it is nil, this is a gateway alone, which
+	// keeps its sessions in memory. The caller closes DB after the Cluster.
 	DB *redisdb.DB
-	// Key is sessions.key, and Accepted are the previous ones. Needed for the link.
+	// Key is sessions.key; Accepted are the previous keys. Required for the link.
 	Key      []byte
 	Accepted [][]byte
-	// Idle is how long Redis keeps a home that nobody uses. Needed with DB.
+	// Idle is how long Redis keeps an unused home. Required with DB.
 	Idle time.Duration
-	// Revision is that of the configuration, for others to read in the lease.
+	// Revision is the configuration's revision. Other replicas read it in the lease.
 	Revision string
-	// OnLost is told that another replica owns a home now: what is held for it here has
-	// to be dropped, and nobody told. It may be called by several goroutines at a time, and
-	// must not wait for a call of the Cluster. nil: nobody is told.
+	// OnLost is called when another replica owns a home now. It must drop what is held here
+	// for the home, without telling the client. It may run in several goroutines at a time and
+	// must not wait for a call of the Cluster. May be nil.
 	OnLost func(home string)
-	// InUse reports whether something still runs for a home that no request has come for:
-	// it is kept as long as that. It must return at once. nil: nothing does.
+	// InUse reports whether something still runs for a home. Such a home is kept even if no
+	// request comes for it. It must return at once. If nil, nothing runs.
 	InUse func(home string) bool
 	// Log and Metrics may be nil.
 	Log     *slog.Logger
 	Metrics *Metrics
 }
 
-// times are how long things take. Tests have shorter ones.
+// times are the intervals and time limits of a Cluster. Tests use shorter ones.
 type times struct {
-	lease time.Duration // how long a replica counts as present after it renewed its lease
-	beat  time.Duration // how often that is
-	look  time.Duration // bounds one renewal, and one question to a peer
+	lease time.Duration // how long a replica counts as present after a renewal of its lease
+	beat  time.Duration // the interval between renewals
+	look  time.Duration // bounds one renewal, and one request to ask a peer
 	dial  time.Duration // bounds connecting to a peer
-	greet time.Duration // bounds being connected to
-	again time.Duration // how often an unknown certificate makes us look for a new replica, which waits: well below dial
-	idle  time.Duration // a connection that is quiet for so long is asked whether it lives
-	ping  time.Duration // and has so long to answer
+	greet time.Duration // bounds the handshake of an incoming connection
+	again time.Duration // the shortest time between two looks that unknown certificates cause; the new replica waits for it: well below dial
+	idle  time.Duration // after this time without traffic, a connection is pinged
+	ping  time.Duration // how long the answer to a ping may take
 }
 
 func usualTimes() times {

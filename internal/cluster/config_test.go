@@ -76,7 +76,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestMetricsTwice: another package may have registered numbers of the same names.
+// TestMetricsTwice: another package may have registered metrics with the same names.
 func TestMetricsTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	prometheus.WrapRegistererWith(nil, reg).MustRegister(prometheus.NewCounter(prometheus.CounterOpts{

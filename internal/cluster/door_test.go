@@ -13,15 +13,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// door is what gateway/front is to a Cluster, in short: it serves a request where its home
-// is. The path is /user/id and what follows.
+// door stands in for gateway/front: it serves each request where its home is. The path is
+// /user/id, perhaps followed by more.
 type door struct {
 	cluster *Cluster
 	serve   func(w http.ResponseWriter, r *http.Request, o Owner)
-	caller  string // what clients of this door have proved
+	caller  string // what the clients of this door have proved
 }
 
-// tries is how often a door asks anew for the owner.
+// tries bounds how often a door asks for the owner.
 const tries = 5
 
 func homeOf(r *http.Request) Home {
@@ -32,7 +32,7 @@ func homeOf(r *http.Request) Home {
 	return Home{User: parts[0], ID: parts[1]}
 }
 
-// status is what a door answers to an error.
+// status is the HTTP status for an error.
 func status(err error) int {
 	switch {
 	case errors.Is(err, ErrNoHome):
@@ -43,7 +43,7 @@ func status(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// ServeHTTP takes what clients send.
+// ServeHTTP serves the requests of clients.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
@@ -67,7 +67,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forwarded takes what other replicas forward.
+// forwarded serves the requests that other replicas forward.
 func (d *door) forwarded(w http.ResponseWriter, r *http.Request) {
 	_, home, ok := Forwarded(r)
 	h := homeOf(r)
@@ -93,7 +93,7 @@ type house struct {
 	public *httptest.Server
 }
 
-// startHouse runs one until the test ends.
+// startHouse runs a house until the test ends.
 func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseWriter, *http.Request, Owner), change ...func(*Config, *Deps, *times)) *house {
 	t.Helper()
 	d := &door{serve: serve, caller: "somebody"}
@@ -147,5 +147,5 @@ func (h *house) get(t testing.TB, path string) string {
 	return string(text)
 }
 
-// sayWho answers with the name of the replica that serves.
+// sayWho answers with the name of the replica that serves the request.
 func sayWho(w http.ResponseWriter, _ *http.Request, o Owner) { _, _ = io.WriteString(w, o.Replica) }

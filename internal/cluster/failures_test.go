@@ -13,8 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestKilled: what a replica had that was killed is served by the next one that is asked, at
-// once, however long its lease still is. A request that ran there has no known end.
+// TestKilled: the next replica that is asked takes over the homes of a killed replica at once,
+// even if the lease of the killed one still holds. Whether a request that ran there was done
+// is unknown.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -34,8 +35,8 @@ func TestKilled(t *testing.T) {
 	b.want(t, "/u/x", b, 3)
 }
 
-// TestStopped: a replica that hangs is waited for until its lease is over. When it goes on it
-// serves nothing of what another one has by then.
+// TestStopped: the other replicas wait for the lease of a hanging replica to end. When it
+// resumes, it serves none of the homes that another replica has taken over.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -62,8 +63,8 @@ func TestStopped(t *testing.T) {
 	b.want(t, "/u/x", b, 5)
 }
 
-// TestLinkIsCut: a replica that the other cannot reach, and whose lease holds, keeps what it
-// has. The other one says that it cannot serve it.
+// TestLinkIsCut: a replica that cannot be reached but whose lease holds keeps its homes. The
+// other replica answers that it cannot serve them.
 func TestLinkIsCut(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -91,8 +92,8 @@ func TestLinkIsCut(t *testing.T) {
 	})
 }
 
-// TestCutOff: a replica that Redis does not answer, and the others, loses what it has when
-// its lease is over: it serves none of it, whether or not it can ask the others.
+// TestCutOff: a replica that reaches neither Redis nor the others loses its homes when its
+// lease ends. It serves none of them, whether or not it can ask the others.
 func TestCutOff(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("from the others too=%t", alone), func(t *testing.T) {
@@ -122,8 +123,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestOneOwner: whatever happens to replicas, no two of them serve a home beyond the fence: a
-// count that is written is always the next one of what its writer has in memory.
+// TestOneOwner: whatever happens to replicas, no two of them write for a home at a time. Each
+// count that is written follows the count that its writer has in memory.
 func TestOneOwner(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -173,7 +174,7 @@ func TestOneOwner(t *testing.T) {
 	t.Logf("%d answers, %d refused by the fence", answered.Load(), refused.Load())
 }
 
-// TestNoClock: no clock of a replica is compared with another one.
+// TestNoClock: the clocks of two replicas are never compared.
 func TestNoClock(t *testing.T) {
 	redis := redistest.Start(t)
 	told := redis.Times(t, func() {

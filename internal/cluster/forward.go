@@ -15,24 +15,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
-// What becomes of a forward of which no byte of an answer came.
+// Errors of a forward that has brought no byte of an answer.
 var (
-	// ErrGone: nobody listens where the owner was, and nothing was sent. Own takes the home
-	// over now.
+	// ErrGone means that nobody listens at the owner's address, and nothing was sent. Own now
+	// takes the home over.
 	ErrGone = errors.New("cluster: the replica that owns the session has gone")
-	// ErrMoved: the other replica does not own the home, and did nothing. Own asks again.
+	// ErrMoved means that the other replica does not own the home, and did nothing. Call Own
+	// again.
 	ErrMoved = errors.New("cluster: the session is not at that replica")
-	// ErrUnreachable: the owner cannot be connected to, and nothing was done.
+	// ErrUnreachable means that no connection to the owner can be made. Nothing was done.
 	ErrUnreachable = errors.New("cluster: the replica that owns the session cannot be reached")
-	// ErrLost: the owner went, or its lease ended, after the request was sent: it may have
-	// been done.
+	// ErrLost means that the owner went, or its lease ended, after the request was sent. The
+	// request may have been done.
 	ErrLost = errors.New("cluster: the replica that owns the session went while it ran the request")
 )
 
-// copySize is how much of an answer is read at a time.
+// copySize is the size of the buffer that copies an answer, in bytes.
 const copySize = 32 << 10
 
-// buffers are what answers are copied with.
+// buffers pools the buffers that copy answers.
 type buffers struct{ pool sync.Pool }
 
 func newBuffers() *buffers {
@@ -61,16 +62,16 @@ type forward struct {
 	to      *peer
 	home    string
 	caller  []byte
-	sent    atomic.Bool // it may have been
-	outcome error       // why not
+	sent    atomic.Bool // the request may have been sent
+	outcome error       // why there is no answer
 }
 
-// send sends a request to a peer, and its answer to w.
+// send forwards a request to a peer and copies its answer to w.
 func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
 	if _, _, twice := Forwarded(r); twice {
 		return errors.New("cluster: a forwarded request must not be forwarded again")
 	}
-	ended := outcomeBroken // unless it is known better below
+	ended := outcomeBroken // unless the code below knows more
 	defer func() {
 		if ended == outcomeBroken && r.Context().Err() != nil {
 			ended = outcomeLeft
@@ -91,12 +92,12 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	stop := context.AfterFunc(p.ctx, func() { cancel(errEnded) })
 	defer stop()
 	one := &forward{forwards: f, to: p, home: to.home, caller: caller}
-	proxy := httputil.ReverseProxy{ // which passes event streams on as they come
+	proxy := httputil.ReverseProxy{ // passes event streams on as they arrive
 		Rewrite: one.rewrite, Transport: one, BufferPool: f.buffers, ErrorLog: f.quiet,
 		ModifyResponse: one.answered,
 		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { one.outcome = one.sort(r.Context(), err) },
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx)) // it panics if the answer breaks off
+	proxy.ServeHTTP(w, r.WithContext(ctx)) // panics if the answer breaks off
 	switch {
 	case errors.Is(one.outcome, ErrGone):
 		f.members.refuse(ctx, p)
@@ -109,21 +110,21 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	return one.outcome
 }
 
-// RoundTrip sends the request and notes whether it was sent.
+// RoundTrip sends the request and records whether it was sent.
 func (f *forward) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.to.send(r, func() { f.sent.Store(true) })
 }
 
-// rewrite makes the request for the link of that of the client.
+// rewrite turns the client's request into the request for the link.
 func (f *forward) rewrite(pr *httputil.ProxyRequest) {
 	out := pr.Out
 	out.URL.Scheme, out.URL.Host = "https", f.to.name
 	out.Host = pr.In.Host
 	for name := range out.Header {
 		switch name {
-		case "Authorization", "Cookie": // what they prove goes along sealed
+		case "Authorization", "Cookie": // what they prove is sent sealed
 			delete(out.Header, name)
-		case "Connection", "Upgrade", "Te", "Expect", "Content-Length": // of the client's connection, not of ours
+		case "Connection", "Upgrade", "Te", "Expect", "Content-Length": // these belong to the client's connection
 			delete(out.Header, name)
 		default:
 			if strings.HasPrefix(name, "X-Forwarded-") {
@@ -134,7 +135,7 @@ func (f *forward) rewrite(pr *httputil.ProxyRequest) {
 	out.Header.Set(carriedHeader, f.carried.write(f.to.name, out, f.home, f.caller))
 }
 
-// answered looks at the head of an answer: what the link itself says is not for the client.
+// answered checks the head of an answer. Answers of the link itself are not for the client.
 func (f *forward) answered(resp *http.Response) error {
 	switch resp.Header.Get(outcomeHeader) {
 	case linkMoved:
@@ -145,7 +146,7 @@ func (f *forward) answered(resp *http.Response) error {
 	return nil
 }
 
-// sort says what an error means. client is the context of the client's request.
+// sort translates an error. client is the context of the client's request.
 func (f *forward) sort(client context.Context, err error) error {
 	dial, undialled := errors.AsType[*dialError](err)
 	switch {
@@ -163,7 +164,7 @@ func (f *forward) sort(client context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrLost, err)
 }
 
-// outcomeOf is what metrics call the end of a forward.
+// outcomeOf is the metric label for the end of a forward.
 func outcomeOf(err error) string {
 	switch {
 	case err == nil:

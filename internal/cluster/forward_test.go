@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestForward: a request that comes to another replica is answered as by the owner.
+// TestForward: a request that another replica forwards gets the owner's answer.
 func TestForward(t *testing.T) {
 	type seen struct {
 		request *http.Request
@@ -72,7 +72,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardedFromOutside: only the link reads what a forward carries.
+// TestForwardedFromOutside: carriedHeader has no effect outside the link.
 func TestForwardedFromOutside(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startHouse(t, redis, func(w http.ResponseWriter, r *http.Request, _ Owner) {
@@ -85,8 +85,8 @@ func TestForwardedFromOutside(t *testing.T) {
 	}
 }
 
-// TestStreams: each event comes through at once, on a thousand streams over one connection,
-// and that the client goes comes through, too.
+// TestStreams: each event arrives at once, on a thousand streams over one connection. The
+// owner notices when a client leaves.
 func TestStreams(t *testing.T) {
 	const streams = 1000
 	next, ended := make(chan struct{}), make(chan struct{}, streams)
@@ -142,8 +142,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// events opens an event stream, which ends with ctx, and wants its first line; and each time
-// that lines is called, the next one that is not empty.
+// events opens an event stream, which ends with ctx, and expects its first line. Each call of
+// lines expects the next line that is not empty.
 func (h *house) events(ctx context.Context, path, first string) (lines func(want string) error, err error) {
 	req, err := http.NewRequestWithContext(ctx, "GET", h.public.URL+path, nil)
 	if err != nil {
@@ -166,7 +166,7 @@ func (h *house) events(ctx context.Context, path, first string) (lines func(want
 	return lines, lines(first)
 }
 
-// TestForwardCancelled: a client that goes before anything was answered ends the call.
+// TestForwardCancelled: a client that leaves before the answer begins ends the call.
 func TestForwardCancelled(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan struct{})
 	redis := redistest.Start(t)
@@ -191,7 +191,8 @@ func TestForwardCancelled(t *testing.T) {
 	}
 }
 
-// TestMoved: an owner that has given a home up says so, and whoever asks next has it.
+// TestMoved: an owner that has given up a home says so, and the next replica that asks gets
+// it.
 func TestMoved(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
@@ -218,7 +219,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// TestGone: where nobody listens any more the home is taken over at once.
+// TestGone: if nobody listens at the owner's address, the home is taken over at once.
 func TestGone(t *testing.T) {
 	redis := redistest.Start(t)
 	long := func(_ *Config, _ *Deps, t *times) { t.lease *= 100 }
@@ -245,7 +246,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestLost: of a request that was sent nobody knows whether it was done, when its owner goes.
+// TestLost: if the owner goes after a request was sent, it is unknown whether the request was
+// done.
 func TestLost(t *testing.T) {
 	began := make(chan struct{})
 	redis := redistest.Start(t)
@@ -265,7 +267,7 @@ func TestLost(t *testing.T) {
 	b.members.mu.Lock()
 	p := b.members.peers[a.Self()]
 	b.members.mu.Unlock()
-	p.gone() // as when its lease ends
+	p.gone() // as at the end of its lease
 	if err := <-result; !errors.Is(err, ErrLost) {
 		t.Errorf("the lease has ended: %v", err)
 	}
@@ -282,7 +284,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestBrokenOff: an answer that has begun and does not end is no whole one for the client.
+// TestBrokenOff: an answer that breaks off does not look complete to the client.
 func TestBrokenOff(t *testing.T) {
 	redis := redistest.Start(t)
 	serve := func(w http.ResponseWriter, r *http.Request, _ Owner) {

@@ -20,41 +20,41 @@ import (
 )
 
 const (
-	// maxHeld bounds the homes of one replica, and maxElsewhere those of which it remembers
-	// that another one has them.
+	// maxHeld bounds the homes of one replica. maxElsewhere bounds the homes of other replicas
+	// whose owners it remembers.
 	maxHeld      = 250_000
 	maxElsewhere = 100_000
-	// findTime bounds how long it may take to find an owner.
+	// findTime bounds the search for an owner.
 	findTime = 3 * time.Second
-	// ownTries is how often an owner is looked for while others change it.
+	// ownTries bounds how often an owner is looked up while other replicas change it.
 	ownTries = 4
 	// leavers is how many homes are given up at a time.
 	leavers = 16
-	// nobody is a token that nobody has.
+	// nobody is a token that no replica has.
 	nobody = "-"
 )
 
-// What a home can be told to be.
 var (
-	// ErrNoHome: what the home needs does not exist (Home.Record). It is not here any more.
+	// ErrNoHome means that the record that the home needs does not exist (Home.Record). The
+	// home is not here any more.
 	ErrNoHome = errors.New("cluster: the session does not exist")
-	// ErrUnavailable: nobody can tell now whose the home is. The client may come again.
+	// ErrUnavailable means that the owner cannot be determined now. The client may try again.
 	ErrUnavailable = errors.New("cluster: nobody can tell now where the session is")
 )
 
-// Home is what has one owner.
+// Home identifies what has one owner.
 type Home struct {
-	// User is whose it is: all homes of one user, and the user's sessions, are on one node of
-	// a Redis Cluster.
+	// User is the user of the home. All homes and sessions of one user are on one node of a
+	// Redis Cluster.
 	User string
-	// ID tells the homes of one user apart. There is no colon in it.
+	// ID distinguishes the homes of one user. It contains no colon.
 	ID string
-	// Record is a key in Redis, as DB.Key makes it, on the same node, without which there is
-	// no home; "" for none.
+	// Record is a key in Redis, as DB.Key makes it, on the same node. Without a value at this
+	// key there is no home. "" means that the home needs no record.
 	Record string
 }
 
-// Key is the home as other methods name it, "user:id".
+// Key is the home's name in other methods: "user:id".
 func (h Home) Key() string { return h.User + ":" + h.ID }
 
 func readKey(key string) Home {
@@ -62,16 +62,16 @@ func readKey(key string) Home {
 	return Home{User: key[:at], ID: key[min(at+1, len(key)):]}
 }
 
-// Owner is the replica that has a home.
+// Owner is the replica that owns a home.
 type Owner struct {
-	// Replica is its name.
+	// Replica is the name of the replica.
 	Replica string
-	// Epoch is another one each time that the home gets an owner. "" without Redis.
+	// Epoch changes each time the home gets an owner. "" without Redis.
 	Epoch string
-	// Fresh says that this call has made this replica the owner, as far as it knows: of all
-	// calls that find the same Epoch here, one is told.
+	// Fresh says that this call made this replica the owner, as far as it knows. Of all calls
+	// that find the same Epoch here, exactly one has Fresh set.
 	Fresh bool
-	// Former is the replica from which this one has taken the home over, "" for none.
+	// Former is the replica that this one took the home over from, "" for none.
 	Former string
 
 	home string
@@ -81,12 +81,12 @@ type Owner struct {
 // Here reports whether this replica is the owner.
 func (o Owner) Here() bool { return o.here }
 
-// homes are those that this replica has, and whose others are.
+// homes are the homes of this replica, and the known owners of other homes.
 type homes struct {
 	self    string
 	db      *redisdb.DB
 	scripts scripts
-	members *members // nil for one alone
+	members *members // nil for a gateway alone
 	idle    time.Duration
 	start   time.Time
 	onLost  func(home string)
@@ -105,15 +105,15 @@ type held struct {
 	key, redisKey string
 	token         string
 	former        string
-	record        bool          // without which there is no home
-	fresh         bool          // nobody was told yet
-	generation    uint64        // in which Redis said that it is ours; 0 for in doubt
-	used          time.Duration // when a request last came for it
-	kept          time.Duration // when Redis last heard of that
+	record        bool          // whether the home needs a record
+	fresh         bool          // no caller has been told yet
+	generation    uint64        // the generation in which Redis confirmed the home; 0 for in doubt
+	used          time.Duration // when the last request came for it
+	kept          time.Duration // when Redis was last told of a use
 }
 
 func newHomes(self string, deps Deps, s scripts, m *members) *homes {
-	others, _ := lru.New[string, string](maxElsewhere) // its error is about the size
+	others, _ := lru.New[string, string](maxElsewhere) // it fails only for a bad size
 	return &homes{
 		self: self, db: deps.DB, scripts: s, members: m, idle: deps.Idle, start: time.Now(), onLost: deps.OnLost, inUse: deps.InUse,
 		count: deps.Metrics, others: others, held: make(map[string]*held),
@@ -122,8 +122,8 @@ func newHomes(self string, deps Deps, s scripts, m *members) *homes {
 
 func (s *homes) now() time.Duration { return time.Since(s.start) }
 
-// certain reports in which generation homes here are, and whether nobody else can have
-// taken them over.
+// certain returns the current generation, and whether it is certain that no other replica can
+// have taken over a home of that generation.
 func (s *homes) certain() (generation uint64, sure bool) {
 	if s.members == nil {
 		return 1, true
@@ -132,7 +132,7 @@ func (s *homes) certain() (generation uint64, sure bool) {
 	return s.members.generation.Load(), s.members.now() < time.Duration(until)
 }
 
-// own finds a home's owner, or makes this replica that.
+// own finds a home's owner, or makes this replica its owner.
 func (s *homes) own(ctx context.Context, h Home) (Owner, error) {
 	if o, ok := s.here(h, s.idle/2); ok {
 		return o, nil
@@ -142,7 +142,7 @@ func (s *homes) own(ctx context.Context, h Home) (Owner, error) {
 		return Owner{Replica: replicaOf(token), Epoch: token, home: key}, nil
 	}
 	found, err, _ := s.asking.Do(key, func() (any, error) {
-		// Several wait for the answer: it must not depend on one who leaves.
+		// Several callers wait for the answer, so it must not depend on one that leaves.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTime)
 		defer cancel()
 		return s.find(ctx, h, key)
@@ -156,11 +156,11 @@ func (s *homes) own(ctx context.Context, h Home) (Owner, error) {
 	if o, ok := s.here(h, math.MaxInt64); ok {
 		return o, nil
 	}
-	return Owner{}, ErrUnavailable // it was lost again meanwhile
+	return Owner{}, ErrUnavailable // it was lost again in the meantime
 }
 
-// here finds a home of this replica that nobody else can have taken over. Redis may have
-// dropped one that was not used for so long.
+// here finds a home of this replica that no other replica can have taken over and that was
+// used within the given time. Redis may have dropped one that was unused for longer.
 func (s *homes) here(h Home, unused time.Duration) (Owner, bool) {
 	generation, sure := s.certain()
 	if !sure {
@@ -229,8 +229,8 @@ func (s *homes) find(ctx context.Context, h Home, key string) (Owner, error) {
 	return Owner{}, fmt.Errorf("%w: its owner changes all the time", ErrUnavailable)
 }
 
-// away finds a home here without Redis, if nobody else can have taken it over, and Redis not
-// have dropped it.
+// away finds a home here without asking Redis, provided that no other replica can have taken
+// it over and that Redis cannot have dropped it.
 func (s *homes) away(key string) (Owner, bool) {
 	generation, sure := s.certain()
 	s.mu.Lock()
@@ -242,8 +242,8 @@ func (s *homes) away(key string) (Owner, bool) {
 	return Owner{here: true}, true
 }
 
-// claim returns the token of the owner, this replica's where there was none, or the stale
-// one; "" where there is no home.
+// claim returns the token of the owner. If there was none, or it was the stale one, that is a
+// new token of this replica. It returns "" if there is no home.
 func (s *homes) claim(ctx context.Context, h Home, stale string) (string, error) {
 	keys := []string{homeKey(s.db, h)}
 	if h.Record != "" {
@@ -258,15 +258,15 @@ func (s *homes) claim(ctx context.Context, h Home, stale string) (string, error)
 	return token, nil
 }
 
-// replicaOf is the replica that has made a token.
+// replicaOf returns the replica that made a token.
 func replicaOf(token string) string {
 	name, _, _ := strings.Cut(token, ".")
 	return name
 }
 
-// hold notes that a home is here. One that was here before, and has another token now, was
-// not in Redis any more: what has a record is made again from that, for somebody else may
-// have had it meanwhile; all else goes on.
+// hold records that a home is here. If it was here with another token, Redis had dropped it.
+// In that case a home with a record is made again from the record, since another replica may
+// have owned it in between; any other home continues.
 func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	now := s.now()
 	s.mu.Lock()
@@ -290,14 +290,14 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	x.token, x.generation, x.used, x.kept = token, generation, now, now
 }
 
-// room reports whether a home is here, or could be.
+// room reports whether a home is here, or there is room for it.
 func (s *homes) room(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held[key] != nil || len(s.held) < maxHeld
 }
 
-// drop forgets a home, and reports whether it was here.
+// drop forgets a home and reports whether it was here.
 func (s *homes) drop(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,7 +307,7 @@ func (s *homes) drop(key string) bool {
 	return ok
 }
 
-// lose forgets a home that another replica has, and tells whoever holds something for it.
+// lose forgets a home that another replica owns, and calls OnLost.
 func (s *homes) lose(key string) {
 	if s.drop(key) {
 		s.count.lost.Inc()
@@ -330,7 +330,7 @@ func (s *homes) leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// leaveAll gives up all homes, until ctx is over.
+// leaveAll gives up all homes, until ctx ends.
 func (s *homes) leaveAll(ctx context.Context) {
 	s.mu.Lock()
 	keys := slices.Collect(maps.Keys(s.held))
@@ -340,7 +340,7 @@ func (s *homes) leaveAll(ctx context.Context) {
 		all.Go(func() {
 			for ; i < len(keys) && ctx.Err() == nil; i += leavers {
 				if s.leave(ctx, keys[i]) != nil {
-					return // Redis is away, or slow: their leases end
+					return // Redis is away or slow: the homes are taken over when the lease ends
 				}
 			}
 		})
@@ -348,7 +348,7 @@ func (s *homes) leaveAll(ctx context.Context) {
 	all.Wait()
 }
 
-// fence is what a write for a home compares.
+// fence is Cluster.Fence.
 func (s *homes) fence(key string) (redisKey, token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -358,7 +358,7 @@ func (s *homes) fence(key string) (redisKey, token string) {
 	return homeKey(s.db, readKey(key)), nobody
 }
 
-// moved forgets what was known of a home that its owner does not have.
+// moved forgets the owner of a home, after that replica has answered that it does not own it.
 func (s *homes) moved(o Owner) {
 	if token, ok := s.others.Peek(o.home); ok && token == o.Epoch {
 		s.others.Remove(o.home)

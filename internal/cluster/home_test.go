@@ -39,8 +39,8 @@ func TestAGatewayAlone(t *testing.T) {
 	}
 }
 
-// TestAlone: what another replica left behind is taken over at once, and what is taken from
-// this one is dropped.
+// TestAlone: a replica alone takes over at once what another one left behind, and drops what
+// was taken from it.
 func TestAlone(t *testing.T) {
 	redis := redistest.Start(t)
 	alone := func(cfg *Config, deps *Deps, _ *times) {
@@ -80,7 +80,7 @@ func TestOwn(t *testing.T) {
 	if again := a.own(t, some("x")); !again.Here() || again.Fresh || again.Epoch != first.Epoch {
 		t.Errorf("again: %+v: want the same, not fresh", again)
 	}
-	for range 2 { // asked of Redis, and known
+	for range 2 { // first from Redis, then from memory
 		there := b.own(t, some("x"))
 		if there.Here() || there.Fresh || there.Replica != a.Self() || there.Epoch != first.Epoch {
 			t.Errorf("elsewhere: %+v", there)
@@ -128,7 +128,7 @@ func TestRecord(t *testing.T) {
 	if client.Get(t.Context(), key).Val() != token {
 		t.Errorf("%q is not the fence", key)
 	}
-	a.members.generation.Add(1) // Redis is asked again
+	a.members.generation.Add(1) // so that Redis is asked again
 	client.Del(t.Context(), h.Record)
 	if _, err := a.Own(t.Context(), h); !errors.Is(err, ErrNoHome) {
 		t.Errorf("after it has ended: %v", err)
@@ -138,7 +138,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestFreshOnce: of many who come at once, one is told that the home is new.
+// TestFreshOnce: of many concurrent callers, exactly one is told that the home is new.
 func TestFreshOnce(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)
@@ -157,7 +157,7 @@ func TestFreshOnce(t *testing.T) {
 	}
 }
 
-// TestHomesInDoubt: after a lease that had ended each home is asked for before it is served.
+// TestHomesInDoubt: after the lease has lapsed, Redis confirms each home before it is served.
 func TestHomesInDoubt(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)
@@ -192,9 +192,9 @@ func TestHomesInDoubt(t *testing.T) {
 	}
 }
 
-// TestHomesAfterALapse: who has lost its lease hears at once what others have taken over, and
-// claims what Redis has lost before somebody else does, but for what needs a record: that is
-// lost, too.
+// TestHomesAfterALapse: a replica whose lease lapsed learns at once what others have taken
+// over. It claims what Redis has lost before another replica does. Homes that need a record
+// are lost.
 func TestHomesAfterALapse(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)
@@ -223,7 +223,7 @@ func TestHomesAfterALapse(t *testing.T) {
 	}
 }
 
-// TestHomesAreKept: Redis hears of the homes that are used, and forgets the others.
+// TestHomesAreKept: Redis keeps the homes that are used and forgets the others.
 func TestHomesAreKept(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) {
@@ -278,7 +278,7 @@ func TestUnavailable(t *testing.T) {
 	if _, err := a.Own(t.Context(), some("new")); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a home that is not known: %v", err)
 	}
-	// Redis is away for all: what is here goes on for longer than leases last.
+	// Redis is away for all replicas: what is here continues for longer than a lease.
 	until := time.Now().Add(shortTimes().lease + time.Second)
 	eventually(t, "the leases have ended", func() bool {
 		if o := a.own(t, some("here")); !o.Here() || o.Epoch != here.Epoch {
@@ -296,8 +296,8 @@ func TestUnavailable(t *testing.T) {
 	})
 }
 
-// TestLeaveWithoutRedis: a home that was given up, and still is this replica's in Redis, is one
-// of which nothing is known here.
+// TestLeaveWithoutRedis: a home that was given up while Redis was away is unknown here,
+// although Redis still names this replica.
 func TestLeaveWithoutRedis(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)
@@ -342,8 +342,7 @@ func BenchmarkOwnHere(b *testing.B) {
 	}
 }
 
-// TestOwnHereAsksNobody: a call of a session that is here costs no command of Redis, and no
-// memory.
+// TestOwnHereAsksNobody: Own for a home that is here costs no Redis command and no allocation.
 func TestOwnHereAsksNobody(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, http.NotFoundHandler(), func(_ *Config, _ *Deps, t *times) { *t = usualTimes() })

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxLease bounds a lease as it stands in Redis, in bytes.
+	// maxLease bounds a lease in Redis, in bytes.
 	maxLease = 4 << 10
 	// nameSize is the length of a replica's name.
 	nameSize = 12
@@ -18,14 +18,14 @@ const (
 // lease is what a replica tells the others about itself.
 type lease struct {
 	Address  string `json:"address"`  // of its link, host:port
-	Digest   []byte `json:"digest"`   // of the certificate that it has there
+	Digest   []byte `json:"digest"`   // of its certificate
 	Revision string `json:"revision"` // of its configuration
 	Leaving  bool   `json:"leaving,omitempty"`
-	Left     bool   `json:"left,omitempty"` // it has given up what it had: nobody needs to wait for the lease's end
+	Left     bool   `json:"left,omitempty"` // it has given up its homes: nobody needs to wait for the lease to end
 }
 
-// leaseSeal seals leases, bound to the names of their replicas: whoever can only write to
-// Redis cannot say where a replica is.
+// leaseSeal seals leases and binds each to the name of its replica. Write access to Redis is
+// therefore not enough to redirect forwards.
 type leaseSeal struct{ key *seal.Key }
 
 func newLeaseSeal(secret []byte, accepted [][]byte) (leaseSeal, error) {
@@ -41,7 +41,7 @@ func (s leaseSeal) write(name string, l lease) (string, error) {
 	return string(s.key.SealBytes(plain, name)), nil
 }
 
-// read returns an error for what no replica with the same key has written for this name.
+// read returns an error unless a replica with the same key wrote the value for this name.
 func (s leaseSeal) read(name, value string) (lease, error) {
 	if !validName(name) || len(value) > maxLease {
 		return lease{}, seal.ErrInvalid
@@ -67,7 +67,7 @@ func parseLease(plain []byte) (l lease, err error) {
 	return l, nil
 }
 
-// validName reports whether a name could be one that a replica has given itself.
+// validName reports whether a name has the form of a replica's name.
 func validName(name string) bool {
 	if len(name) != nameSize {
 		return false

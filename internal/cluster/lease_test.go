@@ -84,7 +84,8 @@ func TestParseStanding(t *testing.T) {
 	}
 }
 
-// FuzzLease: what is read of a lease can be connected to, and is written as it was read.
+// FuzzLease: a lease that was read has an address to connect to, and is written as it was
+// read.
 func FuzzLease(f *testing.F) {
 	f.Add([]byte(`{"address":"10.0.0.1:8082","digest":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","revision":"r","leaving":true}`))
 	f.Add([]byte(`{"address":"[::1]:1","digest":[]}`))

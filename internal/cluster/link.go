@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// maxConnections bounds those of other replicas; more wait.
+	// maxConnections bounds the connections from other replicas; further ones wait.
 	maxConnections = 4096
-	// maxStreams is how many forwards one connection can carry. Streams that clients leave
-	// open are among them.
+	// maxStreams bounds the forwards on one connection, including streams that clients keep
+	// open.
 	maxStreams = 10_000
-	// maxHeaders bounds the headers of a forward, with the caller in them.
+	// maxHeaders bounds the headers of a forward, including the caller, in bytes.
 	maxHeaders = 1 << 20
-	// outcomeHeader is on an answer of the link itself, with one of the words below.
+	// outcomeHeader marks an answer of the link itself. Its values are below.
 	outcomeHeader = "Gatehouse-Link"
 	linkMoved     = "moved"
 	linkRefused   = "refused"
 )
 
-// newIdentity makes the certificate of a replica. Others know it by its digest: nobody
-// looks at who has signed it, or at its dates.
+// newIdentity makes the certificate of a replica. Other replicas know it by its digest; they
+// ignore its signer and its dates.
 func newIdentity(name string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -56,14 +56,14 @@ func digestOf(der []byte) []byte {
 	return sum[:]
 }
 
-// The protocols of a link, as TLS names them: protoCalls is what small requests take that
-// end soon, protoStreams all others.
+// The protocols of a link, as TLS names them: protoCalls for small requests that end soon,
+// protoStreams for all others.
 const (
 	protoCalls   = "http/1.1"
 	protoStreams = "h2"
 )
 
-// linkTLS is what both sides of a link have in common.
+// linkTLS is the TLS configuration that both sides of a link have in common.
 func linkTLS(identity tls.Certificate, protocols ...string) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols, SessionTicketsDisabled: true}
 	if len(identity.Certificate) > 0 {
@@ -81,7 +81,7 @@ func httpProtocols(http1 bool) *http.Protocols {
 
 // link is where other replicas reach this one.
 type link struct {
-	ctx      context.Context // over with Close
+	ctx      context.Context // ends with Close
 	listener net.Listener
 	identity tls.Certificate
 	members  *members
@@ -91,13 +91,13 @@ type link struct {
 	count    *Metrics
 
 	leave   func(ctx context.Context, home string) error
-	handler http.Handler // what is forwarded goes there
+	handler http.Handler // takes the forwards
 	server  *http.Server
 	serving sync.WaitGroup
 
 	mu      sync.Mutex // guards closed
 	closed  bool
-	running sync.WaitGroup // requests; grows only until closed
+	running sync.WaitGroup // requests; none is added after closed is set
 }
 
 // listen opens the listener.
@@ -120,7 +120,7 @@ func (l *link) start(forwarded http.Handler) {
 		TLSConfig:         config,
 		Protocols:         httpProtocols(true),
 		ReadHeaderTimeout: l.times.greet,
-		IdleTimeout:       2 * idleConnTime, // whoever connects closes first: no request meets a closed connection
+		IdleTimeout:       2 * idleConnTime, // the client side closes first, so that no request meets a closed connection
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{
@@ -135,9 +135,9 @@ func (l *link) start(forwarded http.Handler) {
 	})
 }
 
-// drain takes no more forwards, and waits until ctx is over for those that run. The listener
-// stays open until close: a replica that is refused a connection takes this one to have gone,
-// and gives up what runs here for it.
+// drain refuses further forwards and waits until the running ones have ended or ctx has. The
+// listener stays open until close: a replica whose connection is refused would conclude that
+// this one has gone, and would give up on the requests that still run here.
 func (l *link) drain(ctx context.Context) {
 	l.mu.Lock()
 	l.closed = true
@@ -153,7 +153,7 @@ func (l *link) drain(ctx context.Context) {
 	}
 }
 
-// close ends all connections, when the lease says that this replica has left.
+// close closes all connections. The lease says by then that this replica has left.
 func (l *link) close(ctx context.Context) {
 	if l.server == nil {
 		l.listener.Close()
@@ -165,7 +165,7 @@ func (l *link) close(ctx context.Context) {
 	l.serving.Wait()
 }
 
-// enter reports whether a request may still run. Who enters calls running.Done.
+// enter reports whether a request may still run. If so, the caller must call running.Done.
 func (l *link) enter() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,8 +175,8 @@ func (l *link) enter() bool {
 	return !l.closed
 }
 
-// verify lets those in whose certificate stands in a lease. A replica that has just started
-// may not be known yet: then the leases are looked at once more, not too often.
+// verify accepts a certificate whose digest is in a lease. A replica that has just started may
+// be unknown; then verify reads the leases again, with a limit on how often.
 func (l *link) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("cluster: no certificate")
@@ -195,13 +195,13 @@ func (l *link) verify(state tls.ConnectionState) error {
 	return fmt.Errorf("cluster: %q is no replica that has a lease", name)
 }
 
-// pinned reports whether a certificate is that of a replica.
+// pinned reports whether a certificate digest belongs to the named replica.
 func (m *members) pinned(name string, sum []byte) bool {
 	p := m.peer(name)
 	return p != nil && bytes.Equal(p.digest, sum)
 }
 
-// lookAgain looks at the leases, together with all who want that within a while.
+// lookAgain reads the leases once for all callers of a short interval.
 func (m *members) lookAgain(ctx context.Context) {
 	now := m.now()
 	m.mu.Lock()

@@ -30,7 +30,7 @@ func raw(t *testing.T, from, to *house, r *http.Request) *http.Response {
 	return resp
 }
 
-// TestLinkRefuses: what no replica has sealed for this request is refused.
+// TestLinkRefuses: the link refuses what no replica has sealed for this request.
 func TestLinkRefuses(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
@@ -76,7 +76,8 @@ func TestLinkRefuses(t *testing.T) {
 	}
 }
 
-// TestForeignReplica: one with another key is not let in, and nothing is taken from it.
+// TestForeignReplica: a replica with another key is not admitted, and nothing is accepted from
+// it.
 func TestForeignReplica(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startHouse(t, redis, sayWho)
@@ -101,7 +102,7 @@ func TestForeignReplica(t *testing.T) {
 	}
 }
 
-// TestPinned: who answers at a replica's address and is another one is sent nothing.
+// TestPinned: nothing is sent to another process that answers at a replica's address.
 func TestPinned(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
@@ -124,7 +125,7 @@ func TestPinned(t *testing.T) {
 	})
 }
 
-// TestNewcomer: a replica that has just started is let in by those who have not seen it yet.
+// TestNewcomer: replicas that have not seen a new replica yet admit it.
 func TestNewcomer(t *testing.T) {
 	redis := redistest.Start(t)
 	seldom := func(_ *Config, _ *Deps, t *times) { t.beat, t.lease = time.Hour, 3*time.Hour }
@@ -182,7 +183,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestCloseResigns: the lease of a replica that ends is over, and all that it ran.
+// TestCloseResigns: when a replica ends, so do its lease and everything that it ran.
 func TestCloseResigns(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
@@ -206,7 +207,7 @@ func TestCloseResigns(t *testing.T) {
 	}
 }
 
-// TestCloseWaits: what other replicas have forwarded is ended before the link is.
+// TestCloseWaits: the requests that other replicas have forwarded end before the link does.
 func TestCloseWaits(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	redis := redistest.Start(t)

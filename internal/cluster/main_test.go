@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// shortTimes are those of tests that wait for leases.
+// shortTimes are the times for tests that wait for leases.
 func shortTimes() times {
 	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond, dial: 500 * time.Millisecond, greet: 5 * time.Second,
 		again: 50 * time.Millisecond, idle: time.Second, ping: time.Second}
 }
 
-// openDB opens a Redis until the test ends.
+// openDB opens a Redis, and closes it at the end of the test.
 func openDB(t testing.TB, address string) *redisdb.DB {
 	t.Helper()
 	db, err := redisdb.Open(redisdb.Config{URL: mcp.Secret("redis://" + address)}, nil, nil)
@@ -52,13 +52,13 @@ func openDB(t testing.TB, address string) *redisdb.DB {
 	return db
 }
 
-// replica is a Cluster of a test, in the test's process.
+// replica is a Cluster in the process of the test.
 type replica struct {
 	*Cluster
 	lost chan string
 }
 
-// startReplica runs one until the test ends. handler may be nil.
+// startReplica runs a replica until the test ends. handler may be nil.
 func startReplica(t testing.TB, redis *redistest.Server, handler http.Handler, change ...func(*Config, *Deps, *times)) *replica {
 	t.Helper()
 	r := &replica{lost: make(chan string, 100)}
@@ -85,7 +85,7 @@ func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), nil))
 }
 
-// crash ends a replica as its death would: nobody listens any more, and the lease stays.
+// crash ends a replica as if it had died: nobody listens any more, and the lease stays.
 func (r *replica) crash() {
 	r.members.mu.Lock()
 	r.members.closed = true
@@ -93,7 +93,7 @@ func (r *replica) crash() {
 	r.link.server.Close()
 }
 
-// own wants an owner.
+// own returns the owner of a home, or fails the test.
 func (r *replica) own(t testing.TB, h Home) Owner {
 	t.Helper()
 	o, err := r.Own(t.Context(), h)
@@ -103,7 +103,7 @@ func (r *replica) own(t testing.TB, h Home) Owner {
 	return o
 }
 
-// eventually returns once something is so.
+// eventually returns once so returns true.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -120,7 +120,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 
 func some(id string) Home { return Home{User: "u1", ID: id} }
 
-// counted is the value of a counter.
+// counted returns the value of a counter.
 func counted(t testing.TB, c prometheus.Counter) float64 {
 	t.Helper()
 	var m dto.Metric

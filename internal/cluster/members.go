@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// members knows which replicas are there. Each renewal of our own lease is also a look at
-// those of all others: one round trip, however many wait for somebody.
+// members knows which replicas are there. Each renewal of our own lease also reads the leases
+// of all others, in one round trip for all who wait.
 //
-// A replica that ends in good order says so in its last lease. A missing one means that its
-// replica has gone, or that Redis has lost its data: our own lease tells the two apart
+// A replica that ends in good order says so in its last lease. A missing lease means that its
+// replica has gone, or that Redis has lost its data. Our own lease tells these two cases apart
 // (tenure.settled).
 type members struct {
 	self     string
@@ -29,27 +29,27 @@ type members struct {
 	log      *slog.Logger
 	count    *Metrics
 
-	turn chan struct{} // holds one token: who renews the lease takes it
-	kick chan struct{} // holds one token: somebody wants to know at once
+	turn chan struct{} // holds one token: taken to renew the lease
+	kick chan struct{} // holds one token: somebody needs a renewal at once
 
-	lapsed chan struct{} // holds one token: the lease was held again after it had ended
+	lapsed chan struct{} // holds one token: the lease was renewed after it had lapsed
 
-	// sure is until when certainly nobody has taken a home over from this replica: its lease
-	// holds, or nobody else can tell that it does not. generation is another one each time
-	// that the lease was held again after it had ended: homes of an older one are in doubt.
-	// Who reads both reads sure first, and it is written last.
+	// Until sure, no other replica can have taken over a home of this one: our lease holds, or
+	// nobody else can tell that it does not. generation changes each time the lease is renewed
+	// after it had lapsed; homes of an earlier generation are in doubt. Readers of both must
+	// read sure first; it is written last.
 	sure       atomic.Int64
 	generation atomic.Uint64
 
 	mu      sync.Mutex    // guards the fields below; not held over I/O
-	own     lease         // what our lease says
-	value   string        // the same, sealed
+	own     lease         // our lease
+	value   string        // our lease, sealed
 	number  uint64        // of the newest renewal
-	tried   time.Duration // when that was sent
-	ended   time.Duration // when a renewal last came to something
+	tried   time.Duration // when the newest renewal was sent
+	ended   time.Duration // when a renewal last ended, either way
 	tenure  tenure
 	peers   map[string]*peer
-	alive   map[string]bool // who had a lease at the newest renewal, readable or not; false for who has left
+	alive   map[string]bool // names that had a lease at the newest renewal, readable or not; false if the lease says left
 	watched map[string]*watch
 	closed  bool
 }
@@ -70,27 +70,26 @@ func newMembers(self string, deps Deps, s scripts, identity tls.Certificate, add
 	return m, m.rewrite()
 }
 
-// rewrite seals what our lease says. It is called with mu held, or before there is anybody
-// to hold it.
+// rewrite seals our lease again. The caller holds mu, unless nothing else runs yet.
 func (m *members) rewrite() (err error) {
 	m.value, err = m.seal.write(m.self, m.own)
 	return err
 }
 
-// now is the time since the start. It knows no steps of clocks.
+// now is the time since the start. Steps of the wall clock do not affect it.
 func (m *members) now() time.Duration { return time.Since(m.start) }
 
-// renewAlways renews the lease until ctx is over.
+// renewAlways renews the lease until ctx ends.
 func (m *members) renewAlways(ctx context.Context) {
 	each(ctx, m.times.beat, m.kick, func() { m.look(ctx, m.now()) })
 }
 
-// tryAlways tries now and then whether the peers can be reached, until ctx is over.
+// tryAlways tests at intervals whether the peers can be reached, until ctx ends.
 func (m *members) tryAlways(ctx context.Context) {
 	each(ctx, m.times.lease, nil, func() { m.reportAll(m.askAll(ctx)) })
 }
 
-// each does something each time that so long has passed, or now receives, until ctx is over.
+// each calls do at each interval, and whenever now receives, until ctx ends.
 func each(ctx context.Context, pause time.Duration, now <-chan struct{}, do func()) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
@@ -105,8 +104,8 @@ func each(ctx context.Context, pause time.Duration, now <-chan struct{}, do func
 	}
 }
 
-// look returns when a renewal has ended that was sent after the given time: somebody else's,
-// or its own.
+// look returns when a renewal that was sent after the given time has ended. It may be a
+// renewal of another caller, or one that look makes itself.
 func (m *members) look(ctx context.Context, after time.Duration) {
 	select {
 	case m.turn <- struct{}{}:
@@ -122,8 +121,8 @@ func (m *members) look(ctx context.Context, after time.Duration) {
 	}
 }
 
-// renew renews the lease. A caller who leaves meanwhile must not look like trouble of Redis:
-// it has a time of its own.
+// renew renews the lease. It has a time limit of its own, so that a caller who leaves does not
+// look like a failure of Redis.
 func (m *members) renew() {
 	defer func() {
 		m.mu.Lock()
@@ -146,7 +145,7 @@ func (m *members) renew() {
 	m.renewed(asked, m.now(), rows[0] == int64(1), readLeaseRows(rows[1:]))
 }
 
-// write writes our lease, and returns what the script renew does.
+// write writes our lease and returns the result of the script renew.
 func (m *members) write(ctx context.Context) (any, error) {
 	m.mu.Lock()
 	m.number++
@@ -156,7 +155,7 @@ func (m *members) write(ctx context.Context) (any, error) {
 	return m.db.Run(ctx, m.scripts.renew, []string{m.db.Key(leaseNames)}, m.db.Key(leasePrefix), maxReplicas, m.self, value, m.times.lease.Milliseconds(), number)
 }
 
-// readLeaseRows reads names and values in turn.
+// readLeaseRows reads alternating names and values.
 func readLeaseRows(rows []any) map[string]string {
 	leases := make(map[string]string, len(rows)/2)
 	for i := 0; i+1 < len(rows); i += 2 {
@@ -167,7 +166,7 @@ func readLeaseRows(rows []any) map[string]string {
 	return leases
 }
 
-// renewed notes what a renewal has found.
+// renewed records the result of a renewal.
 func (m *members) renewed(asked, answered time.Duration, there bool, leases map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -207,7 +206,7 @@ func (m *members) renewed(asked, answered time.Duration, there bool, leases map[
 	m.notify(asked)
 }
 
-// learn notes a lease that was there when Redis was asked. It is called with mu held.
+// learn records a lease that Redis had when it was asked. The caller holds mu.
 func (m *members) learn(name, value string, asked time.Duration) {
 	p := m.peers[name]
 	if p != nil && p.value == value && (!p.refused || p.refusedAt > asked) {
@@ -227,7 +226,7 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		}
 		return
 	case p != nil && p.refused && p.refusedAt > asked:
-		return // it is older than what we know
+		return // the answer is older than what we know
 	case p != nil && !p.refused && p.address == l.Address && string(p.digest) == string(l.Digest):
 		p.value, p.lease = value, l
 		p.calls.leaving.Store(l.Leaving)
@@ -240,7 +239,7 @@ func (m *members) learn(name, value string, asked time.Duration) {
 	m.peers[name] = newPeer(name, value, l, m.identity, m.times)
 }
 
-// forget ends a peer. It is called with mu held.
+// forget ends a peer. The caller holds mu.
 func (m *members) forget(p *peer) {
 	if !p.refused {
 		m.log.Info("another replica has gone", "replica", p.name, "address", p.address, "leaving", p.lease.Leaving)
@@ -249,9 +248,9 @@ func (m *members) forget(p *peer) {
 	p.gone()
 }
 
-// refuse notes that a peer refused connections: it is taken to have gone at once. Its lease
-// is deleted, so that all others know with their next look, and the peer too, if it lives
-// after all.
+// refuse records that a peer refused connections: it counts as gone at once. Its lease is
+// deleted, so that all other replicas learn of it with their next renewal, and so does the
+// peer if it is alive.
 func (m *members) refuse(ctx context.Context, p *peer) {
 	if !m.bury(p) {
 		return
@@ -263,12 +262,12 @@ func (m *members) refuse(ctx context.Context, p *peer) {
 	value := p.value
 	m.mu.Unlock()
 	keys := []string{m.db.Key(leaseNames), m.db.Key(leasePrefix + p.name)}
-	_, _ = m.db.Run(ctx, m.scripts.resign, keys, p.name, value) // or it ends by itself
+	_, _ = m.db.Run(ctx, m.scripts.resign, keys, p.name, value) // if this fails, the lease ends by itself
 }
 
-// hasGone looks, now, whether a peer that cannot be reached has given its lease up. another
-// says that somebody else answers at its address: if that is a replica by its lease, the peer
-// has gone, too.
+// hasGone reads the leases now, and reports whether an unreachable peer has given up its
+// lease. another says that another process answers at its address. If that process is a
+// replica with a lease, the peer has gone, too.
 func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	m.look(ctx, m.now())
 	m.mu.Lock()
@@ -283,7 +282,7 @@ func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	return gone || replaced
 }
 
-// bury marks a peer as one that refuses connections, and reports whether it was not yet.
+// bury marks a peer as refusing connections, and reports whether it was unmarked before.
 func (m *members) bury(p *peer) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -296,7 +295,7 @@ func (m *members) bury(p *peer) bool {
 	return true
 }
 
-// peer returns a replica that can be connected to, nil for none.
+// peer returns a replica that can be connected to, or nil.
 func (m *members) peer(name string) *peer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -306,8 +305,8 @@ func (m *members) peer(name string) *peer {
 	return nil
 }
 
-// whereabouts says what has become of the replica that owned something at the given time:
-// it is there, or gone, or, with neither, nobody can tell now.
+// whereabouts returns the replica that owned something at the given time, or reports that it
+// has gone. If both are false, nobody can tell now.
 func (m *members) whereabouts(ctx context.Context, name string, at time.Duration) (p *peer, gone bool) {
 	if p, gone, known := m.known(name, at); known {
 		return p, gone
@@ -331,8 +330,8 @@ func (m *members) known(name string, at time.Duration) (p *peer, gone, known boo
 	return nil, gone, gone
 }
 
-// holds reports whether our own lease does. If not, and nobody has tried for a while, it is
-// renewed first.
+// holds reports whether our own lease holds. If it does not and no renewal was tried recently,
+// holds renews it first.
 func (m *members) holds(ctx context.Context) bool {
 	held, ended := m.held()
 	now := m.now()
@@ -344,14 +343,14 @@ func (m *members) holds(ctx context.Context) bool {
 	return held
 }
 
-// held reports whether the lease holds, and when a renewal last came to something.
+// held reports whether the lease holds, and when a renewal last ended.
 func (m *members) held() (held bool, ended time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now() < m.tenure.end(), m.ended
 }
 
-// tellOthers changes what the lease says from its next renewal on.
+// tellOthers changes our lease, from its next renewal on.
 func (m *members) tellOthers(change func(*lease)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -361,13 +360,13 @@ func (m *members) tellOthers(change func(*lease)) {
 	}
 }
 
-// resign has the lease say, from its last renewal on, that this replica has left, and forgets
-// everything that is known of others.
+// resign writes a last lease that says this replica has left, and forgets all that is known of
+// other replicas.
 func (m *members) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
 	select {
-	case m.turn <- struct{}{}: // who renews it just now is done
+	case m.turn <- struct{}{}: // a renewal that runs has ended
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
 	}
@@ -380,5 +379,5 @@ func (m *members) resign(ctx context.Context) {
 	clear(m.peers)
 	m.mu.Unlock()
 	m.tellOthers(func(l *lease) { l.Left = true })
-	_, _ = m.write(ctx) // or it ends by itself
+	_, _ = m.write(ctx) // if this fails, the lease ends by itself
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestNobodyCanTell: what a replica had of which nothing is known is taken over when our own
-// lease has been held for a whole lease: it may only not have been able to renew its own.
+// TestNobodyCanTell: the homes of a replica without a lease are taken over only after our own
+// lease has held for a whole lease. Until then the other replica may merely have been unable
+// to renew.
 func TestNobodyCanTell(t *testing.T) {
 	redis := redistest.Start(t)
 	began := time.Now()
@@ -39,8 +40,8 @@ func TestNobodyCanTell(t *testing.T) {
 	<-watched
 }
 
-// TestTakenToHaveGone: a replica that refused a connection and lives after all hears of what
-// it has lost, and is one of the others again.
+// TestTakenToHaveGone: a replica that refused a connection but is alive learns of the homes it
+// has lost, and counts as present again.
 func TestTakenToHaveGone(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
@@ -70,7 +71,7 @@ func TestTakenToHaveGone(t *testing.T) {
 	}
 }
 
-// TestRevised: the lease says what configuration a replica runs, also after a reload.
+// TestRevised: the lease names the revision of the configuration, also after a reload.
 func TestRevised(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
@@ -81,8 +82,8 @@ func TestRevised(t *testing.T) {
 	})
 }
 
-// TestManyNames: what others write into the list of names bounds nothing but itself, and
-// names without a lease are forgotten.
+// TestManyNames: names that others write into the list do no harm, and names without a lease
+// are forgotten.
 func TestManyNames(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)

@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the numbers of leases, homes and the link.
+// Metrics count renewals of the lease, homes and forwards.
 type Metrics struct {
-	// How this replica's lease was renewed, and what it found of others.
+	// Results of renewals of this replica's lease.
 	leaseRenewed, leaseLate, leaseFailed prometheus.Counter
 	replicasGone                         prometheus.Counter
 	unreachable                          prometheus.Gauge
@@ -19,10 +19,10 @@ type Metrics struct {
 	lost      prometheus.Counter
 
 	forwards map[string]prometheus.Counter // by outcome
-	refused  prometheus.Counter            // by the seal
+	refused  prometheus.Counter            // forwards whose seal is wrong
 }
 
-// How a forward ended.
+// Outcomes of forwards.
 const (
 	outcomeAnswered    = "answered"
 	outcomeBroken      = "broken"
@@ -33,7 +33,7 @@ const (
 	outcomeLost        = "lost"
 )
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes Metrics, and registers them unless reg is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	lease := registered(reg, prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -78,7 +78,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// registered registers a collector, or returns the same one that is registered already.
+// registered registers a collector, or returns the equal one that is already registered.
 func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	if reg == nil {
 		return c

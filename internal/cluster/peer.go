@@ -18,22 +18,23 @@ import (
 )
 
 const (
-	// refusedPause is after how long a peer that refused a connection is tried once more:
-	// one who is just about to listen is not taken to have gone.
+	// refusedPause is the time after which a peer that refused a connection is tried once
+	// more. A peer that is about to listen does not count as gone.
 	refusedPause = 50 * time.Millisecond
-	// idleConnTime is how long a connection to a peer is kept that nothing uses.
+	// idleConnTime is how long an unused connection to a peer is kept.
 	idleConnTime = 90 * time.Second
-	// streamWindow is how much of one answer waits in memory for its client.
+	// streamWindow is how many bytes of one answer may wait in memory for its client.
 	streamWindow = 256 << 10
 )
 
-// errEnded is why the context of a peer is over: its lease is, or it refused connections.
+// errEnded is the cause that ends a peer's context: its lease ended, or it refused
+// connections.
 var errEnded = errors.New("cluster: the replica has gone")
 
-// errAnother: who answers is not who has the lease.
+// errAnother means that the process that answers is not the replica that has the lease.
 var errAnother = errors.New("cluster: at the address of a replica another one answers")
 
-// dialError is why there is no connection to a peer: nothing was sent.
+// dialError means that there is no connection to a peer, and nothing was sent.
 type dialError struct {
 	err     error
 	refused bool // twice: nobody listens there
@@ -47,24 +48,24 @@ type peer struct {
 	name      string
 	address   string
 	digest    []byte
-	ctx       context.Context // over when it has gone; connections to it end with that
+	ctx       context.Context // ends when the peer has gone; connections to it end with it
 	end       context.CancelCauseFunc
 	transport *http.Transport
 	calls     *calls
 	tls       *tls.Config
 	times     times
-	conns     atomic.Int64       // connections that are open
-	first     singleflight.Group // the first of them is opened once, however many wait for it
+	conns     atomic.Int64       // open connections
+	first     singleflight.Group // opens the first connection once for all who wait for it
 
 	// The fields below are guarded by members.mu.
-	value     string // its lease, as it stands in Redis
+	value     string // its lease as it is in Redis
 	lease     lease
-	refused   bool          // it refused connections, and no lease was seen since
-	refusedAt time.Duration // when
+	refused   bool          // it refused connections, and no lease was seen since then
+	refusedAt time.Duration // when it did
 	reach     reach
 }
 
-// newPeer makes one that lives until its end is called. identity is our certificate.
+// newPeer makes a peer that lives until its end is called. identity is our certificate.
 func newPeer(name, value string, l lease, identity tls.Certificate, t times) *peer {
 	ctx, end := context.WithCancelCause(context.Background()) // until end
 	p := &peer{name: name, address: l.Address, digest: l.Digest, ctx: ctx, end: end, times: t, value: value, lease: l}
@@ -87,7 +88,7 @@ func newPeer(name, value string, l lease, identity tls.Certificate, t times) *pe
 	return p
 }
 
-// verify is called for each connection.
+// verify checks the certificate of each connection.
 func (p *peer) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 || !bytes.Equal(digestOf(state.PeerCertificates[0].Raw), p.digest) {
 		return fmt.Errorf("%w: replica %s", errAnother, p.name)
@@ -95,14 +96,14 @@ func (p *peer) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// send sends a request; sent is called when it may have been, unless the error is one of
-// dialling or http1.ErrNotSent. Where there is no connection yet it asks the peer something of
-// no consequence first: a thousand requests do not open a thousand connections, and a peer
-// that does not let us in has got nothing.
+// send sends a request. It calls sent when the request may have been sent, unless the error is
+// a *dialError or http1.ErrNotSent. If there is no connection yet, it first asks the peer for
+// its standing. So a thousand requests do not open a thousand connections, and a peer that
+// does not admit us has received nothing.
 func (p *peer) send(r *http.Request, sent func()) (*http.Response, error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
-			return p.ask(context.Background()) // it has a time limit, and several wait for it
+			return p.ask(context.Background()) // ask has a time limit, and several callers wait for it
 		})
 		if err != nil {
 			return nil, err
@@ -153,7 +154,7 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// bound has a connection end with the peer, and counts it.
+// bound makes a connection end with the peer, and counts it.
 func (p *peer) bound(conn net.Conn) net.Conn {
 	p.conns.Add(1)
 	return &boundConn{conn, context.AfterFunc(p.ctx, func() { conn.Close() }), sync.OnceFunc(func() { p.conns.Add(-1) })}
@@ -171,7 +172,7 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
-// gone ends what waits for the peer.
+// gone ends everything that waits for the peer.
 func (p *peer) gone() {
 	p.end(errEnded)
 	p.transport.CloseIdleConnections()

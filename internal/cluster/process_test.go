@@ -18,19 +18,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// processLease is long enough that a busy machine does not let leases end by itself.
+// processLease is long enough that leases do not end by themselves on a busy machine.
 const processLease = 2500 * time.Millisecond
 
-// process is a replica in a process of its own.
+// process is a replica in a separate process.
 type process struct {
 	report
-	redis, link *faultproxy.Proxy // what lies between it and Redis, and between the others and it
+	redis, link *faultproxy.Proxy // between it and Redis, and between the other replicas and it
 	cmd         *exec.Cmd
-	hanging     chan struct{} // a message for each request that hangs there
+	hanging     chan struct{} // receives for each request that hangs there
 	end         func()
 }
 
-// startProcess runs one until the test ends.
+// startProcess runs a replica until the test ends.
 func startProcess(t *testing.T, redis *redistest.Server, lease time.Duration) *process {
 	t.Helper()
 	p := &process{redis: proxyTo(t, redis.Addr), link: proxyTo(t, "127.0.0.1:1"), hanging: make(chan struct{}, 10)}
@@ -72,7 +72,7 @@ func startProcess(t *testing.T, redis *redistest.Server, lease time.Duration) *p
 	p.end = sync.OnceFunc(func() {
 		in.Close()
 		reading.Wait()
-		_ = p.cmd.Wait() // killed, or over with its input
+		_ = p.cmd.Wait() // killed, or ended because its input did
 	})
 	t.Cleanup(func() {
 		resume(p)
@@ -102,14 +102,14 @@ func proxyTo(t *testing.T, target string) *faultproxy.Proxy {
 	return p
 }
 
-// kill ends it as kill -9 does; nobody listens any more where it was.
+// kill ends the process as kill -9 does; nobody listens at its address any more.
 func (p *process) kill() {
 	p.link.Close()
 	_ = p.cmd.Process.Kill()
 	p.end()
 }
 
-// get asks a replica for a home. A status other than 200 is in err.
+// get asks a replica for a home. A status other than 200 is an error.
 func (p *process) get(ctx context.Context, path string) (counter, int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -135,7 +135,7 @@ func (p *process) get(ctx context.Context, path string) (counter, int, error) {
 	return c, resp.StatusCode, err
 }
 
-// want asks a replica and wants the answer of this one, with this count.
+// want asks a replica, and expects an answer of the process by, with this count.
 func (p *process) want(t *testing.T, path string, by *process, count int) {
 	t.Helper()
 	got, _, err := p.get(t.Context(), path)
@@ -144,8 +144,8 @@ func (p *process) want(t *testing.T, path string, by *process, count int) {
 	}
 }
 
-// until asks a replica until this one answers, and returns after how long. In between there
-// may be errors, and no answers of a third.
+// until asks a replica until the process by answers, and returns how long that took. In
+// between there may be errors, but no answers of a third replica.
 func (p *process) until(t *testing.T, path string, by *process, count int) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -165,7 +165,7 @@ func (p *process) until(t *testing.T, path string, by *process, count int) time.
 	return time.Since(began)
 }
 
-// settle waits until replicas would notice that another one has gone.
+// settle waits until the replicas would notice that another one has gone.
 func settle(t *testing.T, replicas ...*process) {
 	t.Helper()
 	for _, p := range replicas {

@@ -19,30 +19,30 @@ import (
 const (
 	// maxAsked bounds how many peers are asked at a time.
 	maxAsked = 16
-	// standingPath is where a replica says how it stands with Redis.
+	// standingPath is where a replica reports its standing with Redis.
 	standingPath = "/standing"
-	maxStanding  = 64 // bytes of what it says
+	maxStanding  = 64 // bytes of the report
 )
 
-// standing is how a replica stands with Redis.
+// standing is whether and when Redis last answered a replica.
 type standing struct {
-	// unbroken says that its newest renewal succeeded. One of which this is not so takes
-	// nobody to have gone for a whole lease.
+	// unbroken says that the newest renewal succeeded. A replica for which this is false
+	// considers nobody gone for a whole lease.
 	unbroken bool
-	// age is how long ago the newest answer of Redis to a renewal came.
+	// age is the time since Redis last answered a renewal.
 	age time.Duration
 }
 
-// reach is what came of asking a peer, by our time.
+// reach is the result of asking a peer. Its times are ours.
 type reach struct {
-	asked, answered time.Duration // the newest time, also if no answer came
+	asked, answered time.Duration // the newest time, even if no answer came
 	told            standing
 	err             error
-	reported        bool          // the log says that it cannot be reached
-	harmless        time.Duration // when it was last asked and turned out to be; 0 for never
+	reported        bool          // the log says that the peer cannot be reached
+	harmless        time.Duration // when it was last asked and was harmless; 0 for never
 }
 
-// tell says how we stand.
+// tell returns our own standing.
 func (m *members) tell() standing {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +62,7 @@ func parseStanding(text string) (standing, error) {
 	return standing{unbroken: word == "true", age: time.Duration(age) * time.Millisecond}, nil
 }
 
-// ask asks a peer how it stands.
+// ask asks a peer for its standing.
 func (p *peer) ask(ctx context.Context) (standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.look)
 	defer cancel()
@@ -85,7 +85,7 @@ func (p *peer) ask(ctx context.Context) (standing, error) {
 	return parseStanding(string(text))
 }
 
-// askAll asks all peers that are not known to have gone, and notes what came of it.
+// askAll asks all peers that are not known to have gone, and records the results.
 func (m *members) askAll(ctx context.Context) (asked []*peer) {
 	m.mu.Lock()
 	for _, p := range m.peers {
@@ -111,13 +111,13 @@ func (m *members) askAll(ctx context.Context) (asked []*peer) {
 	return asked
 }
 
-// askAround finds out, while Redis does not answer us, whether it answers the others. If all
-// peers are harmless nobody has taken anything over from us, nor can for a while.
-// Of a replica that has come since Redis last answered nothing is known here: against that
-// one there is the fence.
+// askAround finds out whether Redis answers the other replicas while it does not answer us. If
+// all peers are harmless, nobody has taken anything over from us, and nobody can for a while.
+// A replica that has started since Redis last answered is unknown here; the fence protects
+// against it.
 func (m *members) askAround() {
 	began := m.now()
-	peers := m.askAll(context.Background()) // each question has a time limit
+	peers := m.askAll(context.Background()) // each request has a time limit
 	m.mu.Lock()
 	safe := m.tenure.ever && !m.closed
 	var dead []*peer
@@ -140,23 +140,24 @@ func (m *members) askAround() {
 	}
 }
 
-// verdict is what a peer may have done when our own lease could not be renewed.
+// verdict is what a peer may have done while our own lease could not be renewed.
 type verdict int
 
 const (
-	suspect  verdict = iota // it may have taken something over from us, or be about to
-	harmless                // it has not, and cannot within times.grace from when it was asked
+	suspect  verdict = iota // it may have taken something over from us, or may be about to
+	harmless                // it has not, and cannot until times.grace after it was asked
 	gone                    // it has not, and never will
 )
 
-// grace is for how long a peer takes nobody to have gone after it said that its newest
-// renewal had failed. The next one may have been under way: a lease counts from its start.
+// grace is the time during which a peer considers nobody gone, after it said that its newest
+// renewal had failed. The next renewal may have been under way, and a lease counts from the
+// start of its renewal.
 func (t times) grace() time.Duration { return t.lease - t.look }
 
-// judge says what follows from asking a peer. It has taken nothing over if Redis has not
-// answered it since our own lease ended, and will not for a while if its newest renewal
-// failed. One that does not answer may do anything. One that refuses connections has gone: if
-// it was harmless until then, it stays so.
+// judge draws the conclusion from asking a peer. A peer has taken nothing over if Redis has
+// not answered it since our own lease ended; it will take nothing over for a while if its
+// newest renewal failed. A peer that does not answer may do anything. A peer that refuses
+// connections has gone: if it was harmless until then, it stays so.
 func (r reach) judge(own tenure, good time.Duration) verdict {
 	dial, _ := errors.AsType[*dialError](r.err)
 	switch {
@@ -168,7 +169,7 @@ func (r reach) judge(own tenure, good time.Duration) verdict {
 	return suspect
 }
 
-// reportAll reports what came of asking peers.
+// reportAll reports the results of asking peers.
 func (m *members) reportAll(asked []*peer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,7 +183,7 @@ func (m *members) reportAll(asked []*peer) {
 	m.count.unreachable.Set(float64(unreachable))
 }
 
-// unreached notes that a forward could not reach a peer.
+// unreached records that a forward could not reach a peer.
 func (m *members) unreached(p *peer, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,8 +191,8 @@ func (m *members) unreached(p *peer, err error) {
 	m.report(p)
 }
 
-// report logs, once, that a peer cannot be reached, or can be again. It is called with mu
-// held.
+// report logs, once for each change, that a peer cannot be reached or can be reached again.
+// The caller holds mu.
 func (m *members) report(p *peer) {
 	err, before := p.reach.err, p.reach.reported
 	p.reach.reported = err != nil
@@ -205,14 +206,14 @@ func (m *members) report(p *peer) {
 	}
 }
 
-// Peer is another replica, as it says itself.
+// Peer describes another replica, as its lease does.
 type Peer struct {
 	Name     string
 	Address  string // of its link
 	Revision string // of its configuration
 	Leaving  bool
-	// Err is why it could not be reached when that was last tried, nil if it could be, or was
-	// not tried yet.
+	// Err is why the last attempt to reach it failed; nil if it succeeded or none was made
+	// yet.
 	Err error
 }
 
@@ -238,7 +239,8 @@ func inOrder(peers []Peer) []Peer {
 }
 
 // Check lists the replicas that have leases in a Redis, and tries to connect to each, without
-// being one of them. Errors: those of redisdb.DB.Run, and for a key that is too weak.
+// becoming a replica itself. Errors: those of redisdb.DB.Run, and an error for a key that is
+// too weak.
 func Check(ctx context.Context, db *redisdb.DB, key []byte, accepted [][]byte) ([]Peer, error) {
 	leases, err := newLeaseSeal(key, accepted)
 	if err != nil {

@@ -15,7 +15,7 @@ func TestJudge(t *testing.T) {
 		at       int // when it answered, in seconds
 		unbroken bool
 		age      int
-		harmless int // when it was before
+		harmless int // when it was last harmless, in seconds
 		err      error
 		want     verdict
 	}{

@@ -6,30 +6,30 @@ import (
 	"net/http"
 )
 
-// arrived is what came with a forwarded request.
+// arrived is what a forward carries beside the request.
 type arrived struct {
 	caller []byte
 	home   string
 }
 
-// arrivedKey is the key of that in the request's context.
+// arrivedKey is the context key of *arrived.
 type arrivedKey struct{}
 
-// Forwarded returns what another replica forwarded beside a request: what the caller proved
-// there, and for which home it came. ok is false for a request of a client.
+// Forwarded returns what another replica forwarded with a request: what the caller proved
+// there, and the home of the request. ok is false for a client's request.
 func Forwarded(r *http.Request) (caller []byte, home string, ok bool) {
 	a, ok := r.Context().Value(arrivedKey{}).(arrived)
 	return a.caller, a.home, ok
 }
 
-// Moved answers a forwarded request whose home is not here: nothing was done. The replica
-// that has sent it asks again whose the home is; a forwarded request is not forwarded again.
+// Moved answers a forwarded request whose home is not here: nothing was done. The sender then
+// looks up the owner again; a forwarded request is never forwarded again.
 func Moved(w http.ResponseWriter) {
 	w.Header().Set(outcomeHeader, linkMoved)
 	w.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// ServeHTTP takes what other replicas forward, and says how this one stands.
+// ServeHTTP serves forwards, and reports this replica's standing.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == standingPath && r.Header[carriedHeader] == nil {
 		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
@@ -44,7 +44,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	if !l.enter() { // this replica ends: whoever asks for the home next has it
+	if !l.enter() { // this replica is ending: the next replica that is asked gets the home
 		_ = l.leave(r.Context(), home)
 		Moved(w)
 		return

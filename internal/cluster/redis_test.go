@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// round has two replicas do all that they do in Redis.
+// round makes two replicas do everything that they do in Redis.
 func round(t *testing.T, a, b *house, record string) {
 	t.Helper()
 	if o := a.own(t, some("x")); !o.Here() {
@@ -23,7 +23,7 @@ func round(t *testing.T, a, b *house, record string) {
 	}
 	a.homes.mu.Lock()
 	for _, x := range a.homes.held {
-		x.used++ // so that Redis hears of it
+		x.used++ // so that Redis is told of it
 	}
 	a.homes.mu.Unlock()
 	a.homes.keepAll(t.Context())
@@ -41,7 +41,7 @@ func round(t *testing.T, a, b *house, record string) {
 	}
 }
 
-// TestRedisCluster: what one script uses is on one node.
+// TestRedisCluster: all keys of a script are on one node.
 func TestRedisCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	client := cluster.Client()
@@ -63,7 +63,7 @@ func TestRedisCluster(t *testing.T) {
 	round(t, a, b, "s")
 }
 
-// TestRedisUser: the user that the documentation has operators make may do all of this.
+// TestRedisUser: the user that the documentation asks operators to create has enough rights.
 func TestRedisUser(t *testing.T) {
 	redis := redistest.Start(t)
 	redistest.AddUser(t, "../../docs/configuration.md", redis)
@@ -84,7 +84,7 @@ func TestRedisUser(t *testing.T) {
 	round(t, a, b, "s")
 }
 
-// TestRedisIsFull: homes find owners all the same.
+// TestRedisIsFull: homes find owners even when Redis is full.
 func TestRedisIsFull(t *testing.T) {
 	redis := redistest.Start(t, "maxmemory", "1", "maxmemory-policy", "noeviction")
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)

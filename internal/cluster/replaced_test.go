@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestReplaced: a replica at whose address a newer one answers has gone, and so has one that
-// says in its lease that it has left, whatever still takes connections there. Nobody waits for
-// a lease, not even who has just started.
+// TestReplaced: a replica has gone if a newer one answers at its address, or if its lease says
+// that it has left, even if something still accepts connections there. Nobody waits for the
+// lease to end, not even a replica that has just started.
 func TestReplaced(t *testing.T) {
 	long := func(_ *Config, _ *Deps, t *times) { t.lease, t.beat = time.Hour, time.Minute }
 	for name, end := range map[string]func(*testing.T, *house, *redistest.Server){
@@ -44,14 +44,13 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestLeft: with its next look at the leases a replica knows who has left, and takes over what
-// that one had.
+// TestLeft: with its next renewal a replica learns who has left, and takes over their homes.
 func TestLeft(t *testing.T) {
 	long := func(_ *Config, _ *Deps, t *times) { t.lease, t.beat = time.Hour, time.Minute }
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho, long), startHouse(t, redis, sayWho, long)
 	a.own(t, some("x"))
-	a.homes.held["u1:x"].redisKey = "elsewhere" // as if it could not be given up
+	a.homes.held["u1:x"].redisKey = "elsewhere" // so that it cannot be given up
 	gone, stop := b.Watch(a.Self())
 	defer stop()
 	a.Close(t.Context())
@@ -68,7 +67,7 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestEnding: a replica that ends gives a home up when it is asked for it.
+// TestEnding: a replica that is ending gives up a home when it is asked for it.
 func TestEnding(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)

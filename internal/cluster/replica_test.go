@@ -18,41 +18,42 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// replicaVariable is the environment variable that makes the test program a replica.
+// replicaVariable is the environment variable that turns the test program into a replica.
 const replicaVariable = "GATEHOUSE_TEST_REPLICA"
 
-// settledPath is where a replica says whether it would notice that another one has gone.
+// settledPath is where a replica reports whether it would notice that another one has gone.
 const settledPath = "/settled"
 
-// orders are what such a process is told in the variable.
+// orders are the instructions for such a process, in the variable.
 type orders struct {
 	Redis, Advertise string
 	Lease            time.Duration
 }
 
-// report is what it says in one line when it is ready.
+// report is the line that the process writes when it is ready.
 type report struct{ Name, Link, Public string }
 
-// counter is what a replica answers: how often a home was asked for. The owner counts in its
-// memory, and writes the count for its successor.
+// counter is a replica's answer: how often the home was asked for. The owner counts in memory,
+// and writes the count for its successor.
 type counter struct {
 	Replica string
 	Count   int
-	// Refused says that the fence has refused to write: another replica has the home.
+	// Refused says that the fence refused the write: another replica owns the home.
 	Refused bool `json:",omitempty"`
-	// Torn says that it has not, and that the count was not what this one has in memory.
+	// Torn says that the fence allowed the write, but that the stored count was not the one in
+	// memory.
 	Torn bool `json:",omitempty"`
 }
 
-// countSource writes a count under the fence. It returns 1, 0 where the fence refuses, and
-// -1 where another count stood there than the one before.
+// countSource writes a count under the fence. It returns 1, or 0 if the fence refuses, or -1
+// if the stored count is not the previous one.
 const countSource = `#!lua
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if (redis.call('GET', KEYS[2]) or '0') ~= ARGV[2] then return -1 end
 redis.call('SET', KEYS[2], ARGV[3])
 return 1`
 
-// readCountSource reads it.
+// readCountSource reads the count.
 const readCountSource = "#!lua\nreturn tonumber(redis.call('GET', KEYS[1]) or '0')"
 
 // counters are the homes of a replica.
@@ -65,7 +66,7 @@ type counters struct {
 	homes map[string]*tally
 }
 
-// tally is one of them.
+// tally is the count of one home.
 type tally struct {
 	mu    sync.Mutex // held while the home serves a request
 	epoch string
@@ -88,7 +89,7 @@ func (c *counters) home(key string) *tally {
 	return c.homes[key]
 }
 
-// serve counts, or, with /hang at the end of the path, waits until the client leaves.
+// serve counts a request. If the path ends in /hang, it waits until the client leaves.
 func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
 	if r.URL.Query().Has("hang") {
 		fmt.Fprintln(os.Stderr, "hanging")
@@ -112,7 +113,7 @@ func (c *counters) serve(w http.ResponseWriter, r *http.Request, o Owner) {
 	fence, token := c.cluster.Fence(key)
 	got, err := c.db.Run(r.Context(), c.count, []string{fence, at}, token, x.count, x.count+1)
 	if err != nil {
-		x.epoch = "" // nobody knows whether it was written
+		x.epoch = "" // it is unknown whether it was written
 		http.Error(w, err.Error(), http.StatusInsufficientStorage)
 		return
 	}
@@ -130,7 +131,7 @@ func (m *members) isSettled() bool {
 	return m.tenure.settled()
 }
 
-// runReplica is the process: a replica whose homes are counters. It ends with its standard
+// runReplica runs the process: a replica whose homes are counters. It ends with its standard
 // input.
 func runReplica() error {
 	var told orders

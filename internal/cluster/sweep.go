@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// sweeps is how often homes are looked through in the time for which Redis keeps one that
-// nobody uses.
+// sweeps is how often homes are swept during the time for which Redis keeps an unused home.
 const sweeps = 10
 
-// sweep has Redis keep the homes that are used, and forgets the others, until ctx is over.
-// When the lease has ended meanwhile it asks at once for all of them: what others have taken
-// over must not run here too, and what Redis has lost must not go to whoever asks first.
+// sweep keeps the used homes in Redis and forgets the others, until ctx ends. When the lease
+// is renewed after a lapse, it asks Redis for all homes at once: those that others have taken
+// over must not run here too, and those that Redis has lost must not go to whoever asks first.
 func (s *homes) sweep(ctx context.Context) {
-	var lapsed chan struct{} // never
+	var lapsed chan struct{} // without other replicas, it never receives
 	if s.members != nil {
 		lapsed = s.members.lapsed
 	}
@@ -32,8 +31,9 @@ func (s *homes) sweep(ctx context.Context) {
 	}
 }
 
-// keepAll has Redis keep the homes that were used since it last heard of them, or still are.
-// Where it does not answer there is time: it keeps them ten times as long.
+// keepAll renews in Redis the homes that were used since it was last told, or are still in
+// use. If Redis does not answer, there is time: it keeps homes ten times as long as a sweep's
+// interval.
 func (s *homes) keepAll(ctx context.Context) {
 	used, quiet := s.sorted()
 	for _, x := range quiet {
@@ -54,8 +54,8 @@ func (s *homes) keepThese(ctx context.Context, homes []*held) {
 	}
 }
 
-// sorted divides the homes into those that were used since Redis last heard of them, and
-// those that were not.
+// sorted separates the homes that were used since Redis was last told from those that were
+// not.
 func (s *homes) sorted() (used, quiet []*held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *homes) sorted() (used, quiet []*held) {
 	return used, quiet
 }
 
-// keep moves on when a home ends in Redis, and reports whether Redis could be asked. One that
-// Redis has dropped is claimed anew, where it needs no record: that is gone, too.
+// keep renews a home in Redis, and reports whether Redis answered. A home that Redis has
+// dropped is claimed again if it needs no record; otherwise its record is gone, too.
 func (s *homes) keep(ctx context.Context, x *held) bool {
 	s.mu.Lock()
 	token := x.token
@@ -87,7 +87,7 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	case !same:
 	case got == int64(1):
 		x.used, x.kept, x.generation = max(x.used, now), now, generation
-	case got == nil: // it is asked for again before it is served
+	case got == nil: // it is looked up again before it is served
 		x.generation = 0
 	}
 	s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	return err == nil
 }
 
-// forget forgets a home that was not used for so long that Redis has dropped it, or will.
+// forget forgets a home that was unused for so long that Redis has dropped it, or will.
 func (s *homes) forget(x *held) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,21 +2,21 @@ package cluster
 
 import "time"
 
-// tenure is for how long a replica's own lease has been held, by its monotonic clock. All
-// times are since the replica's start. It counts from when a renewal was sent, so that its
-// end comes no later than Redis's.
+// tenure is how long a replica's own lease has been held, by its monotonic clock. All times
+// are since the start of the replica. A lease counts from the time its renewal was sent, so
+// that it ends here no later than in Redis.
 type tenure struct {
-	lease time.Duration // how long one lasts
+	lease time.Duration // how long a lease lasts
 
-	ever     bool          // it was renewed at all
-	unbroken bool          // it was there at each renewal since, and none of them failed
-	since    time.Duration // when this began
-	asked    time.Duration // when the newest renewal that succeeded was sent
-	answered time.Duration // and when its answer came
+	ever     bool          // the lease was renewed at all
+	unbroken bool          // since then, Redis had the lease at each renewal, and none failed
+	since    time.Duration // when the unbroken time began
+	asked    time.Duration // when the newest successful renewal was sent
+	answered time.Duration // when its answer came
 }
 
-// renewed notes a renewal that succeeded, and whether Redis still had the lease. lapsed says
-// that it had ended: the others may have gone on without us.
+// renewed records a successful renewal, and whether Redis still had the lease. lapsed says
+// that the lease had ended: the others may have continued without us.
 func (t *tenure) renewed(asked, answered time.Duration, there bool) (lapsed bool) {
 	lapsed = t.ever && (!there || asked >= t.end())
 	if !t.unbroken || !there || lapsed {
@@ -26,10 +26,10 @@ func (t *tenure) renewed(asked, answered time.Duration, there bool) (lapsed bool
 	return lapsed
 }
 
-// failed notes that a renewal did not succeed.
+// failed records a failed renewal.
 func (t *tenure) failed() { t.unbroken = false }
 
-// end is when the lease ends unless it is renewed.
+// end is when the lease ends without a further renewal.
 func (t *tenure) end() time.Duration {
 	if !t.ever {
 		return 0
@@ -37,7 +37,7 @@ func (t *tenure) end() time.Duration {
 	return t.asked + t.lease
 }
 
-// settled reports whether, by the newest renewal, the lease had been held for a whole lease
-// without a break: by then everyone who is there has renewed theirs, also where Redis had
-// lost its data or answered nobody. Before that nobody is taken to have gone.
+// settled reports whether, at the newest renewal, the lease had been held for a whole lease
+// without a break. By then every live replica has renewed its lease, even if Redis had lost
+// its data or had answered nobody. Before that, no replica counts as gone.
 func (t *tenure) settled() bool { return t.unbroken && t.asked-t.since >= t.lease }

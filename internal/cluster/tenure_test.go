@@ -10,9 +10,9 @@ func TestTenure(t *testing.T) {
 		asked    int // seconds
 		failed   bool
 		missing  bool // Redis did not have the lease
-		lapsed   bool // want
+		lapsed   bool // the wanted result
 		settled  bool
-		heldThen int // until when it is held, in seconds
+		heldThen int // when the lease then ends, in seconds
 	}
 	ok := func(asked int, settled bool) beat {
 		return beat{asked: asked, settled: settled, heldThen: asked + 10}

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// watch is the watch over one replica.
+// watch is a watch on one replica.
 type watch struct {
-	gone  chan struct{} // closed when it has gone
-	since time.Duration // when it began
-	by    int           // how many callers watch it
+	gone  chan struct{} // closed when the replica has gone
+	since time.Duration // when the watch began
+	by    int           // the number of callers
 }
 
-// watch tells when a replica has gone.
+// watch is Cluster.Watch.
 func (m *members) watch(replica string) (gone <-chan struct{}, stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,8 +41,8 @@ func (m *members) watch(replica string) (gone <-chan struct{}, stop func()) {
 	})
 }
 
-// notify tells those who watch a replica that had no lease at a look. It is called with mu
-// held, when the absence of a lease means something.
+// notify tells the watchers of a replica that had no lease at a renewal. It is called with mu
+// held, and only when a missing lease means that the replica has gone.
 func (m *members) notify(asked time.Duration) {
 	for name, w := range m.watched {
 		if !m.alive[name] && asked > w.since {
@@ -51,7 +51,7 @@ func (m *members) notify(asked time.Duration) {
 	}
 }
 
-// close tells those who watch a replica that it has gone. It is called with mu held.
+// close tells the watchers of a replica that it has gone. The caller holds mu.
 func (m *members) close(name string) {
 	if w := m.watched[name]; w != nil {
 		close(w.gone)
