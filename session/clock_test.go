@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// jumped is a time that was taken before the wall clock jumped: what the monotonic clock
-// says of it is the same. No package can set one clock alone.
+// jumped returns a time as if the wall clock had jumped since it was taken; the monotonic
+// reading stays the same. No package can set only one of the clocks.
 func jumped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()
 	was := at
@@ -19,7 +19,7 @@ func jumped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	return at
 }
 
-// TestH244_ClockJumps: H/244 sessions do not end, nor live longer, because the clock was set.
+// TestH244_ClockJumps: H/244 setting the wall clock neither ends a session nor prolongs it.
 func TestH244_ClockJumps(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(by.String(), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// What Config.Store can be.
+// Values of Config.Store.
 const (
 	StoreMemory = "memory"
 	StoreRedis  = "redis"
@@ -23,36 +23,35 @@ const (
 	DefaultMax         = 100_000
 )
 
-// Config is the section "sessions". Its zero value means the defaults. All of it is
-// read at start; a reload does not change it.
+// Config is the section "sessions". Its zero value means the defaults. It is read only at
+// start; a reload does not change it.
 type Config struct {
-	// Store is where sessions are kept: "memory", the default, where they end with the
+	// Store says where sessions are kept: "memory", the default, where they end with the
 	// process, or "redis", where several replicas of the gateway share them.
 	Store string `yaml:"store"`
-	// Redis is where the store "redis" is.
+	// Redis is the configuration of the store "redis".
 	Redis redisdb.Config `yaml:"redis"`
-	// Key is what the replicas seal with, at least 32 random bytes, such as those of openssl
-	// rand -base64 32: what clients bring back, what stands in Redis, and what replicas tell
-	// each other. Needed for the store "redis", and the same for all replicas. Default: a
-	// random one, that is good until the process ends.
+	// Key is the secret that replicas seal with: at least 32 random bytes, such as the output
+	// of openssl rand -base64 32. It seals what clients bring back, what is in Redis, and what
+	// replicas tell each other. Required for the store "redis", with the same value for all
+	// replicas. Default: a random key that is valid until the process ends.
 	Key mcp.Secret `yaml:"key"`
-	// PreviousKeys open what was sealed with them, and nothing is sealed with them: the next
-	// key before all replicas have it as Key, and the last one until nothing is left of it
-	// (docs/operations.md#rotating-secrets). Default none.
+	// PreviousKeys open what was sealed with them; nothing is sealed with them. They are for
+	// the next key, before all replicas have it as Key, and for the last one, until nothing
+	// sealed with it is left (docs/operations.md#rotating-secrets). Default none.
 	PreviousKeys []mcp.Secret `yaml:"previous_keys"`
-	// IdleTimeout is how long a session lives without a request, such as 30m, the
-	// default.
+	// IdleTimeout is how long a session lives without a request. Default 30m.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
-	// MaxPerUser is how many sessions one user may have at a time. One that was not used
-	// for a minute makes room for a new one. Default 100; without authentication there is
-	// one user, who may have as many as Max.
+	// MaxPerUser is how many sessions one user may have at a time. At the bound, a session
+	// that was unused for a minute makes room for a new one. Default 100. Without
+	// authentication there is one user, who may have as many as Max.
 	MaxPerUser int `yaml:"max_per_user"`
-	// Max is how many sessions there may be in all, 100000 by default; with Redis, how
-	// many of them one replica serves.
+	// Max is how many sessions there may be in all. With Redis, it is how many one replica
+	// serves. Default 100000.
 	Max int `yaml:"max"`
 }
 
-// Validate reports everything that is wrong.
+// Validate returns everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
 	switch c.Store {
@@ -92,7 +91,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// under puts a key in front of each problem of a section.
+// under prefixes each problem of a section with its key.
 func under(key string, err error) (errs []error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, err := range joined.Unwrap() {
@@ -102,7 +101,7 @@ func under(key string, err error) (errs []error) {
 	return errs
 }
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	if c.Store == "" {
 		c.Store = StoreMemory
@@ -116,8 +115,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Kept is how long Redis keeps a session after its last use. It hears of that late, so that a
-// session whose owner is gone may last a little longer than IdleTimeout, never shorter.
+// Kept is how long Redis keeps a session after its last use. Redis is told of a use late, so a
+// session whose owner is gone may last a little longer than IdleTimeout, but never less.
 func (c Config) Kept() time.Duration {
 	idle := c.withDefaults().IdleTimeout
 	return idle + idle/4

@@ -6,12 +6,12 @@ import (
 	"errors"
 )
 
-// eventLog is the EventLog of what is held. A session's owner is the only one who writes its
-// streams and follows them, and knows all of them; of those that stand in a place the events
-// themselves are there alone.
+// eventLog is the EventLog of the held sessions. Only a session's owner writes and follows its
+// streams, so it knows all of them. For sessions in a place, the events themselves are only
+// there.
 type eventLog struct{ s *sessions }
 
-// Append adds an event; see EventLog. One that cannot be kept leaves a gap.
+// Append adds an event; see EventLog. An event that cannot be kept leaves a gap.
 func (l eventLog) Append(ctx context.Context, key, stream string, data []byte) (uint64, error) {
 	return l.add(ctx, key, stream, nil, data, false)
 }
@@ -47,7 +47,7 @@ func (l eventLog) add(ctx context.Context, key, stream string, request, data []b
 	return seq, nil
 }
 
-// Request returns what a stream answers; see EventLog.
+// Request returns the id of the request that a stream answers; see EventLog.
 func (l eventLog) Request(ctx context.Context, key, stream string) ([]byte, error) {
 	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {
@@ -57,7 +57,7 @@ func (l eventLog) Request(ctx context.Context, key, stream string) ([]byte, erro
 	return h.log.answers(stream, int64(l.s.clock()))
 }
 
-// End says that nothing more comes; see EventLog.
+// End ends a stream; see EventLog.
 func (l eventLog) End(ctx context.Context, key, stream string) error {
 	h, err := l.s.take(ctx, nameOf(key))
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// What all logs hold is counted exactly, whichever way events go: a count that
-// drifts would end all resuming one day, or bound nothing.
+// The bytes that all logs hold are counted exactly, whatever becomes of the events. A count
+// that drifts would one day stop all resumption, or would bound nothing.
 func TestLogBytesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := NewMemory(Config{}, Deps{})
@@ -90,7 +90,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 	add(10)
 	const others = maxLogBytes - 15
-	m.logRoom.change("bob", others) // as if others held that much
+	m.logRoom.change("bob", others) // as if other users held that much
 	add(5)
 	if events, _, _, err := m.Log().Read(t.Context(), r.Key(), "s", 0); err != nil || len(events) != 2 {
 		t.Errorf("exactly full: %d events, %v", len(events), err)
@@ -113,7 +113,7 @@ func TestLogIsFull(t *testing.T) {
 	}
 }
 
-// TestEventLogsOfOneUser: one user's logs leave half of the room to others; without
+// TestEventLogsOfOneUser: the logs of one user leave half of the room to others. Without
 // authentication there is one user, who has all of it.
 func TestEventLogsOfOneUser(t *testing.T) {
 	m, err := NewMemory(Config{}, Deps{})

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// NewRedisAt makes a store with a clock of the test's.
+// NewRedisAt makes a store with the test's clock.
 func NewRedisAt(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error) {
 	return newRedis(cfg, deps, clock)
 }
 
-// Sweep does now what the store does from time to time.
+// Sweep runs a sweep now.
 func (s *Redis) Sweep() { s.sweep(context.Background()) }
 
-// Decode reads what Redis holds for a session.
+// Decode decodes the value that Redis has for a session.
 func Decode(value, user, id string) (*Record, error) { return decode([]byte(value), name{user, id}) }
 
 func (r *logRoom) held() int64 {

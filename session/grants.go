@@ -9,18 +9,17 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// Bounds of Grants. What is over them is forgotten, the one used longest ago first:
-// whoever comes back for it has to look again at what they were shown.
+// Bounds of Grants. Beyond them, the least recently used entries are forgotten. The client
+// then has to look again at what it was shown.
 const (
 	maxGrants        = 500_000 // in all
 	maxGrantsPerKey  = 2000
 	maxGrantsPerUser = 20_000
 )
 
-// Grants remembers which definitions of tools were shown in a session, or to a client
-// that has none (gateway/feature/disclosure says what for). It is in the memory of this
-// process, and ends with it; RedisGrants are shared with other replicas. Safe for concurrent
-// use; it runs nothing.
+// Grants remembers which tool definitions were shown in a session, or to a client that has
+// none (gateway/feature/disclosure explains why). It is in the memory of this process and ends
+// with it; replicas share RedisGrants. It is safe for concurrent use and starts no goroutine.
 type Grants struct {
 	perKey, perUser, all int // the bounds above
 
@@ -30,10 +29,10 @@ type Grants struct {
 	count   int
 }
 
-// recent has what was used longest ago first to go.
+// recent is an LRU cache.
 type recent[V any] = simplelru.LRU[string, V]
 
-// holder is a session, or what a client without sessions has in its place.
+// holder is a session, or what stands for it with a client without sessions.
 type holder struct {
 	key    string
 	user   *userGrants
@@ -48,10 +47,10 @@ type userGrants struct {
 
 type grant struct {
 	digest string
-	until  time.Time // zero for as long as the session
+	until  time.Time // zero: until the session ends
 }
 
-// NewGrants makes an empty one.
+// NewGrants returns empty Grants.
 func NewGrants() *Grants {
 	return newGrants(maxGrantsPerKey, maxGrantsPerUser, maxGrants)
 }
@@ -64,12 +63,12 @@ func newGrants(perKey, perUser, all int) *Grants {
 }
 
 func newRecent[V any](most int) *recent[V] {
-	r, _ := simplelru.NewLRU[string, V](most, nil) // its error is about the size
+	r, _ := simplelru.NewLRU[string, V](most, nil) // it fails only for a bad size
 	return r
 }
 
-// Grant notes that definitions, digests by tool, were shown to the session of a key. They
-// are good for ttl, or, if that is 0, until End.
+// Grant records that definitions were shown to the session of a key; shown has their digests
+// by tool. They are valid for ttl, or until End if ttl is 0.
 func (g *Grants) Grant(_ context.Context, key string, shown map[string]string, ttl time.Duration) error {
 	if len(shown) == 0 {
 		return nil
@@ -122,7 +121,7 @@ func (g *Grants) Granted(_ context.Context, key, tool, digest string) (bool, err
 	return true, nil
 }
 
-// End forgets what was shown in a session that is over.
+// End forgets what was shown in a session that has ended.
 func (g *Grants) End(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,8 +130,7 @@ func (g *Grants) End(key string) {
 	}
 }
 
-// holder returns the holder of a key as the one used last. What follows is called with mu
-// held.
+// holder returns the holder of a key and marks it as just used. The caller holds mu.
 func (g *Grants) holder(key string) *holder {
 	h, ok := g.holders.Peek(key)
 	if !ok {

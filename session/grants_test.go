@@ -56,7 +56,7 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// wantEmpty checks that nothing is left behind.
+// wantEmpty checks that nothing is left.
 func wantEmpty(t *testing.T, g *Grants) {
 	t.Helper()
 	if g.holders.Len() != 0 || len(g.users) != 0 || g.count != 0 {

@@ -11,21 +11,22 @@ import (
 	"time"
 )
 
-// shardCount divides the sessions so that readers of different ones rarely meet.
+// shardCount is the number of shards, so that readers of different sessions rarely contend.
 const shardCount = 256
 
-// sessions are those that this process holds: all that there are in memory, of those in Redis
-// the ones that this replica owns. What is held is the truth for as long as it is held.
+// sessions are the sessions that this process holds: with Memory all that exist, with Redis
+// the ones that this replica owns. As long as a session is held, what is held is
+// authoritative.
 type sessions struct {
 	cfg     Config
 	log     *slog.Logger
 	count   *Metrics
-	clock   func() time.Duration // monotonic, so that a clock set forward ends no session
-	place   place                // where they outlive this process; nil for nowhere
-	onEnd   func(*held)          // called once for each that has ended, under no lock but its turn
+	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
+	place   place                // where sessions outlive this process; nil for nowhere
+	onEnd   func(*held)          // called once for each session that has ended, without a lock, but perhaps in its turn
 	logRoom logRoom
 	closed  atomic.Bool
-	stop    context.CancelFunc // ends run, for which done waits
+	stop    context.CancelFunc // ends run; done waits for it
 	done    sync.WaitGroup
 
 	known  atomic.Int64
@@ -38,40 +39,40 @@ type shard struct {
 	held map[name]*held
 }
 
-// place is where sessions stand that outlive the process. Whoever calls a method that has to
-// do with a session has its turn. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
+// place is where sessions outlive the process. The caller of a method that takes a session has
+// its turn. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
 type place interface {
-	// load gets a session that is held from now on.
+	// load reads a session into h.
 	load(ctx context.Context, h *held) error
 	write(ctx context.Context, h *held, c change) error
-	// remove ends a session; left is how long the place may want to keep it if nobody owns it.
+	// remove ends a session. left is how long the place may keep it if nobody owns it.
 	remove(ctx context.Context, h *held, left time.Duration) error
 	fetch(ctx context.Context, h *held, stream string, list []logged) ([]Event, error)
 	// swept is called at the end of each sweep.
 	swept(ctx context.Context)
 }
 
-// change is what a place is told of a session, beside what has become of its streams.
+// change is what a place is told of a session, apart from changes to its streams.
 type change struct {
-	used   bool    // it is a use of the session
-	record *Record // the record that takes the place of the one that is held, nil for none
-	stream string  // where an event is added
+	used   bool    // it counts as a use of the session
+	record *Record // the record that replaces the held one; nil for no change
+	stream string  // the stream that an event is added to
 	seq    uint64  // the event's position, 0 for none
 	data   []byte  // the event
 	kept   bool    // there is room for it
 }
 
-// held is a session that is held.
+// held is one session in memory.
 type held struct {
 	name   name
-	turn   chan struct{}          // holds one token: who writes to the session takes it
-	record atomic.Pointer[Record] // nil until it is loaded; what it points to is never written to
+	turn   chan struct{}          // holds one token: taken to write to the session
+	record atomic.Pointer[Record] // nil until it is loaded; the Record it points to is never modified
 	used   lastUse
-	told   atomic.Int64 // the last use that the place knows of
-	over   atomic.Bool  // it has ended, or is another replica's, or never was
+	told   atomic.Int64 // the last use that the place was told of
+	over   atomic.Bool  // it has ended, belongs to another replica, or never existed
 	log    streams
 
-	// Of Redis, for whoever has the turn.
+	// The following are for Redis. Only the holder of the turn uses them.
 	writes uint64 // how many there were, all owners'
 	unsure bool   // Redis may have another record
 }
@@ -79,8 +80,8 @@ type held struct {
 // done gives the turn back.
 func (h *held) done() { <-h.turn }
 
-// set sets what is in cfg and deps, and has a default. The caller sets clock, place and onEnd,
-// and then starts.
+// set sets the fields that come from cfg and deps, or have defaults. The caller then sets
+// clock, place and onEnd, and calls start.
 func (s *sessions) set(cfg Config, deps Deps) {
 	s.cfg, s.log, s.count, s.seed = cfg.withDefaults(), deps.Log, deps.Metrics, maphash.MakeSeed()
 	if s.log == nil {
@@ -101,7 +102,7 @@ func (s *sessions) start() {
 	s.done.Go(func() { s.run(ctx) })
 }
 
-// newHeld makes one that was used just now, which the place knows.
+// newHeld returns a session that was used just now, as the place knows.
 func (s *sessions) newHeld(n name) *held {
 	h := &held{name: n, turn: make(chan struct{}, 1), log: streams{user: n.user, room: &s.logRoom}}
 	now := int64(s.clock())
@@ -128,7 +129,7 @@ func (s *sessions) shard(n name) *shard {
 	return &s.shards[maphash.String(s.seed, n.id)%shardCount]
 }
 
-// get returns what is held of a session, nil for nothing.
+// get returns a held session, or nil.
 func (s *sessions) get(n name) *held {
 	sh := s.shard(n)
 	sh.mu.RLock()
@@ -149,13 +150,13 @@ func (s *sessions) all() []*held {
 	return all
 }
 
-// ttl is how long a place keeps a session after its last use. It hears of that late, so that a
-// session whose owner is gone may last a little longer than it should, never shorter.
+// ttl is how long a place keeps a session after its last use. The place is told of a use late,
+// so a session whose owner is gone may last a little longer than it should, but never less.
 func (s *sessions) ttl() time.Duration { return s.cfg.Kept() }
 
-// current returns the record of a session that is held and in use, and restarts its idle
-// time; nil where the place has to be asked. That is so, too, where it has heard nothing of
-// the session for as long as it keeps one: it may have ended there.
+// current returns the record of a held session that has not expired, and restarts its idle
+// time. It returns nil if the place must be asked. That includes a session of which the place
+// was told nothing for as long as it keeps one: it may have ended there.
 func (s *sessions) current(h *held) *Record {
 	r, now := h.record.Load(), int64(s.clock())
 	if r == nil || h.over.Load() || s.place != nil && now-h.told.Load() >= int64(s.ttl()) || !h.used.touch(now, s.cfg.IdleTimeout) {
@@ -178,8 +179,8 @@ func (s *sessions) use(ctx context.Context, n name) (*held, error) {
 	return h, nil
 }
 
-// take returns a session, which is loaded the first time, with the turn to write: the caller
-// gives it back. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
+// take returns a session, loaded if necessary, together with its turn. The caller must give
+// the turn back. Errors: ErrNotFound, ErrMoved, ErrUnavailable.
 func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 	if s.closed.Load() {
 		return nil, ErrUnavailable
@@ -195,7 +196,7 @@ func (s *sessions) take(ctx context.Context, n name) (*held, error) {
 		if err := h.await(ctx); err != nil {
 			return nil, err
 		}
-		if h.over.Load() { // there may be another one by now
+		if h.over.Load() { // there may be a new one by now
 			h.done()
 			continue
 		}
@@ -222,8 +223,8 @@ func (h *held) await(ctx context.Context) error {
 	}
 }
 
-// hold returns what is held of a session, from now on if nothing was and it may stand in the
-// place.
+// hold returns a held session. If it is not held, hold begins to hold it, provided that it may
+// be in the place.
 func (s *sessions) hold(n name) (*held, error) {
 	if h := s.get(n); h != nil {
 		return h, nil
@@ -246,7 +247,7 @@ func (s *sessions) hold(n name) (*held, error) {
 	return h, nil
 }
 
-// ready loads a session that is not, and ends one that was idle for too long.
+// ready loads a session that is not loaded, and ends one that was idle for too long.
 func (s *sessions) ready(ctx context.Context, h *held) error {
 	if h.record.Load() == nil {
 		if err := s.place.load(ctx, h); err != nil {
@@ -263,7 +264,7 @@ func (s *sessions) ready(ctx context.Context, h *held) error {
 	return ErrNotFound
 }
 
-// tell tells the place of a change. Whoever calls it has the turn.
+// tell tells the place of a change. The caller has the turn.
 func (s *sessions) tell(ctx context.Context, h *held, c change) error {
 	if s.place == nil {
 		return nil
@@ -278,7 +279,7 @@ func (s *sessions) tell(ctx context.Context, h *held, c change) error {
 	return err
 }
 
-// end ends a session in its place and here. Whoever calls it has the turn. Errors: ErrMoved,
+// end ends a session in its place and here. The caller has the turn. Errors: ErrMoved,
 // ErrUnavailable.
 func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Duration) error {
 	if s.place != nil {
@@ -286,7 +287,7 @@ func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Durati
 		if errors.Is(err, ErrMoved) {
 			s.drop(h)
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) { // which may be as it was asked twice
+		if err != nil && !errors.Is(err, ErrNotFound) { // not found: it may be the second attempt
 			return err
 		}
 	}
@@ -294,18 +295,18 @@ func (s *sessions) end(ctx context.Context, h *held, why cause, left time.Durati
 	return nil
 }
 
-// endedInTurn is ended for one who has the turn, and gives it away meanwhile: whoever is told
-// may wait for somebody who waits for it.
+// endedInTurn is ended for a caller that has the turn. It gives the turn away for the
+// duration: whoever is told may wait for somebody who waits for the turn.
 func (s *sessions) endedInTurn(h *held, why cause) {
 	if s.drop(h) {
 		why.Inc()
 		h.done()
 		s.onEnd(h)
-		h.turn <- struct{}{} // nobody keeps that of a session which is over
+		h.turn <- struct{}{} // nobody keeps the turn of a session that has ended
 	}
 }
 
-// ended forgets a session and, once, tells whoever holds something for it.
+// ended forgets a session and calls onEnd, once.
 func (s *sessions) ended(h *held, why cause) {
 	if s.drop(h) {
 		why.Inc()

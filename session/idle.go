@@ -9,26 +9,25 @@ import (
 )
 
 const (
-	// sweepTime bounds one sweep, and sweepers how many sessions it deals with at a time.
+	// sweepTime bounds one sweep. sweepers is how many sessions a sweep handles at a time.
 	sweepTime = 10 * time.Second
 	sweepers  = 16
 )
 
-// expired is the time of a lastUse that nothing gets away from.
+// expired is the lastUse of a session that has expired for good.
 const expired = math.MinInt64
 
-// lastUse is when a session was last used, in nanoseconds by the clock of its store, or
-// expired.
+// lastUse is when a session was last used, in nanoseconds of the store's clock, or expired.
 type lastUse struct{ atomic.Int64 }
 
-// alive reports whether the session is not idle for too long.
+// alive reports whether the session has not been idle for too long.
 func (u *lastUse) alive(now int64, idle time.Duration) bool {
 	used := u.Load()
 	return used != expired && now-used < int64(idle)
 }
 
-// touch restarts the idle time, unless it is over: once a caller has been told so,
-// the session stays ended for all.
+// touch restarts the idle time unless the session has expired. Once one caller is told that it
+// has, it stays so for all.
 func (u *lastUse) touch(now int64, idle time.Duration) bool {
 	for {
 		used := u.Load()
@@ -45,7 +44,7 @@ func (u *lastUse) touch(now int64, idle time.Duration) bool {
 	}
 }
 
-// run sweeps from time to time, until the store is closed.
+// run sweeps at intervals until ctx ends.
 func (s *sessions) run(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery(s.cfg.IdleTimeout))
 	defer tick.Stop()
@@ -59,13 +58,13 @@ func (s *sessions) run(ctx context.Context) {
 	}
 }
 
-// sweepEvery is how often sessions are swept.
+// sweepEvery is the interval between sweeps.
 func sweepEvery(idle time.Duration) time.Duration {
 	return min(max(idle/10, 10*time.Millisecond), 15*time.Second)
 }
 
-// sweep ends the sessions that are idle for too long, and tells the place which others were
-// used and what has become of their streams, where that was not told yet.
+// sweep ends the sessions that were idle for too long. It tells the place which others were
+// used and how their streams changed, as far as the place was not told yet.
 func (s *sessions) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sweepTime)
 	defer cancel()
@@ -89,12 +88,12 @@ func (s *sessions) sweep(ctx context.Context) {
 	}
 }
 
-// owes reports whether the place does not know all of a session.
+// owes reports whether the place has not been told everything about a session.
 func (s *sessions) owes(h *held) bool {
 	return s.place != nil && (h.used.Load() > h.told.Load() || h.log.changed())
 }
 
-// tend is the part of a sweep for one session. What goes wrong, the next sweep tries again.
+// tend sweeps one session. If it fails, the next sweep tries again.
 func (s *sessions) tend(ctx context.Context, h *held) {
 	if h.await(ctx) != nil {
 		return

@@ -6,20 +6,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxLogBytes bounds all event logs of a store; those of one user have half of it. An
-// event for which there is no room is not kept, and whoever reads it later learns of a
-// gap.
+// maxLogBytes bounds all event logs of a store; those of one user may use half of it. An event
+// without room is not kept, and a later reader learns of a gap.
 const maxLogBytes = 256 << 20
 
-// logRoom counts what the event logs of a store hold. Of Redis it counts the sessions that
-// this replica holds.
+// logRoom counts the bytes in the event logs of a store. With Redis, it counts those of the
+// sessions that this replica holds.
 type logRoom struct {
-	mu    sync.Mutex // guards the fields below; nothing else is locked inside
+	mu    sync.Mutex // guards the fields below; no other lock is taken inside
 	bytes int64
 	users map[string]int64
 }
 
-// fits reports whether there is room for so many bytes more.
+// fits reports whether there is room for n more bytes.
 func (r *logRoom) fits(user string, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,7 +28,7 @@ func (r *logRoom) fits(user string, n int) bool {
 	return r.users[user]+int64(n) <= maxLogBytes/2 || user == (mcp.Caller{}).User() // without authentication there is one user
 }
 
-// change counts bytes that a user's logs hold now, or, below zero, hold no more.
+// change adds n bytes to what a user's logs hold; n may be negative.
 func (r *logRoom) change(user string, n int) {
 	if n == 0 {
 		return

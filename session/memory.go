@@ -11,24 +11,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// evictable is how long a session was not used that makes room for a new one of its
-// user: many clients never end theirs. One whose stream is open is used.
+// evictable is how long a session must be unused before it makes room for a new one of its
+// user, since many clients never end their sessions. A session with an open stream is in use.
 const evictable = time.Minute
 
-// Deps is what a store needs from its owner.
+// Deps is what a store needs.
 type Deps struct {
 	// Log may be nil.
 	Log *slog.Logger
-	// OnEnd is called once for each session that was deleted or left idle for too
-	// long, with its key, and under no lock; nil for nobody. It delays whoever has
-	// ended the session, or found that it has: it should not wait for anything.
+	// OnEnd is called once for each session that was deleted or idle for too long, with its
+	// key and without a lock held. It delays the caller that ended the session, or noticed its
+	// end, so it should not block. May be nil.
 	OnEnd func(key string)
-	// Fence names the key of Redis that says whose a session is, by its key, and what this
-	// replica's is marked with there: what the store writes of the session is refused where
-	// the two do not agree. nil, or no token, for nothing to compare. It is asked often, and
-	// must not wait.
+	// Fence returns the key in Redis that names the owner of a session, and this replica's
+	// token there. It takes the session's key. Redis refuses a write of the store unless the
+	// two agree. A nil Fence, or an empty token, means that nothing is compared. It is called
+	// often and must not block.
 	Fence func(key string) (redisKey, token string)
-	// Metrics count sessions, and Redis what is asked of Redis; nil for nobody to know.
+	// Metrics count sessions, and Redis the commands to Redis. Both may be nil.
 	Metrics *Metrics
 	Redis   *redisdb.Metrics
 }
@@ -38,7 +38,7 @@ type Memory struct {
 	sessions
 	began time.Time
 
-	mu    sync.Mutex // guards the fields below; taken alone or inside nothing
+	mu    sync.Mutex // guards the fields below; taken alone or as the innermost lock
 	users map[string]map[*held]struct{}
 }
 
@@ -76,14 +76,14 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 	return r, nil
 }
 
-// Close stops the goroutine and forgets the sessions without ending them.
+// Close stops the goroutine, and forgets the sessions without ending them.
 func (m *Memory) Close() error {
 	m.close()
 	return nil
 }
 
-// admit begins a session. A user who has as many as may be gets room by one that is hardly in
-// use any more: it is returned, to be evicted.
+// admit begins a session. A user at the bound gets room from a session that is hardly in use
+// any more. admit returns that session for eviction.
 func (m *Memory) admit(r *Record) (old *held, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +110,7 @@ func (m *Memory) admit(r *Record) (old *held, err error) {
 	return old, nil
 }
 
-// release forgets a session of a user that has ended.
+// release removes a session that has ended from its user's sessions.
 func (m *Memory) release(h *held) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,8 +120,8 @@ func (m *Memory) release(h *held) {
 	}
 }
 
-// leastUsed returns the session that was used longest ago, and ends it for its user;
-// nil when even that was used just now.
+// leastUsed returns the least recently used session, and ends it for its user. It returns nil
+// if even that one was used just now.
 func (m *Memory) leastUsed(own map[*held]struct{}) *held {
 	var least *held
 	used := int64(math.MaxInt64)

@@ -5,19 +5,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the numbers of sessions that this process knows. Labels are the revisions
-// that it was made with, and words of this file.
+// Metrics count the sessions that this process knows. Label values are the revisions given to
+// NewMetrics, and words of this file.
 type Metrics struct {
 	opened map[string]prometheus.Counter // by revision; "" for any other
-	// Why sessions ended.
+	// Causes of ends.
 	deleted, idle, evicted, gone cause
 }
 
 // cause is why a session ended.
 type cause = prometheus.Counter
 
-// NewMetrics makes them for the revisions that sessions can have, and registers them
-// unless reg is nil.
+// NewMetrics makes Metrics for the revisions that sessions can have, and registers them unless
+// reg is nil.
 func NewMetrics(reg prometheus.Registerer, revisions ...string) *Metrics {
 	with := promauto.With(reg)
 	opened := with.NewCounterVec(prometheus.CounterOpts{

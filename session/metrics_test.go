@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// counted returns the counters of a registry by name and the values of their labels.
+// counted returns the counters of a registry, by name and label values.
 func counted(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -31,7 +31,8 @@ func counted(t *testing.T, reg *prometheus.Registry) map[string]float64 {
 	return all
 }
 
-// TestCausesOfEnds: why sessions end is counted; that one is another replica's is no end.
+// TestCausesOfEnds: the causes of ends are counted. A session that moves to another replica
+// does not end.
 func TestCausesOfEnds(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -51,7 +52,7 @@ func TestCausesOfEnds(t *testing.T) {
 	s.want(t, "not known to have gone yet", gone, nil)
 	s.want(t, "not known to be away yet", away, nil)
 	s.Sweep()
-	for range 4 { // the fourth makes the first end
+	for range 4 { // the fourth ends the first
 		s.skew.Add(int64(5 * time.Minute))
 		server.Advance(t, 5*time.Minute)
 		s.create(t)

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// startTime bounds what a new store asks Redis before anybody needs it.
+// startTime bounds the first requests of a new store to Redis.
 const startTime = 2 * time.Second
 
-// Redis is a Store in a Redis, where a session outlives its owner. A call in a session that is
-// held asks Redis nothing; every change is written there, and from time to time that the session
-// was used. What the owner writes is compared with the fence (Deps.Fence): a replica that
-// owns the session no more is refused, and drops it.
+// Redis is a Store in Redis, where a session outlives its owner. A call in a held session
+// sends nothing to Redis. Every change is written there, and at intervals that the session was
+// used. The fence guards the owner's writes (Deps.Fence): a replica that does not own the
+// session any more is refused, and drops it.
 type Redis struct {
 	sessions
 	db      *redisdb.DB
@@ -26,7 +26,7 @@ type Redis struct {
 	kept    *Kept
 }
 
-// NewRedis makes a store. Redis need not be there yet.
+// NewRedis makes a store. Redis need not be reachable yet.
 func NewRedis(cfg Config, deps Deps) (*Redis, error) {
 	start := time.Now()
 	return newRedis(cfg, deps, func() time.Duration { return time.Since(start) })
@@ -61,15 +61,15 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	return s, nil
 }
 
-// DB is the Redis itself, for what replicas have in common beside sessions. The store
-// closes it.
+// DB is the Redis itself, for what replicas share besides sessions. The store closes it.
 func (s *Redis) DB() *redisdb.DB { return s.db }
 
-// Kept is what is kept of sessions at servers.
+// Kept returns what is kept of sessions at servers.
 func (s *Redis) Kept() *Kept { return s.kept }
 
-// keys are the names of what belongs to a session, as scripts want them. What is not letters,
-// digits, "-", "_" or "." of a user is escaped: it could change which part is the user.
+// keys returns the keys of a session, in the order that the scripts expect. Characters of a
+// user other than letters, digits, "-", "_" and "." are escaped, so that they cannot change
+// which part of a key is the user.
 func (s *Redis) keys(n name) []string {
 	user := ":{" + url.QueryEscape(n.user) + "}"
 	keys := make([]string, 0, len(kinds))
@@ -83,8 +83,8 @@ func (s *Redis) keys(n name) []string {
 	return keys
 }
 
-// RecordKey is the key in Redis without which there is no session of that key ("user:id"); ""
-// for a derived id, which has none.
+// RecordKey is the key in Redis that exists if and only if the session of that key ("user:id")
+// does. It is "" for a derived id, which has no record.
 func (s *Redis) RecordKey(key string) string {
 	n := nameOf(key)
 	if !validID(n.id) {
@@ -93,8 +93,8 @@ func (s *Redis) RecordKey(key string) string {
 	return s.keys(n)[recordKey-1]
 }
 
-// step runs a script for a session and returns what that returns. Errors: ErrNotFound,
-// ErrMoved, ErrUnavailable.
+// step runs a script for a session and returns its result. Errors: ErrNotFound, ErrMoved,
+// ErrUnavailable.
 func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args ...any) (any, error) {
 	if s.closed.Load() {
 		return nil, ErrUnavailable
@@ -108,7 +108,7 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	}
 	value, err := s.db.Run(ctx, script, keys, append([]any{token, n.id, s.ttl().Milliseconds()}, args...)...)
 	switch {
-	case errors.Is(err, redisdb.ErrValue): // not ours: as if it were not there
+	case errors.Is(err, redisdb.ErrValue): // not ours: as if it did not exist
 		s.log.Error("redis holds something else where a session should be", "error", err)
 		return nil, ErrNotFound
 	case err != nil:
@@ -121,8 +121,8 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	return value, nil
 }
 
-// validID reports whether an id could be one that Create minted. Whatever else clients
-// send never gets to Redis.
+// validID reports whether Create could have minted an id. Anything else that clients send
+// never gets to Redis.
 func validID(id string) bool {
 	if len(id) != 26 {
 		return false
@@ -135,10 +135,10 @@ func validID(id string) bool {
 	return true
 }
 
-// Create begins a session; see Store. It has no home yet: whoever calls this makes one before
-// anything else is written of it. The bound on all sessions counts those that this replica
-// holds. A session that makes room may be another replica's: it is deleted with its home, and
-// its owner finds out at its next write or sweep.
+// Create begins a session; see Store. The session has no home yet: the caller must make one
+// before anything else is written for the session. Max bounds the sessions that this replica
+// holds. A session that makes room may belong to another replica: it is deleted with its home,
+// and its owner notices at its next write or sweep.
 func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if r.size() > MaxRecordBytes {
 		return Record{}, ErrTooLarge
@@ -152,10 +152,10 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
-	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // of which Redis hears that late
+	unused := evictable + sweepEvery(s.cfg.IdleTimeout) // Redis is told of uses this late
 	got, err := s.step(ctx, s.scripts.create, n, s.cfg.most(r.User), unused.Milliseconds(), s.seals.records.SealBytes(value, n.user, n.id))
 	switch {
-	case errors.Is(err, ErrNotFound): // what stands there is not ours
+	case errors.Is(err, ErrNotFound): // what is there is not ours
 		return Record{}, ErrUnavailable
 	case err != nil:
 		return Record{}, err
@@ -171,7 +171,8 @@ func (s *Redis) Create(ctx context.Context, r Record) (Record, error) {
 	return r, nil
 }
 
-// Drop forgets a session that another replica owns now. Nothing ends, and nobody is called.
+// Drop forgets a session that another replica owns now. It does not end the session, and does
+// not call OnEnd.
 func (s *Redis) Drop(key string) {
 	n := nameOf(key)
 	if h := s.get(n); h != nil {
@@ -180,8 +181,8 @@ func (s *Redis) Drop(key string) {
 	s.kept.drop(n)
 }
 
-// Close ends the connections and forgets what is held. The sessions are in Redis for who owns
-// them next.
+// Close closes the connections and forgets what is held. The sessions stay in Redis for their
+// next owners.
 func (s *Redis) Close() error {
 	if !s.close() {
 		return nil

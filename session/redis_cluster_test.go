@@ -27,8 +27,8 @@ func TestClusterShares(t *testing.T) {
 	}
 }
 
-// H/182: a user's keys move to another node under way, and then a node fails. A session
-// that is there is never said to be missing.
+// H/182: a user's keys move to another node during use, and then a node fails. A session that
+// exists is never reported as missing.
 func TestClusterMoves(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	a := newReplica(t, cluster.URL(), session.Config{}, session.Deps{})

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// H/178: a change of which Redis did not say in time that it was made holds at the owner, and
-// is written again with the next.
+// H/178: a change that Redis does not confirm in time holds at the owner, and is written again
+// with the next one.
 func TestUpdateUnsure(t *testing.T) {
 	server := redistest.Start(t)
 	link, err := faultproxy.Start(server.Addr)
@@ -25,7 +25,7 @@ func TestUpdateUnsure(t *testing.T) {
 		_, err := s.Update(t.Context(), r.User, r.ID, func(r *session.Record) { before(); r.LogLevel = level })
 		return err
 	}
-	eventually(t, "a change", func() bool { return level("debug", func() {}) == nil }) // and Redis has the script
+	eventually(t, "a change", func() bool { return level("debug", func() {}) == nil }) // so that Redis has the script
 	eventually(t, "a change without an answer", func() bool {
 		return errors.Is(level("error", link.BlackHole), session.ErrUnsure)
 	})
@@ -41,8 +41,8 @@ func TestUpdateUnsure(t *testing.T) {
 	}
 }
 
-// What was shown in a session is known for as long as that lasts, whatever replica its
-// client uses meanwhile.
+// What was shown in a session is known for as long as the session lasts, whichever replica its
+// client uses.
 func TestGrantsLastAsTheirSession(t *testing.T) {
 	server := redistest.Start(t)
 	a := newReplica(t, server.URL(), session.Config{}, session.Deps{})

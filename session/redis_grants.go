@@ -8,22 +8,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// RedisGrants are Grants that replicas share. Each keeps what it has noted itself too:
-// only what was shown at another one costs a look into Redis, and while Redis cannot be
-// asked each is sure of its own alone.
+// RedisGrants are Grants that replicas share. Each replica also keeps its own grants in
+// memory: only those of other replicas cost a command to Redis, and while Redis is away a
+// replica knows only its own.
 //
-//	g:{user}:id    hash: by a name for the tool, the digest, sealed, a space, and when that
-//	               ends in milliseconds, 0 for with the session
+//	g:{user}:id    hash: by a name for the tool, the sealed digest, a space, and when the
+//	               grant expires, in milliseconds; 0 for with the session
 type RedisGrants struct {
 	s            *Redis
 	own          *Grants
 	grant, shown *redisdb.Script
 }
 
-// Grants are what was shown in the store's sessions.
+// Grants returns the grants of the store's sessions.
 func (s *Redis) Grants() *RedisGrants {
 	return &RedisGrants{s: s, own: NewGrants(),
-		// ARGV: for how long or 0, how long the key lasts, most tools, tools and digests.
+		// ARGV: time to live or 0, expiry of the key, bound on tools, tools and digests.
 		grant: redisdb.NewScript(growing + lua + `
 local ends = 0
 if tonumber(ARGV[4]) > 0 then ends = now() + ARGV[4] end
@@ -33,7 +33,7 @@ for i = 7, #ARGV, 2 do
 end
 if redis.call('PTTL', grants) < tonumber(ARGV[5]) then redis.call('PEXPIRE', grants, ARGV[5]) end
 return 1`),
-		// ARGV: tool. Returns the digest that was shown, or nothing.
+		// ARGV: tool. It returns the digest that was shown, or nothing.
 		shown: redisdb.NewScript(reading + lua + `
 local digest, ends = string.match(redis.call('HGET', grants, ARGV[4]) or '', '^(.*) (%d+)$')
 if not digest or ends ~= '0' and tonumber(ends) <= now() then return false end
@@ -41,7 +41,7 @@ return digest`),
 	}
 }
 
-// Grant notes that definitions were shown; see Grants.
+// Grant records that definitions were shown; see Grants.
 func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error {
 	if err := g.own.Grant(ctx, key, shown, ttl); err != nil || len(shown) == 0 {
 		return err
@@ -55,12 +55,12 @@ func (g *RedisGrants) Grant(ctx context.Context, key string, shown map[string]st
 	for tool, digest := range shown {
 		args = append(args, g.s.seals.grants.Name(n.user, n.id, tool), g.s.seals.grants.Seal([]byte(digest), n.user, n.id, tool))
 	}
-	_, _ = g.s.step(ctx, g.grant, n, args...) // without Redis it holds here alone
+	_, _ = g.s.step(ctx, g.grant, n, args...) // without Redis, it holds only here
 	return nil
 }
 
-// Granted reports whether this definition of the tool was shown. Errors: ErrUnavailable,
-// when it was not shown here and nobody can tell whether it was elsewhere.
+// Granted reports whether this definition of the tool was shown. Errors: ErrUnavailable if it
+// was not shown here, and Redis cannot say whether it was shown elsewhere.
 func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bool, error) {
 	if ok, err := g.own.Granted(ctx, key, tool, digest); ok || err != nil {
 		return ok, err
@@ -82,5 +82,6 @@ func (g *RedisGrants) Granted(ctx context.Context, key, tool, digest string) (bo
 	return string(shown) == digest, nil
 }
 
-// End forgets what was noted here of a session that is over. In Redis it ends with it.
+// End forgets what this replica recorded for a session that has ended. In Redis it ends with
+// the session.
 func (g *RedisGrants) End(key string) { g.own.End(key) }

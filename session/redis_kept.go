@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of one session.
+// Bounds of what is kept for one session.
 const (
 	maxKept      = 256      // names
-	maxKeptBytes = 64 << 10 // of each
+	maxKeptBytes = 64 << 10 // for each name
 )
 
 // Kept is what the owner of a session keeps of the session's own sessions at servers, so that
-// the next owner can go on with them. It lasts as long as the session; that of a derived id,
-// which has no record, until it is forgotten, and for an idle time after its owner is gone.
-// Safe for concurrent use.
+// the next owner can continue them. It lasts as long as the session. A derived id has no
+// record: its values last until they are forgotten, and for an idle time after their owner is
+// gone. Kept is safe for concurrent use.
 type Kept struct {
 	s *Redis
 
 	mu      sync.Mutex             // guards the field below
-	derived map[name]time.Duration // the sessions without records, by when Redis last heard of each
+	derived map[name]time.Duration // the sessions without records, and when Redis was last told of each
 }
 
-// Load returns what is kept of a session ("user:id") under a name; nil for nothing. Errors:
+// Load returns the value kept for a session ("user:id") under a name; nil for none. Errors:
 // ErrUnavailable.
 func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
 	n, seal := nameOf(session), k.s.seals.kept
@@ -47,8 +47,8 @@ func (k *Kept) Load(ctx context.Context, session, name string) ([]byte, error) {
 	return value, nil
 }
 
-// Save keeps a value of a session under a name; nil forgets it. Errors: ErrNotFound where the
-// session has ended, ErrMoved, ErrTooMany, ErrTooLarge, ErrUnavailable.
+// Save keeps a value for a session under a name; a nil value removes it. Errors: ErrNotFound
+// if the session has ended, ErrMoved, ErrTooMany, ErrTooLarge, ErrUnavailable.
 func (k *Kept) Save(ctx context.Context, session, name string, value []byte) error {
 	n, seal := nameOf(session), k.s.seals.kept
 	field := seal.Name(n.user, n.id, name)
@@ -71,8 +71,8 @@ func (k *Kept) Save(ctx context.Context, session, name string, value []byte) err
 	return err
 }
 
-// hold notes that something is kept of a session without a record, and when Redis heard of it.
-// Those above the bound last for an idle time.
+// hold records that something is kept for a session without a record, and when Redis was told.
+// Beyond the bound, such values last for one idle time.
 func (k *Kept) hold(n name, told time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,8 +87,8 @@ func (k *Kept) drop(n name) {
 	delete(k.derived, n)
 }
 
-// sweep has Redis go on to keep what is here. What is another replica's, or forgotten, is left
-// to itself.
+// sweep prolongs in Redis what is kept here. What is forgotten, or belongs to another replica,
+// expires.
 func (k *Kept) sweep(ctx context.Context) {
 	k.mu.Lock()
 	derived := maps.Clone(k.derived)

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// fetch gets events from Redis. A stream with an event that no replica has put there is as
-// good as none.
+// fetch reads events from Redis. A stream with an event that no replica wrote counts as
+// missing.
 func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged) (events []Event, err error) {
 	n := h.name
 	var fields []any
@@ -39,7 +39,7 @@ func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged
 	return events, nil
 }
 
-// keptStream is what is sealed of a stream for Redis.
+// keptStream is the sealed description of a stream in Redis.
 type keptStream struct {
 	Request []byte `json:"request,omitempty"`
 	Born    uint64 `json:"born"`
@@ -49,7 +49,7 @@ type keptStream struct {
 	Ended   bool   `json:"ended,omitempty"`
 }
 
-// described returns what Redis is to be told of changes, as the script write wants it.
+// described returns the changes in the form that the script write expects.
 func (s *Redis) described(h *held, c changes) (set, deleted []any) {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
@@ -68,9 +68,9 @@ func (s *Redis) described(h *held, c changes) (set, deleted []any) {
 	return set, deleted
 }
 
-// restore makes the streams of a session anew from what Redis has of them: the newest
-// position, the streams, and the events with their lengths. A stream some of whose events are
-// not there has lost all. Those that have ended are known for as long again.
+// restore rebuilds the streams of a session from what Redis has: the newest position, the
+// streams, and the events with their lengths. If some events of a stream are missing, it has
+// lost all of them. Streams that have ended are kept for the full time again.
 func (s *Redis) restore(h *held, seq, streams, events any) {
 	l := &h.log
 	l.mu.Lock()
@@ -99,7 +99,7 @@ func (s *Redis) restore(h *held, seq, streams, events any) {
 		st := l.byName[field[:max(colon, 0)]]
 		size, _ := value.(int64)
 		if err != nil || st == nil || at <= st.dropped || at > st.last {
-			continue // it was lost for who wrote it, or is nobody's
+			continue // its writer lost it, or it belongs to no stream
 		}
 		e := logged{seq: at, size: max(int(size)-seal.Overhead, 0)}
 		st.events = append(st.events, e)
@@ -113,7 +113,7 @@ func (s *Redis) restore(h *held, seq, streams, events any) {
 	}
 }
 
-// pairs are what HGETALL returns.
+// pairs iterates over a result of HGETALL.
 func pairs(reply any) func(yield func(name string, value any) bool) {
 	return func(yield func(string, any) bool) {
 		list, _ := reply.([]any)
@@ -125,7 +125,7 @@ func pairs(reply any) func(yield func(name string, value any) bool) {
 	}
 }
 
-// number reads one that Redis keeps; 0 for none.
+// number parses a number from Redis; 0 for none.
 func number(reply any) (uint64, error) {
 	text, _ := reply.(string)
 	return strconv.ParseUint(text, 10, 64)

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// A thousand clients that begin sessions at once, at a Redis that takes its time, all begin
-// one: much to do is no outage.
+// A thousand clients begin sessions at the same time while Redis is slow. All of them succeed:
+// a heavy load is not an outage.
 func TestManyBeginAtOnce(t *testing.T) {
 	proxy, err := faultproxy.Start(redistest.Start(t).Addr)
 	if err != nil {

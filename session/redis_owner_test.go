@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// commands is how many scripts a server has run.
+// commands returns how many scripts a server has run.
 func commands(t *testing.T, client *redis.Client) string {
 	t.Helper()
 	stats, err := client.Info(t.Context(), "commandstats").Result()
@@ -32,8 +32,8 @@ func commands(t *testing.T, client *redis.Client) string {
 	return scripts.String()
 }
 
-// TestHeldAsksNothing: a call in a session that is held costs no command. That the session was
-// used Redis hears with the next sweep.
+// TestHeldAsksNothing: a call in a held session costs no command. The next sweep tells Redis
+// that the session was used.
 func TestHeldAsksNothing(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -63,8 +63,8 @@ func TestHeldAsksNothing(t *testing.T) {
 	}
 }
 
-// TestFence: an owner that another one has followed is refused whatever it writes, and its
-// copy is gone; what it wanted to write is not there.
+// TestFence: a former owner is refused whatever it writes, and drops its copy. Nothing of its
+// write is stored.
 func TestFence(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -143,8 +143,8 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestTakeover: the next owner goes on with all that the last one has written, and a sweep of
-// the last one drops what is another's, and ends nothing.
+// TestTakeover: the next owner continues with everything that the last one has written. A
+// sweep of the last owner drops the sessions of the next one, and ends nothing.
 func TestTakeover(t *testing.T) {
 	single, cluster := redistest.Start(t), redistest.StartCluster(t)
 	for name, place := range map[string]struct {
@@ -205,14 +205,14 @@ func TestTakeover(t *testing.T) {
 				t.Error("after a sweep the old owner holds it still")
 			}
 			old.want(t, "after that", r, session.ErrMoved)
-			old.Drop(r.Key()) // twice is once
+			old.Drop(r.Key()) // dropping twice is the same as once
 		})
 	}
 }
 
-// TestOwnerThatSlept: an owner that has done nothing for longer than a session lasts ends
-// nothing that is another's by now, or was and is nobody's, and ends what is still its own or
-// has outlived its home.
+// TestOwnerThatSlept: an owner that was suspended for longer than a session lasts ends no
+// session that another replica owns by now, or owned and gave up. It ends those that are still
+// its own or that have outlived their home.
 func TestOwnerThatSlept(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -253,8 +253,8 @@ func TestOwnerThatSlept(t *testing.T) {
 	}
 }
 
-// TestEvictedElsewhere: a session that makes room for a newer one of its user may be another
-// replica's, which finds that it has ended, and not that it has moved.
+// TestEvictedElsewhere: a session that makes room for a newer one of its user may belong to
+// another replica. That replica finds that the session has ended, not that it has moved.
 func TestEvictedElsewhere(t *testing.T) {
 	server := redistest.Start(t)
 	for name, find := range map[string]func(*replica, session.Record) error{
@@ -287,8 +287,8 @@ func TestEvictedElsewhere(t *testing.T) {
 	}
 }
 
-// TestKept: what is kept of a session at a server is there for the next owner, as long as the
-// session is; with a derived id, as long as somebody holds it.
+// TestKept: the next owner finds what is kept of a session at a server, as long as the session
+// lasts; with a derived id, as long as a replica holds it.
 func TestKept(t *testing.T) {
 	server := redistest.Start(t)
 	a, b := newReplica(t, server.URL(), session.Config{}, session.Deps{}), newReplica(t, server.URL(), session.Config{}, session.Deps{})
@@ -353,8 +353,8 @@ func TestKept(t *testing.T) {
 	want("of a derived id that nobody holds", derived, "crm", "")
 }
 
-// TestFinishedLate: a stream whose last event Redis does not take has ended all the same, with
-// a gap; and the next owner finds it ended.
+// TestFinishedLate: a stream whose last event Redis does not take has ended nevertheless, with
+// a gap. The next owner also finds it ended.
 func TestFinishedLate(t *testing.T) {
 	server := redistest.Start(t)
 	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
@@ -381,9 +381,9 @@ func TestFinishedLate(t *testing.T) {
 	}
 }
 
-// TestOneOwnerManyCallers: callers of one session who come before it is held, while it ends, or
-// give up waiting for Redis, are all answered rightly: one who gets no answer does not take
-// another's away.
+// TestOneOwnerManyCallers: callers that come before a session is held, while it ends, or that
+// give up waiting for Redis are all answered correctly. A caller without an answer does not
+// take away another's.
 func TestOneOwnerManyCallers(t *testing.T) {
 	server := redistest.Start(t)
 	writer := newReplica(t, server.URL(), session.Config{}, session.Deps{})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// load gets a session from Redis. Errors: ErrNotFound, also for what cannot be read, ErrMoved,
-// ErrUnavailable.
+// load reads a session from Redis. Errors: ErrNotFound, also for a record that cannot be read,
+// ErrMoved, ErrUnavailable.
 func (s *Redis) load(ctx context.Context, h *held) error {
 	n := h.name
 	got, err := s.step(ctx, s.scripts.load, n)
@@ -41,11 +41,11 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 	return nil
 }
 
-// write writes what has changed of a session. A change of which Redis does not say that it was
-// made is made again with the next one.
+// write writes what has changed in a session. A change that Redis does not confirm is written
+// again with the next one.
 func (s *Redis) write(ctx context.Context, h *held, c change) error {
 	n, script := h.name, s.scripts.tend
-	var set []any // the number of the key, the name and the value of each field
+	var set []any // for each field: the number of the key, the name, the value
 	if c.record != nil {
 		old, err := encode(*h.record.Load())
 		if err != nil {
@@ -90,10 +90,10 @@ func (s *Redis) remove(ctx context.Context, h *held, left time.Duration) error {
 	return err
 }
 
-// swept is the part of a sweep that is no session's.
+// swept does what a sweep does apart from any session.
 func (s *Redis) swept(ctx context.Context) {
 	s.kept.sweep(ctx)
-	if s.db.Full() { // it may be that nobody else finds out when it is not any more
+	if s.db.Full() { // otherwise nobody might notice that it is not full any more
 		_ = s.db.Room(ctx)
 	}
 }

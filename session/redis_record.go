@@ -8,13 +8,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// recordVersion is that of the form below, and of what else stands in Redis beside a record.
-// A replica of another version takes a session that it does not know for none. Version 1 had
-// no owner.
+// recordVersion is the version of keptRecord and of everything else in Redis beside a record.
+// A replica of another version treats a session with an unknown version as missing. Version 1
+// had no owner.
 const recordVersion = 2
 
-// keptRecord is a Record as it is sealed for Redis. What the client wrote in JSON is kept in
-// strings, which leaves it as it was written.
+// keptRecord is a Record in the form that is sealed for Redis. The client's JSON is kept in
+// strings, which preserves it byte for byte.
 type keptRecord struct {
 	Version       int      `json:"version"`
 	Client        string   `json:"client,omitempty"`
@@ -45,7 +45,7 @@ func encode(r Record) ([]byte, error) {
 	return value, nil
 }
 
-// decode reads a value that was kept for a session.
+// decode decodes the value that was kept for a session.
 func decode(value []byte, n name) (*Record, error) {
 	var k keptRecord
 	if err := json.Unmarshal(value, &k); err != nil {

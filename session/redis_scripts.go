@@ -2,48 +2,48 @@ package session
 
 import "github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 
-// What is kept in Redis. All keys of one user have the user in braces, so that they are
-// on one node of a Cluster and one script can change them as one step. Time is Redis's
-// alone: no clock of a replica is compared with it. What clients and servers have said is
-// sealed (seals).
+// Keys in Redis. All keys of one user have the user in braces, so that they are on one node
+// of a Cluster and one script can change them in one step. Only the clock of Redis counts: no
+// clock of a replica is compared with it. What clients and servers have said is sealed
+// (seals).
 //
-//	h:{user}:id   whose the session is (internal/cluster): the fence of all that follows
+//	h:{user}:id   the owner of the session (internal/cluster): the fence of all other keys
 //	s:{user}:id   hash: v the record, seq the position of the newest event, n how often
 //	              the session was written
-//	u:{user}      sorted set: the user's sessions by when they were last used
-//	m:{user}:id   hash: by its name, what is known of an event stream
-//	e:{user}:id   hash: by stream:position, an event
+//	u:{user}      sorted set: the user's sessions by their last use
+//	m:{user}:id   hash: event streams by name, without their events
+//	e:{user}:id   hash: events by stream:position
 //	g:{user}:id   hash: definitions that were shown (RedisGrants)
 //	k:{user}:id   hash: what is kept of sessions at servers (Kept)
 //
-// All of a session ends by itself when that was idle for too long; its home is kept by
-// internal/cluster.
+// The keys of a session expire when it was idle for too long. internal/cluster keeps its home.
 const kinds = "hsumegk"
 
-// The numbers of their keys, as scripts count them.
+// Numbers of the keys, as scripts count them.
 const (
 	recordKey = 2
 	streamKey = 4
 	eventKey  = 5
 )
 
-// First lines of scripts: what adds something does not run when Redis is full, and all
-// else does.
+// First lines of scripts. Scripts that add something do not run when Redis is full; all others
+// do.
 const (
 	growing = "#!lua\n"
 	sparing = "#!lua flags=allow-oom\n"
 	reading = "#!lua flags=no-writes,allow-oom\n"
 )
 
-// What scripts return where they have done nothing; 1 is for what is done.
+// Results of scripts that have done nothing; 1 means done.
 const (
 	none    = int64(0)  // there is no such session
-	tooMany = int64(2)  // there is a bound
-	moved   = int64(-1) // the session is another replica's
+	tooMany = int64(2)  // a bound is reached
+	moved   = int64(-1) // another replica owns the session
 )
 
-// lua is what scripts share. Their KEYS are always those of kinds, and their first arguments
-// the fence's token, "" for none, the id, and how long a session lasts in milliseconds.
+// lua is shared by the scripts. Their KEYS are always those of kinds. Their first arguments
+// are the fence's token, "" for none, the session id, and how long a session lasts in
+// milliseconds.
 const lua = `
 local home, record, users, streams, events, grants, kept = unpack(KEYS)
 local token, id, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -65,11 +65,11 @@ local function forget(which) -- a session of the user
 end
 `
 
-// write is a step of the owner. ARGV: the number of this write, for how long the session was
-// unused, -1 to leave its idle time alone, how many fields are set, for each the number of its
-// key, its name and its value, and for each that is deleted the number of its key and its
-// name. A write that comes later than one with a higher number is dropped: nobody waits for it
-// any more.
+// write writes for the owner. ARGV: the number of this write; for how long the session was
+// unused, -1 to leave its idle time alone; the number of fields to set; for each of them the
+// number of its key, its name and its value; for each field to delete the number of its key
+// and its name. A write that arrives after one with a higher number is dropped: nobody waits
+// for it any more.
 const write = `
 if not there() then return 0 end
 if moved() then return -1 end
@@ -101,8 +101,8 @@ type scripts struct {
 
 func newScripts() scripts {
 	return scripts{
-		// ARGV: most sessions, after how long unused one makes room, value. Returns 2 for too
-		// many, or the id of the session that has made room, "" for none.
+		// ARGV: bound on sessions, after how long unused a session makes room, value. It
+		// returns 2 for too many, or the id of the session that has made room, "" for none.
 		create: redisdb.NewScript(growing + lua + `
 local at, room = now(), ''
 redis.call('ZREMRANGEBYSCORE', users, '-inf', string.format('%.0f', at - ttl))
@@ -117,8 +117,8 @@ redis.call('PEXPIRE', record, ttl)
 used(at)
 return room`),
 
-		// Returns v, n, seq, how long the session has left, what is at m, and the fields of e
-		// with the lengths of their values.
+		// It returns v, n, seq, the remaining time of the session, the fields of m, and the
+		// fields of e with the lengths of their values.
 		load: redisdb.NewScript(reading + lua + `
 local got = redis.call('HMGET', record, 'v', 'n', 'seq')
 if not got[1] then return 0 end
@@ -130,18 +130,19 @@ return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.
 		add:  redisdb.NewScript(growing + lua + write),
 		tend: redisdb.NewScript(sparing + lua + write),
 
-		// ARGV: how long the session may have left if it is nobody's, -1 for not at all: one that
-		// was idle for too long may have outlived its home, and another may have used it since.
+		// ARGV: how long the session may have left if nobody owns it, -1 to keep it. A session
+		// that was idle for too long may have outlived its home, and another replica may have
+		// used it since.
 		remove: redisdb.NewScript(sparing + lua + `
 if not there() then return 0 end
 if moved() and (redis.call('EXISTS', home) == 1 or redis.call('PTTL', record) > tonumber(ARGV[4])) then return -1 end
 forget(id)
 return 1`),
 
-		// ARGV: fields of e. Returns their values.
+		// ARGV: fields of e. It returns their values.
 		fetch: redisdb.NewScript(reading + lua + `return redis.call('HMGET', events, unpack(ARGV, 4))`),
 
-		// ARGV: 1 where there has to be a record, most fields, field, value. Returns 2 for too
+		// ARGV: 1 if a record is required, bound on fields, field, value. It returns 2 for too
 		// many.
 		keep: redisdb.NewScript(growing + lua + `
 if ARGV[4] == '1' and not there() then return 0 end
@@ -151,8 +152,8 @@ redis.call('HSET', kept, ARGV[6], ARGV[7])
 redis.call('PEXPIRE', kept, there() and redis.call('PTTL', record) or ttl)
 return 1`),
 
-		// ARGV: field, "" for none: what is there lasts for as long again. Returns 0 where there
-		// is nothing.
+		// ARGV: field, "" for none. The remaining fields last for the full time again. It
+		// returns 0 if there is nothing.
 		unkeep: redisdb.NewScript(sparing + lua + `
 if redis.call('EXISTS', kept) == 0 then return 0 end
 if moved() then return -1 end
@@ -160,7 +161,7 @@ if ARGV[4] ~= '' then redis.call('HDEL', kept, ARGV[4]) end
 if not there() then redis.call('PEXPIRE', kept, ttl) end
 return 1`),
 
-		// ARGV: field. Returns its value, or nothing.
+		// ARGV: field. It returns the value, or nothing.
 		recall: redisdb.NewScript(reading + lua + `return redis.call('HGET', kept, ARGV[4])`),
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// seals seal what stands in Redis, each kind of value with a key of its own and bound to its
-// place. Whoever can read there learns nothing that clients or servers have said; who can
-// write there can take values away, or put back what stood at the same place before, and make
-// none. What scripts have to look into stands beside a value: times, positions, sizes, names
-// of replicas.
+// seals seal the values in Redis, each kind with a key of its own and bound to its place.
+// Readers of Redis learn nothing that clients or servers have said. Writers can remove values
+// or restore earlier ones at the same place, but cannot forge any. What scripts must read
+// stands beside a value: times, positions, sizes, names of replicas.
 type seals struct {
 	records *seal.Key // user, id
 	streams *seal.Key // user, id, stream
@@ -29,8 +28,8 @@ func newSeals(secret []byte, accepted [][]byte) (s seals, err error) {
 	return s, err
 }
 
-// Secrets are what keys are derived from: the secret of Key, nil for a random one, and those
-// of PreviousKeys, with which is opened and nothing sealed.
+// Secrets returns what keys are derived from: the secret of Key, nil for a random one, and the
+// secrets of PreviousKeys, which only open.
 func (c Config) Secrets() (secret []byte, accepted [][]byte) {
 	if c.Key != "" {
 		secret = []byte(string(c.Key))

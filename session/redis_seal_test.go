@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// dump is every key and value of a Redis in one text.
+// dump returns every key and value in Redis as one text.
 func dump(t *testing.T, client *redis.Client) string {
 	t.Helper()
 	var all strings.Builder
@@ -27,7 +27,7 @@ func dump(t *testing.T, client *redis.Client) string {
 			t.Fatal(err)
 		}
 		all.WriteString(key + " " + value + "\n")
-		if fields, err := client.HGetAll(t.Context(), key).Result(); err == nil { // which DUMP may compress
+		if fields, err := client.HGetAll(t.Context(), key).Result(); err == nil { // DUMP may compress these
 			for name, field := range fields {
 				all.WriteString(name + " " + field + "\n")
 			}
@@ -36,7 +36,7 @@ func dump(t *testing.T, client *redis.Client) string {
 	return all.String()
 }
 
-// H/191: whoever reads all of Redis finds nothing that a client or a server has said.
+// H/191: the contents of Redis reveal nothing that a client or a server has said.
 func TestRedisHoldsNothingInClear(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -65,8 +65,8 @@ func TestRedisHoldsNothingInClear(t *testing.T) {
 	}
 }
 
-// Whoever can write in Redis cannot have a stream say what no server has said, nor a sealed
-// event come at another place.
+// Write access to Redis is not enough to forge an event, or to move a sealed event to another
+// place.
 func TestNobodyMakesEvents(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -78,7 +78,7 @@ func TestNobodyMakesEvents(t *testing.T) {
 	tests := []struct {
 		name  string
 		spoil func(key func(session.Record) string, r, other session.Record, first string) error
-		gone  int // streams that are as if they were not there, or lack events
+		gone  int // streams that seem not to exist, or lack events
 	}{
 		{"one in clear", func(key func(session.Record) string, r, _ session.Record, _ string) error {
 			return set(key, r, "s:1", `{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -134,7 +134,7 @@ func TestNobodyMakesEvents(t *testing.T) {
 	}
 }
 
-// What was shown can be made up by nobody, or moved to another tool.
+// Nobody can forge a grant, or move it to another tool.
 func TestNobodyMakesGrants(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -167,8 +167,8 @@ func TestNobodyMakesGrants(t *testing.T) {
 	}
 }
 
-// While sessions.key is replaced, replicas that have either as theirs and accept the other go
-// on together; one without the old one knows nothing that it has sealed.
+// While sessions.key is replaced, replicas that seal with either key and accept the other work
+// together. A replica without the old key cannot open what it has sealed.
 func TestKeysAreReplaced(t *testing.T) {
 	server := redistest.Start(t)
 	const before, after = "0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"

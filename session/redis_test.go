@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	// slack is more than a test of the suite takes: Redis's time goes on meanwhile.
+	// slack is longer than any test of the suite takes, since Redis's clock goes on during the
+	// test.
 	slack = 30 * time.Second
-	// patience bounds what has to happen soon: ten times the second or two that the
+	// patience bounds the wait for what must happen soon: ten times the second or two that the
 	// documentation promises.
 	patience = 20 * time.Second
 )
 
-// replica is a store with a clock that can be moved on, and with a token: what it owns is
-// marked with that.
+// replica is a store with a clock that the test can advance, and with a token that marks the
+// sessions it owns.
 type replica struct {
 	*session.Redis
 	skew  atomic.Int64
@@ -57,13 +58,13 @@ func newOwner(t *testing.T, url, token string, cfg session.Config, deps session.
 	return r
 }
 
-// homeOf is where it stands whose a session is.
+// homeOf is the key that names the owner of a session.
 func homeOf(key string) string {
 	i := strings.LastIndexByte(key, ':')
 	return "gatehouse:h:{" + url.QueryEscape(key[:i]) + "}:" + key[i+1:]
 }
 
-// own makes a session this replica's, as internal/cluster does.
+// own makes this replica the owner of a session, as internal/cluster does.
 func (r *replica) own(t *testing.T, key string) {
 	t.Helper()
 	set := redisdb.NewScript("#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1], 'EX', 86400)")
@@ -91,7 +92,7 @@ func (r *replica) want(t *testing.T, what string, record session.Record, want er
 	}
 }
 
-// eventually waits for what has to happen soon.
+// eventually waits until happened returns true.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -105,7 +106,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// The suite runs over a server, over one that a Sentinel knows, and over a Cluster, which
+// The suite runs over a single server, over one behind a Sentinel, and over a Cluster, which
 // refuses scripts whose keys are not on one node.
 func TestRedis(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
@@ -131,15 +132,15 @@ func runSuite(t *testing.T, url string, advance func(testing.TB, time.Duration))
 		return newReplica(t, url, cfg, deps)
 	}, func(t *testing.T, store session.Store, d time.Duration) {
 		r := store.(*replica)
-		r.Sweep() // as it does many times meanwhile
+		r.Sweep() // as it does many times in production
 		advance(t, d)
 		r.skew.Add(int64(d))
 		r.Sweep()
 	}, slack)
 }
 
-// Redis away, hanging, empty: what is known goes on, nothing is told to be missing that
-// may be there, and all heals by itself.
+// While Redis is away, hangs or is empty, known sessions continue, no session that may exist
+// is reported as missing, and everything recovers by itself.
 func TestRedisFaults(t *testing.T) {
 	server := redistest.Start(t)
 	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
@@ -179,7 +180,7 @@ func TestRedisFaults(t *testing.T) {
 	unavailable("H/179 hanging")
 	took := time.Since(start)
 	server.Resume(t)
-	// One of them waits for two seconds, and the others not at all for another one each time.
+	// One of them waits for two seconds. The others do not each wait for the one before.
 	if took > 10*time.Second {
 		t.Errorf("H/179: what Redis did not answer took %s", took)
 	}
@@ -250,7 +251,7 @@ func TestRedisFull(t *testing.T) {
 	s.create(t)
 }
 
-// H/184: a Redis that may drop sessions is warned of at the start, and no other.
+// H/184: the store warns at the start of a Redis that may evict sessions, and of no other.
 func TestRedisThatEvicts(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -267,7 +268,7 @@ func TestRedisThatEvicts(t *testing.T) {
 	}
 }
 
-// What stands where a session should be and is none.
+// Values at a session's place that are not sessions.
 func TestRedisForeignValues(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -350,7 +351,7 @@ func TestRedisKeys(t *testing.T) {
 	}
 }
 
-// evals is the line of EVALSHA's statistics.
+// evals returns the statistics line of EVALSHA.
 func evals(stats string) string {
 	for line := range strings.Lines(stats) {
 		if strings.HasPrefix(line, "cmdstat_evalsha:") {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// H/190, H/244: how long a session lasts that nobody holds is Redis's to say, and no replica
+// H/190, H/244: Redis alone decides how long a session that nobody holds lasts. No replica
 // tells it the time.
 func TestRedisClocks(t *testing.T) {
 	server := redistest.Start(t)
@@ -45,8 +45,8 @@ func TestRedisClocks(t *testing.T) {
 	}
 }
 
-// H/178: without Redis a session goes on where it is known, but not for ever: where others
-// can ask Redis, it may be over.
+// H/178: without Redis a session continues where it is known, but not forever: replicas that
+// reach Redis may find it expired.
 func TestRedisKnown(t *testing.T) {
 	server := redistest.Start(t)
 	link, err := faultproxy.Start(server.Addr)

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session/sessiontest"
 )
 
-// TestRedisUser: H/189 the user that docs/configuration.md tells operators to make is allowed
-// enough, in a Cluster, too.
+// TestRedisUser: H/189 the user that docs/configuration.md asks operators to create has enough
+// rights, also in a Cluster.
 func TestRedisUser(t *testing.T) {
 	t.Run("single", func(t *testing.T) {
 		server := redistest.Start(t)
@@ -24,7 +24,7 @@ func TestRedisUser(t *testing.T) {
 	})
 }
 
-// asUser is a place in Redis for that user, at some servers.
+// asUser returns the configuration of a Redis at some servers, with that user.
 func asUser(t *testing.T, nodes ...*redistest.Server) redisdb.Config {
 	t.Helper()
 	redistest.AddUser(t, "../docs/configuration.md", nodes...)
@@ -44,7 +44,7 @@ func runAsUser(t *testing.T, url string, advance func(testing.TB, time.Duration)
 		return begin(t, cfg, deps)
 	}, func(t *testing.T, store session.Store, d time.Duration) {
 		r := store.(*replica)
-		r.Sweep() // as it does many times meanwhile
+		r.Sweep() // as it does many times in production
 		advance(t, d)
 		r.skew.Add(int64(d))
 		r.Sweep()
@@ -52,7 +52,7 @@ func runAsUser(t *testing.T, url string, advance func(testing.TB, time.Duration)
 	usesAll(t, begin(t, session.Config{}, session.Deps{}))
 }
 
-// usesAll does what the suite does not.
+// usesAll uses what the suite does not.
 func usesAll(t *testing.T, s *replica) {
 	t.Helper()
 	r := s.create(t)
@@ -72,7 +72,7 @@ func usesAll(t *testing.T, s *replica) {
 	}
 }
 
-// TestRedisTLS: all of it goes over TLS, as that user and with a certificate.
+// TestRedisTLS: everything works over TLS, as that user and with a client certificate.
 func TestRedisTLS(t *testing.T) {
 	server := redistest.Start(t)
 	place, tls := asUser(t, server), server.ServeTLS(t)

@@ -19,8 +19,8 @@ func openRedis(t *testing.T, server *redistest.Server) *Redis {
 	return s
 }
 
-// H/178: a write that arrives after a later one, as its connection was held up, changes nothing;
-// one that arrives twice is one.
+// H/178: a write that was delayed and arrives after a later one changes nothing. A write that
+// arrives twice counts once.
 func TestLateWrite(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, server)
@@ -42,14 +42,14 @@ func TestLateWrite(t *testing.T) {
 			t.Errorf("H/178 after write %d: %q, %v, want %q", write.number, got, err, write.want)
 		}
 	}
-	s.Drop(r.Key()) // which ends nothing, so that the record is there to be loaded
+	s.Drop(r.Key()) // this ends nothing, so the record can be loaded again
 	if _, err := s.Get(t.Context(), r.User, r.ID); !errors.Is(err, ErrNotFound) {
 		t.Errorf("what stands there now is no record: %v", err)
 	}
 }
 
-// TestEventLogsInRedis: of one user's logs no more stands in Redis than a replica has room
-// for; what is above is a gap.
+// TestEventLogsInRedis: Redis holds no more of one user's logs than a replica has room for.
+// What exceeds it is a gap.
 func TestEventLogsInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, server)

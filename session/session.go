@@ -10,31 +10,30 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// MaxRecordBytes bounds what one record keeps of what its client sent: client info,
+// MaxRecordBytes bounds what one record keeps of its client's data, in bytes: client info,
 // capabilities and subscriptions together.
 const MaxRecordBytes = 256 << 10
 
-// Record is what is remembered of one session. A Record is a value: changing it
-// changes nothing that is stored, and only Store.Update does. Its slices are shared
-// with the store and other readers; they are replaced, never written to.
+// Record is what is remembered of one session. A Record is a value: only Store.Update changes
+// what is stored. Its slices are shared with the store and other readers; they are replaced,
+// never modified.
 type Record struct {
-	// User is mcp.Caller.User of the one user whose session it is.
+	// User is mcp.Caller.User of the session's user.
 	User string
-	// Client is mcp.Caller.ClientID of the one client whose session it is; "" where
-	// clients are not known.
+	// Client is mcp.Caller.ClientID of the session's client; "" if clients are not known.
 	Client string
 	// ID is the value of Mcp-Session-Id: 26 characters of base32, 130 random bits.
 	ID string
-	// Revision is the name of the revision that was negotiated.
+	// Revision is the name of the negotiated protocol revision.
 	Revision string
 	// ClientInfo and Caps are the clientInfo and capabilities of initialize.
 	ClientInfo mcp.Raw
 	Caps       mcp.Raw
-	// Initialized says that notifications/initialized has come.
+	// Initialized says that notifications/initialized was received.
 	Initialized bool
-	// LogLevel is what logging/setLevel asked for last; "" when it never did.
+	// LogLevel is the last level of logging/setLevel; "" if it was never called.
 	LogLevel string
-	// Subscriptions are the public URIs of resources/subscribe.
+	// Subscriptions are the public URIs that resources/subscribe was called with.
 	Subscriptions []string
 	// Created is when the session began.
 	Created time.Time
@@ -42,8 +41,8 @@ type Record struct {
 	key string // caches Key, set by the store
 }
 
-// Key is "user:id", the name under which the rest of the gateway keeps what belongs
-// to the session. It is not a secret but holds one: do not log it.
+// Key is "user:id", the name under which the rest of the gateway keeps what belongs to the
+// session. The key is not a secret itself but contains one: do not log it.
 func (r Record) Key() string {
 	if r.key != "" {
 		return r.key
@@ -51,12 +50,12 @@ func (r Record) Key() string {
 	return name{r.User, r.ID}.key()
 }
 
-// name is whose session it is and its id.
+// name is the user and the id of a session.
 type name struct{ user, id string }
 
 func (n name) key() string { return n.user + ":" + n.id }
 
-// nameOf takes a key apart. Ids have no colon, so the last one divides.
+// nameOf splits a key. Ids have no colon, so the last one separates.
 func nameOf(key string) name {
 	at := strings.LastIndexByte(key, ':')
 	return name{key[:max(at, 0)], key[at+1:]}
@@ -71,7 +70,7 @@ func (r Record) size() int {
 	return n
 }
 
-// minted returns the record of a session that begins now, with an id of its own.
+// minted returns the record of a session that begins now, with a new id.
 func (r Record) minted() Record {
 	r = r.owned()
 	r.ID, r.Created = rand.Text(), time.Now()
@@ -79,8 +78,8 @@ func (r Record) minted() Record {
 	return r
 }
 
-// owned returns the record with slices of its own, exactly as long as they are: it
-// keeps no request body alive, and an append to what a reader got copies.
+// owned returns the record with copies of its slices, each with no spare capacity. It keeps no
+// request body alive, and an append by a reader copies.
 func (r Record) owned() Record {
 	r.ClientInfo = slices.Clip(bytes.Clone(r.ClientInfo))
 	r.Caps = slices.Clip(bytes.Clone(r.Caps))

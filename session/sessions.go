@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Known is how many sessions this process holds.
+// Known returns how many sessions this process holds.
 func (s *sessions) Known() int { return int(s.known.Load()) }
 
-// Get returns a session and restarts its idle time; see Store. What is held costs no look at
-// the place.
+// Get returns a session and restarts its idle time; see Store. For a held session it does not
+// ask the place.
 func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {
 	if s.closed.Load() {
 		return Record{}, ErrUnavailable
@@ -29,7 +29,7 @@ func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {
 	return *h.record.Load(), nil
 }
 
-// Update changes a session as one step; see Store.
+// Update changes a session in one step; see Store.
 func (s *sessions) Update(ctx context.Context, user, id string, edit func(*Record)) (Record, error) {
 	h, err := s.use(ctx, name{user, id})
 	if err != nil {
@@ -64,17 +64,18 @@ func (s *sessions) Delete(ctx context.Context, user, id string) error {
 	return s.end(ctx, h, s.count.deleted, -time.Millisecond)
 }
 
-// Log is the event log of the sessions.
+// Log returns the event log of the sessions.
 func (s *sessions) Log() EventLog { return eventLog{s} }
 
-// close stops the goroutine and ends nothing. It reports whether it is the first.
+// close stops the goroutine without ending sessions. It reports whether this is the first
+// call.
 func (s *sessions) close() bool {
 	first := s.closed.CompareAndSwap(false, true)
 	s.stop()
 	s.done.Wait()
 	if first {
 		for _, h := range s.all() {
-			h.log.wake() // whoever follows a stream finds out
+			h.log.wake() // followers of its streams notice
 		}
 	}
 	return first

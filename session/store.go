@@ -8,54 +8,53 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// What a store answers. Anything else is trouble of ours.
+// Errors of a store. Any other error is an internal failure.
 var (
-	// ErrNotFound: no such session, no longer, or not this user's; the three are
-	// not told apart. Also for a stream that is not known.
+	// ErrNotFound means that the session does not exist, has ended, or belongs to another
+	// user; these cases are not distinguished. It is also the error for an unknown stream.
 	ErrNotFound = errors.New("session: not found")
-	// ErrTooMany: the user, or the store, is at its limit of sessions.
+	// ErrTooMany means that the user, or the store, is at its limit of sessions.
 	ErrTooMany = errors.New("session: too many sessions")
-	// ErrTooLarge: the record would hold more than MaxRecordBytes.
+	// ErrTooLarge means that the record would hold more than MaxRecordBytes.
 	ErrTooLarge = errors.New("session: record too large")
-	// ErrUnavailable: the store cannot tell. It must never be shown as a missing
-	// session, or the client drops one that is still there.
+	// ErrUnavailable means that the store cannot tell. It must never be reported as a missing
+	// session, or the client would drop one that still exists.
 	ErrUnavailable = errors.New("session: store unavailable")
-	// ErrUnsure, beside ErrUnavailable: it may have been done, or may be yet.
+	// ErrUnsure comes with ErrUnavailable: the change may have been made, or may still be.
 	ErrUnsure = redisdb.ErrUnsure
-	// ErrMoved: another replica owns the session, and nothing was written. This store has
-	// dropped what it held of it.
+	// ErrMoved means that another replica owns the session, and nothing was written. This
+	// store has dropped what it held of the session.
 	ErrMoved = errors.New("session: another replica owns it")
-	// ErrEnded: the stream has ended, perhaps not by its writer. It is an ErrNotFound.
+	// ErrEnded means that the stream has ended, perhaps not by its writer. It is an
+	// ErrNotFound.
 	ErrEnded = fmt.Errorf("%w: the stream has ended", ErrNotFound)
-	// ErrGap: events after the position asked for are no longer kept.
+	// ErrGap means that events after the given position are not kept any more.
 	ErrGap = errors.New("session: events are missing")
 )
 
-// Store keeps session records. All methods are safe for concurrent use, of one process:
-// of the replicas that share a Redis, only the owner of a session uses it. To any other,
-// each method but Create may return ErrMoved. Every back end passes the suite in
+// Store keeps session records. All methods are safe for concurrent use within one process. Of
+// the replicas that share a Redis, only the owner of a session uses it; for any other replica,
+// each method except Create may return ErrMoved. Every store passes the suite in
 // session/sessiontest.
 type Store interface {
-	// Create begins a session. The id is minted here, whatever the record says. A user
-	// at the limit gets room by the session of theirs that was used longest ago, if
-	// that was not used for a minute.
-	// Errors: ErrTooMany, ErrTooLarge, ErrUnavailable.
+	// Create begins a session. The store mints the id and ignores the one in the record. A
+	// user at the limit gets room from their least recently used session, if that was unused
+	// for a minute. Errors: ErrTooMany, ErrTooLarge, ErrUnavailable.
 	Create(ctx context.Context, r Record) (Record, error)
-	// Get returns the user's session and restarts its idle time. A stream that is
-	// open counts as use only if whoever serves it calls Get from time to time.
-	// Errors: ErrNotFound, ErrUnavailable.
+	// Get returns the user's session and restarts its idle time. An open stream counts as use
+	// only if its server calls Get at intervals. Errors: ErrNotFound, ErrUnavailable.
 	Get(ctx context.Context, user, id string) (Record, error)
-	// Update changes the session as one step, restarts its idle time and returns
-	// what it has become. The function must not call the store; changes to User, ID and
-	// Created are ignored. A session that has ended stays ended. Errors: as Get, and
-	// ErrTooLarge. With ErrUnsure the change holds here, and may be lost with this replica.
+	// Update changes the session in one step, restarts its idle time and returns the new
+	// record. The function must not call the store; changes to User, ID and Created are
+	// ignored. A session that has ended stays ended. Errors: as Get, and ErrTooLarge. With
+	// ErrUnsure the change holds here, but may be lost with this replica.
 	Update(ctx context.Context, user, id string, change func(*Record)) (Record, error)
 	// Delete ends the session. Errors: as Get.
 	Delete(ctx context.Context, user, id string) error
-	// Log is the event log of the same sessions.
+	// Log returns the event log of the same sessions.
 	Log() EventLog
-	// Close releases what the store holds. Sessions are not ended by it. It may be
-	// called twice; the other methods then return ErrUnavailable.
+	// Close releases what the store holds, without ending sessions. It may be called twice.
+	// Afterwards the other methods return ErrUnavailable.
 	Close() error
 }
 
@@ -66,42 +65,40 @@ const (
 	LogStreams = 64      // streams kept of a session; the oldest that has ended goes first
 )
 
-// Event is one entry of a stream's log. Data must not be changed.
+// Event is one entry of a stream's log. Data must not be modified.
 type Event struct {
 	Seq  uint64
 	Data []byte
 }
 
-// EventLog keeps the last events of each stream of a session, so that a client
-// whose connection broke can go on (2025-11-25 basic/transports#resumability-and-redelivery).
-// Streams are named by whoever writes them. They are forgotten five minutes after
-// their end, and with their session. Keys are Record.Key. Nothing here restarts a
-// session's idle time.
+// EventLog keeps the last events of each stream of a session, so that a client whose
+// connection broke can resume (2025-11-25 basic/transports#resumability-and-redelivery).
+// Writers choose the names of their streams. A stream is forgotten five minutes after its end,
+// and with its session. Keys are Record.Key. No method restarts a session's idle time.
 type EventLog interface {
-	// Append adds an event, and the stream with its first one; data is copied. Seq
-	// grows over all streams of a session and never repeats, so that it can be part
-	// of an event id; the first is 1. Errors: ErrNotFound when the session has ended,
-	// ErrEnded when the stream has, ErrUnavailable.
+	// Append adds an event, and creates the stream with its first one; data is copied. Seq
+	// grows over all streams of a session and never repeats, so it can be part of an event id.
+	// The first one is 1. Errors: ErrNotFound if the session has ended, ErrEnded if the stream
+	// has, ErrUnavailable.
 	Append(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
-	// Begin is Append for a stream that answers a request. The request's id, which must
-	// not be empty, is kept until the stream is forgotten, whatever becomes of its events.
+	// Begin is Append for a stream that answers a request. The request's id must not be empty.
+	// It is kept until the stream is forgotten, whatever becomes of its events.
 	Begin(ctx context.Context, key, stream string, request, data []byte) (seq uint64, err error)
-	// Request returns the id that a stream was begun with, nil for none. Errors:
-	// ErrNotFound, ErrUnavailable.
-	Request(ctx context.Context, key, stream string) ([]byte, error)
-	// Finish adds the last event and ends the stream, as one step: of all who finish a
-	// stream the first one does, and the others, its writer too, get ErrEnded. Errors: as
-	// Append. A last event that could not be kept is a gap at the stream's end, which is
-	// its end all the same.
-	Finish(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
-	// End says that nothing more comes; a store that is not available keeps that as soon as
-	// it is. Errors: ErrNotFound, ErrUnavailable.
-	End(ctx context.Context, key, stream string) error
-	// Read returns the events after a position, in order, and whether the stream
-	// has ended. Unless it has, more is closed as soon as there is something new:
-	// an event, the end, or that the session is gone. Position 0 is the beginning.
-	// With ErrGap the other values are valid and what is still there. Errors:
-	// ErrNotFound also for a position that this stream never reached,
+	// Request returns the id that a stream was begun with, nil for none. Errors: ErrNotFound,
 	// ErrUnavailable.
+	Request(ctx context.Context, key, stream string) ([]byte, error)
+	// Finish adds the last event and ends the stream, in one step. Of several callers that
+	// finish a stream the first one succeeds; the others, even its writer, get ErrEnded.
+	// Errors: as Append. A last event that could not be kept leaves a gap at the end, but the
+	// stream has ended.
+	Finish(ctx context.Context, key, stream string, data []byte) (seq uint64, err error)
+	// End ends a stream without a further event. A store that is unavailable records the end
+	// as soon as it can. Errors: ErrNotFound, ErrUnavailable.
+	End(ctx context.Context, key, stream string) error
+	// Read returns the events after a position, in order, and whether the stream has ended.
+	// Unless it has, more is closed as soon as there is news: an event, the end of the stream,
+	// or the end of the session. Position 0 is the beginning. With ErrGap the other results
+	// are valid and hold what is still kept. Errors: ErrNotFound, also for a position that
+	// this stream never reached, and ErrUnavailable.
 	Read(ctx context.Context, key, stream string, after uint64) (events []Event, ended bool, more <-chan struct{}, err error)
 }

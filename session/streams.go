@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// streamKept is how long a stream is remembered after its end.
+// streamKept is how long a stream is kept after its end.
 const streamKept = 5 * time.Minute
 
-// streams are the event logs of one session, as its owner knows them: with the events
-// themselves where the session is in memory, without them where they stand in Redis.
+// streams are the event logs of one session, as its owner knows them. For a session in memory
+// they hold the events; for a session in Redis only the descriptions.
 type streams struct {
-	user string   // whose they are, not changed
-	room *logRoom // of the store, not changed
+	user string   // never changes
+	room *logRoom // of the store; never changes
 
 	mu      sync.Mutex // guards the fields below and every stream
 	byName  map[string]*stream
 	seq     uint64   // of the newest event of any stream
 	closed  bool     // the session has ended
-	changes *changes // what Redis has yet to be told; nil where sessions are in memory
+	changes *changes // what Redis has yet to be told; nil for sessions in memory
 }
 
 type stream struct {
 	events  []logged
 	bytes   int
-	request []byte // what the stream answers; nil for nothing, or what is not known
+	request []byte // the request that the stream answers; nil for none or unknown
 	born    uint64 // streams.seq when the stream began
 	last    uint64 // its newest event, kept or not
-	dropped uint64 // its newest event that is no longer kept
+	dropped uint64 // its newest event that is not kept any more
 	ended   bool
 	touched int64         // when it was last written, or ended
-	more    chan struct{} // closed at the next change; nil when nobody waits
+	more    chan struct{} // closed at the next change; nil if nobody waits
 }
 
 // logged is an event of a log.
 type logged struct {
 	seq  uint64
 	size int
-	data []byte // nil where Redis has it
+	data []byte // nil if it is in Redis
 }
 
-// changes are what has happened to the streams of a session since Redis was told.
+// changes are the changes to the streams of a session that Redis was not told of.
 type changes struct {
-	streams map[string]bool // to be written, or deleted where there is none of that name
+	streams map[string]bool // to be written, or deleted if there is no stream of that name
 	events  []eventName     // to be deleted
 }
 
@@ -54,12 +54,12 @@ type eventName struct {
 	seq    uint64
 }
 
-// maxDeletions bounds the events that are to be deleted in Redis while it is away. What is
-// above stays there until its session ends.
+// maxDeletions bounds the events that wait to be deleted while Redis is away. The rest stays
+// there until the session ends.
 const maxDeletions = 2 * LogEvents
 
-// add adds an event, and the stream with its first one, and returns its position. One for
-// which there is no room is not kept, which leaves a gap. Errors: ErrNotFound, ErrEnded.
+// add adds an event, and creates the stream with its first one, and returns its position. An
+// event without room is not kept, which leaves a gap. Errors: ErrNotFound, ErrEnded.
 func (s *streams) add(name string, request []byte, e logged, last bool, now int64) (seq uint64, kept bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *streams) add(name string, request []byte, e logged, last bool, now int6
 	return e.seq, kept, nil
 }
 
-// lose is told that the newest event of a stream could not be kept.
+// lose records that the newest event of a stream could not be kept.
 func (s *streams) lose(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +175,7 @@ func (s *streams) changed() bool {
 	return s.changes != nil && (len(s.changes.streams) > 0 || len(s.changes.events) > 0)
 }
 
-// takeChanges returns what Redis is about to be told, and putBack takes it again where it
-// was not.
+// takeChanges returns what Redis is about to be told. putBack restores it if that fails.
 func (s *streams) takeChanges() (c changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +196,7 @@ func (s *streams) putBack(c changes) {
 	}
 }
 
-// wake has all who wait for news look again.
+// wake makes all who wait for news look again.
 func (s *streams) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,9 +205,8 @@ func (s *streams) wake() {
 	}
 }
 
-// begin adds a stream, and makes room for it: the first to go is the one that ended
-// first, and if none has, the one that was written longest ago. What follows is called
-// with mu held.
+// begin creates a stream and makes room for it. The stream that ended first goes first; if
+// none has ended, the least recently written one does. The caller holds mu.
 func (s *streams) begin(name string, now int64) *stream {
 	s.forgetOld(now)
 	if len(s.byName) >= LogStreams {
@@ -264,7 +262,7 @@ func (s *streams) count(st *stream, n int) {
 	s.room.change(s.user, n)
 }
 
-// news wakes whoever waits for news of a stream, and notes them for Redis.
+// news wakes all who wait for news of a stream, and notes the change for Redis.
 func (s *streams) news(name string, st *stream) {
 	st.wake()
 	s.note(name)

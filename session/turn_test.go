@@ -6,8 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// TestEndWithOthers: whoever is told of a session's end may wait for somebody who waits for
-// the session.
+// TestEndWithOthers: OnEnd may wait for somebody who waits for the session.
 func TestEndWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		appended := make(chan error)

@@ -6,14 +6,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
-// What is kept in Redis. Time is Redis's alone: no clock of a replica is compared with it.
-// All of this goes on when Redis is full: it is little, and sessions depend on it.
+// Keys in Redis. Only the clock of Redis counts: no clock of a replica is compared with it.
+// Writes continue when Redis is full: they are small, and sessions depend on them.
 //
-//	h:{user}:id           string: the token of the home's owner. It ends by itself when the
-//	                      home is not used for too long
-//	l:{replicas}:name     hash: the lease of a replica: v what others read of it, sealed; n the
-//	                      number of its newest renewal; t whether that one found it there
-//	n:{replicas}          sorted set: the names of those who have leases, or had
+//	h:{user}:id           string: the token of the home's owner. It expires when the home is
+//	                      unused for too long
+//	l:{replicas}:name     hash: the lease of a replica: v its sealed content; n the number of
+//	                      its newest renewal; t whether that renewal found the lease there
+//	n:{replicas}          sorted set: the names of replicas that have leases, or had
 const (
 	leasePrefix = "l:{replicas}:"
 	leaseNames  = "n:{replicas}"
@@ -21,7 +21,8 @@ const (
 	maxReplicas = 1000
 )
 
-// homeKey is where the owner of a home stands, on the node of all that belongs to its user.
+// homeKey is the key of a home's owner token. It is on the same node as all other keys of its
+// user.
 func homeKey(db *redisdb.DB, h Home) string {
 	return db.Key("h:{" + url.QueryEscape(h.User) + "}:" + h.ID)
 }
@@ -39,11 +40,11 @@ func newScripts() scripts {
 	}
 }
 
-// sparing is the first line of scripts that run when Redis is full, too.
+// sparing is the first line of scripts that run even when Redis is full.
 const sparing = "#!lua flags=allow-oom\n"
 
-// readLeases returns all leases but that of own: names and values in turn. Names without a
-// lease are forgotten. KEYS[1] has the names; prefix is that of leases.
+// readLeases returns all leases except the one named own, as alternating names and values, and
+// removes names without a lease. KEYS[1] has the names; prefix is the key prefix of leases.
 const readLeases = `
 local function leases(own, prefix, most)
   local got = {}
@@ -62,11 +63,11 @@ local function leases(own, prefix, most)
 end
 `
 
-// renewSource renews a lease and returns whether it was there, 1 or 0, and then the others.
-// The client library asks again when an answer does not come in time: what the same renewal
-// found the first time is what it finds.
+// renewSource renews a lease. It returns whether the lease was there, 1 or 0, and then the
+// other leases. The client library repeats a command whose answer does not come in time. A
+// repeated renewal returns what it found the first time.
 //
-// ARGV: prefix of leases, most of them, own name, value, lease in milliseconds, number.
+// ARGV: prefix of leases, bound on leases, own name, value, lease in milliseconds, number.
 const renewSource = `
 local key = ARGV[1] .. ARGV[3]
 local number = redis.call('HGET', key, 'n')
@@ -80,20 +81,21 @@ local got = leases(ARGV[3], ARGV[1], ARGV[2])
 table.insert(got, 1, tonumber(there))
 return got`
 
-// leasesSource returns all leases. ARGV: prefix of leases, most of them.
+// leasesSource returns all leases. ARGV: prefix of leases, bound on leases.
 const leasesSource = `return leases('', ARGV[1], ARGV[2])`
 
-// resignSource ends the lease of a replica that has gone, where it has this value. KEYS: names,
-// the lease. ARGV: name, value.
+// resignSource ends the lease of a replica that has gone, if it still has this value. KEYS:
+// names, the lease. ARGV: name, value.
 const resignSource = `
 if redis.call('HGET', KEYS[2], 'v') ~= ARGV[2] then return 0 end
 redis.call('ZREM', KEYS[1], ARGV[1])
 return redis.call('DEL', KEYS[2])`
 
-// ownSource returns the token of a home's owner, which is the new one if nobody, or the
-// stale one, had it; and nil if what the home needs is not there. Any token of the same
-// replica is its own. KEYS: the home, what has to be there, if anything. ARGV: new token,
-// stale token or empty, milliseconds until it ends, how tokens of this replica begin.
+// ownSource returns the token of a home's owner. If the home has no owner, or the stale one,
+// it stores and returns the new token. It returns nil if the required key does not exist. Any
+// token of the same replica is its own. KEYS: the home, and the required key, if any. ARGV:
+// new token, stale token or empty, milliseconds until the home expires, prefix of this
+// replica's tokens.
 const ownSource = `
 local token = redis.call('GET', KEYS[1])
 if KEYS[2] and redis.call('EXISTS', KEYS[2]) == 0 then
@@ -108,15 +110,15 @@ if token and token ~= ARGV[2] then return token end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return ARGV[1]`
 
-// keepSource moves on when a home ends, and returns 1 if the token is still its owner's; 0
-// if another one is, and nil if none. KEYS: the home. ARGV: token, milliseconds.
+// keepSource renews the expiry of a home. It returns 1 if the token is the owner's, 0 if
+// another one is, and nil if there is no owner. KEYS: the home. ARGV: token, milliseconds.
 const keepSource = `
 local token = redis.call('GET', KEYS[1])
 if not token then return false end
 if token ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
 
-// giveSource gives a home up where the token is its owner's. KEYS: the home. ARGV: token.
+// giveSource gives up a home if the token is its owner's. KEYS: the home. ARGV: token.
 const giveSource = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`

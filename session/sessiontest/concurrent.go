@@ -13,20 +13,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// OnEnd is called under no lock: it may use the store, even for what just ended.
+// OnEnd is called without a lock: it may use the store, even for the session that just ended.
 func testOnEndUsesStore(t *testing.T, f *fixture) {
 	users := []string{"deleted", "idle"}
 	first := make(map[string]session.Record)
 	for _, user := range users {
 		first[user] = f.create(t, user)
 	}
-	var hooks sync.WaitGroup // for whose end a store does not wait before it is closed
+	var hooks sync.WaitGroup // a store does not wait for these before it closes
 	hooks.Add(len(users))
 	f.mu.Lock()
 	f.hook = func(key string) {
 		user, id, _ := strings.Cut(key, ":")
 		if r := first[user]; r.ID != id {
-			return // one that was made below
+			return // one of those made below
 		}
 		defer hooks.Done()
 		_, err := f.Get(t.Context(), user, id)
@@ -104,7 +104,7 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 		r := f.create(t, "alice")
 		keys = append(keys, r.Key())
 		f.pass(f.justBefore(idle))
-		// Now deleting, using and the end of the idle time all meet.
+		// Now deletion, use and the end of the idle time coincide.
 		var wg sync.WaitGroup
 		var deleted atomic.Int32
 		for range 4 {
@@ -131,7 +131,7 @@ func testConcurrentEnd(t *testing.T, f *fixture) {
 	f.pass(2 * idle)
 	f.settle()
 	wantKeys(t, "ended", f.endedKeys(), keys...)
-	for range maxPerUser { // the count came out right
+	for range maxPerUser { // the count is correct
 		f.create(t, "alice")
 	}
 }

@@ -1,5 +1,5 @@
-// Package sessiontest is the suite that every session.Store passes.
+// Package sessiontest is the test suite that every session.Store passes.
 //
-// It owns what a store promises, as tests. What is special to a back end is tested
-// beside it. The goroutines it starts end with the test.
+// It owns the tests of what a store promises. It leaves what is specific to one store to the
+// tests of that store. The goroutines it starts end with the test.
 package sessiontest

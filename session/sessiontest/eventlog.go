@@ -22,7 +22,7 @@ func (f *fixture) appendTo(t *testing.T, r session.Record, stream, data string) 
 	return seq
 }
 
-// wantEvents reads a stream and compares what comes.
+// wantEvents reads a stream and compares the result.
 func (f *fixture) wantEvents(t *testing.T, r session.Record, stream string, after uint64, wantErrIs error, wantEnded bool, want ...string) {
 	t.Helper()
 	events, ended, more, err := f.Log().Read(t.Context(), r.Key(), stream, after)
@@ -276,8 +276,8 @@ func testLogStreams(t *testing.T, f *fixture) {
 		}
 		f.pass(time.Second)
 	}
-	// The one that ended first goes first, then the other, then the one written
-	// longest ago.
+	// The one that ended first goes first, then the other ended one, then the least recently
+	// written.
 	for i, gone := range []string{"7", "3", "0", "1"} {
 		f.wantEvents(t, r, gone, 0, nil, i < 2, "x")
 		f.appendTo(t, r, fmt.Sprint("new", i), "x")
@@ -299,7 +299,7 @@ func testLogEvicted(t *testing.T, f *fixture) {
 		f.pass(time.Second)
 		f.appendTo(t, r, fmt.Sprint(i), "x")
 	}
-	<-more // whoever followed it learns
+	<-more // its follower is told
 	second := f.appendTo(t, r, "s", "y")
 	if second <= first {
 		t.Errorf("position %d came again after %d", second, first)
@@ -363,8 +363,8 @@ func testLogIdle(t *testing.T, f *fixture) {
 	wantKeys(t, "ended", f.endedKeys(), r.Key())
 }
 
-// testLogConcurrent has writers whose events readers follow to the end: nothing may
-// be lost, doubled or out of order, and no reader may be left waiting.
+// testLogConcurrent has writers whose events readers follow to the end. No event may be lost,
+// duplicated or out of order, and no reader may be left waiting.
 func testLogConcurrent(t *testing.T, f *fixture) {
 	const streams, events, readers = 4, 200, 3
 	r := f.create(t, "alice")

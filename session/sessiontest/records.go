@@ -74,7 +74,7 @@ func testCopies(t *testing.T, f *fixture) {
 	if string(first.ClientInfo) != `{"name":"client"}` || string(first.Caps) != `{"name":"client"}` || first.Subscriptions[0] != "a" {
 		t.Errorf("the store shares what it was given: %s %s %q", first.ClientInfo, first.Caps, first.Subscriptions)
 	}
-	// Two readers that append to what they got must not meet in one array.
+	// Two readers that append to their results must not share an array.
 	one := append(first.Subscriptions, "one")
 	second, err := f.Get(t.Context(), "alice", r.ID)
 	if err != nil {

@@ -17,39 +17,39 @@ const (
 	maxPerUser = 5
 	maxAll     = 12
 
-	// offBeat moves a test away from round times, at which a store may clean up: what
-	// is over must be gone at its time, not with the next cleaning.
+	// offBeat moves a test away from round times, at which a store may sweep. What has expired
+	// must be gone at its time, not at the next sweep.
 	offBeat = 1234567 * time.Microsecond
 )
 
 // NewStore makes an empty store.
 type NewStore func(t *testing.T, cfg session.Config, deps session.Deps) session.Store
 
-// Pass lets time pass for a store, and returns when what is due has happened.
+// Pass lets time pass for a store, and returns once everything due has happened.
 type Pass func(t *testing.T, store session.Store, d time.Duration)
 
-// fixture is a store and the keys of the sessions that it has reported as ended.
+// fixture is a store, and the keys of the sessions that it has reported as ended.
 type fixture struct {
 	session.Store
 	t      *testing.T
 	passes Pass          // nil inside a bubble of testing/synctest
-	slack  time.Duration // how inexact the store's time is
+	slack  time.Duration // the inaccuracy of the store's time
 
 	mu    sync.Mutex // guards the fields below
 	ended []string
-	hook  func(key string) // also called for each
+	hook  func(key string) // also called for each end
 }
 
-// Run runs the suite over a store that keeps time by this process's clock: each test, and
-// newStore in it, is in a bubble of testing/synctest.
+// Run runs the suite over a store that uses this process's clock. Each test, with its call of
+// newStore, is in a bubble of testing/synctest.
 func Run(t *testing.T, newStore NewStore) {
 	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
 		synctest.Test(t, func(t *testing.T) { test(t, &fixture{}) })
 	})
 }
 
-// RunWith runs the suite over a store whose time is another one's. The tests use up some
-// of it: slack is more than that, and more than what the store may be late by.
+// RunWith runs the suite over a store with another clock. slack must exceed the time that the
+// tests themselves use, and the store's delay.
 func RunWith(t *testing.T, newStore NewStore, pass Pass, slack time.Duration) {
 	run(t, newStore, func(t *testing.T, test func(*testing.T, *fixture)) {
 		test(t, &fixture{passes: pass, slack: slack})
@@ -125,13 +125,13 @@ func (f *fixture) pass(d time.Duration) {
 	f.passes(f.t, f.Store, d)
 }
 
-// justBefore and justAfter are when something has surely not happened yet that happens
-// after d, and when it surely has.
+// justBefore is a time at which what happens after d has surely not happened yet. justAfter is
+// one at which it surely has.
 func (f *fixture) justBefore(d time.Duration) time.Duration { return d - max(f.slack, time.Nanosecond) }
 
 func (f *fixture) justAfter(d time.Duration) time.Duration { return d + f.slack }
 
-// settle returns when what is due has happened.
+// settle returns once everything due has happened.
 func (f *fixture) settle() {
 	if f.passes == nil {
 		synctest.Wait()
@@ -154,7 +154,7 @@ func (f *fixture) endedKeys() []string {
 	return append([]string(nil), f.ended...)
 }
 
-// create begins a session that is good enough for any test.
+// create begins a session that suits any test.
 func (f *fixture) create(t *testing.T, user string) session.Record {
 	t.Helper()
 	r, err := f.Create(t.Context(), session.Record{User: user, Revision: "r1", Caps: mcp.Raw(`{"roots":{}}`)})
