@@ -6,22 +6,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of what waits for a stream: URIs of updated resources, and URLs where the user
-// is done.
+// Bounds of what waits for a stream: URIs of updated resources, and ids of elicitations at
+// whose URLs the user is done.
 const (
 	maxUpdated   = 1000
 	maxCompleted = 100
 )
 
-// backlog holds the events that wait for a stream, each of them once: of a change
-// it matters that it was, not how often.
+// backlog holds the events that wait for a stream, each of them once: it matters that
+// something changed, not how often.
 type backlog struct {
 	changed   []string // methods of list_changed notifications
 	updated   []string // URIs, in the order of their first update
 	completed []string // ids of elicitations
 }
 
-// put adds an event; false when there is no room for it.
+// put adds an event. It returns false if there is no room for it.
 func (b *backlog) put(e mcp.Event) bool {
 	switch e.Method {
 	case mcp.NoteResourceUpdated:
@@ -34,7 +34,7 @@ func (b *backlog) put(e mcp.Event) bool {
 	return addOnce(&b.changed, e.Method, maxUpdated)
 }
 
-// addOnce adds what is not there yet; false when there is no room for it.
+// addOnce adds an element that is not there yet. It returns false if there is no room for it.
 func addOnce(list *[]string, what string, most int) bool {
 	if slices.Contains(*list, what) {
 		return true
@@ -46,7 +46,7 @@ func addOnce(list *[]string, what string, most int) bool {
 	return true
 }
 
-// take returns the events and forgets them.
+// take removes the events and returns them.
 func (b *backlog) take() (events []mcp.Event) {
 	for _, method := range b.changed {
 		events = append(events, mcp.Event{Method: method})

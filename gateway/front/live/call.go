@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Causes of a cancelled call. Handlers return them, and know them for what they are.
+// Causes of a cancelled call. Handlers return them.
 var (
 	ErrCancelled = fmt.Errorf("front: cancelled by its client: %w", context.Canceled)
 	ErrEnded     = fmt.Errorf("front: its session has ended: %w", context.Canceled)
@@ -18,22 +18,21 @@ var (
 	ErrExpired   = fmt.Errorf("front: its caller's proof has expired: %w", context.Canceled)
 )
 
-// ErrLeaving is why no call begins in a session that is being given up.
+// ErrLeaving means that no call begins in a session that is being given up.
 var ErrLeaving = errors.New("live: the session is being given up")
 
-// Call is a call in flight of a session. The zero value is none yet.
+// Call is a call in flight of a session. The zero value has not started.
 type Call struct {
 	session   *Session
-	id        string // the request's, as it stands on the wire
+	id        string // the request's id, in its wire form
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	retracted map[string]bool // keys of questions that the server withdrew before they were put; guarded by Session.mu
 }
 
-// Start counts a call in. Its context ends by notifications/cancelled, with the session or
-// with the endpoint, not when its client goes away: a disconnect is no cancellation
-// (2025-11-25 basic/transports#sending-messages-to-the-server). Errors: ErrEnded,
-// ErrLeaving.
+// Start counts a call in. Its context ends with notifications/cancelled, with the session or
+// with the endpoint, but not when its client goes away: a disconnect does not cancel
+// (2025-11-25 basic/transports#sending-messages-to-the-server). Errors: ErrEnded, ErrLeaving.
 func (s *Session) Start(ctx context.Context, id mcp.Raw, c *Call) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.mu.Lock()
@@ -51,10 +50,10 @@ func (s *Session) Start(ctx context.Context, id mcp.Raw, c *Call) error {
 	return nil
 }
 
-// Context is that of the call.
+// Context returns the context of the call.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Cancel ends the context.
+// Cancel ends the context, with this cause.
 func (c *Call) Cancel(why error) { c.cancel(why) }
 
 // Stop counts the call out.
@@ -65,12 +64,12 @@ func (c *Call) Stop() {
 	s.mu.Unlock()
 	c.cancel(nil)
 	if s.all.leaving.Load() {
-		s.deps.Running.Go(func() { s.leave() }) // the answer does not wait for it, but Close does
+		s.deps.Running.Go(func() { s.leave() }) // the answer does not wait for this, but Close does
 	}
 }
 
-// Cancel cancels the calls whose request has this id, all of them if a client used
-// one twice. Ids that are not in flight are ignored.
+// Cancel cancels the calls whose request has this id: all of them, if a client used one twice.
+// Unknown ids are ignored.
 func (s *Session) Cancel(id mcp.Raw) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,14 +89,15 @@ func (s *Session) cancelAll(why error) (count int) {
 	return len(s.calls)
 }
 
-// Who a caller is was proven when the request came. What outlives that proof ends with
-// it, so that a user who may not come in any more hears nothing more; a call that runs
-// is brought to its end.
+// The identity of a caller was proven when the request came. What outlives that proof ends
+// with it, so that a user who lost access hears nothing more. A running call is brought to its
+// end.
 
-// Expired reports whether a caller's proof is good no more.
+// Expired reports whether a caller's proof has expired.
 func Expired(c mcp.Caller) bool { return !c.Expires.IsZero() && !time.Now().Before(c.Expires) }
 
-// WhileGood returns a context that ends with the caller's proof, for ErrExpired.
+// WhileGood returns a context that ends when the caller's proof expires, with the cause
+// ErrExpired.
 func WhileGood(ctx context.Context, c mcp.Caller) (context.Context, context.CancelFunc) {
 	if c.Expires.IsZero() {
 		return ctx, func() {}

@@ -9,31 +9,31 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// MaxStreams is how many GET streams of a session may be open: the connections of clients
-// that vanished count until they fail. The oldest goes first.
+// MaxStreams bounds the open GET streams of a session. Connections of clients that vanished
+// count until they fail. The oldest stream makes room for a new one.
 const MaxStreams = 16
 
 // Writer is an event stream that is being written to a client (stream.Stream).
 type Writer interface {
-	// Send sends an event; false when there is no room for it, or nobody to read it.
+	// Send sends an event. It returns false if there is no room for it, or the client is gone.
 	Send(id string, data []byte) bool
 	// Usable reports whether events may still reach the client.
 	Usable() bool
 }
 
-// Stream is what a client has open for what belongs to none of its requests: a GET stream,
-// or the stream of HTTP+SSE.
+// Stream is the stream for what belongs to none of a client's requests: a GET stream, or the
+// stream of HTTP+SSE.
 type Stream struct {
-	name  string // in the event log
+	name  string // its name in the event log
 	to    Writer
-	plain bool // its events have no ids: it cannot be gone on with
+	plain bool // its events have no ids: it cannot be resumed
 	over  chan struct{}
 }
 
-// Over is closed when the stream is to end: another one takes its place, or it is recalled.
+// Over is closed when the stream must end: another one takes its place, or it is recalled.
 func (st *Stream) Over() <-chan struct{} { return st.over }
 
-// OpenPlain makes a stream of HTTP+SSE the one that events go to.
+// OpenPlain directs events to a stream of HTTP+SSE.
 func (s *Session) OpenPlain(to Writer) *Stream {
 	st := &Stream{to: to, plain: true, over: make(chan struct{})}
 	s.mu.Lock()
@@ -42,9 +42,9 @@ func (s *Session) OpenPlain(to Writer) *Stream {
 	return st
 }
 
-// Open makes a GET stream the one that events go to, and sends it what a stream before it
-// did not get across, or what came while there was none. after is where the client was in
-// the stream that it has given up; priming says that it gets an id at once.
+// Open directs events to a GET stream. First it sends what an earlier stream did not deliver,
+// or what came while there was none. after is the client's position in the stream that it has
+// given up. priming says that the stream begins with an event that carries only an id.
 func (s *Session) Open(to Writer, after stream.Position, priming bool) *Stream {
 	st := &Stream{name: stream.SessionName(s.deps.NewID()), to: to, over: make(chan struct{})}
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *Session) Open(to Writer, after stream.Position, priming bool) *Stream {
 		if at := slices.IndexFunc(s.streams, func(old *Stream) bool { return old.name == after.Name }); at >= 0 {
 			s.drop(at)
 		}
-		// An error means that nothing is left of it: this is then a new stream.
+		// An error means that nothing is left of it: then this is a new stream.
 		events, _, _, err := s.deps.Store.Log().Read(context.Background(), s.key, after.Name, after.Seq)
 		s.deps.Resumed(err)
 		for _, e := range events {
@@ -71,7 +71,7 @@ func (s *Session) Open(to Writer, after stream.Position, priming bool) *Stream {
 	return st
 }
 
-// add is called with mu held.
+// add adds a stream. The caller holds mu.
 func (s *Session) add(st *Stream) {
 	if len(s.streams) == MaxStreams {
 		s.drop(0)
@@ -80,31 +80,31 @@ func (s *Session) add(st *Stream) {
 	s.deliverWaiting()
 }
 
-// drop is called with mu held. It ends a stream.
+// drop ends a stream. The caller holds mu.
 func (s *Session) drop(at int) {
 	close(s.streams[at].over)
 	s.streams = slices.Delete(s.streams, at, at+1)
 }
 
-// GiveWay ends a stream of a session for a new one of its client: the one that the client
-// has given up, else the oldest; false when it has none. Connections of clients that
-// vanished count until they fail, and the clients come back before that.
+// GiveWay ends a stream of a session to make room for a new one of its client: the stream that
+// the client has given up, or else the oldest. It returns false if there is none. Connections
+// of clients that vanished count until they fail, and their clients come back before that.
 func (s *Session) GiveWay(givenUp string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.streams) == 0 || s.streams[0].plain { // that one's end would be the session's
+	if len(s.streams) == 0 || s.streams[0].plain { // its end would be the session's end
 		return false
 	}
 	s.drop(max(0, slices.IndexFunc(s.streams, func(st *Stream) bool { return st.name == givenUp })))
 	return true
 }
 
-// Close takes a stream out that has ended.
+// Close removes a stream that has ended.
 func (s *Session) Close(st *Stream) {
 	s.mu.Lock()
 	s.streams = slices.DeleteFunc(s.streams, func(open *Stream) bool { return open == st })
 	s.mu.Unlock()
-	_ = s.deps.Store.Log().End(context.Background(), s.key, st.name) // there may be no log of it
+	_ = s.deps.Store.Log().End(context.Background(), s.key, st.name) // it may have no log
 }
 
 func (s *Session) endStreams() {
@@ -115,7 +115,7 @@ func (s *Session) endStreams() {
 	}
 }
 
-// log puts an event into a stream's log and returns its id, "" without one.
+// log adds an event to a stream's log and returns its id, "" without a log.
 func (s *Session) log(st *Stream, data []byte) string {
 	if st.plain {
 		return ""
@@ -127,8 +127,8 @@ func (s *Session) log(st *Stream, data []byte) string {
 	return stream.EventID(st.name, seq)
 }
 
-// event takes what the session's listener hears. Nobody has to rely on what is told of a
-// task, so that waits for no stream; one revision has such sessions.
+// event takes an event of the session's listener. Clients need not rely on events about tasks,
+// so these wait for no stream. Only one revision has such sessions.
 func (s *Session) event(e mcp.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,22 +141,22 @@ func (s *Session) event(e mcp.Event) {
 	}
 }
 
-// deliver is called with mu held. An event goes to one stream, or waits for one.
+// deliver sends an event on one stream, or keeps it for the next one. The caller holds mu.
 func (s *Session) deliver(e mcp.Event) {
 	if !s.send(e) && !s.waiting.put(e) {
 		s.deps.Log.Warn("too many events wait for a client that has no stream open: one was dropped", "method", e.Method)
 	}
 }
 
-// deliverWaiting is called with mu held.
+// deliverWaiting sends the events that wait. The caller holds mu.
 func (s *Session) deliverWaiting() {
 	for _, e := range s.waiting.take() {
 		s.deliver(e)
 	}
 }
 
-// send is called with mu held. It sends an event on the newest stream that takes it
-// (2025-11-25 basic/transports#multiple-connections); false when none does.
+// send sends an event on the newest stream that takes it (2025-11-25
+// basic/transports#multiple-connections). It returns false if none does. The caller holds mu.
 func (s *Session) send(e mcp.Event) bool {
 	for _, st := range slices.Backward(s.streams) {
 		if !st.to.Usable() {
@@ -170,7 +170,7 @@ func (s *Session) send(e mcp.Event) bool {
 	return false
 }
 
-// Redeliver tries again what a stream had no room for.
+// Redeliver tries again to send the events that streams had no room for.
 func (s *Session) Redeliver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,39 +16,40 @@ import (
 )
 
 const (
-	// A listener that was lost tries again after firstRetry, then twice that, and so on.
+	// firstRetry is the wait before a lost listener tries again; each further wait is twice as
+	// long.
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
 	// ackTime is how long the upstreams may take to confirm a subscription.
 	ackTime = 15 * time.Second
 )
 
-// errUnconfirmed is why a subscription fails that ends with nothing said.
+// errUnconfirmed means that a subscription ended without an error or an acknowledgement.
 var errUnconfirmed error = mcp.Errorf(mcp.CodeInternal, "subscriptions are not possible now")
 
-// listener is the subscriptions/listen call that is made on a session's behalf. Of
-// each session there is one, but for the moment in which another takes its place.
+// listener is the subscriptions/listen call that is made on a session's behalf. A session has
+// one, and for a moment a second one that replaces it.
 type listener struct {
 	session *Session
 	cancel  context.CancelFunc
-	ended   atomic.Bool        // it listens no more
-	tried   context.Context    // ends with the first acknowledgement, or when a try ends without any
+	ended   atomic.Bool        // it does not listen any more
+	tried   context.Context    // ends with the first acknowledgement, or when a try ends without one
 	settle  context.CancelFunc // ends tried
 
 	mu     sync.Mutex       // guards the fields below
 	acked  bool             // there was an acknowledgement
 	agreed mcp.Filter       // what the upstreams have agreed to
-	why    map[string]error // why to other resources they have not
+	why    map[string]error // why they have not agreed to other resources
 	err    error            // why the first try failed
 }
 
-// startListener starts one; nil when the endpoint is closing. Its goroutine ends with
-// cancel, by the session's end, StopListening or the listener that takes its place.
+// startListener starts a listener. It returns nil if the endpoint is closing. Its goroutine
+// ends with cancel, which the end of the session, StopListening or the next listener calls.
 func (s *Session) startListener(ctx context.Context, r session.Record, caller mcp.Caller, uris []string) *listener {
 	if !s.deps.Begin() {
 		return nil
 	}
-	// It outlives the request that wanted it, until cancel.
+	// It outlives the request that started it, until cancel.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n := &listener{session: s, cancel: cancel}
 	n.tried, n.settle = context.WithCancel(context.Background())
@@ -78,7 +79,7 @@ func tasksOf(revision string) mcp.TaskForm {
 	return mcp.NoTasks
 }
 
-// hear takes what the call says. After a time in which nobody listened, all that is
+// hear takes an event of the call. After a time without a listener, everything that is
 // listened to counts as changed.
 func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
 	if e.Method != mcp.NoteAcknowledged {
@@ -95,8 +96,8 @@ func (n *listener) hear(ctx context.Context, call *mcp.Call, e mcp.Event) {
 	}
 }
 
-// run listens until ctx ends, and again whenever that is lost. When the proof of the
-// caller expires, it goes on as the session's user by a newer one, if there is any.
+// run listens until ctx ends, and again whenever the call is lost. When the caller's proof
+// expires, it continues with a newer proof of the session's user, if there is one.
 func (n *listener) run(ctx context.Context, call *mcp.Call) {
 	defer n.ended.Store(true)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
@@ -125,7 +126,7 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 	}
 }
 
-// listenOnce listens as long as the caller's proof is good.
+// listenOnce listens until the caller's proof expires.
 func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) error {
 	ctx, end := onBehalf(ctx, call)
 	defer end()
@@ -141,9 +142,9 @@ func onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.Can
 	return WhileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
 }
 
-// renewed is the call with a proof of the caller that is good: that of the newest token, of
-// which there is one, for what wants it was begun by a request. It is nil where that is too
-// old, too: whatever comes until there is a newer one is missed.
+// renewed returns the call with a valid proof of the caller: that of the newest token. There
+// is one, since a request started the listener. It returns nil if even that proof has expired;
+// what comes until there is a newer one is missed.
 //
 //go:noinline
 func (s *Session) renewed(call *mcp.Call) *mcp.Call {
@@ -169,7 +170,8 @@ func (s *Session) missed() bool {
 	return was
 }
 
-// ack takes what the upstreams have agreed to, and reports whether they had before.
+// ack records what the upstreams have agreed to, and reports whether this is a further
+// acknowledgement.
 func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -179,7 +181,7 @@ func (n *listener) ack(honoured mcp.Filter, failed map[string]error) (again bool
 	return again
 }
 
-// lost tells whoever waits for an acknowledgement that this try brought none.
+// lost tells those who wait for an acknowledgement that this try brought none.
 func (n *listener) lost(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -189,13 +191,13 @@ func (n *listener) lost(err error) {
 	}
 }
 
-// listens reports whether it has a resource.
+// listens reports whether the listener has a resource.
 func (n *listener) listens(uri string) bool {
 	return n != nil && !n.ended.Load() && n.whyNot(uri) == nil
 }
 
-// whyNot is the error for a resource that is not among those agreed to. Where its server
-// has refused it, none of that names the resource as the client knows it.
+// whyNot returns the error for a resource that the upstreams have not agreed to. If its server
+// has refused it, the error does not name the resource as the client knows it.
 func (n *listener) whyNot(uri string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,26 +10,27 @@ import (
 )
 
 const (
-	// MaxQuestions bounds the questions that wait for their answers in a session.
+	// MaxQuestions bounds the questions of a session that wait for their answers.
 	MaxQuestions = 64
-	// maxRetracted bounds the questions of a call that are remembered to have been withdrawn
-	// before they were put.
+	// maxRetracted bounds the questions of a call that are remembered as withdrawn before they
+	// were put.
 	maxRetracted = 100
-	// questionPrefix begins the ids of questions; a call id follows, so that no two replicas
-	// ask under the same one.
+	// questionPrefix begins the ids of questions. A call id follows, so that no two replicas
+	// use the same question id.
 	questionPrefix = "gatehouse-"
-	// maxRoots bounds what is kept of a client's roots.
+	// maxRoots bounds what is kept of a client's roots, in bytes.
 	maxRoots = 64 << 10
 )
 
-// ErrQuestions is why a client is not asked: an *mcp.Error that may be shown.
+// ErrQuestions means that a client has too many open questions. It is an *mcp.Error that
+// clients may read.
 var ErrQuestions error = mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
 
-// Asker is the way of a call to its client.
+// Asker carries the questions of a call to its client.
 type Asker interface {
-	// PutQuestion sends a question; false when the call is over.
+	// PutQuestion sends a question. It returns false if the call has ended.
 	PutQuestion(id mcp.Raw, q mcp.InputRequest) bool
-	// WithdrawQuestion says that a question needs no answer any more.
+	// WithdrawQuestion tells the client that a question needs no answer any more.
 	WithdrawQuestion(id mcp.Raw, reason string)
 }
 
@@ -42,7 +43,7 @@ type question struct {
 	answers chan<- answer
 }
 
-// answer is what became of a question, once.
+// answer is the outcome of a question. Each question has exactly one.
 type answer struct {
 	*question
 	result    mcp.Raw
@@ -55,18 +56,18 @@ type answer struct {
 type Answers struct {
 	Given   map[string]mcp.Raw
 	Refused map[string]*mcp.Error
-	From    *mcp.Caller // of the last answer; nil for none
+	From    *mcp.Caller // the caller of the last answer; nil for none
 
 	parked bool // mcp.Ask.Here
 }
 
-// NewAnswers returns none yet. parked says that the server keeps its call open.
+// NewAnswers returns empty Answers. parked says that the server keeps its call open.
 func NewAnswers(parked bool) *Answers {
 	return &Answers{Given: make(map[string]mcp.Raw), Refused: make(map[string]*mcp.Error), parked: parked}
 }
 
-// Refuse notes that there is no answer to a question. A server that keeps no call open
-// can be told no error, but that the user cancelled it can.
+// Refuse records that a question has no answer. A server that keeps its call open gets the
+// error. Any other server can only be told that the user cancelled.
 func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	if q.Method == mcp.MethodElicit && !got.parked {
 		got.Given[q.Key] = mcp.Raw(`{"action":"cancel"}`)
@@ -75,7 +76,7 @@ func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	got.Refused[q.Key] = e
 }
 
-// take notes an answer of the client.
+// take records an answer of the client.
 func (got *Answers) take(a answer) {
 	got.From = &a.from
 	if a.err == nil && !wire.ValidAnswer(a.Method, a.result) {
@@ -94,10 +95,10 @@ func (got *Answers) take(a answer) {
 	got.Given[a.Key] = a.result
 }
 
-// Ask puts questions to the client of a call, under ids that were never used before, and
-// waits for the answers. What the client does not answer in time counts as refused, so that
-// the server can bring its call to an end. caps are what the client has declared. Errors:
-// ErrQuestions, ErrCancelled when the call is over, and those of ctx.
+// Ask puts questions to the client of a call, under ids that were never used before, and waits
+// for the answers. A question that the client does not answer in time counts as refused, so
+// that the server can finish its call. caps are the client's declared capabilities. Errors:
+// ErrQuestions, ErrCancelled if the call has ended, and those of ctx.
 func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.InputRequest, limit time.Duration, got *Answers) error {
 	s := c.session
 	incoming := make(chan answer, len(requests)) // each question is answered once
@@ -146,7 +147,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 	return nil
 }
 
-// Retract takes the key of a question that the server has withdrawn.
+// Retract withdraws a question of the server by its key.
 func (c *Call) Retract(key string) {
 	s := c.session
 	s.mu.Lock()
@@ -158,7 +159,7 @@ func (c *Call) Retract(key string) {
 			return
 		}
 	}
-	if len(c.retracted) < maxRetracted { // it may be on its way here
+	if len(c.retracted) < maxRetracted { // the question may be on its way here
 		if c.retracted == nil {
 			c.retracted = make(map[string]bool)
 		}
@@ -166,8 +167,8 @@ func (c *Call) Retract(key string) {
 	}
 }
 
-// expect waits for the answer to a question, unless that was retracted; not ok when the
-// session has ended or waits for too many.
+// expect registers a question that waits for its answer, unless it was retracted. ok is false
+// if the session has ended, or has too many open questions.
 func (s *Session) expect(q *question) (retracted, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +183,7 @@ func (s *Session) expect(q *question) (retracted, ok bool) {
 	return false, true
 }
 
-// claim returns the question of this id to the one who says first what became of it.
+// claim returns the question of this id to the first caller, and nil to later ones.
 func (s *Session) claim(id mcp.Raw) *question {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,8 +192,8 @@ func (s *Session) claim(id mcp.Raw) *question {
 	return q
 }
 
-// Answered takes a response of the client. One that nobody waits for, any more or
-// at all, is dropped.
+// Answered takes a response of the client. A response that nobody waits for, or waits for any
+// more, is dropped.
 func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q := s.claim(m.ID)
 	if q == nil {
@@ -205,14 +206,15 @@ func (s *Session) Answered(m wire.Message, from mcp.Caller) {
 	q.answers <- a
 }
 
-// roots are what a session's client last said that they are, as long as it says when
-// they change: the many servers behind the gateway would ask it again and again.
+// roots are what a session's client last gave as its roots. They are kept only if the client
+// announces changes: otherwise the many servers behind the gateway would make it ask again and
+// again.
 type roots struct {
-	answer  mcp.Raw // nil while they are not known
-	changes int     // an answer to a question from before one does not count
+	answer  mcp.Raw // nil if unknown
+	changes int     // an answer to a question from before a change does not count
 }
 
-// Roots returns the client's answer to roots/list, nil where it has to be asked.
+// Roots returns the client's answer to roots/list; nil if the client must be asked.
 func (s *Session) Roots() mcp.Raw {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +237,7 @@ func (s *Session) learnRoots(caps mcp.Raw, a answer) {
 	}
 }
 
-// RootsChanged forgets the roots, before whoever else knows them is told to.
+// RootsChanged forgets the roots. Call it before other holders of the roots are told.
 func (s *Session) RootsChanged() {
 	s.mu.Lock()
 	s.roots = roots{changes: s.roots.changes + 1}

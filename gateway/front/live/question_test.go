@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// client is the client of a call, and does with a question what a test says.
+// client is the client of a call. It handles a question as the test says.
 type client struct {
 	put       func(id mcp.Raw, q mcp.InputRequest)
-	withdrawn []string // why
+	withdrawn []string // the reasons
 }
 
 func (c *client) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
@@ -23,7 +23,7 @@ func (c *client) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 
 func (c *client) WithdrawQuestion(_ mcp.Raw, why string) { c.withdrawn = append(c.withdrawn, why) }
 
-// callOf is a call of a session that nobody knows anything of.
+// callOf returns a call of a session of which nothing is known yet.
 func callOf(t *testing.T) (*Session, *Call) {
 	t.Helper()
 	store, err := session.NewMemory(session.Config{}, session.Deps{})
@@ -47,7 +47,7 @@ func callOf(t *testing.T) (*Session, *Call) {
 	return s, &c
 }
 
-// TestRootsThatChangeMeanwhile: an answer that was on its way when the roots changed is not
+// TestRootsThatChangeMeanwhile: an answer that was under way when the roots changed is not
 // kept.
 func TestRootsThatChangeMeanwhile(t *testing.T) {
 	for _, changes := range []bool{false, true} {
@@ -69,8 +69,8 @@ func TestRootsThatChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestRetract: a question that its server withdraws ends with no answer, and is not put at
-// all where that is known before.
+// TestRetract: a question that its server withdraws ends without an answer. If it is withdrawn
+// before it is put, it is not put at all.
 func TestRetract(t *testing.T) {
 	_, call := callOf(t)
 	put := 0
@@ -86,7 +86,7 @@ func TestRetract(t *testing.T) {
 	}
 }
 
-// TestTooManyQuestions: those that wait are bounded, and none is left of a call that ends.
+// TestTooManyQuestions: open questions are bounded, and a call that ends leaves none behind.
 func TestTooManyQuestions(t *testing.T) {
 	s, call := callOf(t)
 	var many []mcp.InputRequest

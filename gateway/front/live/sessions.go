@@ -13,32 +13,32 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Deps is what Sessions need of the endpoint. All of it is required.
+// Deps is what Sessions need from the endpoint. All of it is required.
 type Deps struct {
-	// Handler makes calls on behalf of sessions. It does not panic.
+	// Handler makes calls on behalf of sessions. It must not panic.
 	Handler mcp.Handler
 	Store   session.Store
 	Log     *slog.Logger
 	// NewID makes an id that no other call of any replica has.
 	NewID func() string
-	// Begin counts a listener in, and reports false when the endpoint closes; Done counts it
-	// out.
+	// Begin counts a listener in. It returns false if the endpoint is closing. Done counts the
+	// listener out.
 	Begin func() bool
 	Done  func()
-	// Running is what Begin counts in.
+	// Running is the group that Begin adds to.
 	Running *sync.WaitGroup
-	// Draining ends when nothing may begin that lasts.
+	// Draining ends when nothing long-lived may begin any more.
 	Draining context.Context
-	// Resumed is told what became of an attempt to go on with a GET stream.
+	// Resumed is told the result of an attempt to resume a GET stream.
 	Resumed func(error)
-	// GiveUp lets another replica own a session, whose key it is told.
+	// GiveUp gives a session up, by its key, so that another replica can own it.
 	GiveUp func(key string)
 }
 
-// Sessions are those of which this replica holds something.
+// Sessions are the sessions of which this replica holds something.
 type Sessions struct {
 	deps    Deps
-	leaving atomic.Bool // idle sessions are given up
+	leaving atomic.Bool // idle sessions are being given up
 
 	mu   sync.Mutex // guards held
 	held map[string]*Session
@@ -49,32 +49,31 @@ func NewSessions(deps Deps) *Sessions {
 	return &Sessions{deps: deps, held: make(map[string]*Session)}
 }
 
-// Session is what is held of one session, from its first request to EndSession or
-// DropSession.
+// Session is what is held of one session, from its first request to EndSession or DropSession.
 type Session struct {
 	deps *Deps
 	all  *Sessions
 	key  string
-	gone context.Context // ends when it has ended, or another replica owns it
+	gone context.Context // ends when the session has ended, or another replica owns it
 	end  context.CancelFunc
 
 	mu         sync.Mutex // guards the fields below
-	leaving    bool       // it is being given up to other replicas: nothing begins here
+	leaving    bool       // the session is being given up to other replicas: nothing begins here
 	calls      map[*Call]struct{}
-	questions  map[string]*question // by id, as it stands on the wire
+	questions  map[string]*question // by id, in wire form
 	roots      roots
-	caller     *mcp.Caller            // as the token says that is good the longest; nil for none yet
+	caller     *mcp.Caller            // as the token with the latest expiry says; nil for none yet
 	streams    []*Stream              // the newest last
 	waiting    backlog                // events while no stream is open
 	listed     map[string]mcp.ListSum // sums of the lists that the client has, by method, until somebody listens
-	listener   *listener              // the one that listens, or did last; nil for none
-	missedSome bool                   // the last one ended, and may have missed something
+	listener   *listener              // the current listener, or the last one; nil for none
+	missedSome bool                   // the last listener ended, and may have missed something
 
-	subscribing chan struct{} // holds one token: whoever changes listener takes it
+	subscribing chan struct{} // holds one token: taken to change listener
 }
 
-// Of returns what is held of a session. Of one that was initialized and is not held yet,
-// another replica was the owner: what its client follows may have changed since that
+// Of returns what is held of a session. If a session was initialized and is not held yet,
+// another replica was its owner: what its client follows may have changed since that replica
 // listened. Errors: as session.Store.Get.
 func (a *Sessions) Of(ctx context.Context, r session.Record) (*Session, error) {
 	a.mu.Lock()
@@ -95,8 +94,8 @@ func (a *Sessions) Of(ctx context.Context, r session.Record) (*Session, error) {
 	s.gone, s.end = context.WithCancel(context.Background())
 	a.held[s.key] = s
 	a.mu.Unlock()
-	// The session may have ended since it was looked up; its end came too early to
-	// take this one along.
+	// The session may have ended since it was looked up. Its end came too early to include
+	// this Session.
 	if _, err := a.deps.Store.Get(ctx, r.User, r.ID); err != nil {
 		if errors.Is(err, session.ErrNotFound) {
 			a.EndSession(s.key)
@@ -106,7 +105,7 @@ func (a *Sessions) Of(ctx context.Context, r session.Record) (*Session, error) {
 	return s, nil
 }
 
-// Known returns what is held of a session, nil for nothing.
+// Known returns what is held of a session, or nil.
 func (a *Sessions) Known(key string) *Session {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,13 +118,13 @@ func (a *Sessions) list() []*Session {
 	return slices.Collect(maps.Values(a.held))
 }
 
-// EndSession stops what runs for the session of this key (session.Record.Key): its
-// calls, its streams, its subscriptions. Whoever ends a session calls it.
+// EndSession stops everything that runs for the session of this key (session.Record.Key): its
+// calls, its streams, its subscriptions. Whoever ends a session must call it.
 func (a *Sessions) EndSession(key string) { a.release(key, ErrEnded)() }
 
 // DropSession lets go of a session that another replica owns now. Its client hears nothing
-// more from this one: the owner answers it. stopListening has to be called once the upstreams
-// have dropped the session: before that they would unsubscribe what the owner listens to.
+// more from this replica; the owner answers it. Call stopListening after the upstreams have
+// dropped the session: before that, they would unsubscribe what the new owner listens to.
 func (a *Sessions) DropSession(key string) (stopListening func()) { return a.release(key, ErrMoved) }
 
 func (a *Sessions) release(key string, why error) (stopListening func()) {
@@ -141,8 +140,8 @@ func (a *Sessions) release(key string, why error) (stopListening func()) {
 	return s.stopListening
 }
 
-// Recall ends the GET streams of all sessions, and what is heard on their behalf, in good
-// order: their clients come back and say anew who they are.
+// Recall ends the GET streams of all sessions, and their listeners, in good order. The clients
+// come back and authenticate again.
 func (a *Sessions) Recall() {
 	for _, s := range a.list() {
 		s.stopListening()
@@ -150,9 +149,9 @@ func (a *Sessions) Recall() {
 	}
 }
 
-// Leave ends the GET streams, and gives up the sessions for which nothing runs: their clients
-// come back to any other replica, which then owns them. The others follow when their calls
-// have ended.
+// Leave ends the GET streams, and gives up the sessions for which nothing runs. Their clients
+// come back to any other replica, which then owns them. The other sessions follow when their
+// calls have ended.
 func (a *Sessions) Leave() {
 	a.leaving.Store(true)
 	all := a.list()
@@ -167,10 +166,10 @@ func (a *Sessions) Leave() {
 // Leaving reports whether Leave was called.
 func (a *Sessions) Leaving() bool { return a.leaving.Load() }
 
-// leave gives a session up if nothing runs for it. One of HTTP+SSE ends with its stream
-// instead. The upstreams let it go before its listener stops, as in DropSession. It reports
-// whether the session is given up, by this call or by another one, which may still be about
-// it.
+// leave gives a session up if nothing runs for it. A session of HTTP+SSE ends with its stream
+// instead. The upstreams let the session go before its listener stops, as in DropSession.
+// leave reports whether the session is given up, by this call or by another one that may still
+// be running.
 func (s *Session) leave() (leaving bool) {
 	s.mu.Lock()
 	stays := s.gone.Err() != nil || len(s.calls) > 0 || len(s.streams) > 0 && s.streams[0].plain
@@ -185,12 +184,12 @@ func (s *Session) leave() (leaving bool) {
 	return leaving
 }
 
-// GiveUp gives up a session for which nothing runs, and returns once it is given up. It
-// reports false where something runs, and when ctx is over.
+// GiveUp gives up a session for which nothing runs, and returns once that is done. It returns
+// false if something runs, or if ctx ends.
 func (a *Sessions) GiveUp(ctx context.Context, key string) bool {
 	s := a.Known(key)
 	if s == nil {
-		a.deps.GiveUp(key) // a request that was refused may have taken it
+		a.deps.GiveUp(key) // a request that was refused may have loaded it
 		return true
 	}
 	if !s.leave() {
@@ -204,7 +203,7 @@ func (a *Sessions) GiveUp(ctx context.Context, key string) bool {
 	}
 }
 
-// StopListening ends what is heard on behalf of all sessions.
+// StopListening ends the listeners of all sessions.
 func (a *Sessions) StopListening() {
 	for _, s := range a.list() {
 		s.stopListening()
@@ -219,7 +218,7 @@ func (a *Sessions) CancelAll(why error) (calls int) {
 	return calls
 }
 
-// Tell takes an event of a session that belongs to no request of it.
+// Tell takes an event of a session that belongs to none of its requests.
 func (a *Sessions) Tell(session string, e mcp.Event) {
 	if s := a.Known(session); s != nil {
 		s.event(e)
@@ -236,15 +235,15 @@ func (a *Sessions) InUse(key string) bool {
 	return load.Calls > 0 || load.Streams > 0
 }
 
-// Load is what is held at the moment.
+// Load is what Sessions hold at a moment.
 type Load struct {
-	Sessions  int // of which anything is held
-	Calls     int // under way
-	Questions int // without an answer yet
+	Sessions  int // sessions of which anything is held
+	Calls     int // calls in flight
+	Questions int // questions without an answer yet
 	Streams   int // open GET streams
 }
 
-// Load counts.
+// Load counts what is held now.
 func (a *Sessions) Load() (sum Load) {
 	for _, s := range a.list() {
 		load := s.load()
@@ -262,20 +261,19 @@ func (s *Session) load() Load {
 	return Load{Calls: len(s.calls), Questions: len(s.questions), Streams: len(s.streams)}
 }
 
-// Key is the session's (session.Record.Key).
+// Key returns the session's key (session.Record.Key).
 func (s *Session) Key() string { return s.key }
 
 // Gone is closed when the session has ended, or another replica owns it.
 func (s *Session) Gone() <-chan struct{} { return s.gone.Done() }
 
-// Saw keeps what the newest token says of the session's user, for what runs between two
-// requests.
+// Saw keeps what the newest token says of the session's user, for what runs between requests.
 func (s *Session) Saw(c mcp.Caller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.caller; known != nil && (known.Expires.IsZero() || !c.Expires.IsZero() && !c.Expires.After(known.Expires)) {
 		return
 	}
-	newest := c // on the heap only here
+	newest := c // allocates only here
 	s.caller = &newest
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// lockSubscriptions makes the caller the one who may change the listener.
+// lockSubscriptions gives the caller the exclusive right to change the listener.
 func (s *Session) lockSubscriptions(ctx context.Context) error {
 	select {
 	case s.subscribing <- struct{}{}:
@@ -21,7 +21,7 @@ func (s *Session) lockSubscriptions(ctx context.Context) error {
 
 func (s *Session) unlockSubscriptions() { <-s.subscribing }
 
-// Listen starts to listen on behalf of a caller unless somebody does already.
+// Listen starts to listen on behalf of a caller, unless a listener runs already.
 func (s *Session) Listen(ctx context.Context, r session.Record, caller mcp.Caller) {
 	if s.lockSubscriptions(ctx) != nil {
 		return
@@ -36,15 +36,15 @@ func (s *Session) Listen(ctx context.Context, r session.Record, caller mcp.Calle
 	}
 }
 
-// ListenIfOpen starts to listen if there is a stream that waits for events.
+// ListenIfOpen starts to listen if a stream is open that waits for events.
 func (s *Session) ListenIfOpen(ctx context.Context, r session.Record, caller mcp.Caller) {
 	if s.load().Streams > 0 {
 		s.Listen(ctx, r, caller)
 	}
 }
 
-// Subscribe adds a resource to those that are listened to, once its server has agreed.
-// Errors: those of session.Store, *mcp.Error, and those of ctx.
+// Subscribe adds a resource to those that are listened to, once its server has agreed. Errors:
+// those of session.Store, *mcp.Error, and those of ctx.
 func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
 	if err := s.lockSubscriptions(ctx); err != nil {
 		return err
@@ -69,13 +69,13 @@ func (s *Session) Subscribe(ctx context.Context, r session.Record, caller mcp.Ca
 			r.Subscriptions = append(slices.Clone(r.Subscriptions), uri)
 		}
 	})
-	if err != nil { // as if it had not been asked for
+	if err != nil { // as if the client had not asked for it
 		_ = s.relisten(ctx, r, caller, r.Subscriptions, "")
 	}
 	return err
 }
 
-// Unsubscribe takes a resource out. A subscription that does not exist ends as well as any.
+// Unsubscribe removes a resource. Removing a subscription that does not exist succeeds.
 // Errors: as Subscribe.
 func (s *Session) Unsubscribe(ctx context.Context, r session.Record, caller mcp.Caller, uri string) error {
 	if err := s.lockSubscriptions(ctx); err != nil {
@@ -93,10 +93,9 @@ func (s *Session) Unsubscribe(ctx context.Context, r session.Record, caller mcp.
 	return err
 }
 
-// relisten listens with another set of resources. It waits until that is confirmed,
-// and only then ends the listener before it, so that nothing is missed. A resource
-// that must be among the confirmed ones is named by must; without it, everything
-// stays as it was.
+// relisten listens with another set of resources. It ends the old listener only after the new
+// one is confirmed, so that nothing is missed. If must is not "", that resource has to be
+// among the confirmed ones; otherwise everything stays as it was.
 func (s *Session) relisten(ctx context.Context, r session.Record, caller mcp.Caller, uris []string, must string) error {
 	next := s.startListener(ctx, r, caller, uris)
 	if next == nil {
@@ -126,7 +125,7 @@ func (s *Session) replace(next *listener) {
 	if old != nil {
 		old.cancel()
 	}
-	if s.gone.Err() != nil || s.deps.Draining.Err() != nil { // too late for whoever ends listeners to see it
+	if s.gone.Err() != nil || s.deps.Draining.Err() != nil { // too late: whatever ends listeners would miss it
 		next.cancel()
 	}
 }
@@ -139,12 +138,12 @@ func (s *Session) stopListening() {
 	}
 }
 
-// A session is listened for from its first stream on: what changes before would cost a
-// listener for each session, and many never open a stream. So it is remembered what lists
-// the client has, and its first listener tells which of them are others by then.
+// A session has a listener from its first stream on: an earlier one would cost a listener for
+// each session, and many sessions never open a stream. Instead, the session remembers which
+// lists its client has, and its first listener tells which of them have changed.
 
-// NoteList remembers the first page of a list that a client has been answered with, as long
-// as nobody listens on its behalf.
+// NoteList remembers the first page of a list that a client was answered with, as long as no
+// listener runs.
 func (s *Session) NoteList(c *mcp.Call, reply *mcp.Reply) {
 	if reply == nil || reply.List == nil || mcp.ListsRead(c.Method) == 0 {
 		return
@@ -164,8 +163,8 @@ func (s *Session) NoteList(c *mcp.Call, reply *mcp.Reply) {
 	s.listed[c.Method] = sum
 }
 
-// tellChangedLists tells which of the lists that the client has are others now. The call is
-// that which listens, from now on.
+// tellChangedLists tells the client which of its lists have changed. listens is the call of
+// the new listener.
 func (s *Session) tellChangedLists(ctx context.Context, listens *mcp.Call) {
 	s.mu.Lock()
 	listed := s.listed

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Status is the HTTP status of a call's error (2026-07-28
-// basic/transports/streamable-http, basic/index#error-codes). Inside a session it
-// is 200 whatever happened to the call, unless there was none, for there were too many.
+// Status is the HTTP status of a call's error (2026-07-28 basic/transports/streamable-http,
+// basic/index#error-codes). Within a session it is 200 for any error of a call, unless a limit
+// kept the call from being made.
 func Status(rev *wire.Revision, e *mcp.Error) int {
 	if e.Code == mcp.CodeRateLimited {
 		return http.StatusTooManyRequests
@@ -28,8 +28,8 @@ func Status(rev *wire.Revision, e *mcp.Error) int {
 	return http.StatusOK
 }
 
-// Readable turns the error of a call into what its client may read: anything but
-// an *mcp.Error is ours and says no more than where to look.
+// Readable turns the error of a call into what its client may read. Any error that is not an
+// *mcp.Error is internal: the client learns only the call id to look for.
 func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok {
@@ -64,8 +64,7 @@ func internal(callID string) *mcp.Error {
 	return e
 }
 
-// ClosingError is the answer to a call that the end of the gateway cuts off, or keeps from
-// running.
+// ClosingError is the answer to a call that the stop of the gateway interrupts or prevents.
 func ClosingError(executed mcp.Executed) *mcp.Error {
 	if executed == mcp.ExecutedNo {
 		return notRun(mcp.CodeDraining, "the gateway is stopping: try again")
@@ -73,18 +72,18 @@ func ClosingError(executed mcp.Executed) *mcp.Error {
 	return mayHaveRun(mcp.CodeDraining, "the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
 }
 
-// LostError is the answer to a call that was at a replica which has gone.
+// LostError is the answer to a call that ran at a replica which has gone.
 func LostError() *mcp.Error {
 	return mayHaveRun(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
 }
 
-// DroppedError is the answer to whoever comes back too late for an answer.
+// DroppedError is the answer to a client that comes back too late for an answer.
 func DroppedError() *mcp.Error {
 	return mayHaveRun(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
-// ExpiredError is the answer to a call that cannot go on: whoever made it is not known
-// to be who they were any more.
+// ExpiredError is the answer to a call that cannot continue because the caller's proof has
+// expired.
 func ExpiredError() *mcp.Error {
 	return mayHaveRun(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
 }
@@ -108,12 +107,12 @@ func MissingCapability(required mcp.Raw) *mcp.Error {
 		Data: mcp.Object("requiredCapabilities", required)}
 }
 
-// HeaderMismatch is for a header that does not say what the body says.
+// HeaderMismatch is the error for a header that contradicts the body.
 func HeaderMismatch(format string, args ...any) *mcp.Error {
 	return mcp.Errorf(mcp.CodeHeaderMismatch, format, args...)
 }
 
-// InvalidParams is for params that are wrong.
+// InvalidParams is the error for wrong params.
 func InvalidParams(format string, args ...any) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: "+format, args...)
 }

@@ -1,14 +1,13 @@
-// Package refuse is the one place that knows which HTTP status an error has and what its
-// body looks like.
+// Package refuse is the one place that knows which HTTP status an error has and what its body
+// looks like.
 //
-// It owns what clients are told of requests that do not become calls (Refusal), the
-// errors that the endpoint makes itself, and what a client may read of any other error
-// (Readable). It leaves writing, counting and logging to gateway/front. It starts no
-// goroutines.
+// It owns the answers to requests that do not become calls (Refusal), the errors that the
+// endpoint itself makes, and what a client may read of any other error (Readable). It leaves
+// writing, counting and logging to gateway/front. It starts no goroutines.
 //
-// Every answer to a POST that is not 2xx carries a JSON-RPC error with the request's id,
-// or official clients take the connection for dead. Only a lost session has the id null,
-// or they never notice it.
+// Every answer to a POST that is not 2xx carries a JSON-RPC error with the request's id;
+// otherwise official clients take the connection for dead. Only a lost session has the id
+// null; otherwise they never notice it.
 package refuse
 
 import (
@@ -21,15 +20,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Refusal is the answer to a request that did not become a call. It is an error for calls
+// Refusal is the answer to a request that did not become a call. It is an error, for calls
 // that the endpoint makes itself.
 type Refusal struct {
 	Status int
 	Err    *mcp.Error
 	ID     IDRule
-	Close  bool  // ends the connection: its input cannot be trusted to be in step
-	Bound  Bound // that was reached, "" for none
-	Retry  bool  // with Retry-After: the trouble should pass
+	Close  bool  // closes the connection: its input may be out of step
+	Bound  Bound // the bound that was reached, "" for none
+	Retry  bool  // adds Retry-After: the trouble should pass
 
 	allow string // the Allow header
 }
@@ -38,12 +37,12 @@ type Refusal struct {
 type IDRule uint8
 
 const (
-	OwnID  IDRule = iota // the request's, or null where it is not known
+	OwnID  IDRule = iota // the request's id, or null if it is unknown
 	NullID               // null
-	NoID                 // none: no request was looked at
+	NoID                 // none: no request was read
 )
 
-// Bound is a bound of what clients can use, by which refusals are counted.
+// Bound names a bound on what clients can use. Refusals are counted by it.
 type Bound string
 
 const (
@@ -54,12 +53,12 @@ const (
 	BoundQuestions Bound = "questions"
 )
 
-// Bounds are all of them.
+// Bounds returns all of them.
 func Bounds() []Bound {
 	return []Bound{BoundStreams, BoundSessions, BoundMemory, BoundRequests, BoundQuestions}
 }
 
-// Statuses are the statuses of refusals.
+// Statuses returns the statuses of refusals.
 func Statuses() []int {
 	return []int{
 		http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
@@ -68,10 +67,10 @@ func Statuses() []int {
 	}
 }
 
-// Error is the message that the client reads.
+// Error returns the message that the client reads.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Body sets the headers of a refusal and returns its body. id is the request's.
+// Body sets the headers of a refusal and returns its body. id is the request's id.
 func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
 	if r.allow != "" {
 		h.Set("Allow", r.allow)
@@ -92,14 +91,14 @@ func (r *Refusal) Body(h http.Header, id mcp.Raw) mcp.Raw {
 	return body
 }
 
-// maxRetryAfter bounds what clients are told to wait, in seconds.
+// maxRetryAfter bounds the wait that clients are told, in seconds.
 const maxRetryAfter = 24 * 60 * 60
 
 // HeaderRetryAfter is the header that says when to come back.
 const HeaderRetryAfter = "Retry-After"
 
-// RetryAfter is the value of Retry-After: the member retry_after of an error's data,
-// whole seconds, one where there is none.
+// RetryAfter is the value of Retry-After: the member retry_after of an error's data, in whole
+// seconds; one second if it is missing.
 func RetryAfter(e *mcp.Error) string {
 	after, _ := e.Data.Member("retry_after")
 	seconds, err := strconv.ParseUint(string(after), 10, 32)
@@ -109,53 +108,53 @@ func RetryAfter(e *mcp.Error) string {
 	return strconv.FormatUint(min(max(seconds, 1), maxRetryAfter), 10)
 }
 
-// Method is for an HTTP method that is not served. allow lists those that are.
+// Method refuses an HTTP method. allow lists the methods that are served.
 func Method(allow string) *Refusal {
 	return &Refusal{Status: http.StatusMethodNotAllowed, allow: allow, ID: NoID,
 		Err: mcp.Errorf(mcp.CodeInvalidRequest, "this method is not served here: use %s", allow)}
 }
 
-// Forbidden is for a request that this endpoint takes from nobody, such as one of a
+// Forbidden refuses a request that this endpoint accepts from nobody, such as one from a
 // foreign web page.
 func Forbidden(format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
 }
 
-// Media is for a body of another media type.
+// Media refuses a body of another media type.
 func Media(format string, args ...any) *Refusal {
 	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
 }
 
-// Accept is for a client that does not take the media types of the answer.
+// Accept refuses a client that does not accept the media types of the answer.
 func Accept(want string) *Refusal {
 	return &Refusal{Status: http.StatusNotAcceptable, Err: mcp.Errorf(mcp.CodeInvalidRequest, "Accept must allow %s", want)}
 }
 
-// Large is for a body of more than limit bytes.
+// Large refuses a body of more than limit bytes.
 func Large(limit int64) *Refusal {
 	return &Refusal{Status: http.StatusRequestEntityTooLarge, Close: true,
 		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request is larger than %d bytes", limit)}
 }
 
-// Full is for a large request while large messages fill the memory for them.
+// Full refuses a large request while large messages fill the memory for them.
 func Full() *Refusal {
 	r := unavailable(mcp.CodeOverloaded, "the gateway has no room for a large request now: try again")
 	r.Close, r.Bound = true, BoundMemory
 	return r
 }
 
-// Slow is for a body that does not come in time.
+// Slow refuses a body that does not arrive in time.
 func Slow() *Refusal {
 	return &Refusal{Status: http.StatusRequestTimeout, Close: true,
 		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request's body did not come in time")}
 }
 
-// Cut is for a body that ends early.
+// Cut refuses a body that ends early.
 func Cut() *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Close: true, Err: mcp.Errorf(mcp.CodeParse, "Parse error: the body ended early")}
 }
 
-// Bad is for a request that is wrong as it stands, as an *mcp.Error says.
+// Bad refuses an invalid request with an *mcp.Error.
 func Bad(err error) *Refusal {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok {
@@ -168,7 +167,7 @@ func Bad(err error) *Refusal {
 	return &Refusal{Status: status, Err: e}
 }
 
-// Invalid is Bad of an invalid request.
+// Invalid is Bad with an error for an invalid request.
 func Invalid(format string, args ...any) *Refusal {
 	return Bad(mcp.Errorf(mcp.CodeInvalidRequest, format, args...))
 }
@@ -180,23 +179,23 @@ func Version(requested string) *Refusal {
 	return Bad(e)
 }
 
-// Internal is for our own failures; callID is in the log.
+// Internal answers after a failure of our own; callID is in the log.
 func Internal(callID string) *Refusal {
 	return &Refusal{Status: http.StatusInternalServerError, Err: internal(callID)}
 }
 
-// Closing is for whatever comes when the gateway is stopping.
+// Closing refuses requests that come while the gateway is stopping.
 func Closing() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Close: true, Err: ClosingError(mcp.ExecutedNo)}
 }
 
-// Lost is for requests that went with a replica, where no response names them.
+// Lost answers requests that were lost with a replica and that no response names.
 func Lost() *Refusal {
 	return &Refusal{Status: http.StatusServiceUnavailable, ID: NullID, Err: LostError()}
 }
 
-// Session is for what the session store answers; ok is false for an error that is none of
-// its own, and which somebody has to log.
+// Session translates an error of the session store. ok is false for any other error, which the
+// caller must log.
 func Session(err error) (r *Refusal, ok bool) {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
@@ -205,37 +204,37 @@ func Session(err error) (r *Refusal, ok bool) {
 		return tooMany(BoundSessions, mcp.CodeRateLimited, "too many sessions: end one with DELETE, or wait"), true
 	case errors.Is(err, session.ErrTooLarge):
 		return Bad(mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: this is more than a session can hold")), true
-	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // whoever owns it answers the next try
+	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // the owner answers the next attempt
 		return unavailable(mcp.CodeStoreUnavailable, "sessions are not available now"), true
 	}
 	return Internal(""), false
 }
 
-// Ended is for a call whose session ended, or got lost, while it ran.
+// Ended answers a call whose session ended, or was lost, while it ran.
 func Ended() *Refusal {
 	return lost(mayHaveRun(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
 }
 
-// NoStream is for messages of HTTP+SSE that have no stream.
+// NoStream refuses a message of HTTP+SSE that has no stream.
 func NoStream() *Refusal {
 	return lost(mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET"))
 }
 
-// Streams is for users who have as many event streams open as they may.
+// Streams refuses a stream to a user who is at the bound for event streams.
 func Streams(id IDRule) *Refusal {
 	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many event streams of this user are open: end one, or wait")
 	r.ID = id
 	return r
 }
 
-// Silent is for users of HTTP+SSE that open streams and say nothing.
+// Silent refuses a stream to a user who opens streams of HTTP+SSE without beginning sessions.
 func Silent() *Refusal {
 	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many streams are open on which no session was begun")
 	r.ID = NoID
 	return r
 }
 
-// Busy is for a client that does not wait for its answers.
+// Busy refuses a request of a client that does not wait for its answers.
 func Busy() *Refusal {
 	return tooMany(BoundRequests, mcp.CodeOverloaded, "too many requests of this client are under way: wait for answers")
 }

@@ -1,10 +1,11 @@
 // Package stream writes event streams to clients.
 //
-// It owns the events that wait to be written, keep-alive comments, the time that a client
-// has to take what is written, the connections of streams that last, and the names of
-// streams and the ids of events in them. It leaves to gateway/front what stands in an event,
-// who may open a stream, and when it ends. It imports nothing of it.
+// It owns the events that wait to be written, keep-alive comments, the time limit for a client
+// to read, the connections of long-lived streams, the names of streams and the ids of their
+// events. It leaves to gateway/front what an event contains, who may open a stream, and when
+// it ends, and does not import that package.
 //
-// Goroutines: one for each burst of events, which ends when all is written. A stream that
-// lasts has two, which end with it: one that serves it, and one that reads its connection.
+// It starts one goroutine for each burst of events, which ends when everything is written. A
+// long-lived stream has two more, which end with it: one serves it, and one reads its
+// connection.
 package stream

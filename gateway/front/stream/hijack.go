@@ -9,48 +9,48 @@ import (
 	"time"
 )
 
-// A stream that lasts is idle nearly all of the time, and there are many of them. For as
-// long as a handler runs, net/http keeps all that a request needs, with buffers of 10 KiB
-// and a stack of 16: more than half of what such a stream would cost. So it takes its
+// Most long-lived streams are idle nearly all of the time, and there are many of them. While a
+// handler runs, net/http keeps everything that a request needs, with 10 KiB of buffers and a
+// 16 KiB stack: more than half of the cost of such a stream. So the stream takes its
 // connection over, and the handler returns.
 
-// maxAfter is how many bytes a client may send after a request whose answer lasts. They
-// are not looked at: it was told that the connection closes with the answer.
+// maxAfter bounds the bytes that a client may send after a request whose answer is a
+// long-lived stream. They are ignored: the client was told that the connection closes with the
+// answer.
 const maxAfter = 16 << 10
 
-// joined is the size up to which a chunk is copied together, to be written at once.
+// joined is the size in bytes up to which a chunk is copied together and written at once.
 const joined = 32 << 10
 
 var connClose = []string{"close"}
 
-// CloseAfter has the connection of an answer that lasts close with it, where it carries
-// nothing else.
+// CloseAfter makes the connection of a long-lived answer close with it, if the connection
+// carries nothing else.
 func CloseAfter(rw http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		rw.Header()["Connection"] = connClose
 	}
 }
 
-// conn is a connection that was hijacked for a stream. It is an http.ResponseWriter whose
-// head was written.
+// conn is a connection that was hijacked for a stream. It is an http.ResponseWriter whose head
+// has been written.
 type conn struct {
 	net.Conn
 	writer  *Writer
-	chunked bool          // as the head has said
-	closed  chan struct{} // by watch, when nothing more can be read
+	chunked bool          // as the head says
+	closed  chan struct{} // closed by watch when nothing more can be read
 }
 
-// Outlast has serve write an answer that lasts. Once serve has called lasts with the
-// stream, that hijacks the connection and Outlast returns; where it cannot, and where
-// there is no stream after all, Outlast returns when serve does. The context ends when
-// the client goes.
+// Outlast runs serve, which may write an answer that outlasts the handler. When serve calls
+// lasts with a stream, Outlast hijacks the connection and returns. If that is not possible, or
+// there is no stream, Outlast returns when serve does. The context ends when the client goes.
 func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts func(*Stream))) {
 	ctx, gone := context.WithCancel(context.WithoutCancel(r.Context()))
 	unlink := context.AfterFunc(r.Context(), gone)
 	defer unlink()
 	begun, ended := make(chan *Stream, 1), make(chan struct{})
 	panicked := false // set before ended
-	go func() {       // until the stream ends: serve is counted by its caller
+	go func() {       // until the stream ends: the caller counts serve
 		var s *Stream
 		defer close(ended)
 		defer gone()
@@ -83,9 +83,9 @@ func (w *Writer) Outlast(r *http.Request, serve func(ctx context.Context, lasts 
 	}
 }
 
-// hijack makes the connection of an answer its stream's own, which closes it when it
-// ends. gone is called when the client has gone. It reports false where that cannot be:
-// the stream has ended, or the ResponseWriter has no connection to give away.
+// hijack gives the connection of an answer to its stream, which closes it at its end. gone is
+// called when the client has gone. hijack returns false if that is not possible: the stream
+// has ended, or the ResponseWriter has no connection to give.
 func (s *Stream) hijack(r *http.Request, gone func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,18 +128,18 @@ func (c *conn) watch(gone func()) {
 	close(c.closed)
 }
 
-// Header, of http.ResponseWriter, is of no use any more.
+// Header implements http.ResponseWriter. The head has been written, so it has no effect.
 func (c *conn) Header() http.Header { return http.Header{} }
 
-// WriteHeader, of http.ResponseWriter, is of no use any more.
+// WriteHeader implements http.ResponseWriter. It has no effect.
 func (c *conn) WriteHeader(int) {}
 
-// FlushError, which http.ResponseController wants, has nothing to do.
+// FlushError is for http.ResponseController. There is nothing to flush.
 func (c *conn) FlushError() error { return nil }
 
-// Write writes a piece of the answer at once.
+// Write writes a part of the answer at once.
 func (c *conn) Write(p []byte) (int, error) {
-	if !c.chunked || len(p) == 0 { // of which a chunk would be the last one
+	if !c.chunked || len(p) == 0 { // an empty chunk would be the last one
 		return c.Conn.Write(p)
 	}
 	chunk := net.Buffers{append(strconv.AppendInt(nil, int64(len(p)), 16), "\r\n"...), p, []byte("\r\n")}
@@ -152,11 +152,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish closes the connection, in good order if whole.
+// finish closes the connection, in good order if the answer is whole.
 func (c *conn) finish(whole bool) {
 	if whole && c.chunked {
 		_ = c.SetWriteDeadline(time.Now().Add(c.writer.Timeout))
-		_, _ = c.Conn.Write([]byte("0\r\n\r\n")) // else nobody is there to see it
+		_, _ = c.Conn.Write([]byte("0\r\n\r\n")) // if it fails, nobody is there to see it
 	}
 	_ = c.Close() // likewise
 	<-c.closed
@@ -166,6 +166,6 @@ func (c *conn) finish(whole bool) {
 // CutHijacked closes the connections of all streams that last.
 func (w *Writer) CutHijacked() {
 	for c := range w.hijacked.Range {
-		_ = c.(*conn).Close() // its stream finds out
+		_ = c.(*conn).Close() // its stream notices
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestAPanicInALastingAnswer ends it, and it does not look whole.
+// TestAPanicInALastingAnswer: a panic ends the answer, which does not look whole.
 func TestAPanicInALastingAnswer(t *testing.T) {
 	for _, when := range []string{"before", "after"} {
 		t.Run(when+" it outlasts its handler", func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAPanicInALastingAnswer(t *testing.T) {
 	}
 }
 
-// TestNoConnectionIsKept after the end of its stream.
+// TestNoConnectionIsKept: no connection is kept after the end of its stream.
 func TestNoConnectionIsKept(t *testing.T) {
 	w := newWriter(nil)
 	ended := make(chan struct{})
@@ -62,7 +62,7 @@ func TestNoConnectionIsKept(t *testing.T) {
 	}
 }
 
-// serveOne has a server answer one request, and returns the answer.
+// serveOne makes a server answer one request, and returns the answer.
 func serveOne(t *testing.T, handler http.HandlerFunc) (text string, err error) {
 	t.Helper()
 	server := httptest.NewServer(handler)

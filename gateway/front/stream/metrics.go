@@ -11,10 +11,10 @@ import (
 type Metrics struct {
 	Open prometheus.Gauge   // streams
 	Sent prometheus.Counter // bytes
-	Cut  prometheus.Counter // connections of clients that took too long
+	Cut  prometheus.Counter // connections of clients that read too slowly
 }
 
-// unread counts a connection that could not be written to, if that took too long.
+// unread counts a connection that could not be written to in time.
 func (m *Metrics) unread(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		m.Cut.Inc()

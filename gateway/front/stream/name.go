@@ -10,29 +10,28 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Beginnings of the names of streams, which say what they are streams of.
+// Prefixes of stream names, which say what kind a stream is.
 const (
 	ofCall    = "c-" // it ends with the response
-	ofSession = "g-" // a GET: it ends with the session
+	ofSession = "g-" // of a GET: it ends with the session
 )
 
 const (
 	maxEventID = 200 // bytes
-	// maxNamed is the longest request id, in bytes, that stands in the name of a call's
-	// stream.
+	// maxNamed is the longest request id, in bytes, that a stream's name contains.
 	maxNamed = 64
 	markSize = 5 // bytes
 )
 
-// nameText writes what stands in names of streams.
+// nameText is the encoding of the parts of stream names.
 var nameText = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// SessionName is the name of a stream of a session. The id is one of Front.callID.
+// SessionName is the name of a GET stream of a session. The id is one of Front.callID.
 func SessionName(id string) string { return ofSession + id }
 
-// CallName is the name of the stream of a call. It holds the request's id, so that
-// whoever comes back for an answer that is not kept any more can be told so, by any
-// replica. key is the session's.
+// CallName is the name of the stream of a call. It contains the request's id, so that any
+// replica can answer a client that comes back for an answer which is not kept any more. key is
+// the session's key.
 func CallName(key, callID string, id mcp.Raw) string {
 	name := ofCall + callID
 	if len(id) > maxNamed {
@@ -41,14 +40,14 @@ func CallName(key, callID string, id mcp.Raw) string {
 	return name + "-" + strings.ToLower(nameText.EncodeToString(append(nameMark(key, name), id...)))
 }
 
-// nameMark shows that a name was given out to a session.
+// nameMark proves that a name was given out to a session.
 func nameMark(key, name string) []byte {
 	sum := sha256.Sum256([]byte(key + " " + name))
 	return sum[:markSize]
 }
 
-// RequestOf returns the id of the request whose stream has this name, nil where the name
-// was not given out to this session.
+// RequestOf returns the id of the request whose stream has this name; nil if the name was not
+// given out to this session.
 func RequestOf(key, name string) mcp.Raw {
 	at := strings.LastIndexByte(name, '-')
 	if at < 0 {
@@ -80,7 +79,7 @@ type Position struct {
 	Seq  uint64
 }
 
-// ParseEventID is the reverse of EventID; false for what could not be an id of ours.
+// ParseEventID is the reverse of EventID. ok is false if an id cannot be one of ours.
 func ParseEventID(id string) (p Position, ok bool) {
 	name, digits, _ := strings.Cut(id, ".")
 	seq, err := strconv.ParseUint(digits, 10, 64)
@@ -96,7 +95,7 @@ func ParseEventID(id string) (p Position, ok bool) {
 	return p, true
 }
 
-// EventID is the id of the event that stands here.
+// EventID is the id of the event at this position.
 func (p Position) EventID() string { return EventID(p.Name, p.Seq) }
 
 // IsCall reports whether the stream is that of a call.

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestRequestOf reads request ids out of names of streams that were given out.
+// TestRequestOf reads request ids from names of streams that were given out.
 func TestRequestOf(t *testing.T) {
 	for _, id := range []string{`1`, `-7.5`, `"a"`, `"ü.-"`, `"` + strings.Repeat("x", maxNamed-2) + `"`} {
 		name := CallName("user:s", "abc-1", []byte(id))
@@ -34,7 +34,7 @@ func TestRequestOf(t *testing.T) {
 	}
 }
 
-// FuzzParseEventID reads event ids: what is taken is what was written.
+// FuzzParseEventID: an id that is accepted is the one that EventID writes.
 func FuzzParseEventID(f *testing.F) {
 	f.Add("c-abc-1.17")
 	f.Add("g-.0")

@@ -8,25 +8,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// MaxUnsent bounds what waits for a client that reads slowly, in bytes. A stream that would
-// need more loses an event that may be lost, or breaks. It is also how much is written at a
-// time.
+// MaxUnsent bounds the bytes that wait for a client that reads slowly. A stream that would
+// need more loses an event that may be lost, or breaks. It also bounds each write.
 const MaxUnsent = 1 << 20
 
 const (
-	// keptUnsent is the largest buffer that an idle stream keeps.
+	// keptUnsent is the largest buffer that an idle stream keeps, in bytes.
 	keptUnsent = 16 << 10
-	// eventRoom is about what the framing of an event adds.
+	// eventRoom is about how many bytes the framing adds to an event.
 	eventRoom = 64
-	// gather is the shortest time between two writes to a client that is in no hurry:
-	// the events of a burst share one. enough is how much does not wait.
+	// gather is the shortest time between two writes of events that are not urgent: the events
+	// of a burst share one write. enough is how many bytes do not wait.
 	gather = 5 * time.Millisecond
 	enough = 64 << 10
 )
 
-// Stream is an event stream that is being written to a client. Sending never
-// waits: what is sent goes into a buffer, and a goroutine that lives as long as
-// there is something to write writes, with one flush for all that had come.
+// Stream is an event stream that is being written to a client. Send never waits: it fills a
+// buffer. A goroutine that lives as long as there is something to write writes the buffer,
+// with one flush for everything that has come.
 type Stream struct {
 	writer *Writer
 	w      http.ResponseWriter
@@ -34,31 +33,30 @@ type Stream struct {
 	event  string // the name of its events
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
-	changed sync.Cond  // writing went false, or there is room again
+	changed sync.Cond  // writing became false, or there is room again
 	unsent  []byte
 	spare   []byte // the buffer that is not in use
 	writing bool   // somebody writes to w
 	waiting bool   // later will write what gathers
-	hurry   bool   // some of it is waited for, and does not gather
+	hurry   bool   // some of it is urgent and does not gather
 	later   *time.Timer
 	wrote   time.Time // when the last write ended, or the stream began
 	ended   bool
 	broken  bool
-	conn    *conn         // once it was hijacked
-	gone    chan struct{} // closed when broken; nil when nobody asked
+	conn    *conn         // after it was hijacked
+	gone    chan struct{} // closed when broken; nil if nobody asked
 	beat    *time.Timer
 }
 
-// Send sends an event. It reports false when there is no room for it, or nobody to
-// read it any more.
+// Send sends an event. It returns false if there is no room for it, or the client is gone.
 func (s *Stream) Send(id string, data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.put(id, data)
 }
 
-// Force sends an event that is waited for and must not be lost: it does not gather, and
-// waits for room as long as the client reads.
+// Force sends an urgent event that must not be lost: it does not gather, and it waits for room
+// as long as the client reads.
 func (s *Stream) Force(data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +67,7 @@ func (s *Stream) Force(data []byte) bool {
 	return s.put("", data)
 }
 
-// Offer is Force that does not wait: false when there is no room.
+// Offer is Force without the wait: it returns false if there is no room.
 func (s *Stream) Offer(data []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,12 +75,13 @@ func (s *Stream) Offer(data []byte) bool {
 	return s.put("", data)
 }
 
-// room is called with mu held. However large it is, one event has it.
+// room reports whether there is room for an event. A single event always has room. The caller
+// holds mu.
 func (s *Stream) room(data []byte) bool {
 	return len(s.unsent) == 0 || len(s.unsent)+len(data)+eventRoom <= MaxUnsent
 }
 
-// put is called with mu held.
+// put adds an event to the buffer. The caller holds mu.
 func (s *Stream) put(id string, data []byte) bool {
 	if s.ended || s.broken || !s.room(data) {
 		return false
@@ -92,7 +91,7 @@ func (s *Stream) put(id string, data []byte) bool {
 	return true
 }
 
-// Raw sends lines that are no event.
+// Raw sends lines that are not an event.
 func (s *Stream) Raw(lines []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +108,8 @@ func (s *Stream) Usable() bool {
 	return !s.ended && !s.broken
 }
 
-// Open sends the headers at once, with a comment if nothing else is there to send:
-// some clients wait for the first byte.
+// Open sends the headers at once, with a comment if there is nothing else to send: some
+// clients wait for the first byte.
 func (s *Stream) Open() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,10 +123,10 @@ func (s *Stream) Open() {
 	s.wake()
 }
 
-// wake is called with mu held, when there is something to write.
+// wake arranges a write of the buffer, which is not empty. The caller holds mu.
 func (s *Stream) wake() {
 	if s.writing || s.waiting && len(s.unsent) < enough && !s.hurry {
-		return // whoever writes next takes it along
+		return // the next write takes it along
 	}
 	if pause := gather - time.Since(s.wrote); pause > 0 && len(s.unsent) < enough && !s.hurry {
 		s.waiting = true
@@ -142,7 +141,7 @@ func (s *Stream) wake() {
 	go s.drain()
 }
 
-// writeGathered writes what waited for more to come.
+// writeGathered writes the events that waited for more.
 func (s *Stream) writeGathered() {
 	s.mu.Lock()
 	ours := s.waiting && !s.writing && !s.broken
@@ -154,7 +153,7 @@ func (s *Stream) writeGathered() {
 	}
 }
 
-// drain writes what there is, and has what came meanwhile written in its turn.
+// drain writes the buffer, and arranges a write of what has come in the meantime.
 func (s *Stream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +176,7 @@ func (s *Stream) drain() {
 	s.changed.Broadcast()
 }
 
-// write is called by the one who is writing, without mu.
+// write writes to the client. The caller has set writing, and does not hold mu.
 func (s *Stream) write(out []byte) bool {
 	err := s.writer.Write(s.w, s.rc, out)
 	if err == nil {
@@ -187,7 +186,7 @@ func (s *Stream) write(out []byte) bool {
 	return err == nil
 }
 
-// fail is called with mu held.
+// fail marks the stream as broken. The caller holds mu.
 func (s *Stream) fail() {
 	if s.broken {
 		return
@@ -198,7 +197,7 @@ func (s *Stream) fail() {
 	}
 }
 
-// Broken is closed when the client cannot be written to any more.
+// Broken returns a channel that is closed when the client cannot be written to any more.
 func (s *Stream) Broken() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +210,8 @@ func (s *Stream) Broken() <-chan struct{} {
 	return s.gone
 }
 
-// End writes what is left and then, if there is any, one more event. It waits until
-// all is written, or the client is given up: nothing is written after it returns.
+// End writes what is left and then, if there is one, a last event. It waits until everything
+// is written or the client is given up: nothing is written after it returns.
 func (s *Stream) End(id string, last []byte) {
 	s.mu.Lock()
 	if !s.ended {
@@ -233,7 +232,7 @@ func (s *Stream) End(id string, last []byte) {
 		if last != nil {
 			out = wire.AppendEvent(out, id, s.event, last)
 		}
-		broken = !s.write(out) // also of nothing: what net/http writes after it needs time too
+		broken = !s.write(out) // also for nothing: what net/http writes afterwards needs time, too
 	}
 	s.mu.Lock()
 	if broken {
@@ -247,7 +246,7 @@ func (s *Stream) End(id string, last []byte) {
 	}
 }
 
-// Cut ends the stream with nothing more: half of it must not look whole.
+// Cut ends the stream without a proper end: half of it must not look whole.
 func (s *Stream) Cut() {
 	s.mu.Lock()
 	s.fail()
@@ -255,7 +254,7 @@ func (s *Stream) Cut() {
 	s.End("", nil)
 }
 
-// Flushed waits until the client has taken all that was sent so far, and reports
+// Flushed waits until the client has taken everything that was sent so far, and reports
 // whether it did.
 func (s *Stream) Flushed() bool {
 	s.mu.Lock()
@@ -266,8 +265,7 @@ func (s *Stream) Flushed() bool {
 	return !s.broken
 }
 
-// tick runs when it may have been quiet for long enough, and sees to it that a comment
-// goes out if it was.
+// tick runs at intervals, and sends a comment if the stream has been quiet for long enough.
 func (s *Stream) tick(onBeat func()) {
 	s.mu.Lock()
 	if s.ended || s.broken {

@@ -25,7 +25,7 @@ func (g gated) Write(p []byte) (int, error) {
 
 func (g gated) FlushError() error { return nil }
 
-// TestForce: what must not be lost waits for room, not for the others to have nothing to say.
+// TestForce: an event that must not be lost waits for room, even if other events keep coming.
 func TestForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := gated{httptest.NewRecorder(), make(chan struct{})}
@@ -45,7 +45,7 @@ func TestForce(t *testing.T) {
 		if len(answered) > 0 {
 			t.Error("there was room")
 		}
-		g.pass <- struct{}{} // what was first: all that waits is being written now
+		g.pass <- struct{}{} // the first write: everything that waits is being written now
 		synctest.Wait()
 		fill()
 		if len(answered) == 0 || !<-answered {
