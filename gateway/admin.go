@@ -17,24 +17,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// adminConnections is how many operators, probes and the like are served at a time;
-// further ones wait.
+// adminConnections bounds the connections of operators, probes and the like that are served at
+// a time; further ones wait.
 const adminConnections = 256
 
-// openAdmin binds the port for operators, if there is to be one.
+// openAdmin binds the port for operators, if one is configured.
 func (g *Gateway) openAdmin(cfg Config) (err error) {
 	if cfg.Admin.Listen == "" {
 		return nil
 	}
 	if g.admin, err = net.Listen("tcp", cfg.Admin.Listen); err != nil {
-		return err // net names the address
+		return err // the error of net names the address
 	}
 	g.admin = netutil.LimitListener(g.admin, adminConnections)
 	g.undo.onStop("admin listener", closing(g.admin))
 	return nil
 }
 
-// serveAdmin serves operators, until nearly the end of a stop.
+// serveAdmin serves operators until nearly the end of a stop.
 func (g *Gateway) serveAdmin() {
 	if g.admin == nil {
 		return
@@ -55,7 +55,7 @@ func (g *Gateway) serveAdmin() {
 	g.log.Info("serving operators", "address", g.admin.Addr().String())
 }
 
-// adminRoutes is what operators are served.
+// adminRoutes returns the handler for operators.
 func (g *Gateway) adminRoutes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -71,11 +71,11 @@ func (g *Gateway) adminRoutes() http.Handler {
 	})
 }
 
-// excludeStore is what a balancer excludes: without the store all replicas are alike, and
-// still serve what needs no session.
+// excludeStore is the check that a balancer can exclude: without the store all replicas are
+// alike, and still serve what needs no session.
 const excludeStore = "store"
 
-// readyz tells whether new sessions are taken: 200, or 503 with the reasons.
+// readyz tells whether this replica takes new sessions: 200, or 503 with the reasons.
 func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	reasons := append(g.notReady(), g.noIssuer()...)
 	excluded, told := r.URL.Query().Get("exclude") == excludeStore, trusted(r)
@@ -92,7 +92,7 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 		Upstreams     []UpstreamHealth `json:"upstreams,omitempty"`
 		Issuers       []IssuerHealth   `json:"issuers,omitempty"`
 		Store         *storeHealth     `json:"store,omitempty"`
-		Replicas      []ReplicaHealth  `json:"replicas,omitempty"` // the others
+		Replicas      []ReplicaHealth  `json:"replicas,omitempty"` // the other replicas
 		Configuration *configHealth    `json:"configuration,omitempty"`
 	}{Ready: len(reasons) == 0, Reasons: reasons}
 	if told {
@@ -112,8 +112,8 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// serveMetrics answers scrapes. What comes from this machine has to call it by a name of
-// this machine, or a web page in its browser could read along.
+// serveMetrics answers scrapes. A request from this machine must use a name of this machine;
+// otherwise a web page in its browser could read the answer.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
 	scrapes := g.services.metrics.scrapes(g.log)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -127,8 +127,8 @@ func (g *Gateway) serveMetrics() http.HandlerFunc {
 	}
 }
 
-// trusted reports whether a request comes from this machine itself: neither from another
-// one, nor by a proxy, nor from a web page that had its name resolve to this machine.
+// trusted reports whether a request comes from this machine itself: not from another machine,
+// not through a proxy, and not from a web page whose host name resolves to this machine.
 func trusted(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via", "Origin"} {
 		if _, has := r.Header[name]; has {
@@ -152,7 +152,7 @@ func toLoopback(r *http.Request) bool {
 	return isLoopback(strings.Trim(host, "[]"))
 }
 
-// notReady returns why this replica takes no new session, nil when it does.
+// notReady returns why this replica takes no new sessions, nil if it does.
 func (g *Gateway) notReady() (reasons []string) {
 	if g.draining.Load() {
 		reasons = append(reasons, "the gateway is stopping")
@@ -164,7 +164,7 @@ func (g *Gateway) notReady() (reasons []string) {
 	return reasons
 }
 
-// storeAway returns why no replica takes a new session, nil when the store could keep one.
+// storeAway returns why no replica takes new sessions, nil if the store can keep one.
 func (g *Gateway) storeAway(ctx context.Context) []string {
 	if g.services.redis == nil {
 		return nil
@@ -180,20 +180,21 @@ func (g *Gateway) storeAway(ctx context.Context) []string {
 	return []string{"the session store does not answer, or takes no changes"}
 }
 
-// storeHealth is how the session store is.
+// storeHealth is the state of the session store.
 type storeHealth struct {
 	Kind   string `json:"kind"` // memory or redis
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 }
 
-// configHealth is what became of the configuration file.
+// configHealth is the state of the configuration file.
 type configHealth struct {
-	// Revision are the first 12 digits of the file's SHA-256: replicas should have the same.
+	// Revision is the first 12 digits of the file's SHA-256. All replicas should have the
+	// same.
 	Revision string    `json:"revision,omitempty"`
 	Loaded   time.Time `json:"loaded"`
 	Tried    time.Time `json:"tried"`
-	Problems []string  `json:"problems,omitempty"` // why the file that is there now does not hold
+	Problems []string  `json:"problems,omitempty"` // why the current file is not in use
 }
 
 func (g *Gateway) configHealth() *configHealth {

@@ -27,7 +27,7 @@ type readiness struct {
 	Configuration *configHealth
 }
 
-// ask asks an operator's question, without a connection that stays.
+// ask makes an operator's request, on a connection of its own.
 func ask(t *testing.T, address, path string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
@@ -112,8 +112,8 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-// TestReadyzWithoutStore: a balancer may ask for a replica alone, since one without the store
-// is no worse than any other.
+// TestReadyzWithoutStore: a balancer may ask about the replica alone, since one without the
+// store is no worse than any other.
 func TestReadyzWithoutStore(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -134,7 +134,7 @@ func TestReadyzWithoutStore(t *testing.T) {
 	}
 }
 
-// TestReadyzTellsStrangersLittle: whoever is not on this machine hears only whether the
+// TestReadyzTellsStrangersLittle: a client that is not on this machine learns only whether the
 // gateway is ready.
 func TestReadyzTellsStrangersLittle(t *testing.T) {
 	g := start(t, upstream.Config{Name: "hidden", URL: newSite(t, true, one("work", saying("x"))).url})
@@ -163,7 +163,7 @@ func TestReadyzTellsStrangersLittle(t *testing.T) {
 	}
 }
 
-// TestHealthOf: what calls and what lists show is one state.
+// TestHealthOf: what calls show and what lists show make one state.
 func TestHealthOf(t *testing.T) {
 	early, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, tt := range []struct {
@@ -188,8 +188,8 @@ func TestHealthOf(t *testing.T) {
 	}
 }
 
-// TestH237_Drain: from the signal on the gateway is not ready and takes no new sessions;
-// subscriptions end, calls go on for a while, and those that run then end well.
+// TestH237_Drain: from the signal on, the gateway is not ready and takes no new sessions.
+// Subscriptions end; calls continue for a while, and those that run then end well.
 func TestH237_Drain(t *testing.T) {
 	running, finish := make(chan struct{}), make(chan struct{})
 	p := startPeer(t, true, func(context.Context) string {
@@ -207,7 +207,7 @@ func TestH237_Drain(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.Start()
-	defer g.Stop(t.Context()) // where the test ends early
+	defer g.Stop(t.Context()) // in case the test ends early
 	waitReady(t, g)
 	clients := map[string]*mcptest.Client{}
 	for _, revision := range []string{stateful, stateless} {
@@ -284,8 +284,8 @@ func TestH237_Drain(t *testing.T) {
 	}
 }
 
-// TestDrainKeepsIdleConnections: a balancer that has not noticed sends its next request on a
-// connection that it has, and loses none.
+// TestDrainKeepsIdleConnections: a balancer that has not noticed the drain sends its next
+// request on an idle connection, and the request is not lost.
 func TestDrainKeepsIdleConnections(t *testing.T) {
 	g := start(t, upstream.Config{Name: "a", URL: newSite(t, true, one("work", saying("done"))).url})
 	waitReady(t, g)
@@ -313,15 +313,16 @@ func TestDrainKeepsIdleConnections(t *testing.T) {
 		t.Error("a connection is closed without a reason")
 	}
 	g.drain()
-	// Whoever closed it would have done so before this answer.
+	// If somebody had closed it, that would have happened before this answer.
 	ask(t, g.Addr().String(), "/nothing")
 	if reused, resp := send(); !reused || !resp.Close {
 		t.Errorf("H/239 after the signal the connection is used again: %t, and closed then: %t", reused, resp.Close)
 	}
 }
 
-// TestReadyzKnowsIssuersAndStore: a gateway that nobody can sign in at is not ready, and says
-// how its issuers and its store are. One issuer that has been reached is enough, for good.
+// TestReadyzKnowsIssuersAndStore: a gateway where nobody can sign in is not ready, and reports
+// the state of its issuers and its store. Once one issuer has been reached, the gateway stays
+// ready.
 func TestReadyzKnowsIssuersAndStore(t *testing.T) {
 	issuer := mcptest.NewIssuer(mcptest.IssuerOptions{})
 	defer issuer.Close()

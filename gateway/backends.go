@@ -13,18 +13,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// lookAtIssuers is how often it is looked whether issuers have answered.
+// lookAtIssuers is the interval of checks whether issuers have answered.
 const lookAtIssuers = 20 * time.Millisecond
 
-// BackendReport is what was found of something that the gateway cannot do without.
+// BackendReport is the result of trying something that the gateway cannot do without.
 type BackendReport struct {
 	Name  string // such as "issuer https://login.example.com"
-	Found string // what it answered
-	Error string // why it cannot be used and what to do, "" when it can
+	Found string // its answer
+	Error string // why it cannot be used and what to do, "" if it can
 }
 
-// CheckBackends tries the session store and every issuer, until each has answered or failed,
-// at most until ctx ends.
+// CheckBackends tries the session store and every issuer. It returns when each has answered or
+// failed, or when ctx ends.
 func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, err error) {
 	if cfg.Sessions.Store == session.StoreRedis {
 		reports = append(reports, checkRedis(ctx, cfg)...)
@@ -33,7 +33,7 @@ func CheckBackends(ctx context.Context, cfg Config) (reports []BackendReport, er
 	return append(reports, issuers...), err
 }
 
-// checkRedis tries the session store, and each replica that has a lease there.
+// checkRedis tries the session store, and each replica that has a lease in it.
 func checkRedis(ctx context.Context, cfg Config) (reports []BackendReport) {
 	r := BackendReport{Name: "sessions.redis", Found: "takes sessions"}
 	db, err := redisdb.Open(cfg.Sessions.Redis, nil, nil)
@@ -64,15 +64,15 @@ func checkRedis(ctx context.Context, cfg Config) (reports []BackendReport) {
 	return reports
 }
 
-// ReplicaHealth is how another replica is, as far as this one knows.
+// ReplicaHealth is the state of another replica, as far as this one knows.
 type ReplicaHealth struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Revision is that of its configuration.
+	// Revision is the revision of the replica's configuration.
 	Revision string `json:"revision,omitempty"`
-	// Leaving says that it is about to stop.
+	// Leaving says that the replica is about to stop.
 	Leaving bool `json:"leaving,omitempty"`
-	// Error is why it cannot be reached, "" when it can.
+	// Error is why the replica cannot be reached, "" if it can.
 	Error string `json:"error,omitempty"`
 }
 
@@ -115,7 +115,7 @@ func checkIssuers(ctx context.Context, cfg Config) (reports []BackendReport, err
 	return reports, stop(context.WithoutCancel(ctx))
 }
 
-// IssuerHealth is how one issuer of tokens is.
+// IssuerHealth is the state of one issuer of tokens.
 type IssuerHealth struct {
 	URL string `json:"url"`
 	// State is ready, degraded or down.
@@ -123,7 +123,7 @@ type IssuerHealth struct {
 	// Reason is why it is not ready.
 	Reason string `json:"reason,omitempty"`
 	Keys   int    `json:"keys"`
-	// Fetched is when its keys were fetched last; nil for never.
+	// Fetched is when its keys were last fetched; nil for never.
 	Fetched *time.Time `json:"fetched,omitempty"`
 }
 
@@ -138,8 +138,8 @@ func (g *Gateway) issuers() (all []IssuerHealth) {
 	return all
 }
 
-// noIssuer returns why nobody can sign in: no issuer has been reached since the start. One
-// that could be reached once is no reason, as its keys are kept.
+// noIssuer returns why nobody can sign in: no issuer has been reached since the start. An
+// issuer that was reached once is enough, since its keys are kept.
 func (g *Gateway) noIssuer() []string {
 	if g.reached.Load() {
 		return nil

@@ -33,74 +33,72 @@ const (
 	defaultEndpoint        = "/mcp"
 	defaultShutdownTimeout = 30 * time.Second
 	mostDelay              = 10 * time.Minute
-	// memoryShare is which part of the process's memory large messages may hold by default.
-	// While they are passed on there are up to four copies of one.
+	// memoryShare is the divisor of the process's memory limit: by default, large messages may
+	// hold that share. There are up to four copies of a message while it is passed on.
 	memoryShare = 8
 )
 
-// Config is the whole configuration. Its zero value lacks only upstreams. A reload
-// takes up what needsRestart does not name.
+// Config is the whole configuration. Only upstreams have no default. A reload applies every
+// change except those that needsRestart reports.
 type Config struct {
-	// Listen is the address of the endpoint, host:port; port 0 takes a free one.
-	// Default 127.0.0.1:8080.
+	// Listen is the address of the endpoint, host:port. Port 0 takes a free port. Default
+	// 127.0.0.1:8080.
 	Listen string `yaml:"listen"`
-	// PublicURL is the endpoint as clients write it; its path is the path that is
+	// PublicURL is the URL of the endpoint as clients write it. Its path is the path that is
 	// served. Default http://<listen>/mcp.
 	PublicURL string `yaml:"public_url"`
-	// Auth is how callers prove who they are.
+	// Auth says how callers prove who they are.
 	Auth auth.Config `yaml:"auth"`
-	// Sessions is what is kept for stateful clients.
+	// Sessions says what is kept for stateful clients.
 	Sessions session.Config `yaml:"sessions"`
-	// Replicas is how several gateways with one session store find each other.
+	// Replicas says how gateways with one session store find each other.
 	Replicas cluster.Config `yaml:"replicas"`
-	// Policy is what callers may do. Needed in auth.mode oauth; without authentication
-	// and without this section everything is allowed.
+	// Policy says what callers may do. Required with auth.mode oauth. Without authentication
+	// and without this section, everything is allowed.
 	Policy policy.Config `yaml:"policy"`
 	// Limits bound how often something is used. Default none.
 	Limits policy.Limits `yaml:"limits"`
-	// Upstreams are the MCP servers, in the order in which lists show them. At least
-	// one is needed.
+	// Upstreams are the MCP servers, in the order in which lists show them. At least one is
+	// required.
 	Upstreams []upstream.Config `yaml:"upstreams"`
-	// Naming is how names of different upstreams are told apart.
+	// Naming says how names of different upstreams are distinguished.
 	Naming catalog.Config `yaml:"naming"`
-	// Disclosure is how tools are described. Default: in full.
+	// Disclosure says how tools are described. Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Skills is how skills are shown beside the forms that clients know.
+	// Skills says how skills are shown to clients that do not know them.
 	Skills loadskill.Config `yaml:"skills"`
-	// HTTP is what the endpoint accepts and how it answers. Hosts in listen and
-	// public_url are allowed in any case.
+	// HTTP says what the endpoint accepts and how it answers. The hosts in listen and
+	// public_url are always allowed.
 	HTTP front.Config `yaml:"http"`
 	// Connections bounds the connections of clients.
 	Connections Connections `yaml:"connections"`
-	// Telemetry is what the gateway tells about itself.
+	// Telemetry says what the gateway reports about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
-	// Admin is what operators are served.
+	// Admin says what operators are served.
 	Admin Admin `yaml:"admin"`
-	// ShutdownDelay is how long the gateway goes on after the signal to stop, for load
-	// balancers to see by /readyz that it does: new sessions are refused, all else is
+	// ShutdownDelay is how long the gateway continues after the signal to stop, so that load
+	// balancers notice by /readyz. During it, new sessions are refused and everything else is
 	// served. Default 0s, at most 10m.
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay"`
-	// ShutdownTimeout is how long calls that run may go on after that.
-	// Default 30s.
+	// ShutdownTimeout is how long running calls may continue after that. Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
 }
 
 // Telemetry is the section "telemetry".
 type Telemetry struct {
-	// Log is the log, which goes to standard error.
+	// Log configures the log, which goes to standard error.
 	Log observe.LogConfig `yaml:"log"`
 }
 
 // Admin is the section "admin".
 type Admin struct {
-	// Listen is the address, host:port, at which /healthz, /readyz and /metrics are
-	// served. Anybody who reaches it may ask. /readyz tells how upstreams are on the
-	// loopback only; /metrics, which others collect, has their names. Default none.
+	// Listen is the address, host:port, that serves /healthz, /readyz and /metrics to anybody
+	// who reaches it. /readyz gives the state of upstreams only to requests from this machine.
+	// /metrics, which is made for collectors, includes the names of upstreams. Default none.
 	Listen string `yaml:"listen"`
 }
 
-// Validate reports everything that is wrong, each with the path of its key in
-// front.
+// Validate returns everything that is wrong, each problem prefixed with the path of its key.
 func (c Config) Validate() error {
 	given := c
 	c = c.withDefaults()
@@ -145,17 +143,17 @@ func (c Config) Validate() error {
 	return errors.Join(found...)
 }
 
-// findings are what is wrong with a configuration.
+// findings are the problems of a configuration.
 type findings []error
 
-// add puts the path of a key in front of an error; nil is none.
+// add adds an error, prefixed with the path of a key. It ignores nil.
 func (f *findings) add(path string, err error) {
 	if err != nil {
 		*f = append(*f, fmt.Errorf("%s: %w", path, err))
 	}
 }
 
-// doubts tells what is allowed but probably not meant.
+// doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := append(c.policyDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
 	u, err := url.Parse(c.PublicURL)
@@ -165,7 +163,7 @@ func (c Config) doubts() error {
 	return errors.Join(doubts...)
 }
 
-// policyDoubts tell what is probably not meant in policy and limits.
+// policyDoubts returns what is probably not meant in policy and limits.
 func (c Config) policyDoubts() (doubts []error) {
 	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {
 		doubts = append(doubts, fmt.Errorf("policy: %w", doubt))
@@ -183,7 +181,7 @@ func (c Config) upstreamNames() (names []string) {
 	return names
 }
 
-// issuers are those whose tokens are accepted.
+// issuers returns the issuers whose tokens are accepted.
 func (c Config) issuers() (urls []string) {
 	for _, iss := range c.Auth.Issuers {
 		urls = append(urls, iss.URL)
@@ -226,7 +224,7 @@ func (c Config) checkUpstreams(found *findings) {
 	}
 }
 
-// checkListen wants a host and a port number.
+// checkListen accepts a host and a port number.
 func checkListen(listen string) error {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -238,8 +236,8 @@ func checkListen(listen string) error {
 	return nil
 }
 
-// plainPath is a path that is the same in all its spellings, so that it can be
-// compared byte by byte: no escapes, no dot segments, no empty ones.
+// plainPath matches paths that have only one spelling, so that they can be compared byte by
+// byte: no escapes, no dot segments, no empty segments.
 var plainPath = regexp.MustCompile(`^(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$`)
 
 func checkPublicURL(raw string) error {
@@ -257,7 +255,7 @@ func checkPublicURL(raw string) error {
 	return nil
 }
 
-// withDefaults fills in what this package owns and others need to know.
+// withDefaults fills in the defaults that other packages need and this one owns.
 func (c Config) withDefaults() Config {
 	if c.Listen == "" {
 		c.Listen = defaultListen
@@ -273,10 +271,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// loopbackURL is the endpoint of a gateway that only this machine reaches.
+// loopbackURL is the URL of an endpoint that only this machine reaches.
 func loopbackURL(listen string) string { return "http://" + listen + defaultEndpoint }
 
-// path is the path of the endpoint.
+// path returns the path of the endpoint.
 func (c Config) path() string {
 	u, err := url.Parse(c.PublicURL)
 	if err != nil || u.Path == "" {
@@ -285,8 +283,8 @@ func (c Config) path() string {
 	return u.Path
 }
 
-// ssePath is the path of the event stream of HTTP+SSE, front.SSEOff for none. By default
-// it stands beside the endpoint, unless that is the place of one of its paths.
+// ssePath returns the path of the HTTP+SSE event stream, front.SSEOff for none. By default it
+// stands beside the endpoint, unless the endpoint has one of its paths.
 func (c Config) ssePath() string {
 	switch {
 	case c.HTTP.Clients == front.ClientsStateless:
@@ -316,11 +314,11 @@ func (c Config) checkSSEPath() error {
 	return nil
 }
 
-// alwaysHosts are the names that the front always accepts.
+// alwaysHosts are the hosts that the front always accepts.
 var alwaysHosts = []string{"localhost", "127.0.0.1", "::1"}
 
-// hosts are the names, beside alwaysHosts, by which requests may call this server: the
-// configured ones, and those in the addresses of the configuration.
+// hosts returns the hosts, apart from alwaysHosts, by which requests may address this server:
+// the configured ones, and those in the addresses of the configuration.
 func (c Config) hosts() []string {
 	hosts := slices.Clone(c.HTTP.AllowedHosts)
 	add := func(host string) {
@@ -351,8 +349,8 @@ func isLoopback(host string) bool {
 
 func enabled(u upstream.Config) bool { return u.Enabled == nil || *u.Enabled }
 
-// resolvePaths makes the paths absolute that are relative to the configuration
-// file. A command without a slash stays: it is looked up in PATH.
+// resolvePaths makes relative paths absolute, starting at the directory of the configuration
+// file. A command without a slash stays as it is: it is looked up in PATH.
 func (c *Config) resolvePaths(dir string) {
 	absolute := func(path *string) {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -373,7 +371,7 @@ func (c *Config) resolvePaths(dir string) {
 	}
 }
 
-// checkReplicas reports what is wrong with the section "replicas".
+// checkReplicas returns what is wrong with the section "replicas".
 func (c Config) checkReplicas() error {
 	shared := c.Sessions.Store == session.StoreRedis
 	switch {
@@ -385,8 +383,8 @@ func (c Config) checkReplicas() error {
 	return c.Replicas.Validate()
 }
 
-// inFlight is http.max_in_flight_bytes, or its default under a memory limit (GOMEMLIMIT)
-// in bytes, which is the largest integer where there is none.
+// inFlight is http.max_in_flight_bytes, or its default under a memory limit in bytes
+// (GOMEMLIMIT). Without a memory limit, limit is the largest integer.
 func (c Config) inFlight(limit int64) int64 {
 	if c.HTTP.MaxInFlightBytes != 0 {
 		return c.HTTP.MaxInFlightBytes
@@ -395,7 +393,7 @@ func (c Config) inFlight(limit int64) int64 {
 	return max(min(front.DefaultInFlight, limit/memoryShare), least)
 }
 
-// memoryDoubts tells of upstreams whose largest answers are more than one user may hold.
+// memoryDoubts reports upstreams whose largest answers exceed what one user may hold.
 func (c Config) memoryDoubts(limit int64) (doubts []error) {
 	share := c.inFlight(limit) / 2
 	for i, u := range c.Upstreams {
@@ -411,8 +409,8 @@ func (c Config) memoryDoubts(limit int64) (doubts []error) {
 	return doubts
 }
 
-// rules is the policy that holds: without authentication, and without one, everything
-// is allowed to whoever reaches the loopback listener.
+// rules is the policy in force. Without authentication and without a policy, everything is
+// allowed to everyone who reaches the loopback listener.
 func (c Config) rules() policy.Config {
 	if c.Policy.IsZero() && c.Auth.Mode != auth.ModeOAuth {
 		return policy.Config{Default: policy.DefaultAllow}

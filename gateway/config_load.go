@@ -16,39 +16,38 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// maxConfigBytes bounds the configuration file.
+// maxConfigBytes bounds the configuration file, in bytes.
 const maxConfigBytes = 1 << 20
 
-// lookAtFile is how often the configuration file is read. Contents are compared, of the
-// file and of those that it refers to: that takes microseconds, and is right on every file
-// system and whatever replaces a file (an editor, the swapped links of a Kubernetes
-// ConfigMap). Beyond the first megabyte, files of descriptions are compared by size and time.
+// lookAtFile is the interval at which the configuration file is read. The contents of the file
+// and of the files it refers to are compared. That takes microseconds, and works on every file
+// system, however a file is replaced (by an editor, or by the swapped links of a Kubernetes
+// ConfigMap). Beyond the first megabyte, description files are compared by size and time.
 const lookAtFile = 2 * time.Second
 
-// Problem is one thing that is wrong, or as a warning questionable, in a configuration.
+// Problem is one error, or as a warning one doubtful point, in a configuration.
 type Problem = strictyaml.Problem
 
-// ConfigError is everything that is wrong with a configuration, sorted by place.
+// ConfigError is everything that is wrong with a configuration, sorted by position.
 type ConfigError = strictyaml.Error
 
-// LoadConfig reads a configuration file. Paths in it that are not absolute begin at
-// its directory. The error is a *ConfigError with everything that is wrong; warnings
-// come in either case.
+// LoadConfig reads a configuration file. Relative paths in it start at its directory. The
+// error is a *ConfigError with everything that is wrong. Warnings are returned in either case.
 func LoadConfig(file string) (cfg Config, warnings []Problem, err error) {
 	l, err := load(file, nil)
 	return l.cfg, l.warnings, err
 }
 
-// loaded is what came of reading a configuration file.
+// loaded is the result of reading a configuration file.
 type loaded struct {
 	cfg      Config
 	warnings []Problem
 	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
-	revision string            // of the file: the first digits of its SHA-256
+	revision string            // the first digits of the file's SHA-256
 }
 
-// load is LoadConfig. With the configuration that holds, it is also an error to change
-// what cannot be changed without a restart.
+// load is LoadConfig. If holds, the current configuration, is given, a change that needs a
+// restart is an error, too.
 func load(file string, holds *Config) (loaded, error) {
 	data, _, this, err := strictyaml.SeeFile(file, maxConfigBytes)
 	if err != nil {
@@ -61,15 +60,15 @@ func load(file string, holds *Config) (loaded, error) {
 	return l, err
 }
 
-// ParseConfig is LoadConfig for a text that is already there. file names it in
-// problems, and its directory is where relative paths begin; it need not exist.
+// ParseConfig is LoadConfig for a text in memory. file names it in problems, and relative
+// paths start at its directory; the file need not exist.
 func ParseConfig(file string, data []byte) (cfg Config, warnings []Problem, err error) {
 	l, err := parseConfig(file, data, nil)
 	return l.cfg, l.warnings, err
 }
 
-// Locate finds the lines of a file, which LoadConfig has read, that later errors are about.
-// Each of them begins with the path of a key.
+// Locate finds the lines that errors are about, in a file that LoadConfig has read. Each error
+// must begin with the path of a key.
 func Locate(file string, found []error) ([]Problem, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -112,11 +111,11 @@ func decodeConfig(file string, data []byte, dir string, cfg *Config) *strictyaml
 	return d
 }
 
-// needsRestart reports what differs from the configuration that holds and only changes with
-// a restart, each with its key in front. Both have defaults.
+// needsRestart returns the changes against the current configuration that only a restart can
+// apply, each prefixed with its key. Both configurations have defaults.
 func (c Config) needsRestart(holds Config) error {
 	if holds.PublicURL == loopbackURL(holds.Listen) && c.PublicURL == loopbackURL(c.Listen) {
-		c.PublicURL = holds.PublicURL // that follows from listen, which says it
+		c.PublicURL = holds.PublicURL // follows from listen, which is reported
 	}
 	c.Telemetry.Log.Level = holds.Telemetry.Log.Level // changes while the gateway runs
 	var errs []error
@@ -140,19 +139,19 @@ func (c Config) needsRestart(holds Config) error {
 	return errors.Join(errs...)
 }
 
-// withoutUser is the section without what a reload takes of it.
+// withoutUser returns the section without the parts that a reload can change.
 func withoutUser(c session.Config) session.Config {
 	c.Redis = c.Redis.WithoutUser()
 	return c
 }
 
-// configFile is the file that the configuration comes from.
+// configFile is the file of the configuration.
 type configFile struct {
 	path string
 
 	mu    sync.Mutex        // guards the fields below
-	files []strictyaml.Seen // as they were when the configuration was loaded last
-	last  []strictyaml.Seen // as they were at the last look
+	files []strictyaml.Seen // at the last load
+	last  []strictyaml.Seen // at the last look
 }
 
 // load reads the file.
@@ -164,8 +163,8 @@ func (f *configFile) load(holds *Config) (loaded, error) {
 	return l, err
 }
 
-// changed looks at the files. It reports whether they differ from those that were loaded
-// last and are the same as at the last look: a file that is being written has to wait.
+// changed looks at the files. It reports whether they differ from those of the last load and
+// are the same as at the last look: a file that is being written has to wait.
 func (f *configFile) changed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 
 const exampleFile = "../config.example.yaml"
 
-// parse returns the problems of a configuration, with "c.yaml" as its file.
+// parse returns the problems of a configuration in a file named "c.yaml".
 func parse(t *testing.T, text string) (Config, []string) {
 	t.Helper()
 	cfg, _, err := ParseConfig("c.yaml", []byte(text))
@@ -133,7 +133,7 @@ func TestSSEPath(t *testing.T) {
 		{"https://a.example", "", "/sse"},
 		{"https://a.example/", "", "/sse"},
 		{"https://a.example/team/mcp", "", "/team/sse"},
-		{"https://a.example/sse", "", "off"}, // which is the endpoint
+		{"https://a.example/sse", "", "off"}, // the endpoint has that path
 		{"https://a.example/sse/messages", "", "/sse/sse"},
 		{"https://a.example/mcp", "/old", "/old"},
 		{"https://a.example/mcp", "off", "off"},
@@ -230,8 +230,8 @@ func privateKey(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// TestExampleExplainsEveryKey: each key that exists stands in the example, with a
-// comment in the line above it.
+// TestExampleExplainsEveryKey: each key is in the example, with a comment in the line above
+// it.
 func TestExampleExplainsEveryKey(t *testing.T) {
 	data, err := os.ReadFile(exampleFile)
 	if err != nil {
@@ -266,11 +266,11 @@ func TestExampleExplainsEveryKey(t *testing.T) {
 	}
 }
 
-// joinKeys is the path of a key of the section at path.
+// joinKeys returns the path of a key in the section at path.
 func joinKeys(path, key string) string { return strings.TrimPrefix(path+"."+key, ".") }
 
-// configKeys lists the paths of all keys of a configuration struct by the field that
-// they fill: a section that stands in several places is explained in one of them.
+// configKeys returns the paths of all keys of a configuration struct, by the field that they
+// set: a section that occurs in several places is explained in one of them.
 func configKeys(typ reflect.Type, path string) map[string][]string {
 	for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()

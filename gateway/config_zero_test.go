@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 )
 
-// zeroKeys are all keys that hold numbers or durations, with the file that one of them stands
-// in, and what 0 means there: "" for refused.
+// zeroKeys are all keys with numbers or durations. text is a file that sets the key; zero says
+// what 0 means, "" for refused.
 var zeroKeys = map[string]struct{ text, zero string }{
 	"auth.issuers[].max_token_lifetime": {"auth: {mode: oauth, issuers: [{url: https://i.example, %s}]}\npublic_url: https://g.example/mcp\npolicy: {default: deny}", "no bound"},
 	"auth.leeway":                       {"auth: {%s}", "none"},
@@ -59,7 +59,7 @@ var zeroKeys = map[string]struct{ text, zero string }{
 	"upstreams[].timeout.total":               {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
 }
 
-// numberKeys adds the keys below a type that hold numbers (false) or durations (true).
+// numberKeys adds the keys of a type that have numbers (false) or durations (true).
 func numberKeys(t reflect.Type, at string, found map[string]bool) {
 	if t.Kind() == reflect.Int || t.Kind() == reflect.Int64 {
 		if !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
@@ -79,8 +79,8 @@ func numberKeys(t reflect.Type, at string, found map[string]bool) {
 	}
 }
 
-// No number and no duration is silently another one: 0 means what the documentation says or
-// is refused, and what is negative is refused.
+// No number or duration is silently replaced by another one: 0 means what the documentation
+// says, or is refused. Negative values are refused.
 func TestZeroMeansZeroOrIsRefused(t *testing.T) {
 	found := make(map[string]bool)
 	numberKeys(reflect.TypeFor[Config](), "", found)

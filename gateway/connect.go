@@ -15,35 +15,35 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 )
 
-// UpstreamReport is what was found when connecting to one upstream.
+// UpstreamReport is the result of connecting to one upstream.
 type UpstreamReport struct {
 	Name  string
 	State string // "up", "failing", "down", "connecting" or "per user"
-	// Revision is the protocol revision, Server the name and version that the server
-	// gives itself; "" when it did not answer.
+	// Revision is the protocol revision. Server is the name and version that the server gives
+	// itself. Both are "" if it did not answer.
 	Revision string
 	Server   string
-	// How many of each are offered.
+	// Numbers of the things that are offered.
 	Tools, Prompts, Resources, Templates, Skills int
-	// Withheld are those that are not offered, and why.
+	// Withheld are the things that are not offered, and why.
 	Withheld []Withheld
 	// Hint says what is probably not meant, "" for nothing.
 	Hint string
-	// Error is why the upstream cannot be used, "" when it can.
+	// Error is why the upstream cannot be used, "" if it can.
 	Error string
 }
 
 // Withheld is a thing that an upstream has and clients are not shown.
 type Withheld struct {
 	Kind   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
-	Name   string // as the upstream has it
+	Name   string // the upstream's own name for it
 	Reason string
 }
 
-// Connect connects to all enabled upstreams of a configuration, waits until each has
-// answered or failed, at most until ctx ends, and closes everything again. Nothing
-// is served. idle are the patterns of policy that are about nothing of what was found, each
-// with the path of its key in front (see Locate).
+// Connect connects to all enabled upstreams of a configuration. It waits until each has
+// answered or failed, or ctx ends, and closes everything again. It serves nothing. idle are
+// the policy patterns that match nothing that was found, each prefixed with the path of its
+// key (see Locate).
 func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, idle []error, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
@@ -55,8 +55,8 @@ func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) 
 	return reports, idle, err
 }
 
-// inspect connects to the upstreams of a valid configuration, waits until each has answered
-// or failed, at most until ctx ends, looks at them and closes everything.
+// inspect connects to the upstreams of a valid configuration. It waits until each has answered
+// or failed, or ctx ends, calls look, and closes everything.
 func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, look func(*graph) error) error {
 	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
@@ -67,7 +67,7 @@ func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, 
 		return err
 	}
 	g.watch()
-	g.catalog.WaitFirst(ctx) // who has not answered by then is reported as such
+	g.catalog.WaitFirst(ctx) // an upstream that has not answered by then is reported as such
 	err = look(g)
 
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -75,7 +75,7 @@ func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, 
 	return errors.Join(err, g.stop(closing), closeAll(closing, g.members))
 }
 
-// CheckSkills reads the directories of skills of a configuration. Nothing is connected to.
+// CheckSkills reads the skill directories of a configuration. It makes no connections.
 func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err error) {
 	for _, u := range cfg.Upstreams {
 		if !enabled(u) || u.Skills == "" {
@@ -97,17 +97,17 @@ func CheckSkills(ctx context.Context, cfg Config) (reports []UpstreamReport, err
 	return reports, nil
 }
 
-// noSkills is the hint for a directory of skills without any.
+// noSkills is the hint for a skill directory without any skills.
 const noSkills = "no directory in it, or below, is a skill: one is named like the skill and has a " + mcp.SkillFile
 
-// withholdSkills adds what a directory of skills leaves out.
+// withholdSkills adds what a skill directory leaves out.
 func (r *UpstreamReport) withholdSkills(status upstream.Status) {
 	for _, name := range slices.Sorted(maps.Keys(status.SkippedSkills)) {
 		r.Withheld = append(r.Withheld, Withheld{Kind: "skills", Name: name, Reason: status.SkippedSkills[name]})
 	}
 }
 
-// reports puts together what the catalog and the upstreams know.
+// reports combines what the catalog and the upstreams know.
 func (g *graph) reports() []UpstreamReport {
 	views := g.catalog.Status()
 	reports := make([]UpstreamReport, len(views))

@@ -11,32 +11,34 @@ import (
 const (
 	defaultConnections = 10_000
 	defaultIdleTimeout = 60 * time.Second
-	// networkBits is how much of an IPv6 address counts as one client: whoever has one
+	// networkBits is the part of an IPv6 address that identifies a client: whoever has one
 	// address has all of its network.
 	networkBits = 64
 )
 
-// Connections is the section "connections": those of clients to the endpoint.
+// Connections is the section "connections". It bounds the connections of clients to the
+// endpoint.
 type Connections struct {
-	// Max is how many may be open at a time. For a further one the oldest that has brought
-	// no whole request yet is closed, else one that has been idle for long. When all are in
-	// use, further clients wait: the system keeps them in its queue. Default 10000.
+	// Max is how many connections may be open at a time. To make room for a further one, the
+	// gateway closes the oldest connection that has not sent a whole request yet, or else one
+	// that has been idle for long. If all are in use, further clients wait in the system's
+	// queue. Default 10000.
 	Max int `yaml:"max"`
-	// PerAddress is how many of one client address may be open at a time, of IPv6 of one
-	// network of 64 bits. For a further one the oldest of this address that has brought no
-	// whole request yet is closed, else the further one itself, at once. Default: half of
-	// Max.
+	// PerAddress is how many connections one client address may have open at a time; for IPv6,
+	// one network of 64 bits. To make room for a further one, the gateway closes the oldest
+	// connection of this address that has not sent a whole request yet; if there is none, it
+	// closes the new one at once. Default: half of Max.
 	PerAddress int `yaml:"per_address"`
-	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers
-	// in front of the gateway, from which the connections of many clients come. PerAddress
-	// does not apply to them. Nothing that they say of their clients is read. Default none.
+	// Proxies are the addresses, or networks such as 10.0.0.0/8, of proxies and balancers in
+	// front of the gateway, which carry the connections of many clients. PerAddress does not
+	// apply to them. What they say about their clients is ignored. Default none.
 	Proxies []string `yaml:"proxies"`
-	// IdleTimeout is after what time without a request a connection is closed. Default
-	// 60s.
+	// IdleTimeout is how long a connection may be without a request before it is closed.
+	// Default 60s.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 }
 
-// Validate reports everything that is wrong.
+// Validate returns everything that is wrong.
 func (c Connections) Validate() error {
 	var errs []error
 	if c.Max < 0 {
@@ -56,7 +58,7 @@ func (c Connections) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (c Connections) withDefaults() Connections {
 	if c.Max == 0 {
 		c.Max = defaultConnections
@@ -70,7 +72,7 @@ func (c Connections) withDefaults() Connections {
 	return c
 }
 
-// networkOf reads an address or a network.
+// networkOf parses an address or a network.
 func networkOf(text string) (netip.Prefix, error) {
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return network.Masked(), nil
@@ -83,17 +85,17 @@ func networkOf(text string) (netip.Prefix, error) {
 	return address.Prefix(address.BitLen())
 }
 
-// networks are those of the proxies.
+// networks returns the networks of the proxies.
 func (c Connections) networks() (networks []netip.Prefix) {
 	for _, proxy := range c.Proxies {
-		if network, err := networkOf(proxy); err == nil { // Validate has looked
+		if network, err := networkOf(proxy); err == nil { // Validate has checked them
 			networks = append(networks, network)
 		}
 	}
 	return networks
 }
 
-// addressOf is the IP address of a connection, the zero one where it has none.
+// addressOf is the IP address of a connection, or the zero Addr if it has none.
 func addressOf(a net.Addr) netip.Addr {
 	from, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -102,8 +104,8 @@ func addressOf(a net.Addr) netip.Addr {
 	return from.Addr().Unmap().WithZone("")
 }
 
-// clientOf is what connections from an address are counted by. All that have none count
-// as one.
+// clientOf is what connections from an address are counted by. All connections without an
+// address count as one client.
 func clientOf(ip netip.Addr) netip.Addr {
 	if ip.Is6() {
 		network, err := ip.Prefix(networkBits)

@@ -50,7 +50,7 @@ func dialTCP(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// answered makes a request on a connection and reports whether it is answered in time.
+// answered makes a request on a connection, and reports whether the answer comes in time.
 func answered(conn net.Conn, limit time.Duration) (bool, error) {
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	if _, err := fmt.Fprint(conn, "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
@@ -64,7 +64,8 @@ func answered(conn net.Conn, limit time.Duration) (bool, error) {
 	return err == nil && resp.StatusCode == http.StatusNotFound, err
 }
 
-// busy has a connection send a request and half of the body of a second one: it is in use.
+// busy sends a request and half of the body of a second one on a connection, which is then in
+// use.
 func busy(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if ok, err := answered(conn, patience); !ok {
@@ -82,7 +83,7 @@ func busy(t *testing.T, conn net.Conn) {
 	}
 }
 
-// half has a connection send half of the head of its first request.
+// half sends half of the head of a connection's first request.
 func half(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if _, err := fmt.Fprint(conn, "GET /nothing HTTP/1.1\r\nHost: local"); err != nil {
@@ -90,8 +91,8 @@ func half(t *testing.T, conn net.Conn) {
 	}
 }
 
-// closed reports that the other side has closed a connection, within a time in which the
-// gateway closes none for its silence.
+// closed returns nil if the other side has closed a connection, within a time in which the
+// gateway closes none for being silent.
 func closed(conn net.Conn) error {
 	_ = conn.SetDeadline(time.Now().Add(readHeaderTimeout / 2))
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -100,7 +101,7 @@ func closed(conn net.Conn) error {
 	return nil
 }
 
-// TestH137_Connections: H/137 connections are bounded, in all and of one client.
+// TestH137_Connections: H/137 connections are bounded, in total and for each client.
 func TestH137_Connections(t *testing.T) {
 	t.Run("of one address", func(t *testing.T) {
 		address := bounded(t, Connections{PerAddress: 3})
@@ -177,7 +178,7 @@ func TestH137_Connections(t *testing.T) {
 		busy(t, used)
 		half(t, first)
 		if _, err := fmt.Fprint(second, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"); err != nil {
-			t.Fatal(err) // a whole head and half a body are no request either
+			t.Fatal(err) // a whole head with half a body is not a request either
 		}
 		for _, before := range []net.Conn{first, second} {
 			held := dialTCP(t, address)
@@ -219,8 +220,8 @@ func TestH137_Connections(t *testing.T) {
 	})
 }
 
-// TestH115_HalfAHead: H/115 a connection has five seconds for the head of its first
-// request, by default.
+// TestH115_HalfAHead: H/115 by default, a connection has five seconds for the head of its
+// first request.
 func TestH115_HalfAHead(t *testing.T) {
 	t.Parallel()
 	conn := dialTCP(t, bounded(t, Connections{}))
@@ -235,7 +236,7 @@ func TestH115_HalfAHead(t *testing.T) {
 	}
 }
 
-// TestOneAddressLeavesHalf of the connections to others, by default.
+// TestOneAddressLeavesHalf: by default, one address leaves half of the connections to others.
 func TestOneAddressLeavesHalf(t *testing.T) {
 	for max, want := range map[int]int{0: 5000, 1: 1, 7: 4} {
 		if got := (Connections{Max: max}).withDefaults().PerAddress; got != want {
@@ -265,7 +266,7 @@ func TestClientOf(t *testing.T) {
 	}
 }
 
-// named is an address by its text.
+// named is an address with this text.
 type named string
 
 func (n named) Network() string { return "tcp" }
@@ -295,10 +296,10 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// scarce is a listener of a process that has no file descriptor left now and then.
+// scarce is a listener of a process that at times has no file descriptor left.
 type scarce struct {
 	net.Listener
-	left atomic.Int64 // how often it fails
+	left atomic.Int64 // how many more calls fail
 }
 
 func (l *scarce) Accept() (net.Conn, error) {
@@ -308,8 +309,8 @@ func (l *scarce) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// TestConnectionNumbers: connections are counted, those too that are refused or could not be
-// taken.
+// TestConnectionNumbers: connections are counted, including those that are refused or cannot
+// be accepted.
 func TestConnectionNumbers(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

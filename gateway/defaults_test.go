@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// TestPromisedDefaults: what docs/operations.md says of the bounds is what holds. Packages
-// whose bounds nobody else can see have tests of this name, too.
+// TestPromisedDefaults: the bounds are what docs/operations.md says. Packages whose bounds are
+// not visible here have tests of this name, too.
 func TestPromisedDefaults(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The parts of Kubernetes' objects that deploy/kubernetes uses.
+// The parts of Kubernetes objects that deploy/kubernetes uses.
 type (
 	labels   map[string]string
 	selector struct {
@@ -155,8 +155,8 @@ type (
 
 const kubernetesDir = "kubernetes/"
 
-// TestDeployKubernetes: the manifests hold no key that is not known, agree with each other
-// and with the configuration, and keep to the restricted profile of pod security.
+// TestDeployKubernetes: the manifests contain no unknown key, agree with each other and with
+// the configuration, and keep to the restricted pod security profile.
 func TestDeployKubernetes(t *testing.T) {
 	settings(t)
 	k := strictly[kustomization](t, kubernetesDir+"kustomization.yaml")[0]
@@ -232,7 +232,7 @@ func checkPorts(t *testing.T, cfg Config, c container, svc service, net network)
 	}
 }
 
-// checkRestricted is the profile "restricted" (Pod Security Standards), and a bit more.
+// checkRestricted checks the profile "restricted" (Pod Security Standards), and a little more.
 func checkRestricted(t *testing.T, pods pod, c container) {
 	t.Helper()
 	if s := pods.Security; !s.NonRoot || s.User == 0 || s.Seccomp.Type != "RuntimeDefault" || *pods.Token || *pods.Links {

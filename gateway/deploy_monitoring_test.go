@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The parts of Prometheus' files, and of its Operator's objects, that deploy uses.
+// The parts of Prometheus files, and of its Operator's objects, that deploy uses.
 type (
 	ruleFile struct {
 		Groups []struct {
@@ -32,7 +32,7 @@ type (
 const monitoringDir = kubernetesDir + "monitoring/"
 
 // TestDeployMonitoring: Prometheus finds the pods and their port, and the Operator has the
-// alerts that others have. internal/e2e compares these with what there is to see.
+// same alerts. internal/e2e compares them with the metrics that exist.
 func TestDeployMonitoring(t *testing.T) {
 	settings(t)
 	alerts := strictly[ruleFile](t, "prometheus/alerts.yaml")[0]

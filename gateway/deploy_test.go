@@ -21,20 +21,20 @@ import (
 
 const (
 	deployDir = "../deploy"
-	// windUp is what a gateway may need after shutdown_timeout to end what is left.
+	// windUp is how long a gateway may need after shutdown_timeout to end what is left.
 	windUp = 10 * time.Second
 )
 
-// deployed is the configuration of a deployment, and what is around it.
+// deployed is the configuration of a deployment, and its environment.
 type deployed struct {
 	file    string // of the configuration
-	mounted string // where the container has it
+	mounted string // its path in the container
 	args    []string
-	env     []string // that the container gets
+	env     []string // variables of the container
 	grace   time.Duration
 }
 
-// check wants the real loader to take a configuration, and what is around it to fit.
+// check expects the real loader to accept a configuration, and its environment to fit.
 func (d deployed) check(t *testing.T) Config {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, d.file))
@@ -65,7 +65,7 @@ func (d deployed) check(t *testing.T) Config {
 	return cfg
 }
 
-// strictly reads the documents of a YAML file; a key that is not expected fails the test.
+// strictly reads the documents of a YAML file. An unexpected key fails the test.
 func strictly[T any](t *testing.T, file string) (all []T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, file))
@@ -87,7 +87,7 @@ func strictly[T any](t *testing.T, file string) (all []T) {
 	}
 }
 
-// settings are variables that the configurations refer to.
+// settings sets the variables that the configurations refer to.
 func settings(t *testing.T) {
 	for name, value := range map[string]string{
 		"SITE": "mcp.example.com", "ISSUER": "https://login.example.com", "REDIS_PASSWORD": "s3cret",
@@ -98,7 +98,7 @@ func settings(t *testing.T) {
 	}
 }
 
-// dockerfile is the words of each line of a kind.
+// dockerfile returns the words of each line of a kind.
 func dockerfile(t *testing.T, kind string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, "Dockerfile"))
@@ -113,7 +113,7 @@ func dockerfile(t *testing.T, kind string) (lines []string) {
 	return lines
 }
 
-// command is what the image runs without other arguments.
+// command returns the command of the image without further arguments.
 func command(t *testing.T) (args []string) {
 	t.Helper()
 	if err := yaml.Unmarshal([]byte(dockerfile(t, "CMD")[0]), &args); err != nil {
@@ -143,7 +143,7 @@ func TestDeployDockerfile(t *testing.T) {
 	}
 }
 
-// composeFile is what deploy/compose.yaml may hold.
+// composeFile is what deploy/compose.yaml may contain.
 type composeFile struct {
 	Name     string
 	Replica  composeService `yaml:"x-replica"`
@@ -200,7 +200,7 @@ func TestDeployCompose(t *testing.T) {
 		if from := path.Join(s.Build.Context, s.Build.Dockerfile); from != "../deploy/Dockerfile" {
 			t.Errorf("%s is built from %s", name, from)
 		}
-		d.grace, d.env = s.Grace, []string{"HOSTNAME"} // which the engine sets
+		d.grace, d.env = s.Grace, []string{"HOSTNAME"} // the engine sets it
 		for variable, value := range s.Environment {
 			d.env = append(d.env, variable)
 			checkExplained(t, value)
@@ -222,7 +222,7 @@ func TestDeployCompose(t *testing.T) {
 	}
 }
 
-// checkExplained wants a variable of compose to be in env.example, and to be needed.
+// checkExplained expects a variable of compose to be in env.example, and to be required.
 func checkExplained(t *testing.T, value string) {
 	t.Helper()
 	m := regexp.MustCompile(`^\$\{(\w+):\?`).FindStringSubmatch(value)
@@ -232,7 +232,7 @@ func checkExplained(t *testing.T, value string) {
 	}
 }
 
-// checkBalancer wants the balancer to ask replicas for what they answer.
+// checkBalancer expects the balancer to use the replicas' health endpoints.
 func checkBalancer(t *testing.T, cfg Config, proxy string) {
 	t.Helper()
 	for _, want := range []string{

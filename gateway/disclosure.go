@@ -12,20 +12,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Disclosure is the section "disclosure": how tools are described to clients. The mode of
-// a client beats that of an upstream, which beats that of all.
+// Disclosure is the section "disclosure": how tools are described to clients. The mode of a
+// client overrides the mode of an upstream, which overrides the general mode.
 type Disclosure struct {
 	disclosure.Config `yaml:",inline"`
-	// Clients are callers to whom tools are described in a mode of their own. Of several
-	// that a caller belongs to, the first one holds. Default none.
+	// Clients are callers to whom tools are described in a mode of their own. The first entry
+	// that matches a caller decides. Default none.
 	Clients []DisclosureClient `yaml:"clients"`
 }
 
-// DisclosureClient is how tools are described to some callers.
+// DisclosureClient is the mode for some callers.
 type DisclosureClient struct {
-	// Who they are, as in rules of policy. Needed.
+	// Who they are, as in rules of policy. Required.
 	Who policy.Who `yaml:"who"`
-	// Mode is full or progressive. Needed.
+	// Mode is full or progressive. Required.
 	Mode string `yaml:"mode"`
 }
 
@@ -50,7 +50,7 @@ func (d Disclosure) validate(issuers []string) error {
 	return errors.Join(found...)
 }
 
-// checkDisclosure reports what is wrong with what is said for one upstream.
+// checkDisclosure returns what is wrong with the settings for one upstream.
 func checkDisclosure(u upstream.Disclosure) error {
 	var found findings
 	found.add("disclosure: mode", disclosure.CheckMode(u.Mode))
@@ -60,7 +60,7 @@ func checkDisclosure(u upstream.Disclosure) error {
 	return errors.Join(found...)
 }
 
-// disclosureSummary tells the modes to people, "" where all is described in full.
+// disclosureSummary describes the modes for people, "" if everything is described in full.
 func (c Config) disclosureSummary() string {
 	const most = 10 // clients
 	modes, text := []string{c.Disclosure.Mode}, cmp.Or(c.Disclosure.Mode, disclosure.ModeFull)
@@ -84,8 +84,8 @@ func (c Config) disclosureSummary() string {
 	return text
 }
 
-// CheckDescriptions reads the directory of descriptions, if there is one, and returns how
-// many tools there are some of. The error tells of all files that are wrong.
+// CheckDescriptions reads the directory of descriptions, if there is one, and returns how many
+// tools have one. The error names all bad files.
 func (c Config) CheckDescriptions() (int, error) {
 	if c.Disclosure.Descriptions == "" {
 		return 0, nil

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// looks is how many idle connections are compared for one of them to make room.
+// looks is how many idle connections are compared to find one that makes room.
 const looks = 256
 
-// doorway is a listener that bounds how many connections clients have open. When all
-// places are taken, the oldest connection that has brought no whole request yet makes room
-// for a new one, and then one that has been idle for long: whoever keeps connections
-// without using them keeps nobody out.
+// doorway is a listener that bounds the open connections of clients. When all places are
+// taken, the oldest connection that has not sent a whole request yet makes room for a new one;
+// if there is none, one that has been idle for long does. So unused connections keep nobody
+// out.
 type doorway struct {
 	net.Listener
-	most, mostOf int // in all, and of one address
+	most, mostOf int // in total, and of one address
 	proxies      []netip.Prefix
 	metrics      *metrics
 
-	vacant  chan struct{} // holds one: there may be a place again
+	vacant  chan struct{} // holds one token: there may be a free place again
 	closing chan struct{} // closed by Close
 	once    sync.Once
 	began   time.Time
@@ -35,19 +35,19 @@ type doorway struct {
 
 	mu    sync.Mutex // guards the fields below, and fresh of all visitors
 	open  map[*visitor]struct{}
-	of    map[netip.Addr]int // how many, of addresses that have any
-	fresh *list.List         // of *visitor, those without a whole request, the oldest first
+	of    map[netip.Addr]int // how many connections; only addresses that have some
+	fresh *list.List         // of *visitor, those without a whole request, oldest first
 }
 
 // visitor is a connection of a client.
 type visitor struct {
 	net.Conn
 	door  *doorway
-	from  netip.Addr    // what it is counted by
-	proxy bool          // others than its peer use it, too
-	fresh *list.Element // in door.fresh; nil once a request has come
+	from  netip.Addr    // the client that it is counted for
+	proxy bool          // other clients than its peer use it, too
+	fresh *list.Element // in door.fresh; nil after the first request
 	known atomic.Bool   // a request has come
-	idle  atomic.Int64  // since when it has none, in nanoseconds after door.began; 0 for one that has
+	idle  atomic.Int64  // when it became idle, in nanoseconds after door.began; 0 if it is in use
 }
 
 func newDoorway(l net.Listener, c Connections, m *metrics) *doorway {
@@ -59,8 +59,8 @@ func newDoorway(l net.Listener, c Connections, m *metrics) *doorway {
 	}
 }
 
-// Accept returns the next connection that has a place. After an error its server waits
-// before it tries again, longer each time, up to a second.
+// Accept returns the next connection that has a place. After an error the server waits before
+// it tries again, longer each time, up to a second.
 func (d *doorway) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
@@ -85,18 +85,18 @@ func (d *doorway) Accept() (net.Conn, error) {
 			return v, nil
 		}
 		d.metrics.tooManyOfOneAddress.Inc()
-		conn.Close() // with nothing said on it, there is nothing to lose
+		conn.Close() // nothing was said on it, so nothing is lost
 	}
 }
 
-// Close ends the listening, and the wait for a place.
+// Close ends listening, and the wait for a place.
 func (d *doorway) Close() error {
 	d.once.Do(func() { close(d.closing) })
 	return d.Listener.Close()
 }
 
-// admit finds a place for a connection; false means that it has to wait for one. A
-// connection that is one too many of its address does not become fresh.
+// admit finds a place for a connection. It returns false if the connection has to wait. A
+// connection beyond the bound of its address does not become fresh.
 func (d *doorway) admit(v *visitor) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,8 +123,7 @@ func (d *doorway) admit(v *visitor) bool {
 	return true
 }
 
-// relieve ends a connection that is not used: there may be no file descriptor left for a
-// new one.
+// relieve closes an unused connection: there may be no file descriptor left for a new one.
 func (d *doorway) relieve() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,8 +132,8 @@ func (d *doorway) relieve() {
 	}
 }
 
-// oldestOf returns the oldest connection of an address that has brought no request, nil
-// for none. d.mu is held.
+// oldestOf returns the oldest connection of an address that has sent no request, or nil. d.mu
+// is held.
 func (d *doorway) oldestOf(from netip.Addr) *visitor {
 	for e := d.fresh.Front(); e != nil; e = e.Next() {
 		if v := e.Value.(*visitor); v.from == from {
@@ -144,8 +143,8 @@ func (d *doorway) oldestOf(from netip.Addr) *visitor {
 	return nil
 }
 
-// leastUsed returns the connection that has to make room, nil where all are in use.
-// d.mu is held.
+// leastUsed returns the connection that has to make room, or nil if all are in use. d.mu is
+// held.
 func (d *doorway) leastUsed() (least *visitor) {
 	if oldest := d.fresh.Front(); oldest != nil {
 		return oldest.Value.(*visitor)
@@ -173,7 +172,7 @@ func (d *doorway) evict(v *visitor) {
 	v.Conn.Close() // its server notices
 }
 
-// forget takes a connection out, once. d.mu is held.
+// forget removes a connection, once. d.mu is held.
 func (d *doorway) forget(v *visitor) {
 	if _, there := d.open[v]; !there {
 		return
@@ -185,7 +184,7 @@ func (d *doorway) forget(v *visitor) {
 	d.settle(v)
 }
 
-// settle takes a connection out of those without a whole request. d.mu is held.
+// settle removes a connection from those without a whole request. d.mu is held.
 func (d *doorway) settle(v *visitor) {
 	if v.fresh != nil {
 		d.fresh.Remove(v.fresh)
@@ -202,7 +201,7 @@ func (v *visitor) Close() error {
 	return v.Conn.Close()
 }
 
-// wake has a connection that waits look for a place.
+// wake makes a waiting connection look for a place.
 func (d *doorway) wake() {
 	if !d.waits.Load() {
 		return
@@ -213,7 +212,7 @@ func (d *doorway) wake() {
 	}
 }
 
-// state hears of connections from their server.
+// state is the server's ConnState hook.
 func (d *doorway) state(conn net.Conn, state http.ConnState) {
 	v, ok := conn.(*visitor)
 	if !ok {
@@ -229,7 +228,7 @@ func (d *doorway) state(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// brought notes that a whole request has come.
+// brought records that a whole request has come.
 func (v *visitor) brought() {
 	if v.known.Swap(true) {
 		return
@@ -241,13 +240,13 @@ func (v *visitor) brought() {
 
 type visitorKey struct{}
 
-// context puts a connection into the contexts of its requests.
+// context adds a connection to the contexts of its requests.
 func (d *doorway) context(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, visitorKey{}, conn)
 }
 
-// watch returns a request whose body, on a connection that has brought none yet, says when
-// it was read to its end.
+// watch returns a request whose body reports when it was read to its end, if its connection
+// has not brought a whole request yet.
 func watch(r *http.Request) *http.Request {
 	v, ok := r.Context().Value(visitorKey{}).(*visitor)
 	switch {
@@ -268,7 +267,7 @@ type firstBody struct {
 	from *visitor
 }
 
-// Read notes the end.
+// Read reads from the body and reports its end.
 func (b *firstBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {

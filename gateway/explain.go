@@ -15,18 +15,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Question is a call of somebody, of which policy is to say what it would decide.
+// Question is a call that policy decides on.
 type Question struct {
 	// Method is tools/call, prompts/get, resources/read or skills/get.
 	Method string
-	// Name is what is called: by its public name or URI, as upstream/name, or as
-	// kind:upstream/name, with the upstream's own name for it.
+	// Name is what is called: its public name or URI, or upstream/name or kind:upstream/name
+	// with the upstream's own name for it.
 	Name string
 	// Args are the arguments, a JSON object; nil for none.
 	Args []byte
-	// Issuer is whose token the caller has. Default: the only one that is configured.
+	// Issuer is the issuer of the caller's token. Default: the only one that is configured.
 	Issuer string
-	// User to Claims are what the token says; Claims is a JSON object, nil for none.
+	// User to Claims are the contents of the token. Claims is a JSON object, nil for none.
 	User   string
 	Groups []string
 	Scopes []string
@@ -34,7 +34,7 @@ type Question struct {
 	Claims []byte
 }
 
-// Answer is what policy decides on a Question.
+// Answer is the decision on a Question.
 type Answer struct {
 	// Effect is "allow", "ask" or "deny".
 	Effect string
@@ -44,8 +44,8 @@ type Answer struct {
 	Notes []string
 }
 
-// Explain says what the policy of a configuration decides, and why. It knows no more
-// than the configuration: no upstream is asked.
+// Explain says what the policy of a configuration decides, and why. It uses only the
+// configuration, and asks no upstream.
 func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	caller, err := cfg.caller(q)
 	if err != nil {
@@ -69,7 +69,7 @@ func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	return Answer{Effect: e.Effect.String(), Text: e.String(), Notes: notes}, nil
 }
 
-// caller is who the question is about.
+// caller returns the caller of the question.
 func (c Config) caller(q Question) (mcp.Caller, error) {
 	if q.Claims != nil && !isObject(q.Claims) {
 		return mcp.Caller{}, fmt.Errorf("the claims are no JSON object")
@@ -88,7 +88,7 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 	}), nil
 }
 
-// target finds out what a name stands for, as far as the configuration tells.
+// target finds out what a name refers to, as far as the configuration tells.
 func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 	kinds := map[string]string{mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources, mcp.MethodSkillsGet: mcp.KindSkills}
 	kind, known := kinds[q.Method]
@@ -132,8 +132,8 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 	return c.withFile(t), notes, err
 }
 
-// withFile adds the URI of its SKILL.md to a skill in a directory: policy looks at it, too.
-// That of a server's skill is not known without asking.
+// withFile adds the URI of its SKILL.md to a skill in a directory, since policy considers that
+// URI, too. The URI of a server's skill is not known without asking the server.
 func (c Config) withFile(t mcp.Target) mcp.Target {
 	if t.Kind == mcp.KindSkills && c.skillDir(t.Upstream) {
 		t.File = "skill://" + t.Name + "/" + mcp.SkillFile
@@ -146,10 +146,11 @@ func (c Config) skillDir(name string) bool {
 	return slices.ContainsFunc(c.Upstreams, func(u upstream.Config) bool { return u.Name == name && u.Skills != "" })
 }
 
-// closedName matches names that were too long or had characters that models do not accept.
+// closedName matches shortened names: those that were too long or had characters that models
+// do not accept.
 var closedName = regexp.MustCompile(`_[0-9a-f]{6}$`)
 
-// namedTarget divides a public name of a tool or prompt. The longest prefix decides.
+// namedTarget splits a public name of a tool or prompt. The longest prefix decides.
 func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, err error) {
 	longest := -1
 	for _, u := range c.Upstreams {
@@ -169,7 +170,7 @@ func (c Config) namedTarget(kind, name string) (t mcp.Target, notes []string, er
 	return t, notes, nil
 }
 
-// resourceTarget divides a public URI.
+// resourceTarget splits a public URI.
 func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err error) {
 	tag, own, found := strings.Cut(uri, "+")
 	for _, scheme := range []string{"ui://", "skill://"} {
@@ -198,7 +199,7 @@ func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err er
 	return t, nil, fmt.Errorf("%q has no upstream's name in it: which one lists it is not known without asking them; write resources:UPSTREAM/URI", uri)
 }
 
-// idleRules are the patterns that fit nothing of what the upstreams list.
+// idleRules returns the patterns that match nothing of what the upstreams list.
 func (g *graph) idleRules() (idle []error) {
 	var unheard []string
 	for _, view := range g.catalog.Status() {

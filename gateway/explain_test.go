@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestExplainTarget: what a name stands for, as far as the configuration alone tells.
+// TestExplainTarget: what a name refers to, as far as the configuration alone tells.
 func TestExplainTarget(t *testing.T) {
 	cfg, _, err := ParseConfig("c.yaml", []byte(`
 upstreams:
@@ -58,7 +58,7 @@ upstreams:
 	}
 }
 
-// TestPolicyPage: what the page about policy shows can be used.
+// TestPolicyPage: the examples on the page about policy are valid.
 func TestPolicyPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/policy.md")
 	if err != nil {

@@ -25,9 +25,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Limits of the HTTP server. Streams live as long as their clients, and calls take
-// what they take: the front sets its own deadlines before it reads a body and before it
-// writes. For all others it is these, or a client that neither sends nor reads would
+// Limits of the HTTP server. Streams last as long as their clients, and calls as long as they
+// need: the front sets its own deadlines before it reads a body and before it writes. For all
+// other connections these limits hold; otherwise a client that neither sends nor reads would
 // hold its connection, and a stop would wait for it.
 const (
 	readHeaderTimeout = 5 * time.Second
@@ -39,39 +39,37 @@ const (
 // leaveTime bounds giving up a session to other replicas.
 const leaveTime = time.Second
 
-// Options say what a Gateway is made of. The zero value lacks only a configuration.
+// Options say how to make a Gateway. Only the configuration has no default.
 type Options struct {
-	// ConfigFile is read by New; "" takes Config.
+	// ConfigFile is the file that New reads; "" means Config is used.
 	ConfigFile string
-	// Config is the configuration where there is no file. It may be invalid: New
-	// checks it.
+	// Config is the configuration if there is no file. New validates it.
 	Config Config
-	// Log takes all log lines; nil for standard error, as telemetry.log says.
+	// Log takes all log lines. If nil, they go to standard error, as telemetry.log says.
 	Log *slog.Logger
-	// Version is what the gateway tells clients and upstreams of itself, "" for "dev".
+	// Version is the version that the gateway tells clients and upstreams, "" for "dev".
 	Version string
-	// Listener serves in place of Config.Listen, for tests; nil for none. The gateway
-	// closes it.
+	// Listener replaces Config.Listen, for tests; nil for none. The gateway closes it.
 	Listener net.Listener
 }
 
-// Gateway is a gateway that is bound to its port. Make one with New; Run it, or
-// Start and Stop it.
+// Gateway is a gateway that is bound to its port. New makes one; either call Run, or Start and
+// Stop.
 type Gateway struct {
 	file     *configFile // nil for none
 	log      *slog.Logger
 	undo     *lifecycle
 	services services
-	calls    *handover.Switch // to the pipeline of the graph that holds
+	calls    *handover.Switch // leads to the pipeline of the current graph
 	routes   atomic.Pointer[http.Handler]
 	front    *front.Front
 	listener *doorway
 	server   *http.Server
-	failed   chan error // takes why the server stopped by itself
+	failed   chan error // receives why the server stopped by itself
 
-	lookEvery time.Duration // lookAtFile, but for tests
+	lookEvery time.Duration // lookAtFile; shorter in tests
 	logLevel  slog.LevelVar // of the gateway's own log
-	draining  atomic.Bool   // takes no new sessions any more
+	draining  atomic.Bool   // it takes no new sessions any more
 	warm      atomic.Bool   // lists were there once
 	reached   atomic.Bool   // an issuer has answered once
 	admin     net.Listener  // nil for none
@@ -86,13 +84,13 @@ type Gateway struct {
 
 	mu       sync.Mutex // guards the fields below
 	current  *graph
-	retired  []*member // upstreams of graphs before, until nothing runs there
+	retired  []*member // upstreams of earlier graphs, until nothing runs there
 	reloaded ReloadStatus
 }
 
-// New reads and checks the configuration, builds everything and binds the port. It
-// connects to nothing yet, and takes down what it made when it fails. The error of a bad
-// configuration is a *ConfigError.
+// New reads and validates the configuration, builds everything and binds the port. It makes no
+// connections yet. If it fails, it takes down what it made. The error of a bad configuration
+// is a *ConfigError.
 func New(opts Options) (*Gateway, error) {
 	g := &Gateway{undo: &lifecycle{}, failed: make(chan error, 1), lookEvery: lookAtFile}
 	if opts.ConfigFile != "" {
@@ -166,8 +164,8 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	g.retirement, g.stopRetiring = context.WithCancel(context.Background())
 	g.undo.onStop("upstreams", g.closeUpstreams)
 	g.calls = handover.New(&g.current.way)
-	g.undo.onStop("sessions", closeSessions) // before the upstreams, which it tells of ends
-	g.undo.onStop("replicas", closeCluster)  // before the sessions, with which it gives up what is left
+	g.undo.onStop("sessions", closeSessions) // before the upstreams, since it tells them of ends
+	g.undo.onStop("replicas", closeCluster)  // before the sessions, since it gives up the remaining ones
 
 	if err := g.openAdmin(cfg); err != nil {
 		return err
@@ -175,7 +173,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	listener := opts.Listener
 	if listener == nil {
 		if listener, err = net.Listen("tcp", cfg.Listen); err != nil {
-			return err // net names the address
+			return err // the error of net names the address
 		}
 	}
 	g.listener = newDoorway(listener, cfg.Connections, metrics)
@@ -200,7 +198,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Keeps:        func(c *mcp.Call) bool { return g.graph().catalog.Keeps(c) },
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
-		// Each holds a connection.
+		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
 		Metrics:         metrics.front,
@@ -211,8 +209,8 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	return err
 }
 
-// endSession closes all that is kept for a client's session. There is none before
-// the front begins one.
+// endSession closes everything that is kept for a client's session. It is not called before
+// the front begins a session.
 func (g *Gateway) endSession(key string) {
 	g.front.EndSession(key)
 	g.services.grants.End(key)
@@ -222,21 +220,21 @@ func (g *Gateway) endSession(key string) {
 	g.leaveHome(key)
 }
 
-// dropSession lets go of a client's session that another replica owns now. What is kept of
-// it at upstreams goes on there.
+// dropSession lets go of a client's session that another replica owns now. The session's own
+// sessions at upstreams continue there.
 func (g *Gateway) dropSession(key string) {
 	stopListening := g.front.DropSession(key)
 	g.dropHeld(key)
 	stopListening()
 }
 
-// leaveSession gives a session up for another replica to own.
+// leaveSession gives up a session so that another replica can own it.
 func (g *Gateway) leaveSession(key string) {
 	g.dropHeld(key)
 	g.leaveHome(key)
 }
 
-// dropHeld lets go of what upstreams and the store hold of a session for its owner.
+// dropHeld drops what upstreams and the store hold of a session for its owner.
 func (g *Gateway) dropHeld(key string) {
 	for _, u := range g.members() {
 		u.DropSession(key)
@@ -252,11 +250,11 @@ func (g *Gateway) leaveHome(key string) {
 	}
 }
 
-// tell gives a client's session what an upstream says to it. There is none before the
-// front begins one.
+// tell passes an upstream's event to a client's session. It is not called before the front
+// begins a session.
 func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
 
-// rootsChanged tells the upstreams that a session's client has other roots.
+// rootsChanged tells the upstreams that the roots of a session's client have changed.
 func (g *Gateway) rootsChanged(key string) {
 	for _, u := range g.members() {
 		u.RootsChanged(key)
@@ -265,7 +263,7 @@ func (g *Gateway) rootsChanged(key string) {
 
 // Start begins to serve and to connect to the upstreams, and returns at once.
 func (g *Gateway) Start() {
-	g.serveAdmin() // to the end of a stop
+	g.serveAdmin() // until the end of a stop
 	first := g.graph()
 	first.watch()
 	g.undo.onStop("catalog", func(ctx context.Context) error { return g.graph().stop(ctx) })
@@ -276,7 +274,7 @@ func (g *Gateway) Start() {
 	base, cancel := context.WithCancel(context.Background())
 	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {
-			w.Header()["Connection"] = []string{"close"} // its client connects anew
+			w.Header()["Connection"] = []string{"close"} // the client then makes a new connection
 		}
 		(*g.routes.Load()).ServeHTTP(w, watch(r))
 	}), g.log)
@@ -313,7 +311,7 @@ func (g *Gateway) Start() {
 		g.undo.onStop("configuration file", run(g.watchFile))
 	}
 	g.undo.onStop("reloads", func(context.Context) error {
-		g.reloading.Lock() // one that runs is brought to its end, which takes seconds at most
+		g.reloading.Lock() // a running reload is completed first, which takes seconds at most
 		defer g.reloading.Unlock()
 		g.running = false
 		return nil
@@ -321,7 +319,7 @@ func (g *Gateway) Start() {
 	g.log.Info("serving", "url", g.URL(), "address", g.Addr().String(), "upstreams", len(first.members))
 }
 
-// closing closes a listener, unless its server has.
+// closing returns a step that closes a listener, unless its server has closed it.
 func closing(l net.Listener) func(context.Context) error {
 	return func(context.Context) error {
 		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
@@ -343,14 +341,14 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// Stop ends everything in the reverse order of its start: streams end, running
-// calls get until ctx ends, then connections, watches, sessions and upstreams are
-// closed and their processes told. A second Stop finds nothing to do.
+// Stop ends everything in the reverse order of its start. Streams end, running calls may
+// continue until ctx ends, and then connections, watches, sessions and upstreams are closed
+// and their processes told. A second Stop does nothing.
 func (g *Gateway) Stop(ctx context.Context) error {
 	return g.undo.stop(ctx)
 }
 
-// Run serves until ctx ends or serving fails. Then it goes on for the configuration's
+// Run serves until ctx ends or serving fails. Then it continues for the configuration's
 // shutdown_delay without taking new sessions, and stops within shutdown_timeout.
 func (g *Gateway) Run(ctx context.Context) error {
 	g.Start()
@@ -373,9 +371,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // drain begins the end: the gateway is not ready any more and takes no new sessions, but
-// everything else. Idle connections stay open (which Server.SetKeepAlivesEnabled would close): a
-// balancer that has not noticed yet may be sending the next request on one, and could not
-// repeat a POST that was lost with it.
+// serves everything else. Idle connections stay open (Server.SetKeepAlivesEnabled would close
+// them): a balancer that has not noticed yet may be sending its next request on one, and could
+// not repeat a POST that was lost with it.
 func (g *Gateway) drain() {
 	g.draining.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
@@ -384,7 +382,7 @@ func (g *Gateway) drain() {
 	g.front.Drain(g.services.redis != nil)
 }
 
-// linger drains, and gives what sends requests here the time to send them elsewhere.
+// linger drains, and gives the senders of requests time to send them elsewhere.
 func (g *Gateway) linger() (failure error) {
 	cfg := g.graph().cfg
 	g.log.Info("stopping", "delay", cfg.ShutdownDelay.String(), "timeout", cfg.ShutdownTimeout.String())
@@ -398,10 +396,10 @@ func (g *Gateway) linger() (failure error) {
 	return failure
 }
 
-// Addr is the address that the gateway is bound to.
+// Addr returns the address that the gateway is bound to.
 func (g *Gateway) Addr() net.Addr { return g.listener.Addr() }
 
-// AdminAddr is the address at which operators are served, nil for none.
+// AdminAddr returns the address that serves operators, nil for none.
 func (g *Gateway) AdminAddr() net.Addr {
 	if g.admin == nil {
 		return nil
@@ -409,17 +407,17 @@ func (g *Gateway) AdminAddr() net.Addr {
 	return g.admin.Addr()
 }
 
-// URL is the endpoint as clients on this machine write it.
+// URL returns the endpoint's URL as clients on this machine write it.
 func (g *Gateway) URL() string { return "http://" + g.Addr().String() + g.graph().cfg.path() }
 
-// WaitReady returns when every upstream has answered or failed for the first time,
-// or with ctx's error.
+// WaitReady returns when every upstream has answered or failed for the first time. Errors:
+// that of ctx.
 func (g *Gateway) WaitReady(ctx context.Context) error {
 	g.graph().catalog.WaitFirst(ctx)
 	return ctx.Err()
 }
 
-// Health returns how each upstream is, in the order of the configuration.
+// Health returns the state of each upstream, in the order of the configuration.
 func (g *Gateway) Health() []UpstreamHealth {
 	now := g.graph()
 	views := now.catalog.Status()
@@ -430,13 +428,13 @@ func (g *Gateway) Health() []UpstreamHealth {
 	return all
 }
 
-// Load is what a Gateway holds at the moment.
+// Load is what a Gateway holds at a moment.
 type Load struct {
 	Front     live.Load
 	Upstreams []upstream.Status // in the order of the configuration
 }
 
-// Load counts.
+// Load counts what the Gateway holds now.
 func (g *Gateway) Load() Load {
 	sum := Load{Front: g.front.Load()}
 	for _, m := range g.graph().members {

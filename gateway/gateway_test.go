@@ -27,15 +27,14 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds each wait for what must come. It is long, for a machine that is busy
-// with other things.
+// patience bounds each wait for what must happen. It is long, since the machine may be busy.
 const patience = time.Minute
 
-// peer is an MCP server of the official SDK with one tool, work, which does what
-// the test says.
+// peer is an MCP server of the official SDK with one tool, work, which does what the test
+// says.
 type peer struct {
 	url     string
-	deleted chan struct{} // takes a value for each session that is ended
+	deleted chan struct{} // receives for each session that is ended
 }
 
 func startPeer(t *testing.T, isStateless bool, work func(context.Context) string) *peer {
@@ -88,8 +87,8 @@ func start(t *testing.T, upstreams ...upstream.Config) *Gateway {
 	return g
 }
 
-// waitReady returns when the gateway knows its upstreams. Before that a call waits for
-// them only for a while.
+// waitReady returns when the gateway knows its upstreams. Before that, a call waits for them
+// only for a limited time.
 func waitReady(t *testing.T, g *Gateway) {
 	t.Helper()
 	if err := g.WaitReady(t.Context()); err != nil {
@@ -157,8 +156,8 @@ func TestListAndCall(t *testing.T) {
 	}
 }
 
-// TestBadUpstreamsHinderNobody: one upstream refuses connections, one takes them and
-// never answers; the third one works as if they were not there.
+// TestBadUpstreamsHinderNobody: one upstream refuses connections, and one accepts them but
+// never answers. The third one works as if it were alone.
 func TestBadUpstreamsHinderNobody(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -191,7 +190,8 @@ func TestBadUpstreamsHinderNobody(t *testing.T) {
 	}
 }
 
-// TestSessionsEndTogether: what an upstream keeps for a client's session ends with it.
+// TestSessionsEndTogether: what an upstream keeps for a client's session ends with that
+// session.
 func TestSessionsEndTogether(t *testing.T) {
 	p := startPeer(t, false, says("done"))
 	g := start(t, upstream.Config{Name: "old", URL: p.url, Revision: "2025-06-18"})
@@ -321,8 +321,8 @@ func TestNewFails(t *testing.T) {
 	})
 }
 
-// TestRun: the sum of New, Start and Stop, with the log that the configuration asks
-// for, and a listener that was handed in.
+// TestRun: Run does what New, Start and Stop do, with the log that the configuration asks for,
+// and with a given listener.
 func TestRun(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,8 +15,8 @@ var (
 	listNames = []string{"tools", "prompts", "resources", "resource templates", "skills"}
 )
 
-// gauges writes what is read when somebody scrapes, which costs calls nothing. A metric
-// whose name ends in _total only grows, until its upstream or issuer is replaced.
+// gauges writes the values that are read at each scrape, so that calls do not pay for them. A
+// metric whose name ends in _total only grows until its upstream or issuer is replaced.
 func gauges(g *Gateway) onScrape {
 	return func(write sample) {
 		now := g.graph()
@@ -84,7 +84,7 @@ func (write sample) process(g *Gateway) {
 	write("gatehouse_draining", "1 once the gateway is stopping and takes no new sessions, else 0.", truth(g.draining.Load()))
 }
 
-// truth is 1 for true, 0 for false.
+// truth returns 1 for true and 0 for false.
 func truth(is bool) float64 {
 	if is {
 		return 1
@@ -92,7 +92,7 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// unixSeconds is a time for Prometheus; 0 for none.
+// unixSeconds returns a time as Prometheus writes it; 0 for none.
 func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

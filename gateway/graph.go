@@ -22,9 +22,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
-// graph is what the configuration shapes: who callers are, the upstreams, the catalog
-// over them and the pipeline above it. Making one does no I/O. A reload makes another
-// one, in which what did not change is the same.
+// graph is what the configuration shapes: the authentication of callers, the upstreams, the
+// catalog over them and the pipeline above it. Making one does no I/O. A reload makes a new
+// graph, which shares the unchanged parts.
 type graph struct {
 	cfg     Config // with defaults
 	auth    *auth.Auth
@@ -32,16 +32,16 @@ type graph struct {
 	catalog *catalog.Catalog
 	way     handover.Way
 
-	described *disclosure.Disclosure // the stage of the way
+	described *disclosure.Disclosure // the stage of the pipeline
 
-	stop func(context.Context) error // ends the catalog's watches; nil before they began
+	stop func(context.Context) error // ends the catalog's watches; nil before they begin
 }
 
-// member is an upstream with what belongs to it alone.
+// member is an upstream and what belongs to it alone.
 type member struct {
 	server
-	counted     catalog.Upstream   // the same, for the catalog
-	mcp         *upstream.Upstream // the server, nil where it is a directory of skills, as are the two last
+	counted     catalog.Upstream   // the same upstream, for the catalog
+	mcp         *upstream.Upstream // the server; nil, like the next two fields, for a directory of skills
 	cfg         upstream.Config
 	credentials *outbound.Credentials
 	transport   *dial.Transport
@@ -59,15 +59,15 @@ type server interface {
 	Close(ctx context.Context) error
 }
 
-// services are what every graph works with: a reload does not change them.
+// services are what every graph uses. A reload does not change them.
 type services struct {
 	stores
 	version string
 	log     *slog.Logger
-	tell    func(session string, e mcp.Event) // takes what upstreams say to a client's session and to no call of it; nil drops it
+	tell    func(session string, e mcp.Event) // takes the events of upstreams for a client's session that belong to none of its calls; nil drops them
 	cursors *seal.Key
 	tasks   *seal.Key
-	memory  *mcp.Memory // nil for a boundless one, where nobody is served
+	memory  *mcp.Memory // nil for no bound, when nobody is served
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
@@ -88,8 +88,8 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	return l, err
 }
 
-// newGraph makes a graph of a configuration with defaults. before is the one whose place
-// it takes, nil for none: it goes on with those upstreams of it that are the same.
+// newGraph makes a graph of a configuration with defaults. before is the graph that it
+// replaces, nil for none: unchanged upstreams are taken from there.
 func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	g = &graph{cfg: cfg}
 	defer func() {
@@ -133,7 +133,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	return g, err
 }
 
-// newMember makes an upstream, unless it is the same as the one before.
+// newMember makes an upstream, unless the one before is the same.
 func newMember(c upstream.Config, with services, before *member) (*member, error) {
 	if before != nil && sameServer(c, before.cfg) {
 		same := *before
@@ -175,14 +175,14 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 	return &member{u, with.metrics.calls.Of(u), u, c, credentials, transport}, nil
 }
 
-// sameServer reports whether two configurations of an upstream are the same but for what
-// concerns only how others see it.
+// sameServer reports whether two configurations of an upstream differ at most in how others
+// see it.
 func sameServer(a, b upstream.Config) bool {
 	a.Prefix, a.Enabled, a.Disclosure = b.Prefix, b.Enabled, b.Disclosure
 	return reflect.DeepEqual(a, b)
 }
 
-// close ends the upstream, its processes too.
+// close ends the upstream and its processes.
 func (m *member) close(ctx context.Context) error {
 	err := m.server.Close(ctx)
 	if m.mcp != nil {
@@ -195,7 +195,7 @@ func (m *member) close(ctx context.Context) error {
 	return nil
 }
 
-// member returns the member of a name, nil for none.
+// member returns the member with a name, or nil.
 func (g *graph) member(name string) *member {
 	if g != nil {
 		for _, m := range g.members {
@@ -207,7 +207,7 @@ func (g *graph) member(name string) *member {
 	return nil
 }
 
-// has reports whether an upstream is one of this graph.
+// has reports whether an upstream belongs to this graph.
 func (g *graph) has(m *member) bool {
 	same := g.member(m.Name())
 	return same != nil && same.server == m.server
@@ -216,7 +216,7 @@ func (g *graph) has(m *member) bool {
 // watch runs the catalog's watches until stop.
 func (g *graph) watch() { g.stop = run(g.catalog.Run) }
 
-// discard closes what a graph that was never used has of its own.
+// discard closes what a graph that was never used does not share with before.
 func (g *graph) discard(before *graph) {
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -7,36 +7,36 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// UpstreamHealth is how one upstream is. It holds no secrets.
+// UpstreamHealth is the state of one upstream. It contains no secrets.
 type UpstreamHealth struct {
 	Name string `json:"name"`
 	// State is connecting, ready, degraded, needs-login or down.
 	State upstream.State `json:"state"`
-	// Since is when the state was entered.
+	// Since is when the state began.
 	Since time.Time `json:"since"`
-	// LastFailure is what went wrong last; nil for nothing.
+	// LastFailure is the last failure; nil for none.
 	LastFailure *FailureReport `json:"last_failure,omitempty"`
-	// RefusedUntil is until when calls are refused without asking the server; nil when
-	// they are not.
+	// RefusedUntil is until when calls are refused without asking the server; nil if they are
+	// not.
 	RefusedUntil *time.Time `json:"calls_refused_until,omitempty"`
-	// UsersNeedLogin is of how many users the server has refused their own credential.
+	// UsersNeedLogin is how many users have a credential that the server has refused.
 	UsersNeedLogin int `json:"users_need_login,omitempty"`
 }
 
-// FailureReport is what went wrong.
+// FailureReport is a failure.
 type FailureReport struct {
 	At time.Time `json:"at"`
 	// Stage is resolve, connect, tls, login, handshake, call or list.
 	Stage string `json:"stage"`
 	Error string `json:"error"`
-	// Cause is what only operators are told, such as an address; "" for nothing.
+	// Cause is a detail for operators only, such as an address; "" for nothing.
 	Cause string `json:"cause,omitempty"`
 }
 
-// stageList is where an upstream fails whose calls pass and whose lists do not come.
+// stageList is the stage of an upstream's failure if calls succeed but lists do not.
 const stageList = "list"
 
-// healthOf puts together what calls and what lists have shown.
+// healthOf combines what calls have shown with what lists have shown.
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
 	h := UpstreamHealth{Name: view.Name, State: status.State, Since: status.Since, UsersNeedLogin: status.UsersNeedLogin}
 	if status.Last.Error != "" {

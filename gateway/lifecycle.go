@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// stepGrace is what each step of a stop still gets after the time for the whole
-// stop is over: enough to kill and to close, not to wait for anybody.
+// stepGrace is what each step of a stop still gets after the time for the whole stop has run
+// out: enough to kill and to close, not to wait for anybody.
 const stepGrace = 2 * time.Second
 
-// lifecycle is the list of what has to be undone. Whoever starts something names
-// its undoing in the next line; stop does them last in, first out.
+// lifecycle is the list of what has to be undone. Whoever starts something registers how to
+// undo it in the next line; stop does so, last in, first out.
 type lifecycle struct {
 	log *slog.Logger
 
@@ -27,15 +27,15 @@ type step struct {
 	undo func(context.Context) error
 }
 
-// onStop registers the undoing of what was just done.
+// onStop registers how to undo what was just done.
 func (l *lifecycle) onStop(name string, undo func(context.Context) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.steps = append(l.steps, step{name, undo})
 }
 
-// stop undoes everything, each step once, and returns what went wrong. ctx bounds
-// it; the steps that it leaves no time for still run, with stepGrace each.
+// stop undoes everything, each step once, and returns what went wrong. ctx bounds it. Steps
+// for which it leaves no time still run, with stepGrace each.
 func (l *lifecycle) stop(ctx context.Context) error {
 	var errs []error
 	for {
@@ -70,7 +70,7 @@ func (l *lifecycle) pop() (step, bool) {
 	return last, true
 }
 
-// run starts what works until its context ends, and returns what ends it and waits.
+// run starts work, which must end with its context. stop ends the context and waits.
 func run(work func(context.Context) error) (stop func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

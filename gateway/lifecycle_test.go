@@ -34,8 +34,8 @@ func TestLifecycleStop(t *testing.T) {
 	}
 }
 
-// TestLifecycleLateSteps: a step that takes all the time leaves the ones after it a
-// little, so that they can still kill and close.
+// TestLifecycleLateSteps: a step that uses up all the time leaves the later ones a little, so
+// that they can still kill and close.
 func TestLifecycleLateSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lifecycle{log: slog.New(slog.DiscardHandler)}

@@ -26,13 +26,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// scrapeTime bounds what one scrape takes, and maxScrapes how many are served at a time.
+// scrapeTime bounds one scrape. maxScrapes bounds the scrapes that are served at a time.
 const (
 	scrapeTime = 10 * time.Second
 	maxScrapes = 4
 )
 
-// metrics are the numbers of one gateway. They outlast its configurations.
+// metrics are the metrics of one gateway. They outlast its configurations.
 type metrics struct {
 	registry   *prometheus.Registry
 	calls      *observe.Metrics
@@ -110,8 +110,8 @@ func newMetrics(version string, redis bool) *metrics {
 	return m
 }
 
-// buildRevision is the commit that the program was built from, "unknown" where the build
-// did not record it.
+// buildRevision is the commit that the program was built from, "unknown" if the build did not
+// record it.
 func buildRevision() string {
 	info, _ := debug.ReadBuildInfo()
 	if info != nil {
@@ -124,7 +124,7 @@ func buildRevision() string {
 	return "unknown"
 }
 
-// connection counts connections as an http.Server tells of them.
+// connection counts connections. It is an http.Server's ConnState hook.
 func (m *metrics) connection(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -134,7 +134,7 @@ func (m *metrics) connection(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// reload counts one.
+// reload counts a reload.
 func (m *metrics) reload(err error) {
 	if err != nil {
 		m.notReloaded.Inc()
@@ -143,22 +143,22 @@ func (m *metrics) reload(err error) {
 	m.reloaded.Inc()
 }
 
-// forget drops the series of an upstream that is no more.
+// forget drops the series of an upstream that was removed.
 func (m *metrics) forget(upstream string) {
 	m.calls.Forget(upstream)
 	m.upstreams.Forget(upstream)
 }
 
-// sample takes one value of a metric. labels are names, each with its value.
+// sample takes one value of a metric. labels are alternating names and values.
 type sample func(name, help string, value float64, labels ...string)
 
-// onScrape is a prometheus.Collector of what is read when somebody scrapes.
+// onScrape is a prometheus.Collector of values that are read at each scrape.
 type onScrape func(write sample)
 
-// Describe names none: which series there are depends on the configuration.
+// Describe sends nothing: which series there are depends on the configuration.
 func (onScrape) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads them.
+// Collect reads the values.
 func (read onScrape) Collect(to chan<- prometheus.Metric) {
 	read(func(name, help string, value float64, labels ...string) {
 		kind := prometheus.GaugeValue
@@ -173,7 +173,7 @@ func (read onScrape) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// scrapes answers them.
+// scrapes returns the handler for scrapes.
 func (m *metrics) scrapes(log *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),

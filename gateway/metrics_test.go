@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// numbersOf are all series that a gateway tells, as Prometheus is told them.
+// numbersOf returns all series of a gateway, as Prometheus receives them.
 func numbersOf(t *testing.T, g *Gateway) map[string]string {
 	t.Helper()
 	status, text := ask(t, g.AdminAddr().String(), "/metrics")
@@ -28,8 +28,8 @@ func numbersOf(t *testing.T, g *Gateway) map[string]string {
 	return all
 }
 
-// TestH_249_Cardinality: whatever clients make up, there are no more series than before,
-// and nothing of it stands in them. gateway/observe has the same with ten times as many.
+// TestH_249_Cardinality: whatever clients make up adds no series and appears in none.
+// gateway/observe has the same test with ten times as many.
 func TestH_249_Cardinality(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	c := startConfigured(t, fmt.Sprintf("admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n- {name: up, url: %q}\nlimits:\n- {name: all, rate: 1/s, burst: 1}\n", site.url))
@@ -66,8 +66,8 @@ func TestH_249_Cardinality(t *testing.T) {
 	}
 }
 
-// TestMetricsOfReloads tells which file holds, and drops what is of upstreams and limits
-// that are no more.
+// TestMetricsOfReloads: the metrics tell which file is in use, and those of removed upstreams
+// and limits are dropped.
 func TestMetricsOfReloads(t *testing.T) {
 	site := newSite(t, true, one("work", saying("x")))
 	head := "admin: {listen: \"127.0.0.1:0\"}\nupstreams:\n"

@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// pipeline is the way of every call from the front to the catalog, the outermost
-// first: a stage feels what stands below it and must not care what stands above. The
-// guard stands directly above the catalog, so that nothing gets around it. Of what the
-// gateway looks at by itself (Way.Lists) nothing is observed.
+// pipeline is the path of every call from the front to the catalog, the outermost stage first.
+// A stage depends on those below it and must not depend on those above. The guard stands
+// directly above the catalog, so that nothing gets around it. Requests that the gateway makes
+// itself (Way.Lists) are not observed.
 func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, err error) {
 	rules, err := policy.New(cfg.rules())
 	if err != nil {
@@ -37,7 +37,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 	}
 	way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
-		described.Middleware, // what it refuses has not been called, and is not counted
+		described.Middleware, // what it refuses was not called, and is not counted
 		listchange.Middleware(guard),
 		skills.Middleware(guard),
 		limiter.Middleware,

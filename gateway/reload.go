@@ -13,26 +13,26 @@ import (
 const (
 	// handOver bounds how long a reload waits for the watches of the former configuration.
 	handOver = 5 * time.Second
-	// retiring bounds how long a retired upstream is kept for what still runs there; its own
+	// retiring bounds how long a retired upstream is kept for what still runs there. Its own
 	// time limits are mostly shorter.
 	retiring = time.Hour
 	// lookIdle is how often a retired upstream is asked whether it is idle.
 	lookIdle = 250 * time.Millisecond
 )
 
-// ErrNotRunning is what Reload returns of a gateway that has not begun to serve, or has
+// ErrNotRunning is the error of Reload for a gateway that has not begun to serve, or has
 // stopped.
 var ErrNotRunning = errors.New("the gateway does not run")
 
-// ReloadStatus is what became of the configuration file.
+// ReloadStatus is the state of the configuration file.
 type ReloadStatus struct {
-	// Loaded is when the configuration that holds was read.
+	// Loaded is when the current configuration was read.
 	Loaded time.Time
-	// Tried is when the file was read last, and Err why it does not hold; nil when it does.
+	// Tried is when the file was last read. Err is why it was not applied; nil if it was.
 	Tried time.Time
 	Err   error
-	// Revision are the first 12 digits of the SHA-256 of the file that holds, in hex; ""
-	// without a file.
+	// Revision is the first 12 hex digits of the SHA-256 of the current file; "" without a
+	// file.
 	Revision string
 }
 
@@ -43,9 +43,9 @@ func (g *Gateway) ReloadStatus() ReloadStatus {
 	return g.reloaded
 }
 
-// Reload reads the configuration file again and applies what changed: all of it or, on an
-// error, nothing. The error of a bad file is a *ConfigError. What did not change goes on as
-// it was, and calls end where they began. The log tells what happened.
+// Reload reads the configuration file again and applies all changes or, on an error, none. The
+// error of a bad file is a *ConfigError. What did not change continues as it was, and calls
+// end where they began. The log tells what happened.
 func (g *Gateway) Reload() error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -93,7 +93,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		g.log.Warn("configuration", "warning", w.String())
 	}
 	cfg := l.cfg.withDefaults()
-	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // files that may have changed
+	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // these files may have changed
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
 		return l.revision, nil
 	}
@@ -127,7 +127,7 @@ func (g *Gateway) watchFile(ctx context.Context) error {
 	}
 }
 
-// replace puts a graph in the place of another one. Nothing of it can fail.
+// replace replaces a graph with another one. No step of it can fail.
 func (g *Gateway) replace(before, next *graph) {
 	g.mu.Lock()
 	g.current = next
@@ -140,7 +140,7 @@ func (g *Gateway) replace(before, next *graph) {
 	}
 	g.setRoutes(next.cfg, next.auth)
 	g.calls.Set(&next.way)
-	// Each upstream has one watch: the new one fetches all that the old one might miss.
+	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
 		g.log.Warn("watches of the configuration before still end", "error", err)
 	}
@@ -192,7 +192,7 @@ func (g *Gateway) retire(m *member) {
 	})
 }
 
-// closeUpstreams closes all upstreams, those too that only wait for their last call.
+// closeUpstreams closes all upstreams, including those that only wait for their last call.
 func (g *Gateway) closeUpstreams(ctx context.Context) error {
 	g.stopRetiring()
 	g.retirements.Wait()
@@ -209,14 +209,14 @@ func (g *Gateway) members() []*member {
 	return slices.Concat(g.current.members, g.retired)
 }
 
-// graph returns the graph that holds.
+// graph returns the current graph.
 func (g *Gateway) graph() *graph {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.current
 }
 
-// changes are the attributes of the log line about a reload.
+// changes returns the attributes of the log line about a reload.
 func changes(before, next *graph) []any {
 	var sections []string
 	was, is := reflect.ValueOf(before.cfg), reflect.ValueOf(next.cfg)

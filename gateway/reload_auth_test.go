@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestReloadAuth: who is let in is decided anew for the next request, and whoever was let
-// in for as long as they listen has to say anew who they are.
+// TestReloadAuth: the new rules decide on the next request, and clients with long-lived
+// streams have to authenticate again.
 func TestReloadAuth(t *testing.T) {
 	for _, revision := range []string{stateful, stateless} {
 		t.Run(revision, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestReloadAuth(t *testing.T) {
 	}
 }
 
-// TestH234_ReloadOfIssuerAndAudience: tokens are judged by the new rules at once, and nobody
-// goes on with a session of the issuer before, not under the same name either.
+// TestH234_ReloadOfIssuerAndAudience: tokens are judged by the new rules at once. Nobody
+// continues a session of the former issuer, not even under the same user name.
 func TestH234_ReloadOfIssuerAndAudience(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	before, after := mcptest.NewIssuer(mcptest.IssuerOptions{}), mcptest.NewIssuer(mcptest.IssuerOptions{})

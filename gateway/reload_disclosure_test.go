@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestReloadDisclosure: whoever listens is told that its lists look different in another
-// mode, and meets the mode that holds.
+// TestReloadDisclosure: clients that listen are told that their lists look different in
+// another mode, and then get the current mode.
 func TestReloadDisclosure(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	full := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", p.url)
@@ -47,8 +47,8 @@ func TestReloadDisclosure(t *testing.T) {
 	}
 }
 
-// TestReloadDescriptions: files of descriptions are watched as the configuration is, and
-// one that is wrong changes nothing.
+// TestReloadDescriptions: description files are watched as the configuration is, and a bad
+// file changes nothing.
 func TestReloadDescriptions(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	dir := t.TempDir()

@@ -11,8 +11,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestH215_ReloadUnderLoad: a request is judged by one policy, whole, while policies come
-// and go, and once a reload has returned the new one judges.
+// TestH215_ReloadUnderLoad: each request is judged by exactly one policy while policies
+// change. Once a reload has returned, the new policy judges.
 func TestH215_ReloadUnderLoad(t *testing.T) {
 	p := newSite(t, true, map[string]sdk.ToolHandler{"left": saying("left"), "right": saying("right")})
 	policies := map[string]string{}

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// A rotated password of Redis is taken up with the file that it stands in, and refuses no
-// other change of the configuration.
+// A rotated password of Redis is applied with the file that contains it, and does not prevent
+// other changes of the configuration.
 func TestRedisPasswordRotates(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

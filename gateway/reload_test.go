@@ -25,13 +25,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// site is an MCP server on HTTP that notes what it is asked.
+// site is an MCP server on HTTP that records its requests.
 type site struct {
 	url    string
 	server *sdk.Server
 
 	mu     sync.Mutex
-	begun  int      // sessions, or for a stateless server discoveries
+	begun  int      // sessions, or discoveries of a stateless server
 	tokens []string // in the Authorization headers
 }
 
@@ -98,7 +98,7 @@ type configured struct {
 	look time.Duration // how often it looks at its file
 }
 
-// lookSoon has a gateway take up a changed file while a test waits.
+// lookSoon makes a gateway apply a changed file while a test waits.
 const lookSoon = 10 * time.Millisecond
 
 func startConfigured(t *testing.T, text string) *configured {
@@ -109,7 +109,7 @@ func startConfigured(t *testing.T, text string) *configured {
 	return c
 }
 
-// startUnwatched is startConfigured for tests that count what they reload themselves.
+// startUnwatched is startConfigured for tests that count their reloads.
 func startUnwatched(t *testing.T, text string) *configured {
 	t.Helper()
 	c := &configured{file: filepath.Join(t.TempDir(), "gatehouse.yaml"), log: &mcptest.Log{}, look: time.Hour}
@@ -137,7 +137,7 @@ func (c *configured) run(t *testing.T) {
 	waitReady(t, g)
 }
 
-// write puts a configuration in the place of the one before, as editors do.
+// write replaces a configuration, as editors do.
 func (c *configured) write(t *testing.T, text string) {
 	t.Helper()
 	next := c.file + ".next"
@@ -169,7 +169,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// hearing is a client that counts the announcements that tools changed.
+// hearing is a client that counts the notifications that tools changed.
 func hearing(t *testing.T, g *Gateway, revision string) (session *sdk.ClientSession, heard chan struct{}) {
 	t.Helper()
 	heard = make(chan struct{}, 16)
@@ -245,8 +245,8 @@ func TestReloadUpstreams(t *testing.T) {
 	}
 }
 
-// TestReloadRemoves: what an upstream offered is gone with it, and its session there is
-// ended; a reload that changes nothing for a client is nothing to tell it of.
+// TestReloadRemoves: what an upstream offered is removed with it, and its session there is
+// ended. A reload that changes nothing for a client is not announced to it.
 func TestReloadRemoves(t *testing.T) {
 	p, other := startPeer(t, false, says("x")), newSite(t, true, one("work", saying("x")))
 	both := fmt.Sprintf("upstreams:\n- {name: other, url: %q}\n- {name: gone, url: %q, revision: 2025-06-18}\n", other.url, p.url)
@@ -362,8 +362,8 @@ func TestReloadRefused(t *testing.T) {
 	})
 }
 
-// TestReloadWatches: the gateway sees by itself that a file was replaced, be it by an
-// editor or as Kubernetes does, and that a secret was that the file only names.
+// TestReloadWatches: the gateway notices by itself that a file was replaced, whether by an
+// editor or as Kubernetes does, and that a secret which the file only names was replaced.
 func TestReloadWatches(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	text := fmt.Sprintf("upstreams: [{name: a, url: %q, auth: {type: bearer, token: \"${file:token}\"}}]\n", p.url)
@@ -420,8 +420,8 @@ func TestReloadWatches(t *testing.T) {
 	}
 }
 
-// TestReloadWhileAsked: a call waits for its user while its upstream is replaced, and
-// ends where it began.
+// TestReloadWhileAsked: a call waits for its user while its upstream is replaced, and ends
+// where it began.
 func TestReloadWhileAsked(t *testing.T) {
 	asking := func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		answer, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "sure?"})
@@ -466,7 +466,7 @@ func TestReloadWhileAsked(t *testing.T) {
 	eventually(t, "the upstreams that were replaced are closed", func() bool { return len(c.members()) == 1 })
 }
 
-// TestReloadLogLevel: what a log has to say is asked of a gateway that runs.
+// TestReloadLogLevel: a running gateway can be asked to log more or less.
 func TestReloadLogLevel(t *testing.T) {
 	upstreams := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", newSite(t, true, one("work", saying("x"))).url)
 	c := startUnwatched(t, upstreams)

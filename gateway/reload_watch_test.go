@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestH232_WhatIsTaken: a file that has changed is taken at the second look that finds it
-// so, never before, and once.
+// TestH232_WhatIsTaken: a changed file is loaded at the second look that finds it unchanged,
+// never before, and only once.
 func TestH232_WhatIsTaken(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "gatehouse.yaml")
 	write := func(text string) {
@@ -40,7 +40,7 @@ func TestH232_WhatIsTaken(t *testing.T) {
 		}
 	}
 	looks("nothing has changed", false, false)
-	for written := range len(whole) { // as it is when somebody looks in between
+	for written := range len(whole) { // as a reader sees it in between
 		write("# new\n" + whole[:written])
 		looks("half a file", false)
 	}
@@ -72,7 +72,7 @@ func TestH232_WhatIsTaken(t *testing.T) {
 }
 
 // TestH232_LastGoodStays: a file that is deleted, half-written or changed again and again
-// changes nothing until there is a good one; then that holds.
+// changes nothing until there is a good one, which is then applied.
 func TestH232_LastGoodStays(t *testing.T) {
 	p := newSite(t, true, one("work", saying("x")))
 	upstreams := fmt.Sprintf("upstreams: [{name: a, url: %q}]\n", p.url)
@@ -114,7 +114,7 @@ func TestH232_LastGoodStays(t *testing.T) {
 		c.write(t, fmt.Sprintf("%sshutdown_timeout: %ds\n", upstreams, i+1))
 	}
 	cancel()
-	calling.Wait() // the last one lets none pass
+	calling.Wait() // the last one allows none
 	c.write(t, upstreams+"policy: {default: deny}\n")
 	eventually(t, "the last one holds", func() bool { return len(listTools(t, session)) == 0 })
 	if calls.Load() == 0 {

@@ -12,35 +12,35 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// stores are what replicas of the gateway share. Where there is but one, they are in
-// its memory, and its keys are its own.
+// stores are what replicas of the gateway share. A gateway alone has them in its memory, with
+// its own keys.
 type stores struct {
 	sessions session.Store
 	cluster  *cluster.Cluster
 	redis    *redisdb.DB // nil for none
 	secret   []byte      // of sealing keys, nil for random ones
-	accepted [][]byte    // secrets of keys that open, too
+	accepted [][]byte    // secrets of keys that only open
 
-	// Of policy; nil for the memory of this process.
+	// For policy; nil for the memory of this process.
 	approvals, rounds policy.Approvals
 	buckets           policy.Buckets
 
 	grants grants // nil for the memory of this process
 
-	kept      upstream.Keeper             // of sessions at upstreams; nil for the memory of this process
-	recordKey func(session string) string // of a session, in Redis; nil for none
+	kept      upstream.Keeper             // for sessions at upstreams; nil for the memory of this process
+	recordKey func(session string) string // the key of a session's record in Redis; nil for none
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
-	metrics   *metrics                    // nil for none yet
+	metrics   *metrics                    // nil for none
 }
 
-// grants are which definitions of tools were shown, and end with their sessions.
+// grants record which tool definitions were shown. They end with their sessions.
 type grants interface {
 	disclosure.Grants
 	End(session string)
 }
 
-// newStores opens them as sessions.store says.
+// newStores opens the stores as sessions.store says.
 func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 	s := &stores{metrics: metrics, drop: func(string) {}}
 	s.secret, s.accepted = cfg.Sessions.Secrets()
@@ -53,7 +53,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		s.sessions, s.known, s.cluster = memory, memory.Known, cluster.Alone()
 		return s, nil
 	}
-	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before it is there
+	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
 	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 	return s, nil
 }
 
-// key is the sealing key of a purpose.
+// key returns the sealing key for a purpose.
 func (s *stores) key(purpose string) (*seal.Key, error) {
 	if s.secret == nil {
 		return seal.NewRandom(purpose)

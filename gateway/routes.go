@@ -29,9 +29,9 @@ func (g *Gateway) setRoutes(cfg Config, who *auth.Auth) {
 	g.routes.Store(&routes)
 }
 
-// routes is everything that is served: the places, of which the endpoint is the first, at
-// exactly their paths, with every HTTP method; what tells clients where to get a token for
-// it; and nothing else. Paths are not cleaned: another spelling of a path is another path.
+// routes is everything that is served. The places have exactly their paths, with every HTTP
+// method; the first one is the endpoint. The metadata tells clients where to get a token for
+// it. Paths are not cleaned: another spelling of a path is another path.
 func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	all := make(map[string]http.Handler)
 	for _, p := range places {
@@ -55,8 +55,8 @@ func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	}))
 }
 
-// recoverer answers a request whose handler panicked, where that is still possible,
-// and keeps the connection. The stack goes to the log only.
+// recoverer answers a request whose handler panicked, if that is still possible, and keeps the
+// connection. Only the log has the stack.
 func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := &tracker{ResponseWriter: w}
@@ -65,7 +65,7 @@ func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler { // meant: ends the connection
+			if cause == http.ErrAbortHandler { // intended: it ends the connection
 				panic(cause)
 			}
 			log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
@@ -80,19 +80,19 @@ func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// tracker remembers whether an answer began.
+// tracker remembers whether an answer has begun.
 type tracker struct {
 	http.ResponseWriter
 	began bool
 }
 
-// WriteHeader passes the status on.
+// WriteHeader records the answer and passes the status on.
 func (t *tracker) WriteHeader(status int) {
 	t.began = true
 	t.ResponseWriter.WriteHeader(status)
 }
 
-// Write passes the bytes on.
+// Write records the answer and passes the bytes on.
 func (t *tracker) Write(b []byte) (int, error) {
 	t.began = true
 	return t.ResponseWriter.Write(b)

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// alone is an endpoint with nothing in front of authentication.
+// alone is an endpoint with no checks in front of authentication.
 func alone(endpoint http.Handler) func(authenticate func(http.Handler) http.Handler) http.Handler {
 	return func(authenticate func(http.Handler) http.Handler) http.Handler { return authenticate(endpoint) }
 }
@@ -108,7 +108,7 @@ func TestH139_Panic(t *testing.T) {
 			}
 			defer res.Body.Close()
 			body, err := io.ReadAll(res.Body)
-			server.Close() // the log is written by then
+			server.Close() // the log is complete by then
 			if (err == nil) != tt.complete {
 				t.Errorf("reading the body: %v; complete should be %t", err, tt.complete)
 			}

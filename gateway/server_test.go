@@ -38,7 +38,7 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 		listener := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
-		client, conn := net.Pipe() // which holds no byte
+		client, conn := net.Pipe() // it buffers no byte
 		listener.conns <- conn
 		fmt.Fprint(client, "GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		synctest.Wait()
@@ -62,7 +62,7 @@ func TestBodyThatNobodyReads(t *testing.T) {
 		for _, target := range []string{"POST /elsewhere", "GET /elsewhere", "OPTIONS *"} {
 			client, conn := net.Pipe()
 			listener.conns <- conn
-			// Should it be waited for without an end, the test fails by this.
+			// If the read never ended otherwise, this would fail the test.
 			_ = client.SetDeadline(time.Now().Add(time.Hour))
 			begun := time.Now()
 			fmt.Fprintf(client, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", target)

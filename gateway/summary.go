@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Summary is what a configuration means, for people. It holds no secrets.
+// Summary is what a configuration means, for people. It contains no secrets.
 type Summary struct {
 	Listen    string // host:port
 	Endpoint  string // URL
@@ -25,10 +25,10 @@ type Summary struct {
 	Sessions  string // where they are kept
 	Policy    string // what it denies or allows, and by how many rules
 	Limits    []string
-	Operators string // the address for them
+	Operators string // their address
 	Upstreams []UpstreamSummary
-	// Disclosure says to whom tools are described in short, and Prompt is what the system
-	// prompt of their agents should tell; "" where all is described in full.
+	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
+	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string
 	Prompt     string
 }
@@ -37,13 +37,13 @@ type Summary struct {
 type UpstreamSummary struct {
 	Name      string
 	Enabled   bool
-	Transport string // as configured or concluded
+	Transport string // as configured or deduced
 	Target    string // URL without its query, or the program
 	Auth      string // how the gateway authenticates there
 	Prefix    string // of names of tools and prompts
 }
 
-// Summary describes c, which has to be valid.
+// Summary describes c, which must be valid.
 func (c Config) Summary() Summary {
 	c = c.withDefaults()
 	s := Summary{
@@ -80,7 +80,7 @@ func (c Config) Summary() Summary {
 	return s
 }
 
-// policySummary says what holds where no rule does, and how many rules there are.
+// policySummary says what holds if no rule matches, and how many rules there are.
 func (c Config) policySummary() string {
 	rules := c.rules()
 	count := fmt.Sprintf("%d rules", len(rules.Rules))
@@ -105,11 +105,11 @@ func transportOf(u upstream.Config) string {
 	return "stdio"
 }
 
-// runners are programs whose first argument, options apart, names the package that they
+// runners are programs whose first argument that is not an option names the package that they
 // fetch and run.
 var runners = []string{"npx", "uvx", "bunx"}
 
-// runs is the package that a runner runs, "" for other commands.
+// runs returns the package that a runner runs, "" for other commands.
 func runs(u upstream.Config) string {
 	if len(u.Command) > 0 && slices.Contains(runners, filepath.Base(u.Command[0])) {
 		for _, argument := range u.Command[1:] {

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestPackageRunners: of programs that fetch what they run, the package is told, and that
-// fetching it takes time; other arguments of programs may be secret.
+// TestPackageRunners: the summary names the package of a program that fetches what it runs,
+// and says that fetching takes time. Other arguments of programs may be secret.
 func TestPackageRunners(t *testing.T) {
 	for _, tt := range []struct {
 		command []string

@@ -13,24 +13,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// TokenReport is about how much of a model's context the tools of one upstream take.
+// TokenReport estimates how much of a model's context the tools of one upstream take.
 type TokenReport struct {
 	Name  string
 	Tools int
-	// Full and Short are about how many tokens their descriptions have, in full and in
-	// short: see tokens.
+	// Full and Short are the estimated tokens of their descriptions, in full and in short: see
+	// tokens.
 	Full, Short int
-	// Problem is why it is not known, "" where it is.
+	// Problem is why the numbers are unknown, "" if they are known.
 	Problem string
 }
 
-// tokenBytes is how many bytes count as a token. Models differ, and so do texts: schemas
-// come to between three and five.
+// tokenBytes is how many bytes count as a token. Models differ, and so do texts; schemas have
+// between three and five bytes for each token.
 const tokenBytes = 4
 
-// Tokens connects to all enabled upstreams, as Connect does, and reports what their tools
-// take in each mode of disclosure, whatever mode is configured, and what the gateway's own
-// tool takes in mode progressive.
+// Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
+// in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
+// takes in mode progressive.
 func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, 0, err
@@ -42,7 +42,7 @@ func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (
 	return reports, tokens(disclosure.OwnTool()), err
 }
 
-// open is the configuration for somebody who may see everything, and sees it in full.
+// open returns the configuration for a caller who may see everything, and sees it in full.
 func (c Config) open() Config {
 	c.Auth, c.Policy, c.Limits = auth.Config{}, policy.Config{Default: policy.DefaultAllow}, nil
 	c.Disclosure.Mode, c.Disclosure.Clients = disclosure.ModeFull, nil
@@ -81,7 +81,7 @@ func (g *graph) tokens(ctx context.Context) ([]TokenReport, error) {
 	return reports, nil
 }
 
-// tokens is about how many tokens a host gives a model for a tool: of its name, its
+// tokens estimates how many tokens a host gives a model for a tool: for its name, its
 // description and its schema.
 func tokens(tool mcp.Item) int {
 	size := 0
