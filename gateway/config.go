@@ -65,7 +65,7 @@ type Config struct {
 	Naming catalog.Config `yaml:"naming"`
 	// Disclosure says how tools are described. Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
-	// Skills says how skills are shown to clients that do not know them.
+	// Skills says how skills are offered to hosts that know no form of them.
 	Skills loadskill.Config `yaml:"skills"`
 	// HTTP says what the endpoint accepts and how it answers. The hosts in listen and
 	// public_url are always allowed.

@@ -15,17 +15,17 @@ import (
 const (
 	// maxRounds is how often one call may come back with a question.
 	maxRounds = 100
-	// maxEmptyRounds is how many of them in a row may ask for nothing but patience,
-	// and emptyWait how long the first of them is waited for.
+	// maxEmptyRounds is how many rounds in a row may only ask the client to come back later.
+	// emptyWait is the wait after the first of them.
 	maxEmptyRounds = 3
 	emptyWait      = 500 * time.Millisecond
 )
 
-// rounds is the call of a stateful client that is made until it comes back with no question.
+// rounds makes the call of a stateful client again until it comes back without a question.
 type rounds struct {
 	*exchange
 	urls  opened
-	empty int // how many rounds before this one asked for nothing
+	empty int // rounds before this one, in a row, that asked nothing
 }
 
 // unasked is why a question cannot be put to the client.
@@ -33,9 +33,9 @@ type unasked string
 
 func (u unasked) Error() string { return string(u) }
 
-// run makes the rounds. Each is made by whom the answers came from, as their token says it:
-// what the user lost in the meantime holds at once. Without an answer it is still whoever
-// made the call, and there is no further round once their proof has expired.
+// run makes the rounds. Each round is made as the caller whose token came with the answers, so
+// that a loss of rights takes effect at once. Without an answer, the caller stays the same,
+// and there is no further round after the caller's proof has expired.
 func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	call := &r.call
 	for round := 1; ; round++ {
@@ -72,8 +72,8 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 	}
 }
 
-// notAsked is how the call ends. That its client cannot be asked is an error that the model
-// can react to.
+// notAsked ends the call whose client cannot be asked: with an error that the model can react
+// to.
 func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	why, ok := errors.AsType[unasked](err)
 	switch {
@@ -85,10 +85,10 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
 }
 
-// letGo tells whoever has put the call aside for a question that nobody will come
-// back for it, or it would wait there for its time limit. The call is made once more
-// and cancelled at once, with each question refused: what has been put aside is taken
-// up by that, and ends as any call that is cancelled.
+// letGo tells whoever parked the call for a question that no answer will come; otherwise the
+// call would wait there for its time limit. It makes the call once more with every question
+// refused, and cancels it at once. This call takes over the parked one, which then ends as any
+// cancelled call does.
 func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	if !asked.Here && !asked.Kept {
 		return
@@ -101,13 +101,13 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	for _, q := range asked.Requests {
 		last.Refused[q.Key] = mcp.Errorf(mcp.CodeInternal, "the call is over: there will be no answer")
 	}
-	last.Notify = func(mcp.Event) {} // its client hears no more of it
+	last.Notify = func(mcp.Event) {} // the client hears nothing more of it
 	_, _ = x.handler.Handle(ctx, last)
 }
 
-// settle finds the answers to the questions of a round: it puts to the client what only
-// that can answer. It fails with unasked when the client cannot be asked what it would have
-// to be.
+// settle finds the answers to the questions of a round. It puts to the client what only the
+// client can answer. It fails with unasked if the client cannot be asked a question that must
+// be asked.
 func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) error {
 	if len(asked.Requests) == 0 {
 		r.empty++
@@ -127,7 +127,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 			got.Given[q.Key] = roots
 			continue
 		}
-		if !asked.Here && r.urls.has(q) { // the user has agreed and is there, or was
+		if !asked.Here && r.urls.has(q) { // the user has agreed, and is at the URL or was there
 			got.Given[q.Key] = mcp.Raw(`{"action":"accept"}`)
 			waiting = true
 			continue
@@ -170,8 +170,8 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 	return err
 }
 
-// patience waits before a call is made again whose server asks for nothing else. It
-// is the nth time in a row.
+// patience waits before a call is made again whose server asks only for time. It is the nth
+// such wait in a row.
 func patience(ctx context.Context, n int) error {
 	if n > maxEmptyRounds {
 		return mcp.Errorf(mcp.CodeInternal, "the server asks to try again, and again: it may be overloaded")
@@ -179,7 +179,7 @@ func patience(ctx context.Context, n int) error {
 	return sleep(ctx, emptyWait<<(n-1))
 }
 
-// sleep waits. Its error is that of ctx.
+// sleep waits. It returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -199,7 +199,7 @@ func askLimit(limit time.Duration, expires time.Time) time.Duration {
 	return min(limit, time.Until(expires))
 }
 
-// cannotAsk says why this client cannot be asked anything now, "" if it can.
+// cannotAsk returns why this client cannot be asked anything now, "" if it can.
 func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	if !r.accept.stream {
 		return "the server needs input, but this client accepts no event stream to ask it on"
@@ -211,8 +211,9 @@ func (r *rounds) cannotAsk(ctx context.Context) unasked {
 	return ""
 }
 
-// lacks says, for the error that only stateless clients know, what a stateful one would
-// have to declare for a tool; "" for all else. A model can react to the result of a tool.
+// lacks returns what a stateful client would have to declare for a tool, as text for the error
+// that only stateless clients know; "" in all other cases. A model can react to the result of
+// a tool.
 func (x *exchange) lacks(err error) string {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || e.Code != mcp.CodeMissingCapability || !x.rev.Stateful || x.call.Method != mcp.MethodToolsCall {

@@ -200,8 +200,8 @@ func TestP9_097_AfterAStreamBegan(t *testing.T) {
 	}
 }
 
-// What an error says depends on whether a stream has begun, which may be at any moment
-// up to the answer itself.
+// The text of an error depends on whether a stream has begun, which may happen at any moment
+// until the answer itself.
 func TestP9_097_WhileAStreamBegins(t *testing.T) {
 	b := newBench(t, Config{})
 	for name, end := range map[string]func(*exchange){
@@ -230,7 +230,7 @@ func TestP9_097_WhileAStreamBegins(t *testing.T) {
 	}
 }
 
-// exchangeOf is an exchange as far as states go.
+// exchangeOf returns an exchange that is complete enough for requestState.
 func exchangeOf(f *Front, user, client, params string) *exchange {
 	x := &exchange{f: f, rev: wire.Stateless()}
 	x.call = mcp.Call{Method: mcp.MethodToolsCall, Name: "t", Params: mcp.Raw(params), Caller: mcp.NewCaller(mcp.Caller{Subject: user, ClientID: client})}

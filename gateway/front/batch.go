@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// batch serves several messages in one POST, as the first revisions have them
-// (2025-03-26 basic/index#batching). Each is served as if it had come alone, all at
-// the same time, and answered in JSON: without a stream there is no progress, and
-// nothing can be asked. Nothing reaches a handler as a batch.
+// batch serves several messages in one POST, which the first revisions allow (2025-03-26
+// basic/index#batching). Each is served as if it had come alone, all at the same time, and
+// answered in JSON. Without a stream there is no progress, and no question can be asked.
+// Handlers never see a batch.
 func (f *Front) batch(p *posted, header string) *refuse.Refusal {
 	_, rev, ref := f.session(arrivalOf(p), header)
 	if ref == nil {
@@ -50,7 +50,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 	}
 }
 
-// member is one message of a batch, to be answered to w.
+// member returns one message of a batch, which is answered to w.
 func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.Refusal) {
 	one = &posted{w: w, rc: http.NewResponseController(w), r: p.r, accept: p.accept, caller: p.caller, message: p.batch[i], old: p.old, on: p.on}
 	err := p.errs[i]
@@ -66,8 +66,8 @@ func (p *posted) member(i int, w http.ResponseWriter) (one *posted, ref *refuse.
 	return one, nil
 }
 
-// checkBatch refuses a batch that the session's revision does not have, that mixes what a
-// client asks with what it answers, or whose answers could not be told apart.
+// checkBatch refuses a batch that the session's revision does not allow, that mixes requests
+// with answers, or whose answers could not be told apart.
 func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 	if !rev.Batches {
 		return refuse.Invalid("Invalid request: this revision has no batches: send each message in a POST of its own")
@@ -91,11 +91,11 @@ func (p *posted) checkBatch(rev *wire.Revision) *refuse.Refusal {
 	return nil
 }
 
-// joinBatch writes the answers as an array, or says that there are none to come.
+// joinBatch writes the answers as an array, or says that none will come.
 func (f *Front) joinBatch(p *posted, answers []collected) {
 	var bodies [][]byte
 	for i, m := range p.batch {
-		// Nothing answers a notification or a response.
+		// Notifications and responses have no answers.
 		if (m.Kind == wire.Request || m.Kind == 0) && answers[i].body != nil {
 			bodies = append(bodies, answers[i].body)
 		}
@@ -107,8 +107,8 @@ func (f *Front) joinBatch(p *posted, answers []collected) {
 	f.writeJSON(p.w, http.StatusOK, slices.Concat([]byte{'['}, bytes.Join(bodies, []byte{','}), []byte{']'}))
 }
 
-// collected is the answer to one message of a batch. Its status does not count: in
-// a batch the error says it all.
+// collected is the answer to one message of a batch. Its status does not count: in a batch the
+// error says everything.
 type collected struct {
 	header http.Header
 	body   []byte

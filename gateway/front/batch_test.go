@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestBatches are those of the revisions that have them, over Streamable HTTP.
+// TestBatches: batches of the revisions that allow them, over Streamable HTTP.
 func TestBatches(t *testing.T) {
 	b := newBench(t, Config{})
 	session := http.Header{wire.HeaderSession: {b.client(v2503).Session}}

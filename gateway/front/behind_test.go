@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestBehind has a browser's requests answered in front of authentication where they
-// have to be, and lets its pages read what authentication says.
+// TestBehind: a browser's requests are answered in front of authentication if they have to be,
+// and its pages can read the answers of authentication.
 func TestBehind(t *testing.T) {
 	b := newBench(t, Config{AllowedOrigins: []string{"https://app.example"}})
 	asked := 0
@@ -92,7 +92,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// listed reports whether a header's list has a name.
+// listed reports whether a list in a header contains a name.
 func listed(h http.Header, header, name string) bool {
 	for item := range strings.SplitSeq(h.Get(header), ",") {
 		if strings.EqualFold(strings.TrimSpace(item), name) {

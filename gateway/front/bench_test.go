@@ -66,7 +66,7 @@ func scenario(revision, sid string) (body string, header http.Header) {
 	return `{"jsonrpc":"2.0","id":17,"method":"tools/call","params":{"name":"crm__echo","arguments":{"text":"hello, world"}}}`, header
 }
 
-// BenchmarkServe is what the front itself costs.
+// BenchmarkServe measures the cost of the front itself.
 func BenchmarkServe(b *testing.B) {
 	for _, revision := range []string{v2511, v2607} {
 		b.Run(revision, func(b *testing.B) {
@@ -87,7 +87,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// BenchmarkHTTP is a call over a connection; "bare" is a handler that only reads and
+// BenchmarkHTTP measures a call over a connection. "bare" is a handler that only reads and
 // writes as many bytes.
 func BenchmarkHTTP(b *testing.B) {
 	for _, revision := range []string{"bare", v2511, v2607} {

@@ -12,33 +12,32 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// peeked is how much of a body that is too large is looked through for its id.
+// peeked is how many bytes of an oversized body are searched for its id.
 const peeked = 4 << 10
 
-// errFull: there is no room for a large message.
+// errFull means that there is no room for a large message.
 var errFull = errors.New("front: no room for a large message")
 
-// peek returns the id of a message that will not be read, if it stands at its
-// beginning.
+// peek returns the id of a message that will not be read, if it is near the beginning.
 func (f *Front) peek(rc *http.ResponseController, r *http.Request) mcp.Raw {
-	if r.Header.Get("Expect") != "" { // the body was not sent yet: let it stay there
+	if r.Header.Get("Expect") != "" { // the body was not sent yet and need not be
 		return nil
 	}
-	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime)) // and stays, for net/http reads the rest
+	_ = rc.SetReadDeadline(time.Now().Add(f.bodyTime)) // this remains set, since net/http reads the rest
 	prefix := make([]byte, peeked)
 	n, _ := io.ReadFull(r.Body, prefix)
 	return wire.PeekID(prefix[:n])
 }
 
-// readBody reads the body of a request within its limits, a large one as far as there is
-// room for it. With a refusal it leaves the id of the message, if it saw it.
+// readBody reads the body of a request within its limits; a large body needs room. With a
+// refusal it keeps the id of the message, if it saw it.
 func (p *posted) readBody(f *Front) *refuse.Refusal {
 	length, limit := p.r.ContentLength, f.cfg.MaxRequestBytes
 	if length > limit {
 		p.message.ID = f.peek(p.rc, p.r)
 		return refuse.Large(limit)
 	}
-	// A ResponseWriter without deadlines, as tests have, does without.
+	// A ResponseWriter without deadlines, as in tests, has no limit.
 	_ = p.rc.SetReadDeadline(time.Now().Add(f.bodyTime))
 	var from io.Reader = p.r.Body
 	var input *seen // of a body that may be large
@@ -67,7 +66,7 @@ func (p *posted) readBody(f *Front) *refuse.Refusal {
 	return refuse.Cut()
 }
 
-// seen remembers the first bytes of what it reads, and takes room for all of it.
+// seen keeps the first bytes of what it reads, and takes room for all of it.
 type seen struct {
 	r      io.Reader
 	prefix []byte

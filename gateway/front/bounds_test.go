@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestStreamsOfASession: the oldest one goes when there are too many, in good order.
+// TestStreamsOfASession: the oldest stream makes room for one too many, in good order.
 func TestStreamsOfASession(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -40,7 +40,7 @@ func TestStreamsOfASession(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfASession: no more than so many wait for their answers.
+// TestQuestionsOfASession: the questions that wait for answers are bounded.
 func TestQuestionsOfASession(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{}}`)
@@ -84,7 +84,7 @@ func TestQuestionsOfASession(t *testing.T) {
 	}
 }
 
-// TestHeaderFieldsAreCounted, beside the bytes of them, which net/http bounds.
+// TestHeaderFieldsAreCounted: header fields are counted; net/http bounds only their bytes.
 func TestHeaderFieldsAreCounted(t *testing.T) {
 	b := newBench(t, Config{})
 	header := modern("tools/call", "echo")

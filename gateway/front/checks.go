@@ -13,7 +13,7 @@ import (
 // maxHeaderFields bounds the header lines of a request.
 const maxHeaderFields = 100
 
-// verbs are the HTTP methods of a path beside OPTIONS, as a list in a header.
+// verbs are the HTTP methods of a path apart from OPTIONS, in the form of a header's list.
 type verbs string
 
 func (v verbs) has(method string) bool {
@@ -25,19 +25,19 @@ func (v verbs) has(method string) bool {
 	return method == http.MethodOptions
 }
 
-// allow is the value of the Allow header.
+// allow returns the value of the Allow header.
 func (v verbs) allow() string { return string(v) + ", " + http.MethodOptions }
 
-// check refuses what needs no look at the body, for all methods: the method, and
-// whoever may be a web page that its user did not mean to let in (2025-11-25
+// check makes the checks that do not need the body, for all methods: of the method, and of
+// requests that may come from a web page without its user's intent (2025-11-25
 // basic/transports#security-warning).
 func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.Refusal {
 	if !v.has(r.Method) {
 		return refuse.Method(v.allow())
 	}
 	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
-		// A length beside a chunked body is dropped by net/http, and what a proxy
-		// in front took for the body's rest would be read as a request of its own.
+		// net/http drops a length beside a chunked body. A proxy in front may have used that
+		// length, and what it took for the rest of the body would be read as another request.
 		w.Header().Set("Connection", "close")
 	}
 	if !f.hosts[hostname(r.Host)] {
@@ -59,7 +59,7 @@ func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.R
 	return nil
 }
 
-// hostname is a Host header without its port, in lower case.
+// hostname returns a Host header without its port, in lower case.
 func hostname(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil && port != "" {
@@ -72,8 +72,8 @@ func hostname(host string) string {
 	return strings.ToLower(host)
 }
 
-// checkPost is the rest of the checks for a POST; the value says which media types
-// the client takes for an answer, which need not be any if there is none.
+// checkPost makes the remaining checks for a POST. accept says which media types the client
+// accepts for an answer. If no answer is due, it need not accept any.
 func checkPost(r *http.Request, answered bool) (accept, *refuse.Refusal) {
 	switch coding := r.Header["Content-Encoding"]; {
 	case len(coding) == 0, len(coding) == 1 && (coding[0] == "" || strings.EqualFold(coding[0], "identity")):
@@ -99,10 +99,10 @@ func isJSON(contentType string) bool {
 	return !ok || strings.EqualFold(charset, "utf-8")
 }
 
-// accept says which media types a client takes.
+// accept says which media types a client accepts.
 type accept struct{ json, stream bool }
 
-// readAccept reads the Accept header. None at all means that everything is welcome.
+// readAccept reads the Accept header. A missing header accepts everything.
 func readAccept(values []string) accept {
 	if len(values) == 0 {
 		return accept{json: true, stream: true}

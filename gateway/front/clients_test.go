@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Where sessions are switched off, clients that need one hear which revision is served.
+// If sessions are switched off, clients that need one learn which revision is served.
 func TestP9_013_NoSessions(t *testing.T) {
 	b := newBench(t, Config{Clients: ClientsStateless})
 	old := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}

@@ -20,48 +20,47 @@ const (
 	DefaultInFlight    = 512 << 20
 )
 
-// mostRequest is the most that max_request_bytes may be: a body is held in memory.
+// mostRequest is the upper limit for max_request_bytes: a body is held in memory.
 const mostRequest = 1 << 30
 
-// Config is the section "http". Its zero value means the defaults. All of it is
-// read at start; a reload does not change it.
+// Config is the section "http". Its zero value means the defaults. It is read only at start; a
+// reload does not change it.
 type Config struct {
-	// MaxRequestBytes bounds a request's body, 4 MiB by default, at most 1 GiB.
+	// MaxRequestBytes bounds a request's body. Default 4 MiB, at most 1 GiB.
 	MaxRequestBytes int64 `yaml:"max_request_bytes"`
-	// MaxInFlightBytes bounds what request bodies and results of 64 KiB and more hold at a
-	// time, those of one user half of it. What there is no room for is refused, a
-	// request by 503. Each byte that is counted stands for up to four in memory. Default
-	// 512 MiB, or an eighth of GOMEMLIMIT where that is set and is less.
+	// MaxInFlightBytes bounds the bytes of request bodies and results of 64 KiB or more that
+	// are held at a time. One user may hold half of it. A message without room is refused, a
+	// request with 503. Each counted byte may take up to four bytes of memory. Default 512
+	// MiB, or an eighth of GOMEMLIMIT if that is set and is less.
 	MaxInFlightBytes int64 `yaml:"max_in_flight_bytes"`
-	// StreamAfter is how long a call may take before its answer becomes an event
-	// stream, such as 5s, the default.
+	// StreamAfter is how long a call may take before its answer becomes an event stream.
+	// Default 5s.
 	StreamAfter time.Duration `yaml:"stream_after"`
-	// KeepAlive is how often an idle stream gets a comment, 15s by default.
+	// KeepAlive is the time after which an idle stream gets a comment. Default 15s.
 	KeepAlive time.Duration `yaml:"keep_alive"`
-	// AskTimeout is how long a client may take to answer a question of a server,
-	// 5m by default.
+	// AskTimeout is how long a client may take to answer a server's question. Default 5m.
 	AskTimeout time.Duration `yaml:"ask_timeout"`
-	// StreamsPerUser is how many event streams that last one user may have open: those
-	// of sessions, of subscriptions/listen and of HTTP+SSE together. A GET for a session
-	// that has one takes its place. Without authentication there is one user, and no such
-	// bound. Default 20.
+	// StreamsPerUser bounds the long-lived event streams that one user may have open: those of
+	// sessions, of subscriptions/listen and of HTTP+SSE together. A GET for a session that has
+	// a stream takes its place. Without authentication there is one user, and no bound.
+	// Default 20.
 	StreamsPerUser int `yaml:"streams_per_user"`
 	// AllowedOrigins are the origins of web pages that may call, such as
-	// https://app.example.com. Default none but the endpoint's own.
+	// https://app.example.com. The endpoint's own origin is always allowed. Default none.
 	AllowedOrigins []string `yaml:"allowed_origins"`
-	// AllowedHosts are names, without port, by which requests may name this server
-	// in Host, beside localhost, 127.0.0.1 and ::1.
+	// AllowedHosts are host names, without port, that requests may have in Host, in addition
+	// to localhost, 127.0.0.1 and ::1.
 	AllowedHosts []string `yaml:"allowed_hosts"`
-	// Clients are those that are served: ClientsAll, the default, or ClientsStateless,
-	// who have no sessions (2026-07-28 and later).
+	// Clients says which clients are served: ClientsAll, the default, or ClientsStateless,
+	// those without sessions (2026-07-28 and later).
 	Clients string `yaml:"clients"`
-	// SSEPath is the path of the event stream for clients that know no more than HTTP+SSE
-	// (2024-11-05), such as /sse; they POST to that path with /messages at its end. "off"
-	// serves none. Default: sse in place of the last segment of the endpoint's path.
+	// SSEPath is the path of the event stream for clients that know only HTTP+SSE
+	// (2024-11-05), such as /sse. They POST to that path with /messages appended. "off"
+	// disables it. Default: the endpoint's path with sse as its last segment.
 	SSEPath string `yaml:"sse_path"`
 }
 
-// SSEOff is the value of Config.SSEPath that serves no HTTP+SSE.
+// SSEOff is the value of Config.SSEPath that disables HTTP+SSE.
 const SSEOff = "off"
 
 // Values of Config.Clients.
@@ -70,7 +69,7 @@ const (
 	ClientsStateless = "stateless"
 )
 
-// Validate reports everything that is wrong.
+// Validate returns everything that is wrong.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Clients != "" && c.Clients != ClientsAll && c.Clients != ClientsStateless {
@@ -110,7 +109,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in what was left out.
+// withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, wire.DefaultMaxRequest)
 	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, DefaultInFlight)

@@ -17,9 +17,9 @@ const (
 	corsMaxAge  = "600"
 )
 
-// checkOrigin refuses requests that a browser says come from a page of another
-// origin, unless that is allowed, and gives those that are allowed their headers.
-// The endpoint's own origin counts as allowed: its Host has been checked.
+// checkOrigin refuses requests that a browser sends for a page of another origin, unless that
+// origin is allowed, and sets the headers for allowed origins. The endpoint's own origin is
+// allowed: its Host has been checked.
 func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refusal {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
@@ -45,7 +45,7 @@ func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refu
 	return refuse.Forbidden("this Origin is not allowed: see http.allowed_origins")
 }
 
-// options answers OPTIONS, a browser's preflight or not.
+// options answers OPTIONS, whether or not it is a browser's preflight.
 func (f *Front) options(w http.ResponseWriter, r *http.Request, v verbs) {
 	h := w.Header()
 	h.Set("Allow", v.allow())
@@ -57,8 +57,8 @@ func (f *Front) options(w http.ResponseWriter, r *http.Request, v verbs) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// requestedParams repeats the Mcp-Param-* headers that a preflight asks for: a
-// wildcard would not hold for requests with credentials.
+// requestedParams repeats the Mcp-Param-* headers that a preflight asks for: a wildcard would
+// not apply to requests with credentials.
 func requestedParams(r *http.Request) string {
 	var list strings.Builder
 	for _, line := range r.Header["Access-Control-Request-Headers"] {

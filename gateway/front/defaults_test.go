@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 )
 
-// TestPromisedDefaults: what docs/operations.md says of the bounds is what holds.
+// TestPromisedDefaults: the bounds are what docs/operations.md says.
 func TestPromisedDefaults(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// wantAnswer is what a table expects of one request: want are texts that its body has.
+// wantAnswer is what a table expects of one request. want are texts that its body contains.
 type wantAnswer struct {
 	name   string
 	method string
@@ -107,11 +107,11 @@ func TestEra(t *testing.T) {
 			status: 400, want: []string{`"id":1`}},
 		{name: "P9/16 H/106 no version header", header: session, body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`,
 			status: 200, want: []string{`structuredContent`}},
-		// PROTOCOL 2.2 over HAZARDS 107: the negotiated version counts, since the
-		// header is a SHOULD and some clients send the newest version they know.
+		// PROTOCOL 2.2 over HAZARDS 107: the negotiated version counts, since the header is a
+		// SHOULD and some clients send the newest version they know.
 		{name: "H/107 another known version than negotiated", header: with(session, wire.HeaderVersion, v2511), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200},
-		// Without a session there is nothing in 2025-03-26 either that could be asked, but for
-		// initialize and ping.
+		// Without a session, 2025-03-26 also has nothing that could be asked except initialize
+		// and ping.
 		{name: "P9/17 H/44 H/53 H/106 no session and no version header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, want: []string{`-32600`, `"id":1`}},
 		{name: "H/106 an old version header and no session", header: http.Header{wire.HeaderVersion: {v2506}}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
 		{name: "ping without a session", body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200, want: []string{`"result":{}`}},
@@ -127,9 +127,9 @@ func TestEra(t *testing.T) {
 	}
 }
 
-// The id of a session is never the client's to choose. HAZARDS 54 owes -32600 to a second
-// initialize in a session: over HTTP that would keep out clients that begin anew and still
-// send the id that they had. They get another session, and the first one is left alone.
+// A client never chooses the id of a session. HAZARDS 54 demands -32600 for a second
+// initialize in a session. Over HTTP that would keep out clients that start again and still
+// send their old id. They get another session, and the first one is left alone.
 func TestH041_H054_SessionIDsAreNotTheClients(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)

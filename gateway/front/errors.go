@@ -22,13 +22,13 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 	f.metrics.count(r)
 	body := r.Body(w.Header(), id)
 	if r.Close {
-		// net/http reads what is left of a body before it closes: not for long.
+		// net/http reads the rest of a body before it closes; this limits the time for it.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(leftoverTime))
 	}
 	f.writeJSON(w, r.Status, body)
 }
 
-// refuseSession translates what the session store answers.
+// refuseSession translates an error of the session store.
 func (f *Front) refuseSession(err error) *refuse.Refusal {
 	r, known := refuse.Session(err)
 	if !known {
@@ -37,8 +37,8 @@ func (f *Front) refuseSession(err error) *refuse.Refusal {
 	return r
 }
 
-// readable is what a client may read of the error of a call. Its cause is in the log:
-// handlers' errors by gateway/observe, through which they have come, the rest from here.
+// readable returns what a client may read of a call's error. The log has the cause:
+// gateway/observe logs the errors of handlers, and readable the others.
 func (f *Front) readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	if errors.Is(err, errNoReply) {
 		f.log.Error("internal error", "call", callID, "method", method, "error", err)
@@ -52,7 +52,7 @@ func isErrorResult(text string) mcp.Raw {
 		"isError", mcp.Raw("true"))
 }
 
-// recovered logs a panic. http.ErrAbortHandler is net/http's own and goes on.
+// recovered logs a panic. http.ErrAbortHandler is net/http's own and is raised again.
 func (f *Front) recovered(cause any, callID string) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)

@@ -17,8 +17,8 @@ import (
 
 var errNoReply = errors.New("front: the handler gave no reply")
 
-// exchange is one request that became a call, and its answer: JSON, or an event
-// stream from the moment on when something needs one.
+// exchange is one request that became a call, and its answer: JSON, or an event stream from
+// the moment that something needs one.
 type exchange struct {
 	f       *Front
 	w       http.ResponseWriter
@@ -27,20 +27,20 @@ type exchange struct {
 	id      mcp.Raw
 	accept  accept
 	call    mcp.Call
-	token   mcp.Raw // the client's progress token, nil without one
+	token   mcp.Raw // the client's progress token, nil for none
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
 
-	// Of a stateless client only: the replica where the call that its state names waits.
+	// For stateless clients: the replica where the call that the state names waits.
 	waitsAt string
 
-	// Of a stateful client only.
+	// For stateful clients.
 	record  session.Record
 	live    *live.Session
 	running live.Call
-	shared  bool // the stream is that of all its client's requests, and does not end with one
+	shared  bool // the stream carries all of its client's requests, and does not end with one
 
-	// Of subscriptions/listen only.
+	// For subscriptions/listen.
 	r     *http.Request        // as long as the answer may be JSON
 	lasts func(*stream.Stream) // to be called once there is a stream
 
@@ -50,16 +50,16 @@ type exchange struct {
 	logged   string         // the name of the stream in the session's event log, "" for none
 	begun    bool           // the log has it
 	fenced   bool           // another replica owns the session: nothing more is written
-	progress mcp.Raw        // what was reported last
+	progress mcp.Raw        // the last reported progress
 	pace     pace           // of progress
-	held     bool           // params are progress that was not told yet
-	holding  *time.Timer    // tells it; nil for never
-	params   []byte         // memory for those of an event, and for the event
+	held     bool           // params are progress that was not sent yet
+	holding  *time.Timer    // sends it; nil for never
+	params   []byte         // memory for the params of an event, and for the event
 	event    []byte
 	switcher *time.Timer
 }
 
-// newExchange prepares a request's answer.
+// newExchange prepares the answer to a request.
 func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 	x := &exchange{f: f, w: p.w, rc: p.rc, rev: rev, id: p.message.ID, accept: p.accept, token: p.params.token, handler: f.handler}
 	x.room = f.memory.Room(p.caller)
@@ -77,8 +77,8 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 	return x
 }
 
-// serve makes the call and answers with what comes of it. A question ends it for a
-// stateless client, and goes to the client and back for a stateful one.
+// serve makes the call and writes the answer. A question ends the exchange of a stateless
+// client; a stateful client answers it within the exchange.
 func (x *exchange) serve(ctx context.Context) {
 	defer x.room.Free()
 	defer x.recover()
@@ -100,8 +100,8 @@ func (x *exchange) serve(ctx context.Context) {
 	x.answer(ctx, reply, err)
 }
 
-// recover is deferred by whoever makes the call. A panic ends the exchange, and its
-// stream with it: nothing may be written once the request was left.
+// recover is deferred by whoever makes the call. A panic ends the exchange and its stream:
+// nothing may be written after the handler of the request has returned.
 func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
 		x.f.recovered(cause, x.call.ID)
@@ -109,8 +109,8 @@ func (x *exchange) recover() {
 	}
 }
 
-// hurry sees to it that a client which takes streams hears something after a while.
-// Not the answer to initialize: it has a header that is known only at its end.
+// hurry makes sure that a client that accepts streams hears something after a while. It does
+// not apply to initialize: the answer has a header that is known only at the end.
 func (x *exchange) hurry() {
 	if !x.accept.stream || x.shared || x.call.Method == mcp.MethodInitialize {
 		return
@@ -126,8 +126,8 @@ func (x *exchange) hurry() {
 	})
 }
 
-// needStream is called with mu held. It returns the stream, and makes the answer
-// one first; nil where there can be none.
+// needStream returns the stream, and makes the answer a stream first if necessary. It returns
+// nil if there can be none. The caller holds mu.
 func (x *exchange) needStream() *stream.Stream {
 	if x.over || !x.accept.stream {
 		return nil
@@ -138,7 +138,7 @@ func (x *exchange) needStream() *stream.Stream {
 	return x.stream
 }
 
-// begin is called with mu held, once: it makes the answer a stream.
+// begin makes the answer a stream, once. The caller holds mu.
 func (x *exchange) begin() {
 	if x.switcher != nil {
 		x.switcher.Stop()
@@ -161,8 +161,8 @@ func (x *exchange) begin() {
 	}
 }
 
-// send is called with mu held, on a stream. With the event log it is kept there too,
-// whether or not the client is still connected.
+// send sends an event on the stream. If there is an event log, the event is kept there, too,
+// whether or not the client is still connected. The caller holds mu.
 func (x *exchange) send(data []byte) {
 	if x.fenced {
 		return
@@ -172,10 +172,9 @@ func (x *exchange) send(data []byte) {
 	}
 }
 
-// keep is called with mu held. It returns the id that the event log gives an event, ""
-// where the session has ended or the stream cannot be resumed. ours is false when
-// another replica, which took this one to have gone, owns the session or has ended the
-// stream.
+// keep adds an event to the event log and returns its id, "" if the session has ended or the
+// stream cannot be resumed. ours is false if another replica, which considered this one gone,
+// owns the session or has ended the stream. The caller holds mu.
 func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	if x.logged == "" {
 		return "", true
@@ -202,8 +201,8 @@ func (x *exchange) keep(data []byte, last bool) (id string, ours bool) {
 	return stream.EventID(x.logged, seq), true
 }
 
-// fence is called with mu held. The client was told that the call is lost: whatever comes
-// of it now would be a second answer.
+// fence stops the answer. The client was told that the call is lost, so an answer would be a
+// second one. The caller holds mu.
 func (x *exchange) fence() {
 	if !x.fenced {
 		x.fenced = true
@@ -213,7 +212,7 @@ func (x *exchange) fence() {
 	}
 }
 
-// PutQuestion is for live.Call.Ask.
+// PutQuestion implements live.Asker.
 func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 	data := wire.AppendRequest(nil, id, q.Method, q.Params)
 	x.mu.Lock()
@@ -222,10 +221,10 @@ func (x *exchange) PutQuestion(id mcp.Raw, q mcp.InputRequest) bool {
 		x.send(data)
 	}
 	x.mu.Unlock()
-	return s != nil && (!x.shared || s.Force(data)) // others may have filled it
+	return s != nil && (!x.shared || s.Force(data)) // other requests may have filled it
 }
 
-// WithdrawQuestion is for live.Call.Ask.
+// WithdrawQuestion implements live.Asker.
 func (x *exchange) WithdrawQuestion(id mcp.Raw, reason string) {
 	params := mcp.Object("requestId", id, "reason", mcp.String(reason))
 	x.mu.Lock()
@@ -267,8 +266,8 @@ func (x *exchange) answer(ctx context.Context, reply *mcp.Reply, err error) {
 	}
 }
 
-// abandoned ends the exchange of a call that was cancelled, if it was. A cancelled
-// request gets no response (2025-11-25 basic/utilities/cancellation).
+// abandoned ends the exchange of a cancelled call, and reports whether the call was cancelled.
+// A cancelled request gets no response (2025-11-25 basic/utilities/cancellation).
 func (x *exchange) abandoned(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	switch {
@@ -276,7 +275,7 @@ func (x *exchange) abandoned(ctx context.Context) bool {
 		x.finish(http.StatusOK, message{}) // nobody is there to read it
 	case errors.Is(cause, live.ErrCancelled):
 		x.finish(http.StatusOK, message{})
-	case errors.Is(cause, live.ErrMoved): // on a stream the event log refuses it: the new owner has said the same there
+	case errors.Is(cause, live.ErrMoved): // on a stream, the event log refuses it: the new owner has answered there
 		x.fail(refuse.LostError())
 	case errors.Is(cause, live.ErrEnded):
 		x.refuse(refuse.Ended())
@@ -300,7 +299,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	if e.Code == mcp.CodeMissingCapability && x.stream != nil {
-		// Its status cannot be sent any more, and without it the code means less.
+		// Its status cannot be sent any more, and the code means less without it.
 		if x.call.Method == mcp.MethodToolsCall {
 			m, _ := x.render(&mcp.Reply{Result: isErrorResult(e.Message)})
 			x.write(http.StatusOK, m)
@@ -314,7 +313,7 @@ func (x *exchange) fail(err error) {
 	x.write(refuse.Status(x.rev, e), message{head: wire.AppendError(nil, x.id, e)})
 }
 
-// refuse ends the exchange by a status, or, once it is a stream, by an error.
+// refuse ends the exchange with a status, or, if it is a stream, with an error.
 func (x *exchange) refuse(r *refuse.Refusal) {
 	switch {
 	case !x.close():
@@ -326,9 +325,9 @@ func (x *exchange) refuse(r *refuse.Refusal) {
 	}
 }
 
-// close stops all but the answer; false when that was written before. Only after it
-// does it hold still whether the answer is a stream: until then a timer or a
-// notification may make it one.
+// close stops everything except the answer. It returns false if the answer was written before.
+// Until close returns, a timer or a notification may turn the answer into a stream; afterwards
+// nothing does.
 func (x *exchange) close() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -339,7 +338,7 @@ func (x *exchange) close() bool {
 	if x.holding != nil {
 		x.holding.Stop()
 	}
-	if first && x.held { // the latest wins, also against the end
+	if first && x.held { // the latest progress is sent even at the end
 		x.held = false
 		x.tell(mcp.NoteProgress, x.params)
 	}
@@ -347,18 +346,19 @@ func (x *exchange) close() bool {
 	return first
 }
 
-// finish ends the exchange with a response, or, if it is empty, without one.
+// finish ends the exchange with a response, or without one if it is empty.
 func (x *exchange) finish(status int, m message) {
 	if x.close() {
 		x.write(status, m)
 	}
 }
 
-// write is called by the one whom close let, and writes the end of the answer.
+// write writes the end of the answer. Only the caller for which close returned true may call
+// it.
 func (x *exchange) write(status int, m message) {
 	if x.stream == nil && x.accept.stream && !x.accept.json && m.size() > 0 && status == http.StatusOK {
 		x.mu.Lock()
-		x.begin() // the one form that this client takes
+		x.begin() // the only form that this client accepts
 		x.mu.Unlock()
 	}
 	switch {
@@ -376,13 +376,13 @@ func (x *exchange) write(status int, m message) {
 				last = nil
 			}
 		} else if x.logged != "" {
-			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // gone with its session
+			_ = x.f.sessions.Log().End(context.Background(), x.record.Key(), x.logged) // fails if the log has gone with its session
 		}
 		x.stream.End(id, last)
 	case m.size() > 0:
 		x.f.writeMessage(x.w, x.rc, status, m)
 	default:
-		x.f.writer.Deadline(x.rc) // the server's is over by now
+		x.f.writer.Deadline(x.rc) // the server's deadline is over by now
 		if !x.accept.stream {
 			x.w.WriteHeader(http.StatusAccepted)
 			return

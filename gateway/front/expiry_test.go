@@ -14,12 +14,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// goodFor is a caller whose token lasts for a while.
+// goodFor is a caller whose token is valid for this long.
 func goodFor(d time.Duration) mcp.Caller {
 	return mcp.Caller{Subject: "ann", ClientID: "app", Expires: time.Now().Add(d)}
 }
 
-// expiring is a session of that caller, and a header that names it.
+// expiring returns a session of that caller, and headers that name it.
 func expiring(t *testing.T, store *session.Memory, revision, caps string) (session.Record, http.Header) {
 	t.Helper()
 	record, err := store.Create(t.Context(), session.Record{User: goodFor(0).User(), Client: "app", Revision: revision, Caps: mcp.Raw(caps), Initialized: true})
@@ -112,7 +112,7 @@ func TestP9_071_H_036_GetEndsWithTheToken(t *testing.T) {
 				}
 				s.waitListening(t, 0)
 
-				// With a new token it goes on. What came meanwhile is unknown.
+				// With a new token it continues. What came in the meantime is unknown.
 				again, cancel, _ := serveTo(f, goodFor(time.Hour), "GET", "", h)
 				defer cancel()
 				time.Sleep(time.Second)
@@ -148,8 +148,8 @@ func TestH_036_WithoutExpiryNothingEnds(t *testing.T) {
 	})
 }
 
-// A client that has got a new token in the meantime misses nothing: its next stream
-// finds what came.
+// A client that has got a new token in the meantime misses nothing: its next stream delivers
+// what came.
 func TestH_036_ANewerTokenKeepsListening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, 10*time.Hour)
@@ -257,7 +257,7 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 		if !over(done) || !strings.Contains(second.String(), `"id":1,"result"`) {
 			t.Errorf("with a new token: %q", second)
 		}
-		// What is there already is not replayed to a token that is not good any more.
+		// What exists already is not replayed to a token that has expired.
 		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), session: f.Known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
 		ctx, cancel := live.WhileGood(t.Context(), late.caller)
 		defer cancel()
@@ -287,7 +287,7 @@ func TestH_036_NoFurtherRoundAfterTheToken(t *testing.T) {
 						rounds++
 					}
 				}
-				if want := map[string]int{"ask": 1, "ask-here": 2, "patience": 1}[tool]; rounds != want { // the second lets go
+				if want := map[string]int{"ask": 1, "ask-here": 2, "patience": 1}[tool]; rounds != want { // the second round lets go
 					t.Errorf("%d rounds, want %d", rounds, want)
 				}
 			})

@@ -17,7 +17,7 @@ import (
 var reported = regexp.MustCompile(`"progress":(\d+)`)
 
 // TestH060_ProgressIsCapped: a server that reports many thousands of steps at once costs its
-// client no more than a few, and the latest is always among them.
+// client only a few events, and the latest is always among them.
 func TestH060_ProgressIsCapped(t *testing.T) {
 	for revision, steps := range map[string]int{v2511: 1000, v2607: 250_000} {
 		t.Run(revision, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestH060_ProgressIsCapped(t *testing.T) {
 	}
 }
 
-// fullStore has no room for events: what is appended leaves a gap.
+// fullStore has no room for events: whatever is appended leaves a gap.
 type fullStore struct{ session.Store }
 
 func (s fullStore) Log() session.EventLog { return fullLog{s.Store.Log()} }
@@ -78,8 +78,8 @@ func (l fullLog) Read(ctx context.Context, key, stream string, after uint64) ([]
 	return nil, ended, more, err
 }
 
-// TestH063_AwayForTooLong: a client that comes back for the answer of a call is told of
-// what was dropped, be it the answer itself.
+// TestH063_AwayForTooLong: a client that comes back for a call's answer is told what was
+// dropped, even if that is the answer itself.
 func TestH063_AwayForTooLong(t *testing.T) {
 	const notice = `"data":"messages of this stream were dropped`
 	const dropped = `{"jsonrpc":"2.0","id":"mine","error":{"code":-32603,"message":"the answer to this request was dropped`

@@ -15,8 +15,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// forward has the owner answer a request. again says that nothing was done, as it does not
-// own the home any more, or that the request may be made again.
+// forward makes the owner answer a request. again says that the caller should look up the
+// owner again: the owner does not own the home any more and did nothing, or the request may be
+// repeated.
 func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
 	caller, err := f.callers.Write(a.caller)
 	if err != nil {
@@ -34,7 +35,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	}
 	r := a.r.WithContext(ctx)
 	if a.body != nil {
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil } // what an owner that stops did not take is sent again
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.body)), nil } // what a stopping owner did not accept is sent again
 		r.Body, _ = r.GetBody()
 		r.ContentLength = int64(len(a.body))
 	}
@@ -69,13 +70,13 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	return f.refuseSession(session.ErrUnavailable), false
 }
 
-// lostRequest is the response to a request that went with its owner.
+// lostRequest is the response to a request that was lost with its owner.
 func (f *Front) lostRequest(a arrival) []byte {
 	return wire.AppendError(nil, a.id, f.readable(revisionOf(a.r), "", "", refuse.LostError()))
 }
 
-// endRelayed ends a stream that has broken off on its way from the owner. It reports false
-// where the client has to see that: one with a session goes on with the stream of a call.
+// endRelayed ends a stream that broke off on its way from the owner. It returns false if the
+// client has to see the break: a client with a session resumes the stream of a call.
 func (f *Front) endRelayed(a arrival, w *relayed) bool {
 	if !w.whole() || a.r.Context().Err() != nil {
 		return false
@@ -95,14 +96,14 @@ func (f *Front) endRelayed(a arrival, w *relayed) bool {
 	return err == nil
 }
 
-// relayed is the answer of another replica on its way to the client. It gives the client as
-// much time for each write as an answer of this replica's own does.
+// relayed is the answer of another replica on its way to the client. Each write gets the same
+// time limit as one of this replica's own answers.
 type relayed struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
 	limit  time.Duration
 	stream bool   // it is an event stream
-	last   []byte // the end of what was written of it
+	last   []byte // the last bytes that were written of it
 }
 
 func (w *relayed) WriteHeader(status int) {
@@ -111,17 +112,17 @@ func (w *relayed) WriteHeader(status int) {
 }
 
 func (w *relayed) Write(b []byte) (int, error) {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // where there are none, none is needed
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // if there are no deadlines, none is needed
 	n, err := w.ResponseWriter.Write(b)
 	w.last = append(w.last, b[:n]...)
 	w.last = append(w.last[:0], w.last[max(len(w.last)-len(endOfEvent), 0):]...)
 	return n, err
 }
 
-// endOfEvent is what each event and each comment ends with.
+// endOfEvent is the end of each event and each comment.
 const endOfEvent = "\n\n"
 
-// whole reports whether an event stream was written up to the end of an event.
+// whole reports whether the written part of an event stream ends with a whole event.
 func (w *relayed) whole() bool {
 	return w.stream && (len(w.last) == 0 || string(w.last) == endOfEvent)
 }

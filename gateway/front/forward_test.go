@@ -20,7 +20,7 @@ func TestEndRelayed(t *testing.T) {
 		name, method, session, contentType, written string
 		a                                           arrival
 		stops                                       bool
-		want                                        string // what the client gets beside, "-" for a broken connection
+		want                                        string // what the client gets in addition, "-" for a broken connection
 	}{
 		{name: "a call without a session", written: event, a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
 		{name: "before its first event", a: arrival{id: mcp.Raw("7")}, want: `"id":7,"error":{"code":50205`},
@@ -60,8 +60,8 @@ func TestEndRelayed(t *testing.T) {
 	}
 }
 
-// TestGuests: a replica that stops gives the home of a stateless client up when nothing of
-// it is under way.
+// TestGuests: a replica that stops gives up the home of a stateless client when nothing of the
+// client is under way.
 func TestGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const key = "u:~1"
@@ -74,13 +74,13 @@ func TestGuests(t *testing.T) {
 		}
 		enter("", true, false)
 		enter("", false, true)
-		enter("", true, true) // beside one that runs
+		enter("", true, true) // another one runs
 		s.waits(key, "one", time.Hour)
 		s.exit(key)
 		s.exit(key)
 		enter("two", true, true) // one waits for an answer
 		s.exit(key)
-		enter("one", true, true)         // which comes
+		enter("one", true, true)         // the answer comes
 		s.waits(key, "two", time.Minute) // and asks again
 		s.exit(key)
 		enter("", true, true)

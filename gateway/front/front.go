@@ -22,22 +22,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Bounds of the endpoint itself; those that depend on taste are in Config.
+// Bounds of the endpoint itself. Bounds that are a matter of taste are in Config.
 const (
 	bodyTime  = 15 * time.Second // for a client to send its body
 	writeTime = 30 * time.Second // for a client to take what is written at a time
-	// leftoverTime is for the rest of a body that nobody wants: to close at once could
-	// take the answer away from a client that still sends.
+	// leftoverTime is for reading the rest of an unwanted body: closing at once could take the
+	// answer away from a client that is still sending.
 	leftoverTime = 500 * time.Millisecond
 	helloTime    = time.Minute // for a client of HTTP+SSE to begin its session
 )
 
-// ServerInfo is what the gateway says of itself (Implementation of the
-// specification).
+// ServerInfo is what the gateway says about itself (Implementation in the specification).
 type ServerInfo struct{ Name, Title, Version string }
 
-// Deps is what a Front needs from its owner; all of it is required but Log,
-// RootsChanged and Metrics.
+// Deps is what a Front needs. Log may be nil. Other optional fields say so; all others are
+// required.
 type Deps struct {
 	Handler  mcp.Handler
 	Sessions session.Store
@@ -45,42 +44,41 @@ type Deps struct {
 	Seal   *seal.Key
 	Log    *slog.Logger
 	Server ServerInfo
-	// Cluster knows which replica owns what; nil for one gateway alone.
+	// Cluster knows the owners of homes; nil for a gateway alone.
 	Cluster *cluster.Cluster
-	// Callers carries callers to other replicas; needed with Cluster.
+	// Callers carries callers to other replicas. Required with Cluster.
 	Callers Callers
-	// RecordKey is the key in Redis that a session's record stands under; nil where sessions
-	// are in memory.
+	// RecordKey is the key in Redis of a session's record; nil if sessions are in memory.
 	RecordKey func(session string) string
-	// Keeps reports whether a call of a client without a session is to something that keeps
-	// what belongs to the client: then it is made at the owner of its derived session. It may
-	// err that way. Needed with Cluster.
+	// Keeps reports whether a call of a client without a session uses something that keeps
+	// state for the client. Such a call is made at the owner of the client's derived session.
+	// Keeps may wrongly return true. Required with Cluster.
 	Keeps func(*mcp.Call) bool
-	// Leave gives a session up, whose key it is told, so that another replica can own it. Needed
-	// with Cluster.
+	// Leave gives up a session, by its key, so that another replica can own it. Required with
+	// Cluster.
 	Leave func(session string)
-	// RootsChanged is told the key of a session whose client has other roots now; nil
-	// for nobody.
+	// RootsChanged is called with the key of a session whose client's roots have changed. May
+	// be nil.
 	RootsChanged func(session string)
-	// RequestsPerUser is how many requests of one user may be under way; 0 for no bound.
+	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
-	// Memory is what large messages are taken from; nil for one of Config.MaxInFlightBytes.
+	// Memory is the memory for large messages; nil for one of Config.MaxInFlightBytes.
 	Memory *mcp.Memory
-	// Metrics count what happens at the endpoint; nil for nobody to know.
+	// Metrics count what happens at the endpoint. May be nil.
 	Metrics *Metrics
 }
 
-// Callers writes who calls, and reads it (auth.WriteCaller, auth.ReadCaller). The token
-// is in it, which is why front does neither by itself.
+// Callers writes and reads callers (auth.WriteCaller, auth.ReadCaller). They include the
+// token, so front does neither itself.
 type Callers struct {
 	Write func(mcp.Caller) ([]byte, error)
 	Read  func([]byte) (mcp.Caller, error)
 }
 
-// Front is the http.Handler of the endpoint. Requests must come through auth, which
-// puts the mcp.Caller into their context: see Behind.
+// Front is the http.Handler of the endpoint. Requests must pass through auth, which puts the
+// mcp.Caller into their context: see Behind.
 type Front struct {
-	*live.Sessions // what is held of them here
+	*live.Sessions // what is held here of sessions
 	lifecycle
 
 	cfg      Config
@@ -89,8 +87,8 @@ type Front struct {
 	seal     *seal.Key
 	log      *slog.Logger
 	metrics  *Metrics
-	info     mcp.Raw // ServerInfo as the newest revision has it
-	metaInfo mcp.Raw // the _meta object that holds just it
+	info     mcp.Raw // ServerInfo in the form of the newest revision
+	metaInfo mcp.Raw // the _meta object with only info in it
 	hosts    map[string]bool
 	origins  map[string]bool
 	noParams map[string]string // empty, for all calls without Mcp-Param-* headers
@@ -98,26 +96,26 @@ type Front struct {
 	writer   *stream.Writer
 	onRoots  func(session string) // nil for nobody
 	cluster  *cluster.Cluster
-	homeless rate.Sometimes // of the log, for requests whose owner nobody knows
+	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	callers  Callers
 	keeps    func(*mcp.Call) bool
 	onLeave  func(session string)
-	prefix   string // of call ids: ours among all processes
-	guests   guests // none for one alone
+	prefix   string // prefix of call ids: unique among all processes
+	guests   guests // unused in a gateway alone
 	calls    atomic.Uint64
 
 	recordKey func(session string) string // nil for none
 
-	// Of each user: requests under way, and streams that last. Each holds a connection.
+	// For each user: requests under way, and long-lived streams. Each holds a connection.
 	requestLimit, streamLimit *perUser
 
-	bodyTime, helloTime time.Duration // the constants, but for tests
+	bodyTime, helloTime time.Duration // the constants, except in tests
 
 	mu   sync.Mutex            // guards olds
 	olds map[string]*oldStream // by their ids
 }
 
-// New makes a Front. It starts nothing.
+// New makes a Front. It starts no goroutine.
 func New(cfg Config, deps Deps) (*Front, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("http: %w", err)
@@ -197,11 +195,10 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Behind returns the endpoint with authentication in its place: behind the checks that
-// stop what a web page has its user's browser send, which are for everybody, and in
-// front of all that needs a caller. A browser's preflight, which has no token, is
-// answered before it, and the answers of authenticate can be read by pages of the
-// origins that are allowed.
+// Behind returns the endpoint with authentication in its place: behind the checks that stop
+// requests which web pages make users' browsers send, and in front of everything that needs a
+// caller. A browser's preflight, which has no token, is answered before authentication. Pages
+// of allowed origins can read the answers of authenticate.
 func (f *Front) Behind(authenticate func(http.Handler) http.Handler) http.Handler {
 	return f.behind(authenticate, f.verbs(), f.serve)
 }
@@ -215,7 +212,7 @@ func (f *Front) behind(authenticate func(http.Handler) http.Handler, v verbs, se
 	})
 }
 
-// verbs are those of the endpoint: GET and DELETE are about sessions.
+// verbs are the HTTP methods of the endpoint. GET and DELETE are about sessions.
 func (f *Front) verbs() verbs {
 	if f.cfg.Clients == ClientsStateless {
 		return "POST"
@@ -255,7 +252,7 @@ func (f *Front) callID() string {
 	return string(strconv.AppendUint(b, f.calls.Add(1), 36))
 }
 
-// handleSafely makes a call of our own: a panic in it ends that call only.
+// handleSafely makes a call of our own: a panic in it ends only that call.
 func (f *Front) handleSafely(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

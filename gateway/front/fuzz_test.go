@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// FuzzEndpoint sends any body under any headers. Whatever comes, the answer is well
-// formed: a status that means something, and JSON or events where they are said to be.
+// FuzzEndpoint sends any body under any headers. Every answer is well formed: it has a
+// meaningful status, and it is JSON or events if it says so.
 func FuzzEndpoint(f *testing.F) {
 	for _, file := range []string{"2026-07-28-calls", "2026-07-28-ask", "2025-11-25-session", "2025-03-26-session"} {
 		data, err := os.ReadFile("testdata/" + file + ".txtar")
@@ -52,7 +52,7 @@ func FuzzEndpoint(f *testing.F) {
 		ctx, cancel := context.WithCancel(mcp.WithCaller(t.Context(), mcp.NewCaller(mcp.Caller{})))
 		defer cancel()
 		if method == "GET" {
-			cancel() // a stream would stand as long as its client
+			cancel() // a stream would last as long as its client
 		}
 		w := httptest.NewRecorder()
 		front.ServeHTTP(w, r.WithContext(ctx))
@@ -60,7 +60,7 @@ func FuzzEndpoint(f *testing.F) {
 	})
 }
 
-// fuzzFront is a front whose handler never waits, and a session of it.
+// fuzzFront returns a front whose handler never waits, and a session of it.
 func fuzzFront(f *testing.F) (*Front, string) {
 	store, err := session.NewMemory(session.Config{MaxPerUser: 1 << 20}, session.Deps{})
 	if err != nil {
@@ -131,8 +131,8 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// FuzzState opens what clients might send for a requestState: only what was sealed
-// is ever taken.
+// FuzzState opens what clients might send as requestState: only what was sealed is ever
+// accepted.
 func FuzzState(f *testing.F) {
 	front, _ := fuzzFront(f)
 	x := exchangeOf(front, "u", "c", `{"name":"t"}`)

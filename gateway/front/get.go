@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// reconnect is what a client is told to wait before it comes back.
+// reconnect is the wait that a client is told before it comes back.
 const reconnect = time.Second
 
-// get answers a GET: the session's stream for what belongs to no request, or an
-// earlier stream from where it broke off.
+// get answers a GET: the session's stream for what belongs to no request, or an earlier stream
+// from the point where it broke off.
 func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	record, rev, caller, ref := f.ofSession(w, r)
 	if ref == nil && !readAccept(r.Header["Accept"]).stream {
@@ -51,20 +51,20 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 	f.writer.Outlast(r, g.serve)
 }
 
-// getting is a GET request that is answered by a stream.
+// getting is a GET request that is answered with a stream.
 type getting struct {
 	f       *Front
 	record  session.Record
 	rev     *wire.Revision
 	caller  mcp.Caller
-	after   stream.Position // where the client was, if it has been here before
+	after   stream.Position // the client's position, if it comes back
 	session *live.Session
 	stream  *stream.Stream
-	known   bool    // after is in the stream of a call, of which
-	first   reading // this was read
+	known   bool    // after is in the stream of a known call
+	first   reading // what was read of that stream
 }
 
-// find looks for the stream of a call that is to be gone on with.
+// find looks for the stream of a call that is to be resumed.
 func (g *getting) find() *refuse.Refusal {
 	if !g.after.IsCall() {
 		return nil
@@ -78,7 +78,7 @@ func (g *getting) find() *refuse.Refusal {
 	return nil
 }
 
-// countIn counts the stream in, among those that last; countOut counts it out.
+// countIn counts the stream among the long-lived ones. countOut counts it out.
 func (g *getting) countIn() *refuse.Refusal {
 	if !g.f.count(&g.f.streams) {
 		return refuse.Closing()
@@ -105,7 +105,7 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 		g.follow(ctx, g.first)
 		return
 	}
-	g.prepare(ctx) // whose stack is not kept for as long as the stream is open
+	g.prepare(ctx) // its stack is not kept for as long as the stream is open
 	st := g.session.Open(g.stream, g.after, g.rev.Priming)
 	g.stream.Open()
 	lasts(g.stream)
@@ -114,9 +114,9 @@ func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	g.end()
 }
 
-// prepare does what comes before a stream for what belongs to no request.
+// prepare does what comes before the stream for what belongs to no request.
 func (g *getting) prepare(ctx context.Context) {
-	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil { // its answer was kept for as long as it is
+	if id := stream.RequestOf(g.session.Key(), g.after.Name); id != nil { // its answer was kept for the full time
 		g.send("", wire.AppendError(nil, id, g.f.readable(g.rev, "", stream.CallOf(g.after.Name), refuse.DroppedError())))
 	}
 	if g.record.Initialized {
@@ -124,7 +124,7 @@ func (g *getting) prepare(ctx context.Context) {
 	}
 }
 
-// wait returns when the stream is to end, or more was closed. Nothing is delivered to a
+// wait returns when the stream must end, or when more is closed. Nothing is delivered to a
 // caller whose proof has expired.
 func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	if ctx.Err() != nil {
@@ -138,7 +138,7 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	case <-g.session.Gone():
 	case <-g.f.quiet.Done():
 		select {
-		case <-more: // the end of the call that it follows, say
+		case <-more: // such as the end of the call that it follows
 			return false
 		default:
 		}
@@ -146,8 +146,8 @@ func (g *getting) wait(ctx context.Context, more <-chan struct{}) (ended bool) {
 	return true
 }
 
-// end ends the connection. A client that reconnects by itself is told when; when its
-// token has expired, it needs a new one for that.
+// end ends the connection. A client that reconnects by itself is told when to. If its token
+// has expired, it needs a new one for that.
 func (g *getting) end() {
 	expired := live.Expired(g.caller)
 	if expired {

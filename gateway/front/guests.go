@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// guests are the stateless clients whose homes are here, by their derived sessions, for as
-// long as something of theirs is under way: requests, and calls that wait for answers. Their
-// homes are not given up meanwhile.
+// guests are the stateless clients whose homes are here, by their derived sessions, as long as
+// something of theirs is under way: requests, and calls that wait for answers. Their homes are
+// not given up until then.
 type guests struct {
 	mu   sync.Mutex // guards the fields below
 	here map[string]*guest
@@ -18,8 +18,8 @@ type guest struct {
 	waiting map[string]*time.Timer // calls by their states; the timer ends the wait
 }
 
-// enter begins a request, which may bring back the state of a call that waits. With leaving
-// it reports false where nothing is under way: another replica can have the home.
+// enter begins a request, which may bring back the state of a waiting call. With leaving it
+// returns false if nothing is under way: another replica can have the home.
 func (s *guests) enter(key, state string, leaving bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *guests) exit(key string) {
 	s.forget(key)
 }
 
-// waits notes that a call of a request waits for an answer, for so long.
+// waits records that a call of a request waits for an answer, at most for limit.
 func (s *guests) waits(key, state string, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *guests) waits(key, state string, limit time.Duration) {
 	})
 }
 
-// takeUp has a call wait no longer.
+// takeUp ends the wait of a call.
 func (g *guest) takeUp(state string) {
 	if timer := g.waiting[state]; timer != nil {
 		timer.Stop()
@@ -77,7 +77,7 @@ func (g *guest) takeUp(state string) {
 	}
 }
 
-// forget is called with mu held.
+// forget removes a guest if nothing of it is under way. The caller holds mu.
 func (s *guests) forget(key string) {
 	if g := s.here[key]; g != nil && g.running == 0 && len(g.waiting) == 0 {
 		delete(s.here, key)

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestNotificationsThatAreNotAccepted get an error in place of 202 (2025-11-25
+// TestNotificationsThatAreNotAccepted: they get an error instead of 202 (2025-11-25
 // basic/transports#sending-messages-to-the-server).
 func TestNotificationsThatAreNotAccepted(t *testing.T) {
 	b := newBench(t, Config{})
@@ -29,8 +29,8 @@ func TestNotificationsThatAreNotAccepted(t *testing.T) {
 	}
 }
 
-// TestLargeArguments makes a call with as many members as its size allows. What it
-// costs must not grow with their number: they are scanned, not collected.
+// TestLargeArguments makes a call with as many members as its size allows. Its cost must not
+// grow with their number: they are scanned, not collected.
 func TestLargeArguments(t *testing.T) {
 	b := newBench(t, Config{})
 	var members strings.Builder
@@ -59,8 +59,8 @@ func TestLargeArguments(t *testing.T) {
 	})
 }
 
-// TestResultsOfOlderServers have no resultType: it is put in, and the rest stays as
-// it is, byte for byte.
+// TestResultsOfOlderServers: results without a resultType get one, and the rest stays as it
+// is, byte for byte.
 func TestResultsOfOlderServers(t *testing.T) {
 	b := newBench(t, Config{})
 	const odd = `{ "b" : [ 1.0 ,2e0],"a":"\u0041\/" , "n":12345678901234567890 }`

@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// checkHeader wants a header to be there once and to say the same as the body
-// (2026-07-28 basic/transports/streamable-http#server-validation). Only one that may be
-// encoded is decoded.
+// checkHeader requires a header to be there once and to agree with the body (2026-07-28
+// basic/transports/streamable-http#server-validation). It decodes the header only if it may be
+// encoded.
 func checkHeader(h http.Header, name, want string, encoded bool) error {
 	lines := h[name]
 	switch {
@@ -33,9 +33,9 @@ func checkHeader(h http.Header, name, want string, encoded bool) error {
 	return nil
 }
 
-// paramHeaders collects the Mcp-Param-* headers, as they are: whoever knows the
-// tool's schema compares them. With none of them it returns none, which is not nil:
-// that would say that they are not to be checked.
+// paramHeaders returns the Mcp-Param-* headers as they are: whoever knows the tool's schema
+// compares them. Without any it returns none, which must not be nil: nil would mean that they
+// are not to be checked.
 func paramHeaders(h http.Header, none map[string]string) (map[string]string, error) {
 	found := none
 	for name, lines := range h {
@@ -53,8 +53,8 @@ func paramHeaders(h http.Header, none map[string]string) (map[string]string, err
 	return found, nil
 }
 
-// checkSessionHeader reads the session's id from its header, "" when there is
-// none. What could not be an id of ours is refused before anybody looks for it.
+// checkSessionHeader reads the session's id from its header, "" if there is none. It refuses
+// anything that cannot be an id of ours before any lookup.
 func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 	lines := h[wire.HeaderSession]
 	if len(lines) == 0 {
@@ -76,8 +76,8 @@ func checkSessionHeader(h http.Header) (id string, ref *refuse.Refusal) {
 
 const maxSessionID = 128
 
-// declared checks that a client which declared these capabilities may be asked
-// this; if not, required is what it would have to declare.
+// declared reports whether a client that declared these capabilities may be asked a question.
+// If not, required is what it would have to declare.
 func declared(caps mcp.Raw, q mcp.InputRequest) (required mcp.Raw, ok bool) {
 	kind, part := "", ""
 	switch q.Method {

@@ -18,14 +18,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// lasting is an answer that lasts, byte by byte.
+// lasting is a long-lived answer, byte by byte.
 type lasting struct {
 	*bufio.Reader
 	conn net.Conn
-	resp *http.Response // of which the body was not read
+	resp *http.Response // its body was not read
 }
 
-// lastingKinds are the requests that are answered so.
+// lastingKinds returns the requests with long-lived answers.
 func lastingKinds(t *testing.T, b *bench, version string) map[string]string {
 	t.Helper()
 	const listen = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + meta + `}}`
@@ -38,8 +38,8 @@ func lastingKinds(t *testing.T, b *bench, version string) map[string]string {
 	}
 }
 
-// open makes a request to a server of its own and returns when its handler has returned
-// and the stream has begun.
+// open makes a request to a server of its own. It returns when the handler has returned and
+// the stream has begun.
 func (b *bench) open(t *testing.T, request string) *lasting {
 	t.Helper()
 	returned := make(chan struct{}, 1)
@@ -69,7 +69,7 @@ func (b *bench) open(t *testing.T, request string) *lasting {
 	return l
 }
 
-// rest ends the front, and returns what there was on the stream.
+// rest ends the front, and returns what was on the stream.
 func (l *lasting) rest(t *testing.T, b *bench) string {
 	t.Helper()
 	closed := make(chan error, 1)
@@ -78,7 +78,7 @@ func (l *lasting) rest(t *testing.T, b *bench) string {
 	if err != nil {
 		t.Errorf("no good end: %v after %q", err, text)
 	}
-	// What a client sent that was not read yet resets the connection.
+	// Input of the client that was not read yet resets the connection.
 	if more, err := io.ReadAll(l.Reader); len(more) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("after the end: %q %v", more, err)
 	}
@@ -88,7 +88,7 @@ func (l *lasting) rest(t *testing.T, b *bench) string {
 	return string(text)
 }
 
-// TestALastingAnswerOutlastsItsHandler: it is whole, in both versions of HTTP.
+// TestALastingAnswerOutlastsItsHandler: the answer is whole, in both versions of HTTP.
 func TestALastingAnswerOutlastsItsHandler(t *testing.T) {
 	for _, version := range []string{"1.1", "1.0"} {
 		for _, kind := range []string{"GET", "HTTP+SSE", "listen"} {
@@ -98,7 +98,7 @@ func TestALastingAnswerOutlastsItsHandler(t *testing.T) {
 				if chunked := len(l.resp.TransferEncoding) > 0; chunked != (version == "1.1") {
 					t.Errorf("chunked: %t", chunked)
 				}
-				if kind == "HTTP+SSE" { // its client has no session yet
+				if kind == "HTTP+SSE" { // the client has no session yet
 					if text := l.rest(t, b); !strings.Contains(text, "event: endpoint\ndata: ") {
 						t.Errorf("got %q", text)
 					}
@@ -117,8 +117,8 @@ func TestALastingAnswerOutlastsItsHandler(t *testing.T) {
 	}
 }
 
-// TestALastingAnswerEndsWithItsClient, and what that sends after its request is not
-// looked at.
+// TestALastingAnswerEndsWithItsClient: it does, and what the client sends after its request is
+// ignored.
 func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 	for _, kind := range []string{"GET", "HTTP+SSE", "listen"} {
 		for name, leave := range map[string]func(*lasting) error{
@@ -142,7 +142,7 @@ func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 					b.front.streams.Wait()
 					b.front.running.Wait()
 				}()
-				if kind == "GET" { // what is heard for its session goes on
+				if kind == "GET" { // its session's listener continues
 					b.front.StopListening()
 				}
 				receive(t, "the end", ended)
@@ -151,7 +151,7 @@ func TestALastingAnswerEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// TestAnotherRequestOnALastingAnswer is not answered: the stream goes on.
+// TestAnotherRequestOnALastingAnswer: it is not answered, and the stream continues.
 func TestAnotherRequestOnALastingAnswer(t *testing.T) {
 	b := newBench(t, Config{})
 	l := b.open(t, lastingKinds(t, b, "1.1")["GET"])
@@ -165,7 +165,7 @@ func TestAnotherRequestOnALastingAnswer(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAClientThatReadsNothing: when its time is over, a front cuts the
+// TestNobodyWaitsForAClientThatReadsNothing: when its time is over, a front closes the
 // connections that streams have taken over, which net/http does not know any more.
 func TestNobodyWaitsForAClientThatReadsNothing(t *testing.T) {
 	b := newBench(t, Config{})
@@ -179,7 +179,7 @@ func TestNobodyWaitsForAClientThatReadsNothing(t *testing.T) {
 	if err := b.front.Close(now); err == nil {
 		t.Error("it was not waited for")
 	}
-	if err := b.front.Close(t.Context()); err != nil { // ends
+	if err := b.front.Close(t.Context()); err != nil { // it ends
 		t.Error(err)
 	}
 }

@@ -63,7 +63,7 @@ func TestEnvelope(t *testing.T) {
 			t.Errorf("%q is not in the log: %s", cause, text)
 		}
 	}
-	if strings.Contains(text, "secret detail") { // it came out of the handlers, which log it
+	if strings.Contains(text, "secret detail") { // it came from the handlers, which log it
 		t.Errorf("a handler's error is logged here too: %s", text)
 	}
 }
@@ -119,8 +119,8 @@ func TestHTTPChecks(t *testing.T) {
 		{name: "H/42 an alias", header: http.Header{"Mcp_Session_Id": session[wire.HeaderSession]}, body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400},
 		{name: "H/43 a session id that cannot be", header: set(session, wire.HeaderSession, "a b"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
 		{name: "H/43 a long session id", header: set(session, wire.HeaderSession, strings.Repeat("A", 10000)), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400},
-		// Guesses are not counted: an id has 130 random bits, and opens nothing to another
-		// user than its own.
+		// Guesses are not counted: an id has 130 random bits, and is useless to any other
+		// user.
 		{name: "P9/54 H/40 an unknown session", header: set(session, wire.HeaderSession, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
 		{name: "P9/55 H/39 another user's session", header: with(session, "Test-User", "eve"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 404, want: []string{`"id":null`}},
 	} {
@@ -218,7 +218,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// TestLargeResult is written in parts, which must be the same as one.
+// TestLargeResult: a result that is written in parts is the same as one written at once.
 func TestLargeResult(t *testing.T) {
 	b := newBench(t, Config{})
 	resp, text := b.send("POST", call("1", "large"), modern("tools/call", "large"))

@@ -9,16 +9,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// initialize begins a session (2025-11-25 basic/lifecycle). A session that the
-// request names is left alone: ids are never the client's to choose, and clients that begin
-// anew still send the one that they had.
+// initialize begins a session (2025-11-25 basic/lifecycle). A session that the request names
+// is left alone: clients never choose ids, and clients that start again still send their old
+// id.
 func (f *Front) initialize(p *posted) *refuse.Refusal {
 	if f.drains() || !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()
 	x, ref := f.handshake(p, func(_ context.Context, r session.Record) error {
-		// By the one goroutine that answers, before anything was written.
+		// This runs in the goroutine that answers, before anything was written.
 		p.w.Header()[wire.HeaderSession] = []string{r.ID}
 		if f.cluster.Shared() { // its first request may come to another replica
 			f.onLeave(r.Key())
@@ -31,8 +31,7 @@ func (f *Front) initialize(p *posted) *refuse.Refusal {
 	return ref
 }
 
-// handshake makes a call of initialize. opened is told of the session before it is
-// answered.
+// handshake makes a call of initialize. opened is called with the session before the answer.
 func (f *Front) handshake(p *posted, opened func(context.Context, session.Record) error) (*exchange, *refuse.Refusal) {
 	version, _ := p.message.Params.Member("protocolVersion")
 	requested, ok := version.StringValue()
@@ -58,10 +57,10 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 	return x, nil
 }
 
-// open creates the session and asks what there is on offer: in this order, since a call
-// that is observed to have succeeded must not be refused afterwards. The session ends if
-// the rest fails. Nobody owns it yet: its first request comes to where the others will, if the
-// balancer goes by session ids.
+// open creates the session and then asks what is on offer. The order matters: a call that was
+// observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
+// has no owner yet: its first request goes to the replica of its later ones, if the balancer
+// uses session ids.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := x.f.sessions.Create(ctx, r)
 	if err != nil {
@@ -73,13 +72,13 @@ func (x *exchange) open(ctx context.Context, r session.Record, opened func(conte
 	}
 	if err != nil {
 		_, _ = x.f.cluster.Own(context.WithoutCancel(ctx), x.f.homeOf(r.User, r.ID)) // only its owner ends it
-		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id: it expires otherwise
+		_ = x.f.sessions.Delete(context.WithoutCancel(ctx), r.User, r.ID)            // nobody knows its id; otherwise it expires
 		return nil, err
 	}
 	return reply, nil
 }
 
-// offer is the result of initialize for a session.
+// offer returns the result of initialize for a session.
 func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, error) {
 	offered, caps, err := x.f.discover(ctx, &mcp.Call{
 		ID:     x.call.ID,
@@ -99,7 +98,7 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 	return &mcp.Reply{Result: result}, nil
 }
 
-// discover makes a call of server/discover. Of its result it returns the capabilities as well.
+// discover makes a call of server/discover. It returns the result, and the capabilities in it.
 func (f *Front) discover(ctx context.Context, c *mcp.Call) (result, caps mcp.Raw, err error) {
 	reply, err := f.handler.Handle(ctx, c)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestWhatIsPutAsideIsLetGo ends calls while what they wait for is put aside below:
-// each is made once more, refused and cancelled.
+// TestWhatIsPutAsideIsLetGo ends calls while they are parked below: each is made once more,
+// refused and cancelled.
 func TestWhatIsPutAsideIsLetGo(t *testing.T) {
 	const asks = `{"elicitation":{}}`
 	for _, c := range []struct {
 		name, revision, caps string
 		header               http.Header
-		leave                func(t *testing.T, c *mcptest.Client) // after the question came; nil when none does
+		leave                func(t *testing.T, c *mcptest.Client) // after the question came; nil if none does
 		want                 string                                // in the answer
 	}{
 		{"cancelled by its client", v2511, asks, nil, func(t *testing.T, c *mcptest.Client) {

@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 )
 
-// lifecycle counts what runs at the endpoint, and says when what lasts has to end.
+// lifecycle counts what runs at the endpoint, and says when long-lived requests have to end.
 type lifecycle struct {
 	requests   atomic.Int64    // what begin has counted in
 	running    sync.WaitGroup  // requests and listeners; grows only while not closing
 	streams    sync.WaitGroup  // GET streams; likewise
-	draining   context.Context // ended by Drain: nothing begins that lasts, subscriptions end
+	draining   context.Context // ended by Drain: nothing long-lived begins, and subscriptions end
 	beginDrain context.CancelFunc
-	quiet      context.Context // ends when nothing runs any more, or may no longer: streams end
+	quiet      context.Context // ends when nothing runs any more, or may run any longer: streams end
 	endStreams context.CancelFunc
 
 	mu      sync.Mutex // guards closing
@@ -29,8 +29,7 @@ func (l *lifecycle) init() {
 	l.quiet, l.endStreams = context.WithCancel(context.Background())
 }
 
-// begin counts a request in; done counts it out. It reports false when the endpoint is
-// closing.
+// begin counts a request in; done counts it out. It returns false if the endpoint is closing.
 func (l *lifecycle) begin() bool {
 	if !l.count(&l.running) {
 		return false
@@ -44,8 +43,8 @@ func (l *lifecycle) done() {
 	l.running.Done()
 }
 
-// Calls is how many calls and other requests run here, those that wait for their user
-// included; streams do not count.
+// Calls returns how many calls and other requests run here, including those that wait for
+// their user. Streams do not count.
 func (l *lifecycle) Calls() int64 { return l.requests.Load() }
 
 func (l *lifecycle) count(in *sync.WaitGroup) bool {
@@ -64,13 +63,14 @@ func (l *lifecycle) refuseMore() {
 	l.closing = true
 }
 
-// drains reports whether nothing may begin that lasts.
+// drains reports whether nothing long-lived may begin.
 func (l *lifecycle) drains() bool { return l.draining.Err() != nil }
 
-// Drain refuses what should begin elsewhere: new sessions, GET streams and subscriptions. It
-// ends the subscriptions of stateless clients. Calls go on, new ones too. elsewhere says that
-// another replica can go on with the sessions: then those for which nothing runs are given up,
-// and their GET streams end, so that their clients come back there. Close is the next step.
+// Drain refuses new sessions, GET streams and subscriptions, which should begin elsewhere, and
+// ends the subscriptions of stateless clients. Calls continue, and new ones are accepted.
+// elsewhere says that another replica can continue the sessions: then those for which nothing
+// runs are given up and their GET streams end, so that their clients come back there. Close is
+// the next step.
 func (f *Front) Drain(elsewhere bool) {
 	f.beginDrain()
 	if elsewhere {
@@ -78,11 +78,11 @@ func (f *Front) Drain(elsewhere bool) {
 	}
 }
 
-// Close refuses new requests (answers to questions and cancellations still pass) and
-// waits for the ones that run. When ctx is over, it cancels those of sessions, and says in
-// its error how many; stateless ones end with their connections, which are the server's. Streams of
-// sessions end after the calls: a client that came back for its stream and was refused
-// might give them up. It may be called twice.
+// Close refuses new requests (answers to questions and cancellations still pass) and waits for
+// the running ones. When ctx ends, it cancels the calls of sessions and returns an error with
+// their number; stateless calls end with their connections, which belong to the server.
+// Streams of sessions end after the calls: a client that came back for its stream and was
+// refused might give up its calls. Close may be called twice.
 func (f *Front) Close(ctx context.Context) error {
 	f.beginDrain()
 	f.refuseMore()

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestRateLimited: a status where there can be one, and the error in any case.
+// TestRateLimited: a status if there can be one, and the error in any case.
 func TestRateLimited(t *testing.T) {
 	b := newBench(t, Config{})
 	limited := func(name, arguments, meta string) string {

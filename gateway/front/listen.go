@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// readFilter reads a filter of subscriptions/listen, of which no two readers may
-// understand different things.
+// readFilter reads a filter of subscriptions/listen. It refuses a filter that two readers
+// could understand differently.
 func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 	if want, err = mcp.ReadFilter(filter); err != nil {
 		return want, err
@@ -34,8 +34,8 @@ func readFilter(filter mcp.Raw) (want mcp.Filter, err error) {
 	return want, err
 }
 
-// listen serves subscriptions/listen: a stream that lasts until one side ends it.
-// All that is on it carries the id of the request.
+// listen serves subscriptions/listen: a stream that lasts until one side ends it. Everything
+// on it carries the id of the request.
 func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 	want, err := readFilter(filter)
 	if err != nil {
@@ -54,8 +54,8 @@ func (x *exchange) listen(r *http.Request, filter mcp.Raw) *refuse.Refusal {
 		return refuse.Streams(refuse.OwnID)
 	}
 	x.call.Params = want.In(nil)
-	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // the request's body can go
-	x.f.running.Add(1)                                                            // beside the request's own
+	x.id, x.call.Caps, x.token = bytes.Clone(x.id), bytes.Clone(x.call.Caps), nil // so that the request's body can be freed
+	x.f.running.Add(1)                                                            // in addition to the request's own count
 	x.f.writer.Outlast(r, func(ctx context.Context, lasts func(*stream.Stream)) {
 		defer x.f.running.Done()
 		defer x.f.streamLimit.give(&x.call.Caller)
@@ -87,13 +87,13 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	}
 }
 
-// endOfListen is the response to a request to listen, at the end.
+// endOfListen is the response that ends a request to listen.
 func (f *Front) endOfListen(id mcp.Raw) []byte {
 	return wire.AppendResult(nil, id, mcp.Object("resultType", mcp.Raw(`"complete"`), "_meta", f.metaInfo.With(wire.MetaSubscriptionID, id)))
 }
 
-// relay sends an event of a subscription. A client that does not keep up is given
-// up rather than left with a gap: it listens again and reads anew.
+// relay sends an event of a subscription. A client that does not keep up is disconnected
+// rather than left with a gap: it listens again and reads everything anew.
 func (x *exchange) relay(ctx context.Context, e mcp.Event, want mcp.Filter, giveUp context.CancelCauseFunc) {
 	if ctx.Err() != nil || e.Method != mcp.NoteAcknowledged && !want.Lets(e.Method) {
 		return

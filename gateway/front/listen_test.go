@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// A panic ends the subscription that it was in, with its stream: nothing may be
-// written to a response whose handler has returned.
+// A panic ends its subscription and the stream: nothing may be written to a response whose
+// handler has returned.
 func TestPanicEndsASubscription(t *testing.T) {
 	b := newBench(t, Config{KeepAlive: time.Millisecond})
 	b.front.handler = mcp.HandlerFunc(func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {

@@ -36,8 +36,8 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error, id string
 	}
 }
 
-// lostStream begins a stream of a call that another replica had, and returns the id of its
-// first event.
+// lostStream begins a stream for a call of another replica, and returns the id of its first
+// event.
 func lostStream(t *testing.T, b *bench, c *mcptest.Client, name string) (event string) {
 	t.Helper()
 	seq, err := b.store.Log().Begin(t.Context(), keyOf(c), name, []byte(`"the call"`), nil)
@@ -47,7 +47,7 @@ func lostStream(t *testing.T, b *bench, c *mcptest.Client, name string) (event s
 	return stream.EventID(name, seq)
 }
 
-// keyOf is the key of a client's session, whose user has no name.
+// keyOf returns the key of a client's session, whose user has no name.
 func keyOf(c *mcptest.Client) string {
 	caller := mcp.NewCaller(mcp.Caller{})
 	return caller.User() + ":" + c.Session
@@ -63,8 +63,8 @@ func follow(t *testing.T, c *mcptest.Client, after string) *mcptest.Exchange {
 	return x
 }
 
-// TestFollowLost: whoever comes back for a call that ran at the owner before is told at once
-// that it is lost, one of them in the log, where a later one finds it.
+// TestFollowLost: clients that come back for a call that ran at the former owner are told at
+// once that it is lost. One of them writes that to the log, where a later one finds it.
 func TestFollowLost(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -84,7 +84,7 @@ func TestFollowLost(t *testing.T) {
 		last = m.EventID
 	}
 
-	// One of which it is not known what it answers.
+	// For this stream it is not known what it answers.
 	seq, err := log.Append(t.Context(), keyOf(c), "c-gone-2", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestFollowLost(t *testing.T) {
 	}
 }
 
-// faultyStore is a session store whose event log fails as a test wants it to.
+// faultyStore is a session store whose event log fails as the test says.
 type faultyStore struct {
 	session.Store
 	log *faultyLog
@@ -104,9 +104,9 @@ func (s faultyStore) Log() session.EventLog { return s.log }
 
 type faultyLog struct {
 	session.EventLog
-	crammed atomic.Int64 // how many streams cannot be finished
+	crammed atomic.Int64 // how many more streams cannot be finished
 	moved   atomic.Bool  // another replica owns the session
-	reads   chan error   // what Read answers instead, as long as there is something; nil is for a good answer
+	reads   chan error   // what Read returns instead, as long as there is something; nil for a good answer
 }
 
 func newFaultyStore(of session.Store) faultyStore {
@@ -141,8 +141,8 @@ func (l *faultyLog) Read(ctx context.Context, key, stream string, after uint64) 
 	return l.EventLog.Read(ctx, key, stream, after)
 }
 
-// TestFinishAgain: H/185 while Redis is full, whoever follows a call that is lost tries now
-// and then to finish its stream, not all the time.
+// TestFinishAgain: H/185 while Redis is full, clients that follow a lost call retry finishing
+// its stream at intervals, not all the time.
 func TestFinishAgain(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -157,7 +157,8 @@ func TestFinishAgain(t *testing.T) {
 	}
 }
 
-// TestFollowLostEnd: H/63 whose response could not be kept is told that, and by an error.
+// TestFollowLostEnd: H/63 if the response could not be kept, the client is told that, with an
+// error.
 func TestFollowLostEnd(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -167,9 +168,9 @@ func TestFollowLostEnd(t *testing.T) {
 	wantLost(t, "H/63 a response that could not be kept", m, err, `"the call"`)
 }
 
-// TestFollowWithoutStore: a call's stream that cannot be read now is not a stream that is not
-// known: whoever wants to go on with it is told to come again, and whoever does goes on once
-// it can be read.
+// TestFollowWithoutStore: a call's stream that cannot be read now is not an unknown stream. A
+// client that wants to resume it is told to come again, and a client that follows it continues
+// once it can be read.
 func TestFollowWithoutStore(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -182,7 +183,7 @@ func TestFollowWithoutStore(t *testing.T) {
 			t.Errorf("H/178 %v: status %d, Retry-After %q", err, x.Status, x.Header.Get("Retry-After"))
 		}
 	}
-	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is of a stream that is found
+	for _, err := range []error{nil, session.ErrUnavailable, session.ErrUnavailable} { // the first one is for a stream that is found
 		log.reads <- err
 	}
 	x := follow(t, c, event)
@@ -203,8 +204,8 @@ func TestFollowWithoutStore(t *testing.T) {
 	}
 }
 
-// TestFenced: H/192 a replica that others took to have gone, and that comes back, has nothing
-// more to say of its calls: another one owns their session, and has told the client that they
+// TestFenced: H/192 a replica that others considered gone, and that comes back, writes nothing
+// more for its calls: another replica owns their session, and has told the client that they
 // are lost.
 func TestFenced(t *testing.T) {
 	hows := map[string]func(b *bench, log *faultyLog, key, stream string){
@@ -240,8 +241,8 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// TestDropped: a call that has no stream yet, which nobody can come back for, is answered as
-// lost by the replica that drops it.
+// TestDropped: a call without a stream, which nobody can come back for, is answered as lost by
+// the replica that drops it.
 func TestDropped(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -255,8 +256,9 @@ func TestDropped(t *testing.T) {
 	<-b.script.ended
 }
 
-// TestDroppedListener: what listens for a session that is dropped, or given up, ends after the
-// upstreams have let go of it. Before that they would unsubscribe what its next owner wants.
+// TestDroppedListener: the listener of a session that is dropped, or given up, ends after the
+// upstreams have let go of the session. Before that, they would unsubscribe what the next
+// owner wants.
 func TestDroppedListener(t *testing.T) {
 	for name, drop := range map[string]func(f *Front, key string, upstreams func(string)){
 		"dropped": func(f *Front, key string, upstreams func(string)) {
@@ -294,15 +296,15 @@ func TestDroppedListener(t *testing.T) {
 	}
 }
 
-// TestTakeover: who takes a session over has missed what became of the things that its client
-// follows: the client's next stream is told that all of it may have changed.
+// TestTakeover: the new owner of a session has missed changes to what its client follows, so
+// the client's next stream is told that everything may have changed.
 func TestTakeover(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	if m, _, err := c.Call(soon(t), mcp.MethodResourcesSubscribe, `{"uri":"doc://1"}`); err != nil || m.Error != nil {
 		t.Fatal(m.Text, err)
 	}
-	b.front.DropSession(keyOf(c))() // which leaves the record as another replica finds it
+	b.front.DropSession(keyOf(c))() // this leaves the record as another replica finds it
 	x := follow(t, c, "")
 	got := make(map[string]bool)
 	for range 5 {

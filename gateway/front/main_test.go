@@ -25,21 +25,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tooLong bounds each wait for what must come. It is long, for a machine that is busy
-// with other things.
+// tooLong bounds each wait for what must come. It is long, since the machine may be busy with
+// other things.
 const tooLong = time.Minute
 
-// script is the handler below the front: what it does is told by the name of the
-// tool that is called.
+// script is the handler below the front. The name of the called tool says what it does.
 type script struct {
 	mu        sync.Mutex
 	calls     []mcp.Call
 	listening map[*mcp.Call]struct{}
 	changed   chan struct{} // closed when listening changes
 
-	started chan *mcp.Call // gets each call of the tool "slow"
-	release chan struct{}  // lets one go on
-	ended   chan error     // gets how it ended
+	started chan *mcp.Call // receives each call of the tool "slow"
+	release chan struct{}  // lets one continue
+	ended   chan error     // receives how it ended
 
 	tools *mcp.List
 }
@@ -152,7 +151,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		for _, level := range []string{"debug", "warning", "nonsense", "error"} {
 			c.Notify(mcp.Event{Method: mcp.NoteMessage, Params: mcp.Raw(`{"level":"` + level + `","data":1.0}`)})
 		}
-		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)}) // not this request's
+		c.Notify(mcp.Event{Method: mcp.NoteToolsListChanged, Params: mcp.Raw(`{}`)}) // not for this request
 		return result(`{"content":[]}`), nil
 	case "late":
 		go func(notify func(mcp.Event)) { // what a careless handler might do
@@ -166,7 +165,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "ask-this":
 		return askThis(c)
 	case "ask-here":
-		if c.State != "" { // taken up again
+		if c.State != "" { // resumed
 			s.started <- c
 			s.ended <- ctx.Err()
 			return nil, ctx.Err()
@@ -286,7 +285,7 @@ func (s *script) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// emit sends an event to all that listen.
+// emit sends an event to all listen calls.
 func (s *script) emit(method, params string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,7 +313,7 @@ func (s *script) waitListening(t testing.TB, n int) {
 	}
 }
 
-// made are the calls that came so far.
+// made returns the calls that came so far.
 func (s *script) made() []mcp.Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,11 +354,11 @@ type bench struct {
 	faults *faultyLog // lies above the event log of store
 	url    string
 	log    *mcptest.Log
-	onEnd  func(key string) // called when a session ends; nil for nobody
+	onEnd  func(key string) // called when a session ends; nil for none
 }
 
-// newBench makes a bench. An answer becomes a stream when something needs one, or when
-// cfg says how soon: not because the machine is slow.
+// newBench makes a bench. An answer becomes a stream when something needs one or when cfg says
+// so, not because the machine is slow.
 func newBench(t testing.TB, cfg Config) *bench {
 	t.Helper()
 	if cfg.StreamAfter == 0 {
@@ -395,7 +394,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 	t.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = b.front.Close(now) // ends what runs; that it does so soon is no matter
+		_ = b.front.Close(now) // ends what runs; the early end does not matter
 		soon, cancel := context.WithTimeout(context.Background(), tooLong)
 		defer cancel()
 		if err := b.front.Close(soon); err != nil {
@@ -409,7 +408,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 	return b
 }
 
-// ServeHTTP puts the caller into the context as auth does; the test says which.
+// ServeHTTP puts the caller of the test into the context, as auth does.
 func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	caller := mcp.Caller{Issuer: r.Header.Get("Test-Issuer"), Subject: r.Header.Get("Test-User"), ClientID: r.Header.Get("Test-Client"), Groups: r.Header["Test-Group"]}
 	if life, err := time.ParseDuration(r.Header.Get("Test-Life")); err == nil {
@@ -418,7 +417,7 @@ func (b *bench) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.serve(w, r, mcp.NewCaller(caller))
 }
 
-// ssePath is where benches have HTTP+SSE.
+// ssePath is the path of HTTP+SSE in benches.
 const ssePath = "/sse"
 
 func (b *bench) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller) {
@@ -437,7 +436,7 @@ func (b *bench) serve(w http.ResponseWriter, r *http.Request, caller mcp.Caller)
 	handler.ServeHTTP(w, r)
 }
 
-// client returns a client of a revision; a stateful one has its session.
+// client returns a client of a revision. A stateful client has its session.
 func (b *bench) client(revision string, caps ...string) *mcptest.Client {
 	b.t.Helper()
 	c := mcptest.NewClient(b.url, wire.Lookup(revision))
@@ -450,7 +449,7 @@ func (b *bench) client(revision string, caps ...string) *mcptest.Client {
 	return c
 }
 
-// send makes a request with exactly these headers and body.
+// send makes a request with exactly these headers and this body.
 func (b *bench) send(method, body string, header http.Header) (*http.Response, string) {
 	b.t.Helper()
 	return b.sendFrom(method, strings.NewReader(body), header)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestH242_LargeRequests: H/242 what large requests hold is bounded, for all and for each
+// TestH242_LargeRequests: H/242 the memory of large requests is bounded, in total and for each
 // user, and small ones pass.
 func TestH242_LargeRequests(t *testing.T) {
 	const most = 4 << 20
@@ -29,7 +29,7 @@ func TestH242_LargeRequests(t *testing.T) {
 				if !chunked {
 					return b.send("POST", body, header)
 				}
-				return b.sendFrom("POST", io.MultiReader(strings.NewReader(body)), header) // of which nobody knows the length
+				return b.sendFrom("POST", io.MultiReader(strings.NewReader(body)), header) // its length is unknown
 			}
 			done := make(chan string, 2)
 			for _, name := range []string{"ann", "bob"} { // half of it each
@@ -96,7 +96,7 @@ func TestH242_LargeRequests(t *testing.T) {
 	})
 }
 
-// TestResultsAreHeldUntilTheyAreWritten.
+// TestResultsAreHeldUntilTheyAreWritten: a result counts until it is written.
 func TestResultsAreHeldUntilTheyAreWritten(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, c := range []string{v2511, v2607} {
@@ -104,7 +104,7 @@ func TestResultsAreHeldUntilTheyAreWritten(t *testing.T) {
 		if err != nil || m.Error != nil {
 			t.Fatalf("%s %v", m.Text, err)
 		}
-		if b.script.last("tools/call").Room.Take(1 << 20); b.front.memory.Held() != 0 { // freed, or it would count
+		if b.script.last("tools/call").Room.Take(1 << 20); b.front.memory.Held() != 0 { // it was freed, or it would count
 			t.Errorf("%s: what the call held was not given back", c)
 		}
 	}

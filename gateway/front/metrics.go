@@ -13,21 +13,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// Metrics are the numbers of the endpoint. Labels are words of this file.
+// Metrics count what happens at the endpoint. Label values are words of this file.
 type Metrics struct {
 	refused  prometheus.Counter
-	statuses map[int]prometheus.Counter // of refusals; 0 for any other
+	statuses map[int]prometheus.Counter // of refusals; 0 for any other status
 	received prometheus.Counter
 	written  stream.Metrics
-	// What became of Last-Event-ID.
+	// Results of requests with Last-Event-ID.
 	replayed, moved, gap, unknown prometheus.Counter
 	bounds                        map[refuse.Bound]prometheus.Counter
-	// What a client that reads slowly lost.
+	// What clients that read slowly lost.
 	slowEvents, slowSubscriptions prometheus.Counter
 	fenced                        prometheus.Counter
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes Metrics, and registers them unless reg is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	statuses := with.NewCounterVec(prometheus.CounterOpts{
@@ -91,14 +91,14 @@ func (m *Metrics) count(r *refuse.Refusal) {
 	cmp.Or(m.statuses[r.Status], m.statuses[0]).Inc()
 }
 
-// reached counts a refusal for a bound, if it is for one.
+// reached counts a refusal at a bound, if it is one.
 func (m *Metrics) reached(b refuse.Bound) {
 	if b != "" {
 		m.bounds[b].Inc()
 	}
 }
 
-// resume counts a session's stream that its client came back for.
+// resume counts an attempt to resume a session's stream.
 func (m *Metrics) resume(err error) {
 	switch {
 	case err == nil:

@@ -16,32 +16,32 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// This file and oldsse_message.go are HTTP+SSE, of the first revision: a GET opens the
-// one event stream of a session, whose first event says where its client POSTs
-// messages to; all that the client hears comes on that stream, and the stream's end is
-// the session's (2024-11-05 basic/transports#http-with-sse).
+// This file and oldsse_message.go are HTTP+SSE, the transport of the first revision. A GET
+// opens the one event stream of a session. Its first event names the path to which the client
+// POSTs messages. Everything for the client comes on that stream, and the stream's end is the
+// session's end (2024-11-05 basic/transports#http-with-sse).
 //
-// The newer stateful revisions may be negotiated over it, as clients in the field do:
-// then there is what they have, elicitation say, but no event ids.
+// Clients in the field negotiate the newer stateful revisions over it, too. They then get what
+// these revisions have, such as elicitation, but no event ids.
 //
-// An old client authenticates as any other, with a bearer token on each request. This
-// transport is older than the rules of how to get one, so most have theirs from their
-// operator; one that follows the challenge of a 401 finds the metadata of the endpoint,
-// which is the resource that tokens are for, whatever the transport.
+// A client authenticates as any other does, with a bearer token on each request. This
+// transport is older than the rules for getting a token, so most clients have theirs from
+// their operator. A client that follows the challenge of a 401 finds the metadata of the
+// endpoint, which is the resource that tokens are for, whatever the transport.
 
 const (
 	// sseVerbs and messageVerbs are the methods of the two paths. A client that tries the
-	// newer transport first has to be told by 405 that the stream is not POSTed to.
+	// newer transport first must get 405 when it POSTs to the path of the stream.
 	sseVerbs     verbs = http.MethodGet
 	messageVerbs verbs = http.MethodPost
 
-	messagesPath = "/messages" // after the path of the stream
-	queryConn    = "c"         // of the id of a stream
+	messagesPath = "/messages" // appended to the path of the stream
+	queryConn    = "c"         // query parameter with the id of a stream
 
-	// maxSilent is how many streams of a user may be open on which no session has begun; of
-	// the one user that there is without authentication any number.
+	// maxSilent bounds the open streams of a user on which no session has begun. Without
+	// authentication there is one user, and no bound.
 	maxSilent = 20
-	// maxAtOnce is how many requests of a stream are served at a time.
+	// maxAtOnce bounds the requests of a stream that are served at a time.
 	maxAtOnce = 100
 	// partingTime bounds ending a session whose stream has ended.
 	partingTime = 5 * time.Second
@@ -50,31 +50,32 @@ const (
 // oldStream is one client of HTTP+SSE: its stream, and its session once there is one.
 type oldStream struct {
 	f      *Front
-	id     string          // part of the address for its messages; nobody else knows it
-	user   string          // whose it is
+	id     string          // part of the path for its messages; only its client knows it
+	user   string          // its owner
 	client string          // likewise
 	stream *stream.Stream  // set under Front.mu, before anybody can know the id
-	ctx    context.Context // of what runs for it before there is a session
+	ctx    context.Context // for what runs before there is a session
 	cancel context.CancelCauseFunc
 	begun  chan struct{} // closed when there is a session
 
-	// Of the session, not read before begun.
+	// Set with the session; read only after begun is closed.
 	record   session.Record
 	live     *live.Session
 	recalled <-chan struct{} // closed by Front.Recall
 
 	mu        sync.Mutex    // guards the fields below
 	beginning bool          // initialize is under way, or was answered
-	running   int           // requests
-	idle      chan struct{} // closed when there are none; nil when nobody waits for that
+	running   int           // number of requests
+	idle      chan struct{} // closed when there are none; nil if nobody waits for that
 	closed    bool
 }
 
-// streamID makes an id for a stream of this replica, which it begins with and nobody can
-// guess.
+// streamID makes an id for a stream of this replica. It begins with the replica's name, and
+// cannot be guessed.
 func (f *Front) streamID() string { return f.cluster.Self() + "-" + rand.Text() }
 
-// streamAt is the replica that has a stream, "" for this one, or for no id of ours.
+// streamAt returns the replica that has a stream; "" for this replica, or for an id that is
+// not ours.
 func (f *Front) streamAt(id string) string {
 	if replica, _, found := strings.Cut(id, "-"); found && replica != f.cluster.Self() {
 		return replica
@@ -82,11 +83,11 @@ func (f *Front) streamAt(id string) string {
 	return ""
 }
 
-// SSEMessages is the path for the messages of HTTP+SSE whose streams are at this one.
+// SSEMessages is the path for the messages of the HTTP+SSE streams at a path.
 func SSEMessages(stream string) string { return stream + messagesPath }
 
-// SSEPaths are the paths that are to be served for HTTP+SSE, of the stream and of
-// messages; both empty where it is off.
+// SSEPaths returns the paths that are served for HTTP+SSE, of the stream and of messages. Both
+// are empty if it is disabled.
 func (f *Front) SSEPaths() (stream, messages string) {
 	if f.cfg.SSEPath == "" || f.cfg.SSEPath == SSEOff {
 		return "", ""
@@ -104,7 +105,7 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 	return f.behind(authenticate, messageVerbs, f.postOld)
 }
 
-// openOld answers a GET by a stream, until one of its ends.
+// openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
 	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
@@ -135,7 +136,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// countIn counts a stream in, among those that last; countOut counts it out.
+// countIn counts a stream among the long-lived ones. countOut counts it out.
 func (o *oldStream) countIn(caller mcp.Caller) *refuse.Refusal {
 	if !o.f.count(&o.f.streams) {
 		return refuse.Closing()
@@ -156,8 +157,8 @@ func (o *oldStream) countOut(caller mcp.Caller) {
 	o.f.streams.Done()
 }
 
-// enlist counts a stream in; false when its user has too many that say nothing. Without
-// authentication nobody has.
+// enlist registers a stream. It returns false if its user has too many without a session;
+// without authentication there is no such bound.
 func (f *Front) enlist(o *oldStream, anyone bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +188,7 @@ func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 	o.stream.End("", nil)
 }
 
-// wait returns when the stream is to end, with what there is to say about it.
+// wait returns when the stream must end, with what to say about it.
 func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 	ctx, cancel := live.WhileGood(ctx, caller)
 	defer cancel()
@@ -200,7 +201,7 @@ func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
 			recalled, gone = o.recalled, o.live.Gone()
 		case <-tooLate:
 			return "no session was begun in time"
-		case <-recalled: // what runs is answered first, for the stream's end would end it
+		case <-recalled: // running requests are answered first: the end of the stream would end them
 			recalled, idle = nil, o.whenIdle()
 		case <-idle:
 			return "who may connect has changed: open another stream"
@@ -227,7 +228,7 @@ func (o *oldStream) beat() {
 	}
 }
 
-// session returns the session, nil as long as there is none.
+// session returns the session; nil as long as there is none.
 func (o *oldStream) session() (session.Record, *live.Session) {
 	if !closed(o.begun) {
 		return session.Record{}, nil
@@ -235,7 +236,7 @@ func (o *oldStream) session() (session.Record, *live.Session) {
 	return o.record, o.live
 }
 
-// adopt makes a session the stream's, which is then where its events go.
+// adopt makes a session the stream's own. Its events then go to this stream.
 func (o *oldStream) adopt(ctx context.Context, r session.Record) error {
 	if owner, err := o.f.cluster.Own(ctx, o.f.homeOf(r.User, r.ID)); err != nil || !owner.Here() {
 		return o.f.refuseSession(session.ErrUnavailable)
@@ -277,15 +278,15 @@ func (o *oldStream) close() {
 	}
 }
 
-// endOld ends a session whose stream has ended, apart from any request.
+// endOld ends a session whose stream has ended, outside any request.
 func (f *Front) endOld(r session.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), partingTime)
 	defer cancel()
-	_ = f.sessions.Delete(ctx, r.User, r.ID) // it may have ended; else it ends when it was idle for too long
+	_ = f.sessions.Delete(ctx, r.User, r.ID) // it may have ended already; otherwise it ends when it was idle for too long
 	f.EndSession(r.Key())
 }
 
-// closed reports whether a channel that only ever closes is closed.
+// closed reports whether a channel that is only ever closed is closed.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -11,13 +11,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// postOld answers a POST of a message: it is accepted, and what comes of it comes on the
-// stream. A status says only that it could not be accepted.
+// postOld answers the POST of a message. The status says only whether the message is accepted;
+// its answer comes on the stream.
 func (f *Front) postOld(w http.ResponseWriter, r *http.Request) {
 	f.answer(&posted{w: w, rc: http.NewResponseController(w), r: r, old: true})
 }
 
-// onStream takes what was posted for a stream.
+// onStream handles a message that was posted for a stream.
 func (f *Front) onStream(p *posted) *refuse.Refusal {
 	ref := f.findStream(p)
 	switch {
@@ -29,8 +29,8 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	return p.on.message(p)
 }
 
-// findStream finds the stream that a message is for. That of another user or of another
-// client does not exist. One of another replica takes the message there.
+// findStream finds the stream that a message is for. For other users and other clients the
+// stream does not exist. A message for a stream of another replica is forwarded there.
 func (f *Front) findStream(p *posted) *refuse.Refusal {
 	id := ""
 	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
@@ -57,8 +57,8 @@ func (f *Front) findStream(p *posted) *refuse.Refusal {
 	return nil
 }
 
-// message takes one message. A refusal is for the POST; a request that is well-formed
-// is answered on the stream whatever it is.
+// message handles one message. A refusal is for the POST; every well-formed request is
+// answered on the stream.
 func (o *oldStream) message(p *posted) *refuse.Refusal {
 	if p.message.Kind != wire.Request {
 		if record, l := o.session(); l != nil {
@@ -76,8 +76,8 @@ func (o *oldStream) message(p *posted) *refuse.Refusal {
 	return nil
 }
 
-// say answers a request on the stream. What finds no room there waits for it, but its POST,
-// which another replica may have passed on, does not.
+// say answers a request on the stream. An answer without room waits for it, but its POST,
+// which another replica may have forwarded, does not.
 func (o *oldStream) say(answer []byte) *refuse.Refusal {
 	if o.stream.Offer(answer) {
 		return nil
@@ -89,7 +89,7 @@ func (o *oldStream) say(answer []byte) *refuse.Refusal {
 	return nil
 }
 
-// refuse answers a request on the stream by a refusal, as say.
+// refuse answers a request on the stream with a refusal, as say does.
 func (o *oldStream) refuse(id mcp.Raw, r *refuse.Refusal) *refuse.Refusal {
 	o.f.metrics.reached(r.Bound)
 	return o.say(wire.AppendError(nil, id, r.Err))
@@ -103,7 +103,7 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 		return o.initialize(p)
 	case p.message.Method == mcp.MethodPing:
 		return o.say(wire.AppendResult(nil, p.message.ID, nil))
-	case p.message.Method == mcp.MethodDiscover: // of the dialect that this transport does not have
+	case p.message.Method == mcp.MethodDiscover: // of a dialect that this transport does not have
 		return refuse.Bad(mcp.ErrMethod(p.message.Method))
 	case l == nil:
 		return refuseUnbegun()
@@ -132,7 +132,7 @@ func (o *oldStream) request(p *posted) *refuse.Refusal {
 	return ref
 }
 
-// initialize begins to begin the session, of which a stream has one (2024-11-05
+// initialize begins to create the session. A stream has one session (2024-11-05
 // basic/lifecycle#initialization).
 func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 	x, ref := o.f.handshake(p, o.adopt)
@@ -150,7 +150,7 @@ func (o *oldStream) initialize(p *posted) *refuse.Refusal {
 		o.failed()
 		return ref
 	}
-	// The POST is over before the answer comes, and the stream may be before that.
+	// The POST is over before the answer comes, and the stream may end before that.
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(p.r.Context()))
 	stop := context.AfterFunc(o.ctx, func() { cancel(context.Cause(o.ctx)) })
 	x.room.Adopt(p.room)
@@ -170,7 +170,7 @@ func (o *oldStream) failed() {
 	o.mu.Unlock()
 }
 
-// begin counts a request in, and done counts it out. Front.Close waits for it.
+// begin counts a request in; done counts it out. Front.Close waits for it.
 func (o *oldStream) begin() *refuse.Refusal {
 	if !o.f.begin() {
 		return refuse.Closing()
@@ -195,7 +195,7 @@ func (o *oldStream) done() {
 	}
 }
 
-// run serves a request that was counted in, apart from its POST.
+// run serves a request that was counted in, outside its POST.
 func (o *oldStream) run(serve func()) {
 	defer o.done()
 	defer func() {
@@ -206,8 +206,8 @@ func (o *oldStream) run(serve func()) {
 	serve()
 }
 
-// whenIdle returns what is closed as soon as no request is being served. It is called
-// once.
+// whenIdle returns a channel that is closed as soon as no request is being served. It may be
+// called only once.
 func (o *oldStream) whenIdle() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -220,8 +220,8 @@ func (o *oldStream) whenIdle() <-chan struct{} {
 	return idle
 }
 
-// batch takes several messages, as the revisions allow that have been spoken over this
-// transport. Each is answered by itself.
+// batch handles several messages, which some revisions that this transport carries allow. Each
+// message is answered by itself.
 func (o *oldStream) batch(p *posted) *refuse.Refusal {
 	record, l := o.session()
 	if l == nil {

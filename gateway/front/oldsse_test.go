@@ -42,7 +42,7 @@ func (b *bench) oldSession(t *testing.T, revision, caps string) *mcptest.SSEClie
 	return c
 }
 
-// oldKey is the key of the one session that there is.
+// oldKey returns the key of the only session.
 func (b *bench) oldKey(t *testing.T) string {
 	t.Helper()
 	b.front.mu.Lock()
@@ -56,7 +56,7 @@ func (b *bench) oldKey(t *testing.T) string {
 	return ""
 }
 
-// onlyOld is the one stream of HTTP+SSE that there is.
+// onlyOld returns the only stream of HTTP+SSE.
 func onlyOld(f *Front) *oldStream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ func TestP9_078_EndpointComesFirst(t *testing.T) {
 func TestP9_079_AnswersComeOnTheStream(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.old(t, nil)
-	answer, err := c.Begin(t.Context(), v2024, `{}`) // which wants 202 and nothing for each message
+	answer, err := c.Begin(t.Context(), v2024, `{}`) // it expects 202 and no body for each message
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestP9_079_AnswersComeOnTheStream(t *testing.T) {
 	}
 }
 
-// P9/80: a stream is its user's and its client's. For all others, it does not exist.
+// P9/80: a stream belongs to its user and its client. For anybody else it does not exist.
 func TestP9_080_H_040_ForeignStreams(t *testing.T) {
 	b := newBench(t, Config{})
 	as := func(user, client string) http.Header {
@@ -211,7 +211,7 @@ func TestP9_080_H_040_ForeignStreams(t *testing.T) {
 	})
 }
 
-// P9/81: with the stream ends all that it had.
+// P9/81: everything of a stream ends with it.
 func TestP9_081_TheEndOfTheStream(t *testing.T) {
 	const initialize = `{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}}}`
 	b := newBench(t, Config{})
@@ -253,7 +253,7 @@ func TestP9_081_TheEndOfTheStream(t *testing.T) {
 		b.front.handler = mcp.HandlerFunc(func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Method == mcp.MethodDiscover {
 				close(discovering)
-				<-ctx.Done() // and goes on as if nothing had happened
+				<-ctx.Done() // and continues as if nothing had happened
 			}
 			return inner.Handle(ctx, call)
 		})
@@ -280,7 +280,7 @@ func TestP9_081_TheEndOfTheStream(t *testing.T) {
 	})
 }
 
-// What the endpoint refuses is refused on both legs.
+// What the endpoint refuses is refused on both paths.
 func TestOldChecks(t *testing.T) {
 	b := newBench(t, Config{AllowedOrigins: []string{"https://app.example"}, MaxRequestBytes: 1000})
 	c := b.oldSession(t, v2024, `{}`)
@@ -297,7 +297,7 @@ func TestOldChecks(t *testing.T) {
 		name, method, path, body string
 		header                   http.Header
 		status                   int
-		want                     []string // in the headers, with their names, or the body
+		want                     []string // in the headers, with their names, or in the body
 	}{
 		{"P9/19 H/120 a foreign page's stream", "GET", ssePath, "", http.Header{"Origin": {"https://evil.example"}}, 403, nil},
 		{"P9/19 H/120 a foreign page's message", "POST", messages, ping, http.Header{"Origin": {"https://evil.example"}}, 403, nil},
@@ -347,7 +347,7 @@ func TestOldChecks(t *testing.T) {
 	})
 }
 
-// The order in which things are said.
+// The order of the lifecycle's messages.
 func TestOldLifecycle(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.old(t, nil)
@@ -414,7 +414,7 @@ func TestOldLifecycle(t *testing.T) {
 	})
 }
 
-// What there is of the newer revisions over this transport is all but event ids.
+// This transport has everything of the newer revisions except event ids.
 func TestOldRevisions(t *testing.T) {
 	for _, revision := range []string{v2024, v2503, v2506, v2511} {
 		t.Run(revision, func(t *testing.T) {
@@ -581,7 +581,7 @@ func TestP9_032_OldCallsAtOnce(t *testing.T) {
 	}
 }
 
-// H/56: an id that is used twice at a time gets two answers.
+// H/56: an id that is used twice at the same time gets two answers.
 func TestH_056_OldIDsTwice(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.oldSession(t, v2024, `{}`)

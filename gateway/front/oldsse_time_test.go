@@ -25,7 +25,7 @@ type bubbleStream struct {
 	caller mcp.Caller
 	cancel context.CancelFunc
 	done   chan struct{}
-	turn   chan struct{} // who writes, or keeps others from it, takes what is in it
+	turn   chan struct{} // holds one token: taken to write, or to keep others from writing
 }
 
 // Write waits for its turn.
@@ -35,7 +35,7 @@ func (s *bubbleStream) Write(p []byte) (int, error) {
 	return s.recorder.Write(p)
 }
 
-// openOld opens one; the gateway's part of the routes is played here.
+// openOld opens a stream; it plays the gateway's part of the routes.
 func openOld(t *testing.T, f *Front, caller mcp.Caller) *bubbleStream {
 	f.cfg.SSEPath = ssePath
 	ctx, cancel := context.WithCancel(mcp.WithCaller(context.Background(), mcp.NewCaller(caller)))
@@ -50,7 +50,7 @@ func openOld(t *testing.T, f *Front, caller mcp.Caller) *bubbleStream {
 	return s
 }
 
-// message is the POST of one.
+// message is the POST of a message.
 func (s *bubbleStream) message(body string) *http.Request {
 	_, endpoint, _ := strings.Cut(s.String(), "data: ")
 	endpoint, _, _ = strings.Cut(endpoint, "\n")
@@ -75,8 +75,8 @@ func (s *bubbleStream) begin() {
 	}
 }
 
-// settled runs in a synctest bubble: what was written when all is that was said. Events of
-// a burst wait a moment for each other.
+// settled returns what was written once everything is quiet. It runs in a synctest bubble.
+// Events of a burst wait a moment for each other.
 func (s *bubbleStream) settled() string {
 	time.Sleep(time.Second / 10)
 	synctest.Wait()
@@ -90,7 +90,7 @@ func (s *bubbleStream) over() bool {
 
 const oldCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`
 
-// P9/30: an idle stream gets comments, and as long as it is open its session is used.
+// P9/30: an idle stream gets comments, and its session is in use as long as it is open.
 func TestP9_030_OldKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Minute)
@@ -162,7 +162,7 @@ func TestOldStreamWithoutASession(t *testing.T) {
 	})
 }
 
-// P9/71, H/36: a stream ends when the token does that it was opened with, and with it all.
+// P9/71, H/36: a stream ends, with everything it has, when the token that opened it expires.
 func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, store := bubbleFront(t, time.Hour)
@@ -172,7 +172,7 @@ func TestP9_071_H_036_OldStreamEndsWithTheToken(t *testing.T) {
 		o.post(oldCall)
 		<-s.started
 		time.Sleep(time.Hour - time.Minute)
-		o.caller = goodFor(time.Hour) // the client has a new one, which does not move the stream's end
+		o.caller = goodFor(time.Hour) // the client has a new one, which does not postpone the stream's end
 		if code := o.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); code != 202 || !strings.Contains(o.settled(), `"id":2`) {
 			t.Errorf("status %d: %s", code, o)
 		}
@@ -267,7 +267,7 @@ func TestH_237_OldDrain(t *testing.T) {
 	})
 }
 
-// When authentication was changed, clients have to say anew who they are.
+// After a change of authentication, clients have to authenticate again.
 func TestOldRecall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s, _ := bubbleFront(t, time.Hour)
@@ -294,7 +294,7 @@ func TestOldRecall(t *testing.T) {
 	})
 }
 
-// What a client may have under way is bounded; what it may be sent is, too.
+// What a client may have under way is bounded, and so is what may be sent to it.
 func TestOldBounds(t *testing.T) {
 	t.Run("requests at a time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -360,7 +360,7 @@ func TestOldBounds(t *testing.T) {
 			o := openOld(t, f, mcp.Caller{})
 			defer o.cancel()
 			o.begin()
-			<-o.turn        // nothing is read meanwhile
+			<-o.turn        // nothing is read from here on
 			const calls = 5 // of 1 MiB each
 			for n := range calls {
 				go o.f.postOld(httptest.NewRecorder(), o.message(fmt.Sprintf(`{"jsonrpc":"2.0","id":"late-%d","method":"tools/call","params":{"name":"large"}}`, n)))
@@ -387,7 +387,7 @@ func TestOldBounds(t *testing.T) {
 			defer o.cancel()
 			o.begin()
 			s.waitListening(t, 1)
-			<-o.turn // nothing is read meanwhile
+			<-o.turn // nothing is read from here on
 			for onlyOld(f).stream.Send("", make([]byte, stream.MaxUnsent)) {
 				synctest.Wait()
 			}

@@ -11,15 +11,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// A session has one owner, the replica of the gateway that has everything of it in memory. Front
-// asks once for each request whose it is, after authentication and before the pipeline. A
+// A session has one owner: the replica that has everything of the session in memory. Front
+// looks up the owner once for each request, after authentication and before the pipeline. A
 // replica that is not the owner forwards the whole request to it.
 
-// maxOwners bounds how many owners of one session a request tries: each try finds that the
-// owner before has gone, or has not answered what may be done twice.
+// maxOwners bounds how many owners of one session a request tries. Each further try follows an
+// owner that has gone, or that did not answer a request which may be repeated.
 const maxOwners = 3
 
-// forwarded is what own returns for a request that another replica has answered.
+// forwarded is the result of own for a request that another replica has answered.
 var forwarded = &refuse.Refusal{}
 
 // arrival is a request whose owner is not known yet.
@@ -28,18 +28,18 @@ type arrival struct {
 	r      *http.Request
 	caller mcp.Caller
 	body   []byte // as far as it was read; nil for a request without one
-	// runs says that there are requests in the body, which may have run when their answers
-	// are lost. id is that of the only one, if it is answered in this response.
+	// runs says that the body contains requests, which may have run even if their answers are
+	// lost. id is the id of the only request, if this response answers it.
 	runs bool
 	id   mcp.Raw
-	// lasts says that the answer is a stream without an end: it ends when this replica stops.
+	// lasts says that the answer is an endless stream: it ends when this replica stops.
 	lasts bool
-	// anywhere says that while nobody can tell whose it is this replica serves it: a call of a
-	// client without a session, which answers no question.
+	// anywhere says that this replica serves the request if nobody can tell who owns its home:
+	// it is a call of a client without a session, and it answers no question.
 	anywhere bool
 }
 
-// arrivalOf is the arrival of a POST.
+// arrivalOf returns the arrival of a POST.
 func arrivalOf(p *posted) arrival {
 	a := arrival{w: p.w, r: p.r, caller: p.caller, body: p.body}
 	a.runs = p.batch != nil || p.message.Kind == wire.Request
@@ -49,8 +49,8 @@ func arrivalOf(p *posted) arrival {
 	return a
 }
 
-// revisionOf is the revision that a request names, of a client with a session the newest
-// where it names none.
+// revisionOf returns the revision that a request names. For a client with a session that names
+// none, it is the newest stateful revision.
 func revisionOf(r *http.Request) *wire.Revision {
 	if rev := wire.Lookup(r.Header.Get(wire.HeaderVersion)); rev != nil {
 		return rev
@@ -58,7 +58,7 @@ func revisionOf(r *http.Request) *wire.Revision {
 	return wire.NewestStateful()
 }
 
-// homeOf is the home of a user's session.
+// homeOf returns the home of a user's session.
 func (f *Front) homeOf(user, id string) cluster.Home {
 	h := cluster.Home{User: user, ID: id}
 	if f.recordKey != nil {
@@ -67,12 +67,12 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 	return h
 }
 
-// own returns nil when this replica serves a: it owns the home, or nobody can tell who does and
+// own returns nil if this replica serves a: it owns the home, or nobody can tell who does and
 // a may be served anywhere. Any other request was answered by its owner (forwarded), or is
 // refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
-	if came && f.Leaving() && home.Record != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other one can have it
+	if came && f.Leaving() && home.Record != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other replica can have it
 		cluster.Moved(a.w)
 		return forwarded
 	}
@@ -99,8 +99,8 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	return f.refuseSession(session.ErrUnavailable)
 }
 
-// Forwarded serves the requests that other replicas forward here. The path says which of
-// the endpoint's they are.
+// Forwarded serves the requests that other replicas forward here. The path says which of the
+// endpoint's paths a request is for.
 func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	text, _, ok := cluster.Forwarded(r)
 	caller, err := f.callers.Read(text)

@@ -13,9 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestSessionsOfOthers has everything that a session is used for tried by somebody else:
-// to them the session is one that never was, byte for byte, and its owner notices
-// nothing.
+// TestSessionsOfOthers tries every use of a session as somebody else. The answers are those
+// for a session that never existed, byte for byte, and the owner notices nothing.
 func TestSessionsOfOthers(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: time.Millisecond})
 	ann := b.client(v2511, `{"elicitation":{}}`)
@@ -116,7 +115,7 @@ func TestSessionsOfOthers(t *testing.T) {
 	})
 }
 
-// TestANewTokenKeepsTheSession: what counts of a token is whose it is, and whose client's.
+// TestANewTokenKeepsTheSession: only the user and the client of a token count.
 func TestANewTokenKeepsTheSession(t *testing.T) {
 	b := newBench(t, Config{})
 	serve := func(caller mcp.Caller, session, body string) int {
@@ -148,8 +147,8 @@ func TestANewTokenKeepsTheSession(t *testing.T) {
 	}
 }
 
-// TestAnswersMakeTheNextRound: what runs after an answer runs for whom it came from, as
-// the token says that came with it.
+// TestAnswersMakeTheNextRound: what runs after an answer runs as the caller of the token that
+// came with the answer.
 func TestAnswersMakeTheNextRound(t *testing.T) {
 	groups := func(b *bench) []string {
 		got := b.script.last("tools/call")
@@ -198,7 +197,7 @@ func TestAnswersMakeTheNextRound(t *testing.T) {
 	})
 }
 
-// TestRequestStateOfOthers answers them as it answers what was made up.
+// TestRequestStateOfOthers: a state of another user gets the same answer as a forged one.
 func TestRequestStateOfOthers(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2607, `{"elicitation":{}}`)
@@ -231,7 +230,7 @@ func TestRequestStateOfOthers(t *testing.T) {
 	if n := len(b.script.calls) - before; n != 0 {
 		t.Errorf("%d calls came of it", n)
 	}
-	// H/65: nor does it help to try again and again, which leaves nothing behind either.
+	// H/65: repeated attempts do not help either, and leave nothing behind.
 	altered := state[:len(state)-2] + "AA"
 	for range 1000 {
 		if got := retry(nil, altered); got != made {
@@ -241,8 +240,8 @@ func TestRequestStateOfOthers(t *testing.T) {
 	if n, load := len(b.script.calls)-before, b.front.Load(); n != 0 || load.Calls != 0 || load.Questions != 0 {
 		t.Errorf("%d calls came of it, and it holds %+v", n, load)
 	}
-	// Its own may come again and again: a stateless server is asked each time (P9/124), as
-	// it would be without a gateway, and the one-time states of others end with their call.
+	// The owner may come again and again: a stateless server is asked each time (P9/124), as
+	// it would be without a gateway. The one-time states of other servers end with their call.
 	for range 3 {
 		if got := retry(nil, state); !strings.Contains(got, `"state":"st-1"`) {
 			t.Errorf("its own is refused: %s", got)
@@ -250,8 +249,8 @@ func TestRequestStateOfOthers(t *testing.T) {
 	}
 }
 
-// TestP9_121_ResultsOfUsersArePrivate, for the server does not know who else may read them,
-// and lists are what this user may see.
+// TestP9_121_ResultsOfUsersArePrivate: the server does not know who else may read a result,
+// and lists contain what this user may see.
 func TestP9_121_ResultsOfUsersArePrivate(t *testing.T) {
 	b := newBench(t, Config{})
 	body := `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"doc://hints",` + meta + `}}`
@@ -263,7 +262,7 @@ func TestP9_121_ResultsOfUsersArePrivate(t *testing.T) {
 	}
 }
 
-// TestContextCarriesTheCaller, for those who are given nothing but the context.
+// TestContextCarriesTheCaller: the caller is in the context, for code that gets only that.
 func TestContextCarriesTheCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	var mu sync.Mutex

@@ -3,14 +3,15 @@ package front
 import "time"
 
 const (
-	// progressRate is how many events of progress a second a client is told of one call,
-	// and progressBurst how many at once. Of what comes faster, the latest is told.
+	// progressRate is how many progress events a second a client gets for one call.
+	// progressBurst is how many it gets at once. Of events that come faster, the latest is
+	// sent.
 	progressRate  = 50
 	progressBurst = 50
 )
 
-// pace says when an event may be told, so that there are not too many (the generic cell
-// rate algorithm). The zero pace has let none through.
+// pace limits how often events are sent (the generic cell rate algorithm). The zero value has
+// let none through.
 type pace struct{ next time.Time } // when one would be due that comes at the rate
 
 // take lets an event through, or returns how long it has to wait.

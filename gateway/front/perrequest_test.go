@@ -29,8 +29,8 @@ func TestP9_053_WithoutASessionID(t *testing.T) {
 	}
 }
 
-// TestP9_057_EachRequestHasItsOwnCaller has a session outlive the credentials that
-// it began with: what counts is who makes this request.
+// TestP9_057_EachRequestHasItsOwnCaller: a session outlives the credentials that it began
+// with. What counts is the caller of each request.
 func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{}}`)
@@ -72,8 +72,8 @@ func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 	}
 }
 
-// TestP9_061_QuestionsStayWithTheirCall has a GET stream open while each kind of
-// question is asked.
+// TestP9_061_QuestionsStayWithTheirCall: a GET stream is open while each kind of question is
+// asked.
 func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{},"sampling":{},"roots":{}}`)
@@ -101,8 +101,8 @@ func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
 	}
 }
 
-// TestP9_066_AStreamLastsUntilItsResponse is about the revisions whose clients do
-// not come back for the rest of a stream.
+// TestP9_066_AStreamLastsUntilItsResponse is about the revisions whose clients do not come
+// back for the rest of a stream.
 func TestP9_066_AStreamLastsUntilItsResponse(t *testing.T) {
 	for _, revision := range []string{v2503, v2506} {
 		t.Run("P9/66 "+revision, func(t *testing.T) {

@@ -8,16 +8,16 @@ import (
 )
 
 // perUser counts what each user has at a time, over all sessions and clients. Without
-// authentication there is one user, whom only the number of connections bounds.
+// authentication there is one user, bounded only by the number of connections.
 type perUser struct {
-	most   int // of one user; 0 for no bound
+	most   int // for one user; 0 for no bound
 	seed   maphash.Seed
-	shards [32]usersShard // the locks of different users are mostly different
+	shards [32]usersShard // so that different users rarely share a lock
 }
 
 type usersShard struct {
 	mu  sync.Mutex     // guards has
-	has map[string]int // of users who have any
+	has map[string]int // only users who have any
 }
 
 func newPerUser(most int) *perUser {
@@ -28,11 +28,12 @@ func newPerUser(most int) *perUser {
 	return p
 }
 
-// take counts one in; false when its user has as many as they may.
+// take counts one in. It returns false if the user is at the bound.
 func (p *perUser) take(c *mcp.Caller) bool { return p.count(c, 1, p.most) }
 
-// takeMore is take for what takes the place of another one that is about to end, and may still
-// count: all of a user's may be, which takes a client that reads nothing a while.
+// takeMore is take for something that replaces another one, which is about to end but may
+// still count. That may apply to everything a user has: with a client that reads nothing, the
+// end takes a while.
 func (p *perUser) takeMore(c *mcp.Caller) bool { return p.count(c, 1, 2*p.most) }
 
 // give counts one out.

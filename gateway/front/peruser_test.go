@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestRequestsOfOneUser: one user's requests leave connections to others, whatever clients
-// they come from; without authentication there is one user, and no such bound.
+// TestRequestsOfOneUser: one user's requests leave connections to others, from however many
+// clients they come. Without authentication there is one user, and no such bound.
 func TestRequestsOfOneUser(t *testing.T) {
 	r := newPerUser(3)
 	caller := func(user, client string) *mcp.Caller {
@@ -44,7 +44,7 @@ func TestRequestsOfOneUser(t *testing.T) {
 	}
 }
 
-// now is how many a user has.
+// now returns how many a user has.
 func (p *perUser) now(user string) (n int) {
 	for i := range p.shards {
 		s := &p.shards[i]

@@ -20,13 +20,13 @@ type posted struct {
 	params  params
 	batch   []wire.Message // in place of message
 	errs    []error        // of the messages of batch
-	old     bool           // HTTP+SSE: the answer, if any, goes to another request's stream
-	on      *oldStream     // which one
+	old     bool           // HTTP+SSE: the answer, if any, goes to the stream of another request
+	on      *oldStream     // that stream
 	room    *mcp.Room      // for a large body, nil for a small one
 	counted bool           // among the requests of its user
 }
 
-// release gives back what was taken for it.
+// release gives back what was taken for the message.
 func (p *posted) release(f *Front) {
 	p.room.Free()
 	if p.counted {
@@ -34,16 +34,15 @@ func (p *posted) release(f *Front) {
 	}
 }
 
-// params are the members of a message's params that the front reads itself; nil
-// where absent.
+// params are the members of a message's params that the front itself reads; nil for absent
+// ones.
 type params struct {
 	name, uri, ref, notifications, answers, state, task, taskID mcp.Raw
-	// Of _meta.
+	// Members of _meta.
 	version, clientInfo, caps, logLevel, token mcp.Raw
 }
 
-// readParams reads them. Objects of which two readers could read two things are
-// refused.
+// readParams reads params. It refuses objects that two readers could read differently.
 func readParams(m wire.Message) (p params, err error) {
 	if m.Params == nil {
 		return p, nil
@@ -99,7 +98,7 @@ func readParams(m wire.Message) (p params, err error) {
 	return p, nil
 }
 
-// routingName is the name that the method is routed by, "" where the method has none.
+// routingName returns the name that the method is routed by, "" if the method has none.
 func (p params) routingName(method string) (string, error) {
 	var raw mcp.Raw
 	switch mcp.NameMember(method) {
@@ -161,7 +160,7 @@ func (f *Front) answer(p *posted) {
 			ref = f.inEra(p)
 		}
 		if ref != nil && ref != forwarded && p.message.Kind == wire.Response {
-			ref.ID = refuse.NullID // the id is one of ours, or of nobody
+			ref.ID = refuse.NullID // the id is one of ours, or unknown
 		}
 	}
 	if ref != nil {
@@ -169,7 +168,7 @@ func (f *Front) answer(p *posted) {
 	}
 }
 
-// inEra has one of the dialects answer.
+// inEra passes the message to its dialect.
 func (f *Front) inEra(p *posted) *refuse.Refusal {
 	header, modern, ref := p.era()
 	switch {
@@ -187,8 +186,8 @@ func (f *Front) inEra(p *posted) *refuse.Refusal {
 	return f.stateful(p, header)
 }
 
-// read reads the message, or the batch. With a refusal it leaves the id of the message, if
-// it saw it.
+// read reads the message, or the batch. With a refusal it keeps the id of the message, if it
+// saw it.
 func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	if p.caller, ref = f.caller(p.r); ref != nil {
 		return ref
@@ -216,7 +215,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 	return nil
 }
 
-// caller is who makes a request, as auth has said.
+// caller returns the caller of a request, as auth has determined.
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
@@ -226,9 +225,9 @@ func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	return caller, nil
 }
 
-// era decides which dialect a message is in. It is stateless if it says so in its
-// _meta or in its header; then both must agree, which is for stateless to check
-// (2026-07-28 basic/versioning). header is the version that the header says.
+// era decides which dialect a message is in. It is stateless if its _meta or its header says
+// so; stateless then checks that both agree (2026-07-28 basic/versioning). header is the
+// version in the header.
 func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 	lines := p.r.Header[wire.HeaderVersion]
 	modern = p.params.version != nil
@@ -252,9 +251,9 @@ func (p *posted) era() (header string, modern bool, ref *refuse.Refusal) {
 	return header, modern, nil
 }
 
-// refuseStateful is for whoever would need a session where there are none: an older
-// client can tell its user, a newer one that began with initialize can go on without
-// (2026-07-28 basic/versioning#backward-compatibility-with-initialization-based-versions).
+// refuseStateful refuses a client that would need a session if there are none. An older client
+// can tell its user; a newer one that began with initialize can continue without (2026-07-28
+// basic/versioning#backward-compatibility-with-initialization-based-versions).
 func (p *posted) refuseStateful(header string) *refuse.Refusal {
 	requested := header
 	if p.message.Method == mcp.MethodInitialize {

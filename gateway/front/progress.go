@@ -9,10 +9,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// notify is mcp.Call.Notify: it sends what belongs to this request, as long as it
-// is not answered. What a client that reads slowly has no room for is lost.
+// notify is mcp.Call.Notify: it sends what belongs to this request, until the request is
+// answered. An event without room, because the client reads slowly, is lost.
 func (x *exchange) notify(e mcp.Event) {
-	if e.Method == mcp.NoteCancelled { // a question, by its server
+	if e.Method == mcp.NoteCancelled { // the server withdraws a question
 		if key, _ := e.Params.Member("key"); x.live != nil {
 			x.running.Retract(key.Text())
 		}
@@ -47,12 +47,12 @@ func (x *exchange) notify(e mcp.Event) {
 			return
 		}
 	default:
-		return // a stream carries what belongs to its request, nothing else
+		return // a stream carries only what belongs to its request
 	}
 	x.tell(e.Method, params)
 }
 
-// tell is called with mu held.
+// tell sends a notification. The caller holds mu.
 func (x *exchange) tell(method string, params mcp.Raw) {
 	params = x.rev.Event(method, params)
 	if x.needStream() == nil {
@@ -62,8 +62,8 @@ func (x *exchange) tell(method string, params mcp.Raw) {
 	x.send(x.event)
 }
 
-// tellProgress is called with mu held, when there is progress to tell: x.params. What
-// comes too fast waits, and the next one takes its place.
+// tellProgress sends the progress in x.params. Progress that comes too fast waits, and the
+// next one replaces it. The caller holds mu.
 func (x *exchange) tellProgress() {
 	wait := x.pace.take(time.Now())
 	switch {
@@ -77,7 +77,7 @@ func (x *exchange) tellProgress() {
 	}
 }
 
-// tellHeld tells the progress that waits, if there is any.
+// tellHeld sends the progress that waits, if there is any.
 func (x *exchange) tellHeld() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -86,8 +86,8 @@ func (x *exchange) tellHeld() {
 	}
 }
 
-// wants reports whether a log message is severe enough. A stateful client that
-// never set a level gets all; a stateless one that set none gets none.
+// wants reports whether a log message is severe enough. A stateful client that never set a
+// level gets all messages; a stateless one that set none gets none.
 func (x *exchange) wants(params mcp.Raw) bool {
 	level, _ := params.Member("level")
 	if x.call.LogLevel == "" {
@@ -105,8 +105,8 @@ func isNumber(value mcp.Raw) bool {
 	return len(value) > 0 && (value[0] == '-' || value[0] >= '0' && value[0] <= '9')
 }
 
-// less compares two JSON numbers. Integers are compared by their digits: there are
-// some that no float tells apart.
+// less compares two JSON numbers. Integers are compared by their digits: floats cannot
+// distinguish all of them.
 func less(a, b mcp.Raw) bool {
 	if isDuration(a) && isDuration(b) {
 		if len(a) != len(b) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// askThis is a tool that asks what its arguments say, and says what was answered.
+// askThis is a tool that asks what its arguments say, and returns the answers.
 func askThis(c *mcp.Call) (*mcp.Reply, error) {
 	arguments, _ := c.Params.Member("arguments")
 	flag := func(name string) bool {
@@ -44,12 +44,12 @@ func askThis(c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{Ask: ask}, nil
 }
 
-// callThis is the params of a call of askThis; questions are what stands in an object.
+// callThis returns the params of a call of askThis. questions are the members of an object.
 func callThis(questions, more string) string {
 	return `{"name":"ask-this","arguments":{"questions":{` + questions + `}` + more + `}}`
 }
 
-// everything is what a client declares that can be asked anything.
+// everything is the capabilities of a client that can be asked anything.
 const everything = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{"listChanged":true}}`
 
 func elicitForm(properties string) string {
@@ -107,7 +107,7 @@ func TestP9_114_QuestionsInTheClientsWords(t *testing.T) {
 				t.Errorf("got %s\nwant %s", got, c.want)
 			}
 			if client.Session != "" {
-				_, _ = client.Delete(t.Context()) // there are only so many of a user
+				_, _ = client.Delete(t.Context()) // a user may have only so many
 			}
 		})
 	}
@@ -186,8 +186,8 @@ func TestP9_116_CallsThatAreToBeMadeAnew(t *testing.T) {
 	})
 }
 
-// A server withdraws one question before it is put, one while it is open, and one that
-// is nobody's.
+// A server withdraws one question before it is put, one while it is open, and one that does
+// not exist.
 func TestWithdrawnQuestion(t *testing.T) {
 	b := newBench(t, Config{})
 	client := b.client(v2511, everything)
@@ -286,7 +286,7 @@ func TestRootsAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// A call can do without roots: a client that cannot be asked now is not kept from it.
+// A call can do without roots: if its client cannot be asked now, the call still continues.
 func TestNoStreamToAskForRootsOn(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, everything)
@@ -314,7 +314,7 @@ func TestP9_117_DoneAtAURL(t *testing.T) {
 		return mcp.Event{Method: mcp.NoteElicitationComplete, Params: mcp.Object("elicitationId", mcp.String(id))}
 	}
 	b.front.Tell("nobody:x", done("0"))
-	for _, client := range []*mcptest.Client{c, other} { // so that there is something to tell it to
+	for _, client := range []*mcptest.Client{c, other} { // so that there is something to tell it about
 		if _, _, err := client.Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil {
 			t.Fatal(err)
 		}

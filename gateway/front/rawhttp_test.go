@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// exchangeRaw writes bytes to a connection of its own and reads all that comes.
+// exchangeRaw writes bytes to a connection of its own and reads everything that comes.
 func exchangeRaw(t *testing.T, b *bench, write func(net.Conn)) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
@@ -31,7 +31,7 @@ func exchangeRaw(t *testing.T, b *bench, write func(net.Conn)) string {
 
 const (
 	rawHead = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-	// echoHead is rawHead for a call of the tool "echo", but for Mcp-Name.
+	// echoHead is rawHead for a call of the tool "echo", without Mcp-Name.
 	echoHead = rawHead + "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n"
 	ping     = `{"jsonrpc":"2.0","id":1,"method":"ping"}` // 40 bytes
 	length   = "Content-Length: 40\r\n"
@@ -39,7 +39,7 @@ const (
 	smuggled = "GET /smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 )
 
-// rawCall is a whole request: a head, its length and a body, the connection's last.
+// rawCall returns a whole request: a head, its length and a body. It is the connection's last.
 func rawCall(head, body string) string {
 	return head + last + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)) + body
 }
@@ -48,8 +48,8 @@ func chunked(head, body string) string {
 	return head + "Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
 }
 
-// TestRawHTTP sends what no HTTP library would. The connection must be closed in the
-// end, after exactly these answers.
+// TestRawHTTP sends what no HTTP library would. The connection must be closed in the end,
+// after exactly these answers.
 func TestRawHTTP(t *testing.T) {
 	b := newBench(t, Config{MaxRequestBytes: 4096})
 	echo := call("1", "echo")
@@ -75,8 +75,8 @@ func TestRawHTTP(t *testing.T) {
 		{"H/124 a NUL in a value", rawCall(rawHead+"X-A: a\x00b\r\n", ping), []string{"400"}, nil},
 		{"H/124 a space before the colon", rawCall(rawHead+"X-A : a\r\n", ping), []string{"400"}, nil},
 		{"H/124 two Hosts", rawCall(rawHead+"Host: localhost\r\n", ping), []string{"400"}, nil},
-		// A folded value is read as one line, and nobody reads it in another way
-		// after us: upstreams get headers of our own making.
+		// A folded value is read as one line, and nobody reads it differently after us:
+		// upstreams get headers that we write.
 		{"H/125 a folded value", rawCall(echoHead+"Mcp-Name:\r\n echo\r\n", echo), []string{"200"}, []string{`"got":null`}},
 		{"H/125 a value folded in the middle", rawCall(echoHead+"Mcp-Name: ec\r\n ho\r\n", echo), []string{"400"}, []string{`-32020`}},
 		{"H/125 lines that end in LF", strings.ReplaceAll(rawCall(rawHead, ping), "\r\n", "\n"), []string{"200"}, []string{`"result":{}`}},
@@ -174,7 +174,7 @@ func TestSlowReader(t *testing.T) {
 				}
 			}
 		}()
-		// Another client is served all the while.
+		// Meanwhile another client is served.
 		if resp, _ := b.send("POST", call("1", "echo"), modern("tools/call", "echo")); resp.StatusCode != 200 {
 			t.Errorf("status %d", resp.StatusCode)
 		}

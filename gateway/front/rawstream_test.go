@@ -19,7 +19,7 @@ type raw struct {
 	close context.CancelFunc
 }
 
-// rawStream makes a request whose answer is a stream; a GET when body is empty.
+// rawStream makes a request whose answer is a stream. It is a GET if body is empty.
 func rawStream(t *testing.T, b *bench, c *mcptest.Client, body string) *raw {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func rawStream(t *testing.T, b *bench, c *mcptest.Client, body string) *raw {
 	return r
 }
 
-// line returns the next line that begins so, and what follows.
+// line returns the rest of the next line that begins with prefix.
 func (r *raw) line(t *testing.T, prefix string) string {
 	t.Helper()
 	timeout := time.After(tooLong)

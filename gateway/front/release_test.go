@@ -9,8 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// What a reply's memory holds is read to its end before the memory is given back, which
-// is done once.
+// The memory of a reply is read completely before it is given back, which happens once.
 func TestReplyIsReleasedOnceItIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

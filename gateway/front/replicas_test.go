@@ -30,11 +30,11 @@ const testKey = "0123456789abcdef0123456789abcdef"
 type replica struct {
 	*bench
 	cluster *cluster.Cluster
-	way     *faultproxy.Proxy // on which the others come here
+	way     *faultproxy.Proxy // the others connect through it
 	loses   atomic.Bool       // the answer to the next request that they forward is lost
 }
 
-// replicas makes some that share a Redis.
+// replicas makes replicas that share a Redis.
 func replicas(t *testing.T, count int) []*replica {
 	t.Helper()
 	redis := redistest.Start(t)
@@ -100,7 +100,7 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	return r
 }
 
-// join makes the replica's place in the cluster, behind a proxy.
+// join makes the replica's part of the cluster, behind a proxy.
 func (r *replica) join(t *testing.T, sessions *session.Redis) {
 	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,7 +126,7 @@ func (r *replica) join(t *testing.T, sessions *session.Redis) {
 	}
 }
 
-// at is a client of another replica's at this one.
+// at returns another replica's client, connected to this one.
 func (r *replica) at(c *mcptest.Client) *mcptest.Client {
 	here := mcptest.NewClient(r.url, c.Revision)
 	here.Caps, here.Session, here.Header = c.Caps, c.Session, c.Header
@@ -141,7 +141,7 @@ func echo(t *testing.T, c *mcptest.Client) {
 	}
 }
 
-// calls are how many calls of tools came to this replica's handler.
+// calls returns how many tool calls reached this replica's handler.
 func (r *replica) calls() (n int) {
 	for _, c := range r.script.made() {
 		if c.Method == mcp.MethodToolsCall {
@@ -151,8 +151,8 @@ func (r *replica) calls() (n int) {
 	return n
 }
 
-// TestForwarded: what comes to another replica is done at the owner, as the caller who came,
-// and what comes of it reaches the client.
+// TestForwarded: a request to another replica is served by the owner, as its caller, and its
+// results reach the client.
 func TestForwarded(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
@@ -217,13 +217,13 @@ func TestForwarded(t *testing.T) {
 	}
 }
 
-// TestForwardedOnce: a request that comes to a replica which does not own the session any
-// more is not forwarded again: who has sent it asks once more whose the session is.
+// TestForwardedOnce: a forwarded request whose session has moved is not forwarded again. Its
+// sender looks up the owner once more.
 func TestForwardedOnce(t *testing.T) {
 	all := replicas(t, 3)
 	a, b, d := all[0], all[1], all[2]
 	c := a.client(v2511)
-	echo(t, b.at(c)) // which knows now where the session is
+	echo(t, b.at(c)) // it knows the owner now
 	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +235,8 @@ func TestForwardedOnce(t *testing.T) {
 	}
 }
 
-// TestOwnerGoesWithACall: whoever waits for a call at an owner that goes is told that it is not
-// known whether it has run. A notification is to be sent again.
+// TestOwnerGoesWithACall: if an owner goes during a call, the client is told that it is
+// unknown whether the call has run. A notification must be sent again.
 func TestOwnerGoesWithACall(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
@@ -255,8 +255,9 @@ func TestOwnerGoesWithACall(t *testing.T) {
 	<-a.script.ended
 }
 
-// TestAnswersAreLost: what may be done twice is made again when its answer is lost on the way
-// from the owner: its client notices nothing. One that ends its session comes again.
+// TestAnswersAreLost: a request that may be repeated is repeated when its answer is lost on
+// the way from the owner, and its client notices nothing. A client that ends its session has
+// to come again.
 func TestAnswersAreLost(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
@@ -279,8 +280,8 @@ func TestAnswersAreLost(t *testing.T) {
 	}
 }
 
-// TestOwnerCannotBeReached: what is for an owner whose lease holds, and that does not answer,
-// is not done: the client may come again.
+// TestOwnerCannotBeReached: a request for an owner whose lease holds but that does not answer
+// is not served. The client may come again.
 func TestOwnerCannotBeReached(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
@@ -307,8 +308,8 @@ func TestOwnerCannotBeReached(t *testing.T) {
 	}
 }
 
-// TestSessionsOfOthersElsewhere: H/39 a session of another user, or of another client, is one
-// that never was, at each replica, byte for byte.
+// TestSessionsOfOthersElsewhere: H/39 at each replica, a session of another user or another
+// client looks like one that never existed, byte for byte.
 func TestSessionsOfOthersElsewhere(t *testing.T) {
 	all := replicas(t, 2)
 	c := mcptest.NewClient(all[0].url, wire.Lookup(v2511))
@@ -351,7 +352,7 @@ func TestSessionsOfOthersElsewhere(t *testing.T) {
 }
 
 // TestSessionGivenUp: a replica that stops gives up the sessions for which nothing runs, and
-// the others when their calls have ended. The next replica goes on with them.
+// the others when their calls have ended. The next replica continues them.
 func TestSessionGivenUp(t *testing.T) {
 	all := replicas(t, 2)
 	a, b := all[0], all[1]
@@ -381,7 +382,7 @@ func TestSessionGivenUp(t *testing.T) {
 	if m, err := receive(t, "the answer", answers).Response(); err != nil || m.Error != nil {
 		t.Errorf("a call at the replica that stops: %s %v", m.Text, err)
 	}
-	if err := a.front.Close(soon(t)); err != nil { // which waits until all is given up
+	if err := a.front.Close(soon(t)); err != nil { // it waits until everything is given up
 		t.Fatal(err)
 	}
 	echo(t, b.at(busy))

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	// joined is the size up to which an answer is copied together, to be written
-	// at once; larger results are written from where they are.
+	// joined is the size in bytes up to which an answer is copied together and written at
+	// once. Larger results are written from where they are.
 	joined = 32 << 10
-	// sniffed is the size from which net/http does not find out the length by
-	// itself.
+	// sniffed is the size in bytes from which net/http does not determine the length itself.
 	sniffed = 2 << 10
 )
 
@@ -38,7 +37,7 @@ func (m message) appendTo(dst []byte) []byte {
 	return append(append(append(dst, m.head...), m.body...), m.tail...)
 }
 
-// writeJSON writes an answer that is complete.
+// writeJSON writes a complete answer.
 func (f *Front) writeJSON(w http.ResponseWriter, status int, body []byte) {
 	f.writeMessage(w, http.NewResponseController(w), status, message{head: body})
 }
@@ -60,7 +59,7 @@ func (f *Front) writeMessage(w http.ResponseWriter, rc *http.ResponseController,
 	if size <= joined {
 		buf := buffers.Get().(*[]byte)
 		*buf = m.appendTo((*buf)[:0])
-		_ = f.writer.Write(w, rc, *buf) // else the client has gone: there is nobody to tell
+		_ = f.writer.Write(w, rc, *buf) // on an error the client has gone: there is nobody to tell
 		buffers.Put(buf)
 		return
 	}
@@ -82,12 +81,12 @@ func serverInfo(s ServerInfo) mcp.Raw {
 
 func serverMeta(info mcp.Raw) mcp.Raw { return mcp.Object(wire.MetaServerInfo, info) }
 
-// render makes the response of a reply with a result or a list.
+// render returns the response for a reply with a result or a list.
 func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	switch {
 	case reply == nil:
 		return message{}, errNoReply
-	case reply.Ask != nil: // which show has written out
+	case reply.Ask != nil: // show has written it out
 		return message{head: x.resultHead(), body: reply.Result, tail: closeOne}, nil
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
@@ -106,16 +105,15 @@ var (
 	closeTwo = []byte("}}")
 )
 
-// resultHead is the beginning of a response, up to the result.
+// resultHead returns the beginning of a response, up to the result.
 func (x *exchange) resultHead() []byte {
 	head := append(make([]byte, 0, 256), `{"jsonrpc":"2.0","id":`...)
 	return append(append(head, x.id...), `,"result":`...)
 }
 
-// renderStateless completes a result by the members that this revision requires.
-// They are put in front of the others, so that what is relayed is not copied;
-// only what says something else has to go. A task has its own resultType, and what it
-// tells of its time is no hint to a cache.
+// renderStateless adds the members that this revision requires to a result. They are put in
+// front of the others, so that what is relayed is not copied; only members that contradict
+// them are removed. A task has its own resultType, and its times are not hints for a cache.
 func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	result, want := reply.Result, `"complete"`
 	if reply.Task {
@@ -134,7 +132,7 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 		case "ttlMs":
 			ttl.saw(task || isDuration(value))
 		case "cacheScope":
-			// What one user may read is not another's, whatever its server thinks.
+			// A result for one user is not for others, whatever its server says.
 			scope.saw(string(value) == `"private"` || string(value) == `"public"` && x.call.Caller.Issuer == "")
 		default:
 			others = true
@@ -175,20 +173,20 @@ func (x *exchange) renderStateless(reply *mcp.Reply) message {
 	return message{head: head, body: result[1:], tail: closeOne}
 }
 
-// cacheable reports whether the result of a method that lists nothing has to say how long
-// it is good (2026-07-28 server/utilities/caching; skills extension, Getting a Skill). Of
-// directories only clients want it.
+// cacheable reports whether the result of a method that lists nothing must say how long it is
+// valid (2026-07-28 server/utilities/caching; skills extension, Getting a Skill). For
+// directories, only clients require it.
 func cacheable(method string) bool {
 	return method == mcp.MethodResourcesRead || method == mcp.MethodSkillsGet || method == mcp.MethodDirectoryRead
 }
 
-// hint is what became of a member of which there should be one.
+// hint is the state of a member that must occur once.
 type hint uint8
 
 const (
 	absent hint = iota
 	good
-	wrong // its value is not one of those that may stand there, or it stands twice
+	wrong // its value is not allowed, or it occurs twice
 )
 
 func (h *hint) saw(ok bool) {
@@ -199,7 +197,7 @@ func (h *hint) saw(ok bool) {
 	}
 }
 
-// meta is the _meta of a result with our serverInfo in it.
+// meta returns the _meta of a result with our serverInfo in it.
 func (f *Front) meta(meta mcp.Raw) mcp.Raw {
 	if !meta.IsObject() {
 		return f.metaInfo
@@ -222,7 +220,7 @@ func appendMember(dst []byte, name string, value mcp.Raw) []byte {
 	return append(dst, value...)
 }
 
-// renderList writes a list; its items are rendered once for each revision.
+// renderList writes a list. Its items are rendered once for each revision.
 func (x *exchange) renderList(list *mcp.List) message {
 	rev, method := x.rev, x.call.Method
 	m := message{head: append(x.resultHead(), '{')}
@@ -259,7 +257,7 @@ func renderItems(rev *wire.Revision, method string, list *mcp.List) []byte {
 	return append(out, ']')
 }
 
-// remaining is how many milliseconds are left until then, none for the zero time.
+// remaining returns the milliseconds until a time, 0 for the zero time.
 func remaining(until time.Time) int64 {
 	if until.IsZero() {
 		return 0

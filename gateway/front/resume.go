@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// readAgain is about how long a stream that cannot be read is left alone.
+// readAgain is about how long to wait before a stream that could not be read is tried again.
 const readAgain = time.Second
 
-// readPosition reads Last-Event-ID. What could not be an id of ours is refused.
+// readPosition reads Last-Event-ID. It refuses what cannot be an id of ours.
 func readPosition(h http.Header) (at stream.Position, ref *refuse.Refusal) {
 	lines := h[wire.HeaderLastEventID]
 	if len(lines) == 0 {
@@ -31,7 +31,7 @@ func readPosition(h http.Header) (at stream.Position, ref *refuse.Refusal) {
 	return at, nil
 }
 
-// reading is what was read of the stream of a call.
+// reading is the result of reading the stream of a call.
 type reading struct {
 	events []session.Event
 	ended  bool
@@ -39,8 +39,8 @@ type reading struct {
 	more   <-chan struct{} // closed when there is something new, or it is time to look again
 }
 
-// read reads the stream of a call. Errors: session.ErrNotFound when it is not known (any
-// more), session.ErrUnavailable.
+// read reads the stream of a call. Errors: session.ErrNotFound if it is not known, or not any
+// more; session.ErrUnavailable.
 func (g *getting) read(name string, after uint64) (r reading, err error) {
 	r.events, r.ended, r.more, err = g.f.sessions.Log().Read(context.Background(), g.session.Key(), name, after)
 	if r.gap = errors.Is(err, session.ErrGap); r.gap {
@@ -49,8 +49,8 @@ func (g *getting) read(name string, after uint64) (r reading, err error) {
 	return r, err
 }
 
-// follow replays what came after a position in the stream of a call, and goes on with it
-// to its end. r is what was read of it at first.
+// follow replays what came after a position in the stream of a call, and follows the stream to
+// its end. r is what was read of it first.
 func (g *getting) follow(ctx context.Context, r reading) {
 	after := g.after
 	g.f.metrics.replayed.Inc()
@@ -94,22 +94,22 @@ func (g *getting) follow(ctx context.Context, r reading) {
 		case errors.Is(err, session.ErrUnavailable):
 			r = reading{more: later()}
 		case err != nil:
-			g.end() // with the session or its client, or as the stream was dropped
+			g.end() // the session or its client is gone, or the stream was dropped
 			return
 		}
 	}
 }
 
-// writes reports whether the stream of a call is, or was, written by this process.
+// writes reports whether this process writes, or wrote, the stream of a call.
 func (f *Front) writes(name string) bool {
 	replica, _, _ := strings.Cut(stream.CallOf(name), "-")
 	return replica == f.prefix
 }
 
-// finishLost answers a call that ended with the replica which owned the session before:
-// its client hears that it is not known whether the call has run. Only one of those who
-// finish a stream does, so that a replica which was only cut off writes no more of it. The
-// stream is to be read again once more is closed.
+// finishLost answers a call that was lost with the former owner of the session: its client is
+// told that it is unknown whether the call has run. Of all callers that finish a stream only
+// one succeeds, so a replica that was only cut off cannot write to it any more. Read the
+// stream again once more is closed.
 func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	log, key, name := g.f.sessions.Log(), g.session.Key(), g.after.Name
 	request, err := log.Request(ctx, key, name)
@@ -128,12 +128,12 @@ func (g *getting) finishLost(ctx context.Context) (more <-chan struct{}) {
 	return done
 }
 
-// lostAnswer is the response to a request whose own is lost.
+// lostAnswer is the response to a request whose own response is lost.
 func (f *Front) lostAnswer(request mcp.Raw, name string, rev *wire.Revision) []byte {
 	return wire.AppendError(nil, request, f.readable(rev, "", stream.CallOf(name), refuse.LostError()))
 }
 
-// answerLost sends the response to a request whose own is missing in the log.
+// answerLost sends the response to a request whose own response is missing in the log.
 func (g *getting) answerLost(name string) {
 	request, err := g.f.sessions.Log().Request(context.Background(), g.session.Key(), name)
 	if err == nil && request != nil {
@@ -141,7 +141,7 @@ func (g *getting) answerLost(name string) {
 	}
 }
 
-// later is closed when it is time to try again what the session store could not do.
+// later is closed when it is time to retry what the session store could not do.
 func later() <-chan struct{} {
 	again := make(chan struct{})
 	time.AfterFunc(readAgain/2+rand.N(readAgain), func() { close(again) })

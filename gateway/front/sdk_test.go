@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestGoSDKClient runs the official client against the front, in both dialects and over
-// both transports.
+// TestGoSDKClient runs the official client against the front, in both dialects and over both
+// transports.
 func TestGoSDKClient(t *testing.T) {
 	for _, tt := range []struct {
 		name, version string
@@ -84,7 +84,7 @@ func TestGoSDKClient(t *testing.T) {
 				}
 			})
 			t.Run("elicitation", func(t *testing.T) {
-				if version < v2506 { // which has none
+				if version < v2506 { // it has none
 					return
 				}
 				r, err := cs.CallTool(t.Context(), &sdk.CallToolParams{Name: "ask"})

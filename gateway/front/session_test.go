@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// start makes a request in the background and returns its exchange; the tool
-// "slow" tells the script when it has begun.
+// start makes a request in the background and returns its exchange. The tool "slow" tells the
+// script when it has begun.
 func start(t *testing.T, c *mcptest.Client, id, params string) (chan *mcptest.Exchange, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func TestP9_056_DeleteEndsWhatRuns(t *testing.T) {
 	} else if text := x.Text(); !strings.Contains(text, `"id":null`) || !strings.Contains(text, `"executed":"unknown"`) {
 		t.Errorf("H/183 the call that ran: %s", text)
 	}
-	stream.Text() // ends
+	stream.Text() // it ends
 	b.script.waitListening(t, 0)
 }
 
@@ -246,7 +246,8 @@ func TestH056_SameIDTwice(t *testing.T) {
 	}
 }
 
-// TestP9_069_PingIsAnsweredHere, and the upstreams hear nothing of it.
+// TestP9_069_PingIsAnsweredHere: the gateway answers ping, and the upstreams hear nothing of
+// it.
 func TestP9_069_PingIsAnsweredHere(t *testing.T) {
 	b := newBench(t, Config{})
 	for _, revision := range []string{v2024, v2503, v2506, v2511} {

@@ -17,14 +17,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// silent is a client that sends one request and reads no more than the test says.
+// silent is a client that sends one request and reads only what the test reads.
 type silent struct {
 	*bufio.Reader
 	conn net.Conn
 }
 
-// silent sends a request to a server for which the system keeps next to nothing, which
-// could be megabytes.
+// silent sends a request to a server with small system buffers, which could otherwise hold
+// megabytes.
 func (b *bench) silent(t *testing.T, body string, header http.Header) *silent {
 	t.Helper()
 	server := httptest.NewUnstartedServer(b)
@@ -58,7 +58,7 @@ func (b *bench) silent(t *testing.T, body string, header http.Header) *silent {
 	return &silent{bufio.NewReaderSize(conn, 256), conn}
 }
 
-// line reads up to a line that begins so, and returns the rest of it.
+// line reads up to a line with a prefix, and returns the rest of that line.
 func (s *silent) line(t *testing.T, prefix string) string {
 	t.Helper()
 	_ = s.conn.SetReadDeadline(time.Now().Add(tooLong))
@@ -73,7 +73,7 @@ func (s *silent) line(t *testing.T, prefix string) string {
 	}
 }
 
-// held is what the process holds, as exactly as the collector knows it.
+// held is how many bytes the process holds, as exactly as the collector knows.
 func held() int64 {
 	runtime.GC()
 	runtime.GC() // sync.Pools give up what they hold
@@ -116,11 +116,11 @@ func (f *flood) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 }
 
-// TestASlowReaderHoldsLittle: a client that does not read its stream holds no more than
-// its bound.
+// TestASlowReaderHoldsLittle: a client that does not read its stream holds no more than its
+// bound.
 func TestASlowReaderHoldsLittle(t *testing.T) {
-	// 1 MiB that was not sent yet, as much that is being sent, 1 MiB that can be gone on
-	// with, and memory that is to grow.
+	// 1 MiB that was not sent yet, as much that is being sent, 1 MiB for resumption, and
+	// buffers that grow.
 	const bound = 5 << 20
 	for _, tt := range []struct {
 		name, revision, body string
@@ -160,7 +160,7 @@ func TestASlowReaderHoldsLittle(t *testing.T) {
 	}
 }
 
-// TestASlowReaderIsCutOff, and gets its answer where its revision can go on with a stream.
+// TestASlowReaderIsCutOff: it is, and gets its answer if its revision can resume streams.
 func TestASlowReaderIsCutOff(t *testing.T) {
 	b := newBench(t, Config{})
 	f := &flood{make(chan struct{}, 1), make(chan struct{})}
@@ -183,7 +183,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	wantCount(t, "connections that were cut", b.front.metrics.written.Cut, 1)
 }
 
-// cutOff reads what is there still, and wants the end of the connection before the answer.
+// cutOff reads what is left, and expects the end of the connection before the answer.
 func (s *silent) cutOff(t *testing.T) {
 	t.Helper()
 	_ = s.conn.SetReadDeadline(time.Now().Add(tooLong))
@@ -196,7 +196,7 @@ func (s *silent) cutOff(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatNobodyReads is given up, and what it holds with it.
+// TestAnAnswerThatNobodyReads: it is given up, with everything that it holds.
 func TestAnAnswerThatNobodyReads(t *testing.T) {
 	const size = 16 << 20
 	b := newBench(t, Config{})
@@ -215,7 +215,7 @@ func TestAnAnswerThatNobodyReads(t *testing.T) {
 	if rest, err := io.ReadAll(client); err == nil && len(rest) > size {
 		t.Error("the client was not cut off")
 	}
-	b.front.running.Wait() // the call is over
+	b.front.running.Wait() // the call has ended
 	wantCount(t, "connections that were cut", b.front.metrics.written.Cut, 1)
 	if n := b.front.memory.Held(); n != 0 {
 		t.Errorf("%d bytes are held", n)

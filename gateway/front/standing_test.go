@@ -88,7 +88,7 @@ func TestStandingStreamIsResumed(t *testing.T) {
 	seen := stream.id(t)
 	b.script.emit(mcp.NotePromptsListChanged, `{}`)
 	stream.line(t, "data: {")
-	stream.line(t, "data: {") // it came, but let us say that it was not read
+	stream.line(t, "data: {") // it came, but let us pretend that it was not read
 	c.Header = http.Header{wire.HeaderLastEventID: {seen}}
 	resumed := rawStream(t, b, c, "")
 	if got := resumed.line(t, "data: {"); !strings.Contains(got, mcp.NotePromptsListChanged) {
@@ -260,8 +260,8 @@ func TestCloseGivesUpWaiting(t *testing.T) {
 	}
 }
 
-// The times that a server has for reading a request and for answering it end neither
-// a stream nor a call.
+// The server's time limits for reading a request and for answering it end neither a stream nor
+// a call.
 func TestTimeoutsOfTheServer(t *testing.T) {
 	b := newBench(t, Config{KeepAlive: 500 * time.Millisecond})
 	server := httptest.NewUnstartedServer(b)
@@ -274,7 +274,7 @@ func TestTimeoutsOfTheServer(t *testing.T) {
 	defer stream.close()
 	stream.line(t, "data:")
 	status := make(chan int, 1)
-	go func() { // one that is cancelled, and so has no answer
+	go func() { // this one is cancelled, and so has no answer
 		defer close(status)
 		resp, _ := b.send("POST", `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow"}}`,
 			http.Header{wire.HeaderSession: {c.Session}, "Accept": {"application/json"}})

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// stateLife is how long a question may be answered by a stateless client.
+	// stateLife is how long a stateless client may take to answer a question.
 	stateLife = 10 * time.Minute
-	// stateBound separates what is sealed here from anything else.
+	// stateBound distinguishes what is sealed here from anything else.
 	stateBound = "requestState"
 )
 
-// requestState is what is sealed into the requestState of an input_required result,
-// bound to the user and the client that it is for (2026-07-28 basic/patterns/mrtr).
+// requestState is what is sealed into the requestState of an input_required result. It is
+// bound to its user and client (2026-07-28 basic/patterns/mrtr).
 type requestState struct {
 	State   string `json:"state"`
 	Method  string `json:"method"`
 	Name    string `json:"name"`
 	Digest  string `json:"digest"`
 	Expires int64  `json:"expires"` // Unix seconds
-	// Replica is where the call waits for the answer, "" where it does not wait.
+	// Replica is where the call waits for the answer, "" if it does not wait.
 	Replica string `json:"replica,omitempty"`
 }
 
-// show turns a question into the result that asks a stateless client. A kind of
-// question that its request did not declare is never shown.
+// show turns a question into the result that asks a stateless client. It never shows a kind of
+// question that the request did not declare.
 func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if !mcp.CanAsk(x.call.Method) {
 		return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for input, which is not possible in %s", x.call.Method)
@@ -64,7 +64,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if len(ask.Requests) > 0 {
 		result = result.With("inputRequests", requests)
 	}
-	if ask.State != "" || ask.Here { // none is invented where the server gave none
+	if ask.State != "" || ask.Here { // none is invented if the server gave none
 		result = result.With("requestState", mcp.String(x.sealState(ask)))
 	} else if len(ask.Requests) == 0 {
 		return nil, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the server asked for input but not for what")
@@ -92,8 +92,8 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 	return x.f.seal.Seal(plain, stateBound, x.call.Caller.User(), x.call.Caller.ClientID)
 }
 
-// retry reads the answers and the state that a request brings back. Answers
-// without a state are passed as they are: the server may know them by their keys.
+// retry reads the answers and the state that a request brings back. Answers without a state
+// are passed on as they are: the server may know them by their keys.
 func (x *exchange) retry(p params) error {
 	if p.answers != nil {
 		if err := x.readAnswers(p.answers); err != nil {
@@ -129,7 +129,7 @@ func (x *exchange) readAnswers(raw mcp.Raw) error {
 	answers := make(map[string]mcp.Raw)
 	twice := false
 	raw.Each(func(name string, value mcp.Raw) bool {
-		key := mcp.Raw(`"` + name + `"`).Text() // names come as they are written
+		key := mcp.Raw(`"` + name + `"`).Text() // names are in their wire form
 		_, twice = answers[key]
 		answers[key] = value
 		return !twice
@@ -147,9 +147,9 @@ func badState(reason, text string) error {
 	return e
 }
 
-// paramsDigest is a digest of what a request asks for: its params without what
-// differs between the request and its retry. The order of the members and white
-// space do not count, but within a member everything but white space does.
+// paramsDigest is a digest of what a request asks for: its params without what differs between
+// the request and its retry. The order of the members and white space do not count, but within
+// a member everything except white space does.
 func paramsDigest(p mcp.Raw) string {
 	var members []string
 	p.Each(func(name string, value mcp.Raw) bool {
@@ -160,7 +160,7 @@ func paramsDigest(p mcp.Raw) string {
 		var compact bytes.Buffer
 		compact.WriteString(name + ":")
 		if err := json.Compact(&compact, value); err != nil {
-			compact.Write(value) // not after wire.Scan
+			compact.Write(value) // cannot fail after wire.Scan
 		}
 		members = append(members, compact.String())
 		return true

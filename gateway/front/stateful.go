@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// stateful serves a message of a client with a session (2024-11-05 to 2025-11-25),
-// or of one that wants to begin one.
+// stateful serves a message of a client with a session (2024-11-05 to 2025-11-25), or of one
+// that wants to begin a session.
 func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 	isRequest := p.message.Kind == wire.Request
 	if isRequest && p.message.Method == mcp.MethodInitialize {
@@ -34,10 +34,10 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 	return f.accept(p, record)
 }
 
-// session finds the session that a request names. One of another user does not exist,
-// nor does one that another client of the same user began: a client that gets hold of
-// the id gains nothing by it. A new token of the two keeps the session. One that another
-// replica owns is answered there.
+// session finds the session that a request names. For another user, or another client of the
+// same user, the session does not exist: a client that obtains the id gains nothing. A new
+// token of the same user and client keeps the session. If another replica owns the session,
+// the request is answered there.
 func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
 	id, ref := checkSessionHeader(a.r.Header)
 	if ref != nil {
@@ -55,19 +55,19 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 	}
 	rev := wire.Lookup(record.Revision)
 	if rev == nil || record.Client != a.caller.ClientID {
-		// Of another gateway's version, or another client's.
+		// It is of another version of the gateway, or of another client.
 		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
 	if header != "" && header != rev.Name {
-		// Clients SHOULD send what was negotiated; some send the newest they know.
+		// Clients SHOULD send the negotiated version; some send the newest they know.
 		f.log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
 	}
 	return record, rev, nil
 }
 
-// accept takes a response or a notification of the client, which has no answer.
+// accept handles a response or a notification of the client, which has no answer.
 func (f *Front) accept(p *posted, record session.Record) *refuse.Refusal {
-	held := f.Known(record.Key()) // nil for nothing
+	held := f.Known(record.Key()) // nil if nothing is held
 	switch {
 	case p.message.Kind == wire.Response:
 		if held != nil {
@@ -119,7 +119,7 @@ func (f *Front) request(p *posted, record session.Record, rev *wire.Revision) *r
 	return ref
 }
 
-// callOf makes a call of a request. It is nil for one that was answered or refused.
+// callOf makes a call of a request. It returns nil if the request was answered or refused.
 func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*exchange, *refuse.Refusal) {
 	s, ref := f.held(p.r.Context(), record)
 	if ref != nil {
@@ -187,8 +187,8 @@ func (x *exchange) unsubscribe(ctx context.Context, c *mcp.Call) (*mcp.Reply, er
 	return x.empty(x.live.Unsubscribe(ctx, x.record, c.Caller, c.Name))
 }
 
-// empty is the reply of a method that changes the session, and whose result is empty. The
-// stream, which may begin at any time, reads x.record: that stays as it was.
+// empty is the reply of a method that changes the session and has an empty result. It leaves
+// x.record as it was: the stream, which may begin at any time, reads it.
 func (x *exchange) empty(err error) (*mcp.Reply, error) {
 	_, told := errors.AsType[*mcp.Error](err)
 	switch {
@@ -218,8 +218,8 @@ func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// ofSession checks a GET or DELETE and finds its session. A stateless client has
-// neither (2026-07-28 basic/transports/streamable-http).
+// ofSession checks a GET or DELETE and finds its session. Stateless clients have neither
+// method (2026-07-28 basic/transports/streamable-http).
 func (f *Front) ofSession(w http.ResponseWriter, r *http.Request) (session.Record, *wire.Revision, mcp.Caller, *refuse.Refusal) {
 	caller, ref := f.caller(r)
 	if ref != nil {

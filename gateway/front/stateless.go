@@ -16,20 +16,20 @@ import (
 // discoverTTL is how long a stateless client may keep what it discovered.
 const discoverTTL = time.Minute
 
-// stateless serves a message that tells all about itself (2026-07-28). Nothing is
-// remembered from one to the next.
+// stateless serves a self-contained message (2026-07-28). Nothing is remembered between
+// messages.
 func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	switch p.message.Kind {
 	case wire.Response:
 		return refuse.Invalid("Invalid request: responses are not accepted in this revision")
-	case wire.Notification: // there is none that means anything over HTTP
+	case wire.Notification: // none has a meaning over HTTP
 		p.w.WriteHeader(http.StatusAccepted)
 		return nil
 	}
 	if ref := p.checkVersion(header); ref != nil {
 		return ref
 	}
-	switch p.message.Method { // what this revision does not have, however it is asked for
+	switch p.message.Method { // what this revision does not have, in any form
 	case mcp.MethodInitialize, mcp.MethodPing, mcp.MethodSetLevel, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe,
 		mcp.MethodTasksResult, mcp.MethodTasksList:
 		return refuse.Bad(mcp.ErrMethod(p.message.Method))
@@ -97,7 +97,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 	return nil
 }
 
-// checkVersion compares what header and _meta say of the revision.
+// checkVersion compares the revisions in the header and in _meta.
 func (p *posted) checkVersion(header string) *refuse.Refusal {
 	if said := p.params.version; len(said) == len(header)+2 && said[0] == '"' && string(said[1:len(said)-1]) == header {
 		return knownVersion(header) // the usual case, without a copy
@@ -122,8 +122,8 @@ func knownVersion(version string) *refuse.Refusal {
 	return nil
 }
 
-// checkRequest checks the rest of what a stateless request must say, and returns
-// its routing name.
+// checkRequest checks everything else that a stateless request must say, and returns its
+// routing name.
 func (p *posted) checkRequest() (name string, err error) {
 	if !p.params.caps.IsObject() {
 		return "", refuse.InvalidParams("_meta lacks %s, an object", wire.MetaClientCaps)
@@ -150,14 +150,14 @@ func (p *posted) checkRequest() (name string, err error) {
 	return name, nil
 }
 
-// derivedID is what a stateless client gets in place of a session's id: the same for all
-// requests of one program of one user.
+// derivedID stands for the session id of a stateless client: it is the same for all requests
+// of one program of one user.
 func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 	var buf [512]byte
 	b := append(append(buf[:0], caller.ClientID...), 0)
 	sum := sha256.Sum256(append(b, clientInfo...))
 	var text [1 + 16]byte
-	text[0] = '~' // which no minted session id has
+	text[0] = '~' // no minted session id begins with it
 	hex.Encode(text[1:], sum[:8])
 	return string(text[:])
 }

@@ -33,7 +33,7 @@ func (c *crowd) newClient(revision string) *mcptest.Client {
 	return client
 }
 
-// get, listen and oldSSE open a stream each of a client of its own.
+// get, listen and oldSSE each open a stream of a new client.
 func (c *crowd) get() *mcptest.Exchange { return c.getAgain(c.newClient(v2511)) }
 
 func (c *crowd) getAgain(client *mcptest.Client) *mcptest.Exchange {
@@ -65,7 +65,7 @@ func (c *crowd) opened(x *mcptest.Exchange, err error) *mcptest.Exchange {
 	return x
 }
 
-// TestH253_StreamsOfAUser: H/253 one user opens all streams.
+// TestH253_StreamsOfAUser: H/253 one user tries to open all streams.
 func TestH253_StreamsOfAUser(t *testing.T) {
 	const most = 3
 	for _, tt := range []struct {
@@ -82,7 +82,7 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 			eve := newCrowd(t, b, "eve")
 			first := eve.get()
 			eve.oldSSE()
-			eve.listen() // one of each is most
+			eve.listen() // one of each reaches the bound
 			for range 2 {
 				x := tt.open(eve)
 				if x.Status == http.StatusOK {
@@ -96,7 +96,7 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 				}
 			}
 			wantCount(t, "streams too many", b.front.metrics.bounds[refuse.BoundStreams], 2)
-			// Calls go on, and so does everybody else.
+			// Calls continue, and other users are not affected.
 			if m, _, err := eve.newClient(v2607).Call(t.Context(), "tools/call", `{"name":"echo"}`); err != nil || m.Error != nil {
 				t.Errorf("a call: %s %v", m.Text, err)
 			}
@@ -112,7 +112,7 @@ func TestH253_StreamsOfAUser(t *testing.T) {
 	}
 }
 
-// awaitStreams waits until a user has so many streams open.
+// awaitStreams waits until a user has this many streams open.
 func (b *bench) awaitStreams(t *testing.T, of *crowd, want int) {
 	t.Helper()
 	user := mcp.Caller{Issuer: of.header.Get("Test-Issuer"), Subject: of.header.Get("Test-User")}.User()
@@ -130,8 +130,8 @@ func (b *bench) awaitStreams(t *testing.T, of *crowd, want int) {
 	}
 }
 
-// TestAReconnectTakesThePlaceOfTheOldStream, whose connection may not have been seen to
-// fail, even where a user may have no more.
+// TestAReconnectTakesThePlaceOfTheOldStream: the old connection may not have been seen to fail
+// yet, and the user may be at the bound.
 func TestAReconnectTakesThePlaceOfTheOldStream(t *testing.T) {
 	b := newBench(t, Config{StreamsPerUser: 2})
 	ann := newCrowd(t, b, "ann")

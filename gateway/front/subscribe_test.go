@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// The stream that a slow unsubscribe becomes begins, and beats, while its handler
+// A slow unsubscribe becomes a stream, which begins and sends comments while its handler
 // changes the session (for the race detector).
 func TestUnsubscribeBecomesAStream(t *testing.T) {
 	b := newBench(t, Config{StreamAfter: 20 * time.Millisecond, KeepAlive: 5 * time.Millisecond})
@@ -34,8 +34,7 @@ func TestUnsubscribeBecomesAStream(t *testing.T) {
 	}
 }
 
-// A subscription that is confirmed after the front began to close leaves nobody
-// behind who listens.
+// A subscription that is confirmed after the front began to close leaves no listener behind.
 func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
@@ -71,7 +70,7 @@ func TestCloseWhileASubscriptionIsMade(t *testing.T) {
 	b.script.waitListening(t, 0)
 }
 
-// A subscription that the session has no room for is taken back where it was made.
+// A subscription that does not fit into the session is withdrawn at its server.
 func TestSubscriptionThatDoesNotFit(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)

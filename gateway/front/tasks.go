@@ -6,12 +6,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Clients have tasks in the form of their revision. What a client of the extension sends
-// and gets is what is said inside; a client of 2025-11-25 asks for tasks one by one, and
-// wire has its words.
+// Clients use tasks in the form of their revision. Inside the gateway, tasks have the form of
+// the extension, so its clients need no translation. A client of 2025-11-25 asks for tasks one
+// by one, and package wire translates.
 
-// coreTasks notes what a client with a session knows of tasks. Methods that its revision
-// does not have are refused.
+// coreTasks records what a client with a session knows about tasks. It refuses methods that
+// the client's revision does not have.
 func (x *exchange) coreTasks(p params) error {
 	method := x.call.Method
 	switch {
@@ -31,8 +31,8 @@ func (x *exchange) coreTasks(p params) error {
 	return nil
 }
 
-// extensionTasks notes whether a request declares the extension, and reads the answers
-// that it brings for a task.
+// extensionTasks records whether a request declares the extension, and reads the answers that
+// it brings for a task.
 func (x *exchange) extensionTasks(p params) error {
 	if mcp.DeclaresTasks(p.caps) {
 		x.call.Tasks = mcp.ExtensionTasks
@@ -46,8 +46,8 @@ func (x *exchange) extensionTasks(p params) error {
 	return x.readAnswers(p.answers)
 }
 
-// mayAnswer reports whether the client can make something of a result: a task is for
-// those alone who asked for it, or declared in this request that they know tasks.
+// mayAnswer reports whether the client understands a result. A task is only for clients that
+// asked for it, or that declared in this request that they know tasks.
 func (x *exchange) mayAnswer(reply *mcp.Reply) bool {
 	return !reply.Task || x.call.Method == mcp.MethodToolsCall && (x.call.Task != nil || x.call.Tasks == mcp.ExtensionTasks)
 }

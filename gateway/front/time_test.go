@@ -143,7 +143,7 @@ func TestP9_030_KeepAlive(t *testing.T) {
 	})
 }
 
-// Proxies count from the last byte: so does the next comment.
+// Proxies count from the last byte, and so does the next comment.
 func TestKeepAliveCountsFromTheLastEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _, store := bubbleFront(t, time.Hour)
@@ -304,8 +304,8 @@ func TestP9_109_Patience(t *testing.T) {
 	})
 }
 
-// A client may give up all its calls when it comes back for its stream and is refused,
-// as that of go-sdk does.
+// A client may give up all its calls when it comes back for its stream and is refused, as the
+// client of go-sdk does.
 func TestH237_StandingStreamsLastAsLongAsCalls(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,15 +13,14 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// TestTranscripts plays what clients send and compares what they get. A file has
-// pairs of sections, "name >" and "name <".
+// TestTranscripts plays what clients send and compares what they get. A file has pairs of
+// sections, "name >" and "name <".
 //
-// A request is its method, then header lines, an empty line and the body; POST gets
-// the usual Content-Type and Accept unless they are given, empty for none. An answer
-// is its status, then header lines that it must have ("Name: value") or must not
-// have ("Name!"), an empty line and the whole body. In answers {name} stands for any
-// text without quotes, which is kept under that name ({*} is not), and in requests
-// for what was kept.
+// A request is its method, then header lines, an empty line and the body. POST gets the usual
+// Content-Type and Accept unless they are given; an empty value omits them. An answer is its
+// status, then header lines that it must have ("Name: value") or must not have ("Name!"), an
+// empty line and the whole body. In answers, {name} matches any text without quotes, which is
+// kept under that name ({*} is not kept). In requests it stands for the kept text.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -116,7 +115,7 @@ func (p played) matches(want string, known map[string]string) error {
 	return match(strings.TrimRight(p.text, "\n"), strings.TrimRight(body, "\n"), known)
 }
 
-// match compares text with a pattern and keeps what its names stand for.
+// match compares a text with a pattern and keeps what its names match.
 func match(got, pattern string, known map[string]string) error {
 	var expr strings.Builder
 	var names []string

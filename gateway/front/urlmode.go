@@ -11,21 +11,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// A server of 2026-07-28 that sent the user to a URL answers with the same question for
-// as long as the user is not done there. Clients of 2025-11-25 would ask the user again
-// each time: they are told by the question's id when the user is done, which we see.
+// A server of 2026-07-28 that sent the user to a URL asks the same question again until the
+// user is done there. Clients of 2025-11-25 would ask the user again each time. Instead, they
+// are told by the question's id when the user is done, which the gateway notices.
 
 const (
-	// firstLook and lastLook are how long it is waited before the server is asked again
-	// whether the user is done.
+	// firstLook and lastLook are the first and the longest wait before the server is asked
+	// again whether the user is done.
 	firstLook = time.Second
 	lastLook  = 15 * time.Second
 )
 
-// opened are the URLs of one call that the user has agreed to go to.
+// opened are the URLs of one call that the user has agreed to visit.
 type opened struct {
 	requests []mcp.InputRequest // as they were put to the client
-	since    time.Time          // when the last of them was agreed to
+	since    time.Time          // when the user last agreed to one
 	looks    int                // since then
 }
 
@@ -43,7 +43,7 @@ func hasURL(requests []mcp.InputRequest, url string) bool {
 	return url != "" && slices.ContainsFunc(requests, func(q mcp.InputRequest) bool { return urlOf(q) == url })
 }
 
-// add takes the questions that were answered with yes.
+// add adds the questions that were answered with yes.
 func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
 	for _, q := range put {
 		action, _ := given[q.Key].Member("action")
@@ -54,7 +54,7 @@ func (o *opened) add(put []mcp.InputRequest, given map[string]mcp.Raw) {
 	}
 }
 
-// done takes out what the server does not ask for any more, and returns it.
+// done removes and returns what the server does not ask for any more.
 func (o *opened) done(asked []mcp.InputRequest) (done []mcp.InputRequest) {
 	o.requests = slices.DeleteFunc(o.requests, func(q mcp.InputRequest) bool {
 		left := hasURL(asked, urlOf(q))
@@ -66,20 +66,20 @@ func (o *opened) done(asked []mcp.InputRequest) (done []mcp.InputRequest) {
 	return done
 }
 
-// wait waits before the server is asked again. It reports false when the user took
-// longer than the limit.
+// wait waits before the server is asked again. It returns false if the user took longer than
+// the limit.
 func (o *opened) wait(ctx context.Context, limit time.Duration) bool {
 	if time.Since(o.since) >= limit {
 		return false
 	}
 	pause := min(firstLook<<min(o.looks, 4), lastLook)
 	o.looks++
-	_ = sleep(ctx, pause) // its caller looks at ctx
+	_ = sleep(ctx, pause) // the caller checks ctx
 	return true
 }
 
-// withID gives a question that sends the user to a URL the id that it has in this
-// revision, unless it has one.
+// withID adds the id that this revision requires to a question that sends the user to a URL,
+// unless it has one.
 func withID(rev *wire.Revision, q mcp.InputRequest, params mcp.Raw) mcp.Raw {
 	if !rev.ElicitationIDs || urlOf(q) == "" {
 		return params
@@ -99,8 +99,8 @@ func (r *rounds) tellDone(done []mcp.InputRequest) {
 	}
 }
 
-// urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call
-// can be made again when the user is done at these URLs.
+// urlRequired is URLElicitationRequiredError (2025-11-25 client/elicitation): the call can be
+// made again when the user is done at these URLs.
 func (r *rounds) urlRequired(requests []mcp.InputRequest) error {
 	list := mcp.Raw{'['}
 	for _, q := range requests {
