@@ -45,7 +45,8 @@ type place interface {
 	// load reads a session into h.
 	load(ctx context.Context, h *held) error
 	write(ctx context.Context, h *held, c change) error
-	// remove ends a session. left is how long the place may keep it if nobody owns it.
+	// remove ends a session. A session without an owner is ended only if the place would not
+	// keep it for longer than left; otherwise the error is ErrMoved.
 	remove(ctx context.Context, h *held, left time.Duration) error
 	fetch(ctx context.Context, h *held, stream string, list []logged) ([]Event, error)
 	// swept is called at the end of each sweep.

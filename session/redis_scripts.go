@@ -130,9 +130,9 @@ return {got[1], got[2] or '0', got[3] or '0', redis.call('PTTL', record), redis.
 		add:  redisdb.NewScript(growing + lua + write),
 		tend: redisdb.NewScript(sparing + lua + write),
 
-		// ARGV: how long the session may have left if nobody owns it, -1 to keep it. A session
-		// that was idle for too long may have outlived its home, and another replica may have
-		// used it since.
+		// ARGV: the longest remaining time of a session without an owner that may be removed, -1
+		// for none: a session that was idle for too long may have outlived its home, and another
+		// replica may have used it since.
 		remove: redisdb.NewScript(sparing + lua + `
 if not there() then return 0 end
 if moved() and (redis.call('EXISTS', home) == 1 or redis.call('PTTL', record) > tonumber(ARGV[4])) then return -1 end

@@ -85,10 +85,10 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
 }
 
-// letGo tells whoever parked the call for a question that no answer will come; otherwise the
-// call would wait there for its time limit. It makes the call once more with every question
-// refused, and cancels it at once. This call takes over the parked one, which then ends as any
-// cancelled call does.
+// letGo releases a call that is parked until its questions are answered: no answers will come,
+// and the call would wait for its time limit. letGo makes the call once more with every
+// question refused, and cancels it at once. This takes over the parked call, which then ends
+// as any cancelled call does.
 func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	if !asked.Here && !asked.Kept {
 		return

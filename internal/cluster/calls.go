@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxCalls bounds the small requests that one peer serves at a time on connections of
+	// maxCalls bounds the small requests that run at one peer at a time on connections of
 	// their own. Further ones share a connection, as streams do.
 	maxCalls = 128
 	// maxDials bounds the connections that are opened to one peer at a time, so that a burst

@@ -306,7 +306,7 @@ func (m *members) peer(name string) *peer {
 }
 
 // whereabouts returns the replica that owned something at the given time, or reports that it
-// has gone. If both are false, nobody can tell now.
+// has gone. With neither result, nobody can tell now.
 func (m *members) whereabouts(ctx context.Context, name string, at time.Duration) (p *peer, gone bool) {
 	if p, gone, known := m.known(name, at); known {
 		return p, gone
