@@ -59,8 +59,8 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 
 // open creates the session and then asks what is on offer. The order matters: a call that was
 // observed to succeed must not be refused afterwards. If the rest fails, the session ends. It
-// has no owner yet: its first request goes to the replica of its later ones, if the balancer
-// uses session ids.
+// has no owner yet: the replica that gets its first request becomes the owner, and a balancer
+// that goes by session ids sends the other requests there, too.
 func (x *exchange) open(ctx context.Context, r session.Record, opened func(context.Context, session.Record) error) (*mcp.Reply, error) {
 	r, err := x.f.sessions.Create(ctx, r)
 	if err != nil {

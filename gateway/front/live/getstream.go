@@ -128,7 +128,7 @@ func (s *Session) log(st *Stream, data []byte) string {
 }
 
 // event takes an event of the session's listener. Clients need not rely on events about tasks,
-// so these wait for no stream. Only one revision has such sessions.
+// so these wait for no stream. Only one revision has sessions with tasks.
 func (s *Session) event(e mcp.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,7 +67,8 @@ func NewAnswers(parked bool) *Answers {
 }
 
 // Refuse records that a question has no answer. A server that keeps its call open gets the
-// error. Any other server can only be told that the user cancelled.
+// error. Any other server cannot be told an error: for it, the user has cancelled the
+// elicitation.
 func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 	if q.Method == mcp.MethodElicit && !got.parked {
 		got.Given[q.Key] = mcp.Raw(`{"action":"cancel"}`)
