@@ -77,7 +77,7 @@ type Config struct {
 	// Admin says what operators are served.
 	Admin Admin `yaml:"admin"`
 	// ShutdownDelay is how long the gateway continues after the signal to stop, so that load
-	// balancers notice by /readyz. During it, new sessions are refused and everything else is
+	// balancers notice the stop by /readyz. Meanwhile, new sessions are refused and everything else is
 	// served. Default 0s, at most 10m.
 	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay"`
 	// ShutdownTimeout is how long running calls may continue after that. Default 30s.

@@ -23,7 +23,7 @@ type sessions struct {
 	count   *Metrics
 	clock   func() time.Duration // monotonic, so that setting the clock forward ends no session
 	place   place                // where sessions outlive this process; nil for nowhere
-	onEnd   func(*held)          // called once for each session that has ended, without a lock, but perhaps in its turn
+	onEnd   func(*held)          // called once for each session that has ended, under no lock except perhaps its turn
 	logRoom logRoom
 	closed  atomic.Bool
 	stop    context.CancelFunc // ends run; done waits for it
