@@ -12,7 +12,7 @@ const (
 
 // pace limits how often events are sent (the generic cell rate algorithm). The zero value has
 // let none through.
-type pace struct{ next time.Time } // when one would be due that comes at the rate
+type pace struct{ next time.Time } // when the next event at progressRate is due
 
 // take lets an event through, or returns how long it has to wait.
 func (p *pace) take(now time.Time) time.Duration {
