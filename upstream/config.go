@@ -16,64 +16,66 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 )
 
-// Config is one MCP server. A reload that changes any of it replaces the Upstream;
-// running calls end on the old one.
+// Config is the configuration of one MCP server. A reload that changes any of it replaces
+// the Upstream; running calls end on the old one.
 type Config struct {
 	// Name names the server in public names, policy, logs and errors. Letters, digits
 	// and single '-', starting with a letter. Required and unique.
 	Name string `yaml:"name"`
-	// URL is the endpoint of a server on HTTP. https, or http to a loopback address.
-	// Without user information. Exactly one of url, command and skills is needed.
+	// URL is the endpoint of a server on HTTP: https, or http to a loopback address,
+	// without user information. Exactly one of url, command and skills is required.
 	URL string `yaml:"url"`
-	// AllowPlaintext allows http to other than loopback addresses. Default false.
+	// AllowPlaintext allows http to addresses that are not loopback. Default false.
 	AllowPlaintext bool `yaml:"allow_plaintext"`
-	// Transport is auto, streamable, sse (HTTP+SSE, of the first revision) or stdio.
-	// Default auto: for a url streamable, and sse where the server does not know that;
-	// stdio for a command.
+	// Transport is auto, streamable, sse (HTTP+SSE of the first revision) or stdio. Default
+	// auto: stdio for a command; for a url streamable, or sse if the server does not
+	// support streamable HTTP.
 	Transport string `yaml:"transport"`
-	// HTTPClient is which client talks to a server at an http URL: own, the gateway's,
-	// or standard, that of Go's net/http, which takes more CPU and more sloppy answers.
-	// Servers at https URLs are always talked to by the latter. Default own.
+	// HTTPClient selects the client for a server at an http URL: own, the gateway's, or
+	// standard, Go's net/http, which takes more CPU and tolerates sloppier answers. Servers
+	// at https URLs always get the standard client. Default own.
 	HTTPClient string `yaml:"http_client"`
-	// Revision pins the protocol revision, such as a date of the specification; the
+	// Revision pins the protocol revision, written as in the specification (a date); the
 	// server is then not probed. Default "": probe.
 	Revision string `yaml:"revision"`
-	// Headers are sent with every HTTP request. The headers of the protocol itself
-	// cannot be set, nor the one that auth sets. Default none.
+	// Headers are sent with every HTTP request. They cannot set the headers of the protocol
+	// itself, nor the one that auth sets. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
 
-	// Auth is how the gateway authenticates at a server on HTTP. It never sends what its
-	// own clients authenticate with. Default none.
+	// Auth is how the gateway authenticates to a server on HTTP. The gateway never sends
+	// the credentials of its own clients. Default none.
 	Auth outbound.Config `yaml:"auth"`
 
 	// Command is the program and its arguments, started without a shell.
 	Command []string `yaml:"command"`
-	// Env is the environment of the process, on top of PATH, HOME, USER, LANG, TZ and
-	// TMPDIR of the gateway; nothing else is inherited. Default none.
+	// Env is added to the environment of the process. From the gateway's environment it
+	// inherits only PATH, HOME, USER, LANG, TZ and TMPDIR. Default none.
 	Env map[string]mcp.Secret `yaml:"env"`
-	// Dir is the working directory of the process. Default: the gateway's.
+	// Dir is the working directory of the process. Default: that of the gateway.
 	Dir string `yaml:"dir"`
-	// Shared lets all clients share one process of a stateful stdio server, which then
-	// cannot ask them anything nor send them log messages. Default false: a process for each client session.
+	// Shared lets all clients share one process of a stateful stdio server. The server then
+	// cannot ask them anything or send them log messages. Default false: a process for each
+	// client session.
 	Shared bool `yaml:"shared"`
 
-	// LoopbackLinks lets the server send users to pages on their own computer, by http
-	// too: at localhost and loopback addresses. Default false: to https pages elsewhere.
+	// LoopbackLinks lets the server send users to pages on their own computer (localhost
+	// and loopback addresses), by http too. Default false: only https pages elsewhere.
 	LoopbackLinks bool `yaml:"loopback_links"`
 
-	// Skills is a directory of Agent Skills, each a directory with a SKILL.md in it, in
-	// place of a server. Only name, prefix and enabled go with it.
+	// Skills is a directory of Agent Skills, each a directory that contains a SKILL.md, in
+	// place of a server. Only name, prefix and enabled may be combined with it.
 	Skills string `yaml:"skills"`
 
-	// Prefix is put in front of the names of this server's tools, prompts and skills. Default
-	// the name and the separator; "" for none.
+	// Prefix is put in front of the names of this server's tools, prompts and skills.
+	// Default: the name and the separator. "" for no prefix.
 	Prefix *string `yaml:"prefix"`
 	// Enabled set to false leaves the server out. Default true.
 	Enabled *bool `yaml:"enabled"`
-	// Disclosure is how its tools are described to clients. It changes nothing here.
+	// Disclosure is how the server's tools are described to clients. This package does not
+	// use it.
 	Disclosure Disclosure `yaml:"disclosure"`
 
-	// Timeout bounds waiting.
+	// Timeout bounds how long the gateway waits.
 	Timeout Timeout `yaml:"timeout"`
 	// Limits bound memory and load.
 	Limits Limits `yaml:"limits"`
@@ -81,57 +83,57 @@ type Config struct {
 
 // Disclosure is how the tools of one server are described; see gateway/feature/disclosure.
 type Disclosure struct {
-	// Mode is full or progressive. Default: that of the section "disclosure".
+	// Mode is full or progressive. Default: the mode of the section "disclosure".
 	Mode string `yaml:"mode"`
-	// Summaries are short descriptions of tools, by their original names, in place of the
-	// beginning of the server's own. Default none.
+	// Summaries are short descriptions of tools, keyed by their original names. They
+	// replace the beginning of the server's own descriptions. Default none.
 	Summaries map[string]string `yaml:"summaries"`
 }
 
-// Timeout is how long an upstream may take. Durations such as 10s; 0 is the default.
+// Timeout is how long an upstream may take. The values are durations such as 10s; 0 is the
+// default.
 type Timeout struct {
-	// Connect bounds reaching the server and the handshake with it. Default 10s, for a
-	// command 60s.
+	// Connect bounds reaching the server and the handshake with it. Default 10s; 60s for a
+	// command.
 	Connect time.Duration `yaml:"connect"`
-	// Call is how long a call may be silent: whatever the server sends, progress say,
-	// starts it anew. Default 60s.
+	// Call is how long a call may be silent. Everything that the server sends, such as
+	// progress, starts the time anew. Default 60s.
 	Call time.Duration `yaml:"call"`
-	// Total bounds a call however lively it is, without the time it waits for the
-	// user. Default 10m.
+	// Total bounds a call however much its server sends. The time that it waits for the
+	// user does not count. Default 10m.
 	Total time.Duration `yaml:"total"`
-	// Ask is how long a call waits for an answer of the user. Default 5m.
+	// Ask is how long a call waits for the user's answer. Default 5m.
 	Ask time.Duration `yaml:"ask"`
-	// Idle is after what time without a call the session of a client that has none of
-	// its own is closed. Default 10m.
+	// Idle is how long the session of a client without a session of its own stays open
+	// without a call. Default 10m.
 	Idle time.Duration `yaml:"idle"`
 }
 
 // Limits bound what one upstream may use. 0 is the default.
 type Limits struct {
-	// ResultBytes is the size of the largest answer that is accepted, in bytes.
-	// Default 16777216 (16 MiB), at most 1 GiB.
+	// ResultBytes is the size of the largest answer that is accepted, in bytes. Default
+	// 16777216 (16 MiB), at most 1 GiB.
 	ResultBytes int64 `yaml:"result_bytes"`
-	// Concurrent is how many calls run at a time; 4000 more wait, further ones are
-	// refused. Default 1000, of a stdio server 100.
+	// Concurrent is how many calls run at a time. Another 4000 wait; further calls are
+	// refused. Default 1000, for a stdio server 100.
 	Concurrent int `yaml:"concurrent"`
-	// ConcurrentPerUser is how many of them are of one user; further ones of that user
-	// wait, 2000 at most. Without authentication there is one user, and no such bound.
-	// Default: half of Concurrent.
+	// ConcurrentPerUser is how many of them one user may run. Further calls of that user
+	// wait, 2000 at most. Without authentication there is one user, and this bound does not
+	// apply. Default: half of Concurrent.
 	ConcurrentPerUser int `yaml:"concurrent_per_user"`
-	// Sessions is how many sessions (of a stdio server: processes) are open at a time. A
-	// user may have as many of them as they leave free. Default 10000, of a stdio server
-	// 200.
+	// Sessions is how many sessions (processes, for a stdio server) are open at a time. A
+	// user may have as many as the user leaves free. Default 10000, for a stdio server 200.
 	Sessions int `yaml:"sessions"`
-	// AsksPerUser is how many calls of one user may wait for answers. Default 20; without
+	// AsksPerUser is how many calls of one user may wait for answers. Default 20. Without
 	// authentication there is one user, who may have as many as Concurrent.
 	AsksPerUser int `yaml:"asks_per_user"`
 	// QuestionsPerMinute is how many elicitations of the server are put to one client (its
-	// session) in a minute, and at once; a request to sample or for roots counts as a tenth
+	// session) in a minute, and at once. A request for sampling or roots counts as a tenth
 	// of one. Further ones are refused. Default 600, at most 100000.
 	QuestionsPerMinute int `yaml:"questions_per_minute"`
 }
 
-// TransportSkills is what Status.Transport says of a directory of skills.
+// TransportSkills is Status.Transport of a directory of skills.
 const TransportSkills = "skills"
 
 const (
@@ -155,14 +157,14 @@ const (
 	defaultProcesses   = 200
 	defaultAsksPerUser = 20
 	defaultQuestions   = 600
-	maxQueuedCalls     = 4000 // that wait for Limits.Concurrent others; half of them of one user
+	maxQueuedCalls     = 4000 // wait for Limits.Concurrent other calls; half of them of one user
 
 	mostQuestions = 100_000
 
 	mostResult = 1 << 30 // bytes
 )
 
-// ownName is what the gateway calls itself towards users.
+// ownName is the gateway's name as users see it.
 const ownName = "gatehouse"
 
 var (
@@ -170,7 +172,7 @@ var (
 	tokenPattern = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 )
 
-// Validate reports everything that is wrong with the configuration.
+// Validate reports everything that is wrong with the configuration, as one joined error.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -191,7 +193,7 @@ func (c Config) Validate() error {
 		case ownHeader(name):
 			add("headers: %s: is set by the gateway itself", name)
 		case strings.EqualFold(name, "Idempotency-Key"), strings.EqualFold(name, "X-Idempotency-Key"):
-			// net/http takes it for leave to repeat a POST, too.
+			// net/http takes it as permission to repeat a POST, too.
 			add("headers: %s: would be the same for all calls, which are not the same call", name)
 		case strings.ContainsFunc(string(value), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
 			add("headers: %s: has control characters", name)
@@ -282,7 +284,7 @@ func (c Config) validateTransport() (errs []error) {
 	return errs
 }
 
-// validateSkills refuses what is for servers.
+// validateSkills refuses settings that only make sense for a server.
 func (c Config) validateSkills() (errs []error) {
 	if c.URL != "" || len(c.Command) > 0 {
 		errs = append(errs, errors.New("skills, url and command: only one of them can be given"))
@@ -354,7 +356,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// ownHeader reports whether only the gateway sets this header.
+// ownHeader reports whether only the gateway may set this header.
 func ownHeader(name string) bool {
 	switch lower := strings.ToLower(name); lower {
 	case "accept", "content-type", "content-length", "content-encoding", "transfer-encoding", "connection",
@@ -373,7 +375,7 @@ func revisionNames() string {
 	return strings.Join(names, ", ")
 }
 
-// withDefaults returns the configuration with every default in its place.
+// withDefaults returns the configuration with every default filled in.
 func (c Config) withDefaults() Config {
 	if c.Transport == "" || c.Transport == transportAuto {
 		c.Transport = transportStreamable
@@ -398,7 +400,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// asks is how many calls of a caller may wait for answers at a time.
+// asks returns how many calls of a caller may wait for answers at a time.
 func (l Limits) asks(c *mcp.Caller) int {
 	if admit.User(c) == "" {
 		return cmp.Or(l.AsksPerUser, l.Concurrent)

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/stateful"
 )
 
-// newEnv makes what both dialects have of the Upstream.
+// newEnv makes the environment that both dialects share.
 func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 	cfg := u.cfg
 	return &dialect.Env{
@@ -40,8 +40,8 @@ func (u *Upstream) newStateful(deps Deps) *stateful.Dialect {
 	return stateful.New(u.env, cfg)
 }
 
-// identity is what tells a server, how it is reached and whose account is used there from
-// others.
+// identity distinguishes servers by name, URL, revision, headers and the account used
+// there.
 func (c Config) identity() []string {
 	parts := []string{c.Name, c.URL, c.Revision}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
@@ -63,7 +63,7 @@ func (u *Upstream) call(ctx context.Context, c *mcp.Call) (reply *mcp.Reply, err
 	return reply, err
 }
 
-// letGo lets a call go of which a retry will never be made.
+// letGo ends a waiting call whose retry will never come.
 func (u *Upstream) letGo(c *mcp.Call) {
 	u.stateful.LetGo(c)
 	if dialect.ParseState(c.State).Kind != dialect.TaskState {
@@ -74,7 +74,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 		defer cancel()
 		err := u.inEra(ctx, c, func(e *dialect.Era) error {
 			if e.Rev.Stateful {
-				return nil // another server by now
+				return nil // the server speaks another era by now
 			}
 			return u.stateless.LetGo(ctx, e, c)
 		})
@@ -84,7 +84,7 @@ func (u *Upstream) letGo(c *mcp.Call) {
 	})
 }
 
-// learnUnfolded takes a page of tools whose descriptions were unfolded.
+// learnUnfolded learns from a page of tools whose descriptions were unfolded.
 func (u *Upstream) learnUnfolded(c *mcp.Call, page *mcp.List) *mcp.List {
 	if e := u.probe.era(); e != nil && e.Rev.Stateful {
 		return page

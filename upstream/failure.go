@@ -22,13 +22,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
-// failed makes of the error of a call what its client may read.
+// failed turns the error of a call into one that the client may read.
 func (u *Upstream) failed(ctx context.Context, c *mcp.Call, err error) error {
 	return dialect.Inner(u.cfg.Name, c, u.failure(ctx, err))
 }
 
-// failure makes of an error what the client may read, with the cause for the operator. It
-// returns the context's error when the caller has left.
+// failure turns an error into one that the client may read, with the cause for the
+// operator. It returns the context's error if the caller has left.
 func (u *Upstream) failure(ctx context.Context, err error) error {
 	told := u.forClient(ctx, err)
 	if e, ok := told.(*mcp.Error); ok && e.Cause == "" && u.ours(e) {
@@ -101,8 +101,8 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
 }
 
-// statusFailure is the error for an HTTP status. Challenges of the server are about
-// our credentials and stay here.
+// statusFailure returns the error for an HTTP status. A challenge of the server is about
+// our credentials and is not passed on.
 func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed) *mcp.Error {
 	name := u.cfg.Name
 	switch {
@@ -131,7 +131,7 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 		"Upstream %s failed (HTTP %d); it may have done what was asked", name, e.Status)
 }
 
-// reason says in words without addresses why a server cannot be reached.
+// reason says in words, without addresses, why a server cannot be reached.
 func reason(err error) string {
 	var (
 		dns  *net.DNSError
@@ -163,8 +163,8 @@ func reason(err error) string {
 	return "the connection failed"
 }
 
-// aboutCredentials reports whether an error is about the credential that was used, so
-// that it says nothing to other users.
+// aboutCredentials reports whether an error concerns only the credential in use, so that it
+// says nothing about other users.
 func aboutCredentials(err error) bool {
 	if _, none := errors.AsType[*outbound.Error](err); none {
 		return true
@@ -173,15 +173,15 @@ func aboutCredentials(err error) bool {
 	return ok && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden)
 }
 
-// PerUser reports whether the server is used with a credential of each user: its lists
-// are then those of a user, and calls without one fail.
+// PerUser reports whether each user's calls carry that user's credential. The lists are
+// then per user, and calls without a user's credential fail.
 func (u *Upstream) PerUser() bool { return u.credentials != nil && u.credentials.PerUser() }
 
-// maxCause bounds a cause, in bytes: parts of it may be a server's words.
+// maxCause bounds a cause, in bytes: parts of it may come from a server.
 const maxCause = 300
 
-// cause says for the operator what went wrong, with the host or program that it is about.
-// Of a URL only the host is told, since paths and queries may be secrets.
+// cause tells the operator what went wrong, and at which host or program. Of a URL it names
+// only the host, since paths and queries may be secrets.
 func (u *Upstream) cause(err error) string {
 	var (
 		status  *transport.StatusError
@@ -214,7 +214,7 @@ func (u *Upstream) cause(err error) string {
 	return fmt.Sprintf("%s: %s", u.hostOrProgram(), text)
 }
 
-// hostOrProgram is where the server is: a host, or the name of a program.
+// hostOrProgram says where the server is: a host, or the name of a program.
 func (u *Upstream) hostOrProgram() string {
 	if len(u.cfg.Command) > 0 {
 		return u.cfg.Command[0]
@@ -225,7 +225,7 @@ func (u *Upstream) hostOrProgram() string {
 	return u.cfg.Name
 }
 
-// innermost is the first error of all: those around it repeat addresses.
+// innermost returns the innermost wrapped error: those around it repeat addresses.
 func innermost(err error) error {
 	for {
 		switch wrapped := err.(type) {

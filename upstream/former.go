@@ -7,8 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
-// former are the Upstreams whose place one took, as long as they hold calls for which
-// their users may still come back.
+// former holds the replaced Upstreams whose calls may still be taken up by their users.
 type former struct {
 	mu  sync.Mutex // guards all
 	all []*Upstream
@@ -20,7 +19,7 @@ func (f *former) init(before *Upstream) {
 	}
 }
 
-// busy returns those that are not idle, and forgets the others.
+// busy returns the Upstreams that are not idle, and forgets the others.
 func (f *former) busy() []*Upstream {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -28,7 +27,7 @@ func (f *former) busy() []*Upstream {
 	return slices.Clone(f.all)
 }
 
-// of returns the one that holds a call, nil for none.
+// of returns the Upstream that holds a call, nil for none.
 func (f *former) of(state dialect.State) *Upstream {
 	for _, u := range f.busy() {
 		if u.stateful.Waits(state) {

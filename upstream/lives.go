@@ -10,16 +10,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// lives are what an Upstream has to end before it is closed: exchanges and goroutines.
+// lives are the exchanges and goroutines that must end before an Upstream is closed.
 type lives struct {
 	idle, total time.Duration // Config.Timeout of an exchange
 
 	mu      sync.Mutex // guards the fields below
 	closed  bool
 	running map[*transport.Life]bool // exchanges under way; true for those without an end
-	ended   chan struct{}            // closed when the last of them ends after closed was set
+	ended   chan struct{}            // closed when the last exchange ends after closed was set
 	active  int                      // goroutines that wg counts
-	waited  bool                     // wait waits for the last of them
+	waited  bool                     // wait is waiting for the last of them
 	wg      sync.WaitGroup
 }
 
@@ -27,7 +27,7 @@ func newLives(cfg Timeout) *lives {
 	return &lives{idle: cfg.Call, total: cfg.Total, running: make(map[*transport.Life]bool), ended: make(chan struct{})}
 }
 
-// begin is dialect.Env.Life.
+// begin implements dialect.Env.Life.
 func (l *lives) begin(ctx context.Context, standing bool) (*transport.Life, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *lives) end(life *transport.Life) {
 	}
 }
 
-// calls is how many exchanges with an end of their own are under way.
+// calls returns how many exchanges with an end of their own are under way.
 func (l *lives) calls() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +68,9 @@ func (l *lives) calls() (n int) {
 	return n
 }
 
-// spawn runs f on a goroutine that wait waits for. f must end soon after the Upstream's base;
-// what comes too late for a goroutine has to see that at once.
+// spawn runs f on a goroutine that wait waits for. f must end soon after the Upstream's
+// base. If no goroutine may start any more, f runs on the caller's and has to see at once
+// that base has ended.
 func (l *lives) spawn(f func()) {
 	l.mu.Lock()
 	if l.waited && l.active == 0 {
@@ -91,7 +92,7 @@ func (l *lives) spawn(f func()) {
 	}()
 }
 
-// close lets no exchange begin any more, and ends the standing ones.
+// close lets no new exchange begin, and ends the standing ones.
 func (l *lives) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

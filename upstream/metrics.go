@@ -8,11 +8,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/dial"
 )
 
-// stages are all at which something fails.
+// stages are the stages at which a call can fail.
 var stages = []string{StageResolve, StageConnect, StageTLS, StageLogin, StageHandshake, StageCall}
 
-// Metrics are the numbers of all upstreams. Labels are the names of upstreams, and words
-// of this package. What a Status tells is not here.
+// Metrics are the counters of all upstreams. Their labels are the names of upstreams and
+// fixed words of this package. What Status reports is not repeated here.
 type Metrics struct {
 	failures, connects *prometheus.CounterVec // by upstream, and by stage or result
 	lost               *prometheus.CounterVec // by upstream
@@ -20,7 +20,7 @@ type Metrics struct {
 	connections        *dial.Metrics
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes the metrics, and registers them unless reg is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -38,7 +38,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// Forget drops the series of an upstream that is no more.
+// Forget drops the series of an upstream that no longer exists.
 func (m *Metrics) Forget(upstream string) {
 	for _, vec := range []*prometheus.CounterVec{m.failures, m.connects, m.lost} {
 		vec.DeletePartialMatch(prometheus.Labels{"upstream": upstream})
@@ -46,7 +46,7 @@ func (m *Metrics) Forget(upstream string) {
 	m.admit.Forget(upstream)
 }
 
-// numbers are those of one upstream.
+// numbers are the counters of one upstream.
 type numbers struct {
 	failures          map[string]prometheus.Counter // by stage
 	connected, failed prometheus.Counter
@@ -65,7 +65,7 @@ func (m *Metrics) of(upstream string) numbers {
 	return n
 }
 
-// connect counts a session that was to be opened.
+// connect counts an attempt to open a session.
 func (n *numbers) connect(err error) {
 	if err != nil {
 		n.failed.Inc()

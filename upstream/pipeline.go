@@ -8,25 +8,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/unfold"
 )
 
-// pipeline is the way of every call to the server, the outermost stage first.
+// pipeline returns the handler that every call to the server passes, the outermost stage
+// first.
 func (u *Upstream) pipeline() mcp.Handler {
 	return mcp.Chain(mcp.HandlerFunc(u.call), // probe, then the dialect
-		u.again,            // a retry finds its call, or makes it anew after its user was sent to a page
+		u.again,            // a retry finds its call, or is made anew after its user was sent to a page
 		u.admit.Middleware, // 429, queue, breaker; notes how it went
-		unfold.New(u.log, u.learnUnfolded).Middleware, // tools that the server tells in short
-		u.skills.Middleware,                           // the server's own skills, in whichever form
+		unfold.New(u.log, u.learnUnfolded).Middleware, // tools that the server describes only in short
+		u.skills.Middleware,                           // the server's own skills, in either form
 	)
 }
 
-// Handle makes a call. Errors are an *mcp.Error, or the context's when the caller
-// has left.
+// Handle makes a call. Errors are an *mcp.Error, or the context's if the caller has left.
 //
-// A retry whose context has ended already lets the parked call go that it would have
-// taken up: the server is told, and all that it holds is freed.
+// A retry whose context has already ended releases the parked call that it would have taken
+// up: the server is told, and everything that the call holds is freed.
 //
-// A list method returns one page. subscriptions/listen reports events, the
-// acknowledgement first, until its context ends, the server ends it (an empty
-// result), or it is lost (an error: listen again).
+// A list method returns one page. subscriptions/listen reports events, first the
+// acknowledgement, until its context ends, the server ends it (an empty result) or the
+// connection is lost (an error: listen again).
 func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	switch c.Method {
 	case mcp.MethodDiscover, mcp.MethodListen, mcp.MethodToolsList, mcp.MethodToolsCall,
@@ -38,9 +38,9 @@ func (u *Upstream) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) 
 	return nil, mcp.ErrMethod(c.Method)
 }
 
-// again takes retries to where their calls wait, lets calls go of which a retry will never
-// be made, and makes those anew whose users were sent to a page. It stands above the queue:
-// none of that must wait for calls that may wait for it.
+// again takes retries to the calls that wait for them, releases calls whose retry will
+// never come, and makes calls anew whose users were sent to a page. It stands above the
+// queue, because calls in the queue may be waiting for these.
 func (u *Upstream) again(next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if c.State == "" || c.Method == mcp.MethodListen {

@@ -16,17 +16,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/sse"
 )
 
-// probeSilence is how long a stdio server may keep silent to server/discover before
-// it counts as one that does not know it. Servers that keep silent to what they do not
-// know are few, and programs that take their time to start are many.
+// probeSilence is how long a stdio server may keep silent to server/discover before it is
+// taken not to know the method. Few servers keep silent to unknown methods; many programs
+// are slow to start.
 const probeSilence = 15 * time.Second
 
-// probe finds out which era a server speaks, once, and remembers it until it proves
-// wrong. Only clear answers are remembered.
+// probe finds out which era a server speaks, once, and remembers it until it proves wrong.
+// It remembers only clear answers.
 type probe struct {
 	mu      sync.Mutex // guards the fields below
 	known   *dialect.Era
-	patient bool // silence was taken wrongly for an answer: the next probe waits longer
+	patient bool // silence was wrongly taken for an answer: the next probe waits longer
 	running *probing
 	spare   transport.Conn // of a stdio server: the process that was probed, for the first session
 }
@@ -40,8 +40,8 @@ type probing struct {
 	err   error
 }
 
-// inEra runs f with the era of the server; once more with a new one, if the era that
-// was remembered proves wrong.
+// inEra runs f with the era of the server. If the remembered era proves wrong, it runs f
+// once more with the new one.
 func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) error) error {
 	for again := false; ; again = true {
 		e, err := u.era(ctx, &c.Caller)
@@ -58,8 +58,8 @@ func (u *Upstream) inEra(ctx context.Context, c *mcp.Call, f func(*dialect.Era) 
 	}
 }
 
-// era returns what is known, or asks the server: where each user has a credential, with
-// that of the caller.
+// era returns the known era, or asks the server. Where each user has a credential, it asks
+// with the caller's.
 func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, error) {
 	user, p := u.env.User(caller), &u.probe
 	for {
@@ -83,7 +83,7 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, e
 		select {
 		case <-run.done:
 			if run.user != user && aboutCredentials(run.err) {
-				continue // another user's, which says nothing about this one
+				continue // the failure concerns another user, not this one
 			}
 			return run.era, run.err
 		case <-ctx.Done():
@@ -92,8 +92,8 @@ func (u *Upstream) era(ctx context.Context, caller *mcp.Caller) (*dialect.Era, e
 	}
 }
 
-// pinned returns the era of a server that need not be probed, nil for none: HTTP+SSE has
-// sessions, always.
+// pinned returns the era of a server that need not be probed, nil for none. HTTP+SSE always
+// has sessions.
 func (c Config) pinned() *dialect.Era {
 	switch {
 	case c.Revision != "":
@@ -104,7 +104,7 @@ func (c Config) pinned() *dialect.Era {
 	return nil
 }
 
-// runProbe runs apart from the callers, who may leave.
+// runProbe runs independently of the callers, who may leave.
 func (u *Upstream) runProbe(run *probing) {
 	var spare transport.Conn
 	var discover mcp.Raw
@@ -116,7 +116,7 @@ func (u *Upstream) runProbe(run *probing) {
 		run.err = fmt.Errorf("%w: %w", dialect.ErrNotStarted, run.err)
 	}
 	if u.PerUser() {
-		discover = nil // the next to want it may be another user
+		discover = nil // the next caller that wants it may be another user
 	}
 	u.stateless.Probed(discover)
 	p := &u.probe
@@ -125,7 +125,7 @@ func (u *Upstream) runProbe(run *probing) {
 	if run.err == nil {
 		p.known = run.era
 	}
-	if run.err == nil && u.base.Err() == nil { // else Close has looked for it already
+	if run.err == nil && u.base.Err() == nil { // otherwise Close has looked for it already
 		p.spare, spare = spare, p.spare
 	}
 	p.mu.Unlock()
@@ -138,7 +138,7 @@ func (u *Upstream) runProbe(run *probing) {
 	}
 }
 
-// forgetEra lets the next call probe again, unless somebody else had it done.
+// forgetEra makes the next call probe again, unless the era has already been replaced.
 func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.probe.mu.Lock()
 	known := u.probe.known == e
@@ -157,7 +157,7 @@ func (u *Upstream) forgetEra(e *dialect.Era) {
 	u.stateless.Reset()
 }
 
-// learn is dialect.Env.Learn.
+// learn implements dialect.Env.Learn.
 func (p *probe) learn(old, new *dialect.Era) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *probe) learn(old, new *dialect.Era) {
 	}
 }
 
-// era returns what is known, nil for nothing.
+// era returns the known era, nil if unknown.
 func (p *probe) era() *dialect.Era {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,15 +174,15 @@ func (p *probe) era() *dialect.Era {
 }
 
 // Keeps reports whether the server may keep something for a client from one call to the
-// next: a session, a process, or a call that waits for its user. Until its revision is known
-// it may.
+// next: a session, a process, or a call that waits for its user. It reports true while the
+// revision is unknown.
 func (u *Upstream) Keeps() bool {
 	e := u.probe.era()
 	return e == nil || e.Rev.Stateful
 }
 
-// dial is dialect.Env.Dial. A server that has no event stream (any more), where it is only
-// thought to have one, is of another era.
+// dial implements dialect.Env.Dial. A server that was only assumed to have an event stream,
+// and has none, is of another era.
 func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *dialect.Era) (transport.Conn, error) {
 	if !e.SSE {
 		if spare := u.takeSpare(); spare != nil && !dialect.Lost(spare) {
@@ -201,7 +201,7 @@ func (u *Upstream) dial(ctx context.Context, owner *transport.Identity, e *diale
 	return conn, err
 }
 
-// takeSpare returns the process that was probed, once.
+// takeSpare returns the probed process, once.
 func (u *Upstream) takeSpare() transport.Conn {
 	u.probe.mu.Lock()
 	defer u.probe.mu.Unlock()
@@ -210,8 +210,8 @@ func (u *Upstream) takeSpare() transport.Conn {
 	return conn
 }
 
-// discover sends server/discover and judges the answer. It returns the result, where it is of
-// the era that was found, and the process that was asked, if it still runs.
+// discover sends server/discover and judges the answer. It returns the result, if it
+// belongs to the era that was found, and the process that was asked, if it still runs.
 func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *dialect.Era, result mcp.Raw, conn transport.Conn, err error) {
 	if u.base.Err() != nil {
 		return nil, nil, nil, admit.ErrDraining
@@ -239,15 +239,15 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 			result = m.Result
 		}
 	}
-	if !u.env.Process || dialect.Lost(conn) { // some servers end on a request that they do not expect
+	if !u.env.Process || dialect.Lost(conn) { // some servers end on an unexpected request
 		dialect.CloseConn(conn)
 		conn = nil
 	}
 	return e, result, conn, err
 }
 
-// patience is how long silence on stdio means nothing yet. Programs that are fetched
-// before they start may take most of the time there is.
+// patience returns how long silence on stdio means nothing yet. A program that has to be
+// fetched first may take most of the time allowed.
 func (u *Upstream) patience() time.Duration {
 	u.probe.mu.Lock()
 	defer u.probe.mu.Unlock()
@@ -257,10 +257,10 @@ func (u *Upstream) patience() time.Duration {
 	return min(probeSilence, u.cfg.Timeout.Connect/2)
 }
 
-// judgeHTTP concludes from the answer to server/discover over HTTP. An error says that
-// nothing can be concluded. It keys on what the specification says servers of either
-// era answer, and on what they were seen to answer (PROTOCOL of both eras:
-// 2026-07-28 basic/transports/streamable-http#backward-compatibility).
+// judgeHTTP concludes the era from the answer to server/discover over HTTP. An error says
+// that nothing can be concluded. It relies on what the specification says servers of either
+// era answer, and on what real servers were seen to answer (2026-07-28
+// basic/transports/streamable-http#backward-compatibility).
 func judgeHTTP(m wire.Message, err error) (*dialect.Era, error) {
 	status, refused := errors.AsType[*transport.StatusError](err)
 	if refused {
@@ -284,12 +284,13 @@ func judgeHTTP(m wire.Message, err error) (*dialect.Era, error) {
 	case modernRefusal(m):
 		return &dialect.Era{Rev: wire.Stateless()}, nil
 	}
-	// A result that offers only stateful revisions, or an error of a server that does
-	// not know the method.
+	// A result that offers only stateful revisions, or an error of a server that does not
+	// know the method.
 	return &dialect.Era{Rev: wire.NewestStateful()}, nil
 }
 
-// refusesVerb reports whether a status says that a server does not take such requests.
+// refusesVerb reports whether a status says that a server does not take requests of this
+// HTTP method.
 func refusesVerb(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
@@ -299,9 +300,9 @@ func refusesVerb(status int) bool {
 	return false
 }
 
-// judgeStdio concludes from the answer to server/discover over stdio: whatever is not
-// clearly stateless is stateful, silence and the end of the process too (2026-07-28
-// basic/transports/stdio#backward-compatibility).
+// judgeStdio concludes the era from the answer to server/discover over stdio. Whatever is
+// not clearly stateless is stateful, including silence and the end of the process
+// (2026-07-28 basic/transports/stdio#backward-compatibility).
 func judgeStdio(m wire.Message, err error) (*dialect.Era, error) {
 	if errors.Is(err, transport.ErrNotSent) || errors.Is(err, dialect.ErrClosed) {
 		return nil, err

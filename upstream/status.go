@@ -18,33 +18,33 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// State is how an upstream is.
+// State is the state of an upstream.
 type State string
 
 // States of an upstream.
 const (
 	StateConnecting State = "connecting"  // not reached yet
 	StateReady      State = "ready"       // it answers
-	StateDegraded   State = "degraded"    // it can be reached, and its answers do not come
-	StateNeedsLogin State = "needs-login" // it does not take the credential
+	StateDegraded   State = "degraded"    // it can be reached, but its answers do not come
+	StateNeedsLogin State = "needs-login" // it refuses the credential
 	StateDown       State = "down"        // it cannot be reached
 )
 
-// Stages at which something fails.
+// Stages at which a call can fail.
 const (
 	StageResolve   = "resolve"   // its name
 	StageConnect   = "connect"   // a connection, or the start of its process
 	StageTLS       = "tls"       // its certificate, or the rest of the handshake
 	StageLogin     = "login"     // the credential
-	StageHandshake = "handshake" // finding out what it speaks, or opening a session
+	StageHandshake = "handshake" // the probe, or opening a session
 	StageCall      = "call"      // the call itself
 )
 
-// degradedAfter is how many calls in a row must fail on their way for a server to count
-// as degraded: one alone does not say much.
+// degradedAfter is how many calls in a row must fail on their way before a server counts as
+// degraded: a single failure says little.
 const degradedAfter = 3
 
-// maxUsers bounds for how many users it is known that their credential is refused.
+// maxUsers bounds the users whose refused credentials are remembered.
 const maxUsers = 1000
 
 // Failure is what went wrong.
@@ -54,46 +54,46 @@ type Failure struct {
 	Stage string
 	// Error says why, without addresses and secrets.
 	Error string
-	// Cause is what the operator may know beyond that (mcp.Error).
+	// Cause is what the operator may know in addition (mcp.Error).
 	Cause string
 }
 
-// Status is what is to be seen of an upstream from outside.
+// Status is the state of an upstream as seen from outside.
 type Status struct {
 	Name      string
 	Transport string
-	// Revision is the protocol revision that the server speaks, "" as long as unknown;
-	// Stateful says that it keeps sessions.
+	// Revision is the protocol revision that the server speaks, "" while unknown. Stateful
+	// says that the server keeps sessions.
 	Revision string
 	Stateful bool
 	State    State
-	// Since is when the state was entered.
+	// Since is when the upstream entered the state.
 	Since time.Time
 	// Last is the last failure that says something about the server; zero for none.
 	Last Failure
-	// Refused is until when calls are refused without asking the server, zero when they
-	// are not.
+	// Refused is the time until which calls are refused without asking the server; zero if
+	// they are not refused.
 	Refused time.Time
-	// UsersNeedLogin is of how many users the server, which takes the credential of each,
-	// has refused it. The state says nothing of that.
+	// UsersNeedLogin is how many users' credentials the server has refused, if each user
+	// has one. It does not affect State.
 	UsersNeedLogin int
-	// ServerName and ServerVersion are what the server calls itself.
+	// ServerName and ServerVersion are what the server reports about itself.
 	ServerName    string
 	ServerVersion string
-	// DroppedTools are tools that cannot be offered, and why.
+	// DroppedTools maps tools that cannot be offered to the reasons.
 	DroppedTools map[string]string
-	// SkippedSkills are skills, and files of skills, that are left out, by their paths or
-	// URIs, and why.
+	// SkippedSkills maps skills, and files of skills, that are left out to the reasons. The
+	// keys are paths or URIs.
 	SkippedSkills map[string]string
 	// Sessions is how many sessions (processes) are open, Calls how many calls are under
-	// way, and Parked how many of them wait for an answer of their user.
+	// way, and Parked how many of those wait for their user's answer.
 	Sessions int
 	Calls    int
 	Parked   int
-	// Queued is how many calls wait for Limits.Concurrent others.
+	// Queued is how many calls wait for Limits.Concurrent others to end.
 	Queued int
-	// Restarts counts processes and event streams that ended by themselves, Garbage what
-	// came on them that was no message.
+	// Restarts counts processes and event streams that ended by themselves. Garbage counts
+	// data on them that was not a message.
 	Restarts int64
 	Garbage  int64
 }
@@ -107,10 +107,10 @@ type health struct {
 
 	mu     sync.Mutex // guards the fields below
 	status Status
-	users  map[string]Failure // of whom the credential was refused
+	users  map[string]Failure // whose credential was refused
 }
 
-// set notes a state, and the failure that shows it, the zero one for none.
+// set records a state and the failure that shows it, the zero one for none.
 func (h *health) set(state State, last Failure) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *health) set(state State, last Failure) (changed bool) {
 	return true
 }
 
-// refuses notes that the credential of a user is refused.
+// refuses records that a user's credential is refused.
 func (h *health) refuses(user string, last Failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,14 +141,14 @@ func (h *health) refuses(user string, last Failure) {
 	h.users[user] = last
 }
 
-// takes notes that the credential of a user is not refused.
+// takes records that a user's credential is not refused.
 func (h *health) takes(user string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.users, user)
 }
 
-// meet notes which server it is.
+// meet records which server it is.
 func (h *health) meet(revision string, stateful bool, serverInfo mcp.Raw) {
 	name, _ := serverInfo.Member("name")
 	version, _ := serverInfo.Member("version")
@@ -160,9 +160,9 @@ func (h *health) meet(revision string, stateful bool, serverInfo mcp.Raw) {
 	}
 }
 
-// note takes the outcome of a call: the error that it ends with, and why that is. Any
-// answer, be it an error of the server's own, shows that the server is there; one call
-// that fails on its way does not say much.
+// note records the outcome of a call: the error that it ends with, and its cause. Any
+// answer, even an error of the server's own, shows that the server is there; a single call
+// that fails on its way says little.
 func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	h := &u.health
 	if status, ok := errors.AsType[*transport.StatusError](cause); ok && status.Status == http.StatusTooManyRequests {
@@ -175,7 +175,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 			h.failing.Store(0)
 		}
 		if !h.ready.Load() && h.set(StateReady, Failure{}) {
-			u.log.Debug("upstream answers") // the catalog tells what that means for lists
+			u.log.Debug("upstream answers") // the catalog logs what that means for lists
 		}
 		if u.PerUser() {
 			h.takes(c.Caller.User())
@@ -193,7 +193,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	}
 	switch {
 	case e.Code == mcp.CodeUpstreamAuthFailed && u.PerUser():
-		h.refuses(c.Caller.User(), last) // which says nothing about the server
+		h.refuses(c.Caller.User(), last) // this says nothing about the server
 	case e.Code == mcp.CodeUpstreamAuthFailed:
 		u.become(StateNeedsLogin, last)
 	case unreachable(e):
@@ -215,7 +215,7 @@ func (u *Upstream) become(state State, last Failure) {
 	}
 }
 
-// stage says at which stage a call failed.
+// stage returns the stage at which a call failed.
 func stage(err error) string {
 	var (
 		dns  *net.DNSError
@@ -238,14 +238,14 @@ func stage(err error) string {
 	return StageCall
 }
 
-// ours reports whether an error was made here, not by the server, which may be a
-// gateway like this one.
+// ours reports whether an error was made here and not by the server, which may be a gateway
+// like this one.
 func (u *Upstream) ours(e *mcp.Error) bool {
 	name, _ := e.Data.Member("upstream")
 	return name.Text() == u.cfg.Name
 }
 
-// unreachable reports whether an error of ours says that calls cannot succeed.
+// unreachable reports whether one of our errors says that calls cannot succeed.
 func unreachable(e *mcp.Error) bool {
 	switch e.Code {
 	case mcp.CodeUpstreamUnreachable, mcp.CodeUpstreamAuthFailed, mcp.CodeUpstreamSessionLost:
@@ -257,7 +257,7 @@ func unreachable(e *mcp.Error) bool {
 	return false
 }
 
-// Status returns how the upstream is.
+// Status returns the state of the upstream.
 func (u *Upstream) Status() Status {
 	u.health.mu.Lock()
 	s := u.health.status
@@ -275,8 +275,7 @@ func (u *Upstream) Status() Status {
 	return s
 }
 
-// Idle reports whether no call runs, waits for its turn or is put aside. Streams that
-// stand do not count.
+// Idle reports whether no call is running, queued or parked. Standing streams do not count.
 func (u *Upstream) Idle() bool {
 	running, waiting := u.admit.Load()
 	return running == 0 && waiting == 0 && u.stateful.Parked() == 0 && u.lives.calls() == 0

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
-// transports is the table of all transports, by their names in the configuration.
+// transports maps the names of transports in the configuration to their constructors.
 var transports = map[string]func(transport.Env, Config, Deps) (transport.Transport, error){
 	transportStreamable: func(env transport.Env, cfg Config, deps Deps) (transport.Transport, error) {
 		return streamable.New(env, cfg.overHTTP(deps))
@@ -33,8 +33,8 @@ func (c Config) overHTTP(deps Deps) streamable.Config {
 	return streamable.Config{URL: c.URL, Headers: c.Headers, HTTP: deps.HTTP, HTTPFor: deps.HTTPFor, Credentials: deps.Credentials}
 }
 
-// NewTransport makes what sends the requests of an upstream that has a URL. metrics count
-// its connections; nil for nobody to know.
+// NewTransport makes the HTTP transport that sends the requests of an upstream with a URL.
+// metrics counts its connections; it may be nil.
 func NewTransport(metrics *Metrics, cfg Config) *dial.Transport {
 	cfg = cfg.withDefaults()
 	if metrics == nil {

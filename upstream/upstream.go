@@ -20,63 +20,64 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
-// ClientInfo is what servers are told that we are.
+// ClientInfo is the client information that the gateway sends to servers.
 type ClientInfo struct {
 	Name    string
 	Version string
 }
 
-// Keeper keeps what outlives this process of clients' sessions at servers.
+// Keeper stores what outlives this process of the sessions that clients have at servers.
 type Keeper = stateful.Keeper
 
-// Deps is what an Upstream is made with.
+// Deps are the dependencies of an Upstream.
 type Deps struct {
 	// Log is required.
 	Log *slog.Logger
 	// HTTP sends the requests of an upstream on HTTP; see NewTransport. It must not follow
-	// redirects or add cookies, which no http.RoundTripper should.
+	// redirects or add cookies, which no http.RoundTripper should do.
 	HTTP http.RoundTripper
-	// HTTPFor returns what sends those that have the credential of a user
-	// (Credentials.PerUser), by mcp.Caller.User; nil for HTTP. See dial.Transport.For.
+	// HTTPFor returns the transport for requests with a user's credential
+	// (Credentials.PerUser), keyed by mcp.Caller.User. If nil, HTTP sends them. See
+	// dial.Transport.For.
 	HTTPFor func(user string) http.RoundTripper
-	// Credentials authenticate the requests; needed when Config.Auth is not none, and
-	// made of it. Whoever made them closes them, after the Upstream.
+	// Credentials authenticate the requests. They are made from Config.Auth, and required
+	// unless it is none. Their maker closes them, after the Upstream.
 	Credentials streamable.Credentials
-	// Client is what servers are told that we are.
+	// Client is the client information that servers get.
 	Client ClientInfo
-	// Tell takes what belongs to a client's session and to no call of it; nil drops it.
-	// It does not keep the event's bytes after it returns.
+	// Tell takes an event that belongs to a client's session and to no call of it; nil
+	// drops it. Tell does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)
-	// Before is the Upstream whose place this one takes, nil for none. Calls that it has
-	// put aside, for their users to answer, go on there.
+	// Before is the Upstream that this one replaces, nil for none. Calls parked there,
+	// waiting for their users, go on there.
 	Before *Upstream
-	// Keeper keeps what outlives this process of clients' sessions at the server; nil for
-	// nothing.
+	// Keeper stores what outlives this process of clients' sessions at the server; nil
+	// stores nothing.
 	Keeper Keeper
-	// Memory is what large messages are taken from while they are read; nil for a boundless
-	// one.
+	// Memory is the budget from which large messages are taken while they are read; nil for
+	// no bound.
 	Memory *mcp.Memory
-	// Metrics count what happens; nil for nobody to know.
+	// Metrics count what happens; may be nil.
 	Metrics *Metrics
 }
 
-// Upstream is one MCP server. It is an mcp.Handler for calls that have the server's
-// own names. Its methods may be called concurrently.
+// Upstream is one MCP server. It is an mcp.Handler for calls with the server's own names.
+// Its methods may be called concurrently.
 type Upstream struct {
 	cfg       Config // with defaults
 	log       *slog.Logger
 	transport transport.Transport
-	sse       transport.Transport // for a server that may speak HTTP+SSE in place of transport; nil for none
-	// credentials are nil for none
+	sse       transport.Transport // for a server that may speak HTTP+SSE instead of transport; nil for none
+	// credentials is nil if there are none.
 	credentials streamable.Credentials
 	base        context.Context // of what runs between calls; ends with Close
 	stop        context.CancelCauseFunc
 
-	ids     atomic.Int64 // of all requests: a process is probed and then used on one pipe
+	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
 	admit   *admit.Admit
 	probe   probe
-	// env is what both dialects have of this.
+	// env is what both dialects get from this Upstream.
 	env       *dialect.Env
 	stateful  *stateful.Dialect
 	stateless *stateless.Dialect
@@ -87,7 +88,7 @@ type Upstream struct {
 	lives     *lives
 }
 
-// New makes an Upstream. It does no I/O: the server is met with the first call.
+// New makes an Upstream. It does no I/O: the first call connects to the server.
 func New(cfg Config, deps Deps) (*Upstream, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("upstream %q: %w", cfg.Name, err)
@@ -134,9 +135,9 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 	u.env = u.newEnv(deps)
 	u.stateless, u.stateful = stateless.New(u.env), u.newStateful(deps)
 	u.former.init(deps.Before)
-	// Ids begin somewhere else in each Upstream: nobody can guess them, and they differ from
-	// those that another process used in a session that is resumed here. They stay below
-	// 2^31, as some servers have no larger ones.
+	// Each Upstream starts its ids at a random number: nobody can guess them, and they
+	// differ from the ids that another process used in a session that is resumed here. They
+	// stay below 2^31, because some servers support no larger ones.
 	var first [4]byte
 	_, _ = rand.Read(first[:]) // never fails
 	u.ids.Store(int64(binary.NativeEndian.Uint32(first[:]) >> 2))
@@ -146,20 +147,21 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
 
-// EndSession ends what there is of a client session that has ended: its parked calls, and
-// its session at the server, which is told.
+// EndSession ends everything that belongs to a client session that has ended: its parked
+// calls, and its session at the server, which is told.
 func (u *Upstream) EndSession(session string) { u.stateful.EndSession(session, true) }
 
-// DropSession lets a client session go that another process goes on with: its calls are
-// cancelled, its processes end, and its sessions at the server that are kept go on there.
+// DropSession releases a client session that another process takes over: its calls are
+// cancelled, its processes end, and its kept sessions at the server stay open for the other
+// process.
 func (u *Upstream) DropSession(session string) { u.stateful.EndSession(session, false) }
 
-// RootsChanged forgets what a client session said of its roots, and tells the server.
+// RootsChanged forgets the roots of a client session, and tells the server that they
+// changed.
 func (u *Upstream) RootsChanged(session string) { u.stateful.RootsChanged(session) }
 
-// Close refuses new calls, waits for the running ones until ctx ends, ends them then,
-// and closes all processes and all sessions that are not kept. It may be called more than
-// once.
+// Close refuses new calls, waits for running calls until ctx ends and then ends them, and
+// closes all processes and all sessions that are not kept. It may be called more than once.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.lives.close()
 	u.stateful.Drain()
@@ -169,7 +171,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	}
 	u.stop(dialect.ErrClosed)
 	u.lives.cancelAll()
-	select { // they still tell their servers
+	select { // they still notify their servers
 	case <-u.lives.ended:
 	case <-time.After(dialect.Goodbye):
 	}

@@ -103,7 +103,7 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 		strings.ReplaceAll(s.Prompt, "\n", "\n  "))
 }
 
-// printBackends prints what was found of Redis and the issuers; it is an error when one of
+// printBackends prints the results for Redis and the issuers; it returns an error if one of
 // them cannot be used.
 func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 	var bad []string
@@ -121,9 +121,8 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 	return nil
 }
 
-// checkUpstreams prints what each upstream answers; it is an error when one of them
-// cannot be used. Warnings, such as the last words of a process that ended, go to
-// stderr.
+// checkUpstreams prints what each upstream answers; it returns an error if one of them
+// cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
 func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg gateway.Config) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	reports, idle, err := gateway.Connect(ctx, cfg, buildVersion(), log)
@@ -140,7 +139,7 @@ func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg g
 	return printReports(w, reports)
 }
 
-// printReports prints what was found; it is an error when something cannot be used.
+// printReports prints the results; it returns an error if something cannot be used.
 func printReports(w io.Writer, reports []gateway.UpstreamReport) error {
 	var bad []string
 	for _, r := range reports {

@@ -46,7 +46,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		return err
 	}
 	ctx := untilSignal(cmd.Context())
-	// Tokens are for one URL, so that its port has to be known before all else.
+	// Tokens are for one URL, so the port has to be known first.
 	listener, err := net.Listen("tcp", flags.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (gatehouse demo --listen 127.0.0.1:0 takes a free port)", err)
@@ -54,7 +54,7 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer listener.Close() // the gateway does; this is for when there is none
+	defer listener.Close() // the gateway closes it; this is for errors before that
 	parts, err := demo.Start(ctx, demo.Options{
 		Executable: executable,
 		Command:    os.Args[0],
@@ -78,14 +78,14 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	// Said before it serves, since from then on log lines come in between.
+	// Printed before the gateway serves, because log lines follow from then on.
 	if err := parts.Welcome(cmd.OutOrStdout(), g.URL()); err != nil {
 		return errors.Join(err, g.Stop(ctx))
 	}
 	return g.Run(ctx)
 }
 
-// isTerminal reports whether people look at w, and want it to be more than plain text
+// isTerminal reports whether w is a terminal whose user does not ask for plain text
 // (https://no-color.org).
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
@@ -96,8 +96,8 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// newDemoStdio is the command by which the demo starts its stdio server, which is
-// this program.
+// newDemoStdio is the command with which the demo starts its stdio server, which is this
+// program.
 func newDemoStdio() *cobra.Command {
 	return &cobra.Command{
 		Use:    demo.StdioCommand,

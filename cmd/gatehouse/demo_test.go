@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// demoRun is a demo that runs, between "demo start" and "demo stop" of a script.
+// demoRun is a running demo, between "demo start" and "demo stop" of a script.
 type demoRun struct {
 	cmd    *exec.Cmd
 	cancel context.CancelFunc
@@ -22,10 +22,10 @@ type demoRun struct {
 
 type demoKey struct{}
 
-// runDemoScript is "demo start args...", which starts gatehouse demo on a free port,
-// waits until it serves, and writes what it prints to welcome.txt and what of that is
-// to be pasted into a shell to paste.sh, but for the explanations, each a script:
-// explain1.sh and so on; and "demo stop", which expects exit code 0.
+// runDemoScript implements "demo start args...", which starts gatehouse demo on a free
+// port, waits until it serves, and writes its output to welcome.txt, the parts to paste
+// into a shell to paste.sh, and each explanation to a script of its own (explain1.sh and so
+// on). It also implements "demo stop", which expects exit code 0.
 func runDemoScript(ts *testscript.TestScript, neg bool, args []string) {
 	run := ts.Value(demoKey{}).(*demoRun)
 	switch {
@@ -48,7 +48,7 @@ func (run *demoRun) start(ts *testscript.TestScript, args []string) {
 	ctx, run.cancel = context.WithTimeout(context.Background(), 2*time.Minute)
 	ts.Defer(run.cancel)
 	run.cmd = exec.CommandContext(ctx, program, append([]string{"demo", "--listen", "127.0.0.1:0"}, args...)...)
-	run.cmd.Args[0] = "gatehouse" // as somebody who has it in the path
+	run.cmd.Args[0] = "gatehouse" // as if run from the path
 	run.cmd.Dir = ts.MkAbs(".")
 	run.cmd.Env = append(os.Environ(), "TMPDIR="+ts.MkAbs("tmp"))
 	var welcome strings.Builder
@@ -73,12 +73,13 @@ func (run *demoRun) start(ts *testscript.TestScript, args []string) {
 }
 
 var (
-	// notHere are commands of programs that are not here, and what has its own file.
+	// notHere matches commands of programs that are not installed here, and those with a
+	// script of their own.
 	notHere      = regexp.MustCompile(`^(npx|claude|\{|gatehouse explain)`)
 	explanations = regexp.MustCompile(`(?m)^gatehouse explain .*(\n  .*)?\n`)
 )
 
-// toPaste is what stands at the left edge, block by block.
+// toPaste returns the lines at the left margin, block by block.
 func toPaste(welcome string) string {
 	var script strings.Builder
 	for block := range strings.SplitSeq(welcome, "\n\n") {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 )
 
-// Exit codes of explain, beside those of every command.
+// Exit codes of explain, in addition to those of every command.
 const (
 	exitDeny = 3
 	exitAsk  = 4

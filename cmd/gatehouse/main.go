@@ -1,11 +1,11 @@
 // Command gatehouse is one MCP endpoint in front of many MCP servers.
 //
-// It owns flags, signals and exit codes, a file for each command. It leaves all
-// work to package gateway. A command that serves has one goroutine that waits for
+// It owns flags, signals and exit codes, with one file for each command. It leaves all
+// other work to package gateway. A command that serves has one goroutine that waits for
 // signals until the process ends.
 //
-// Exit codes: 0 for success, 1 for a problem, 2 for a command line that makes no
-// sense; explain has others for what policy decides.
+// Exit codes: 0 for success, 1 for a problem, 2 for an invalid command line; explain has
+// others for the decisions of policy.
 package main
 
 import (
@@ -62,17 +62,17 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// problemError marks an error of a command's work, as opposed to one of its use.
+// problemError marks an error of a command's work, as opposed to wrong usage.
 type problemError struct{ err error }
 
 func (e *problemError) Error() string { return e.err.Error() }
 
-// exitError ends a command, which has said all there is to say, with an exit code.
+// exitError ends a command with an exit code; the command has already printed everything.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// work makes a cobra command's RunE of a function whose errors are problems.
+// work turns a function whose errors are problems into a cobra command's RunE.
 func work(do func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		if err := do(cmd); err != nil {
@@ -82,7 +82,7 @@ func work(do func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	}
 }
 
-// noArguments refuses arguments, of which a file without its flag is the likeliest.
+// noArguments refuses arguments; the most likely one is a file without its flag.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -93,8 +93,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected %q", args[0])
 }
 
-// printProblem writes an error for people: each problem of a configuration in its
-// own line, so that editors can jump to it.
+// printProblem writes an error for people, with each problem of a configuration on its own
+// line, so that editors can jump to it.
 func printProblem(w io.Writer, err error) {
 	bad, ok := errors.AsType[*gateway.ConfigError](err)
 	if !ok {

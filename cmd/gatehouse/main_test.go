@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"gatehouse": main, "carry": carry})
 }
 
-// carry is a process whose sessions a scripted server has.
-func carry() { _ = mcptest.Carry(os.Args[1], os.Stdin, os.Stdout) } // either end is closed in the end
+// carry runs this process as a stdio bridge to sessions of a scripted server.
+func carry() { _ = mcptest.Carry(os.Args[1], os.Stdin, os.Stdout) } // one of the two ends is closed eventually
 
 func TestScripts(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// deadPort is an address on which nobody listens.
+// deadPort returns an address on which nobody listens.
 func deadPort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,8 +56,8 @@ func deadPort() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// exitCode is "exitcode N command args...": the command's output is printed and its
-// exit code has to be N.
+// exitCode implements "exitcode N command args...": it prints the command's output, and
+// expects exit code N.
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exitcode N command args...")
@@ -76,7 +76,7 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// serving is "serving SIGNAL gatehouse args...": it starts the command, waits until
+// serving implements "serving SIGNAL gatehouse args...": it starts the command, waits until
 // it says that it serves, sends the signal and expects exit code 0.
 func serving(ts *testscript.TestScript, neg bool, args []string) {
 	signals := map[string]os.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": os.Interrupt}

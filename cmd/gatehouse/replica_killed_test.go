@@ -17,15 +17,15 @@ import (
 
 const askable = `{"elicitation":{}}`
 
-// begun is a call that a replica is in the midst of.
+// begun is a call under way at a replica.
 type begun struct {
 	*mcptest.Exchange
 	id       string          // of the request
 	last     string          // of its events
-	question json.RawMessage // id of the question that its server has asked
+	question json.RawMessage // id of the question that its server asks
 }
 
-// begin makes a call up to the first message of a method on its stream.
+// begin makes a call and reads its stream up to the first message of a method.
 func begin(t *testing.T, c *mcptest.Client, id, tool, until string) begun {
 	t.Helper()
 	x, err := c.SendID(deadline(t), fmt.Sprintf("%q", id), "tools/call", call(tool, id))
@@ -40,7 +40,7 @@ func begin(t *testing.T, c *mcptest.Client, id, tool, until string) begun {
 	return begun{x, id, m.EventID, m.ID}
 }
 
-// wantLost checks that a call is answered as one that is lost with its replica.
+// wantLost checks that a call is answered as lost together with its replica.
 func wantLost(t *testing.T, what string, m mcptest.Message, err error) {
 	t.Helper()
 	if err != nil || m.Error == nil || m.Error.Code != 50205 || !strings.Contains(string(m.Error.Data), `"executed":"unknown"`) {
@@ -48,17 +48,18 @@ func wantLost(t *testing.T, what string, m mcptest.Message, err error) {
 	}
 }
 
-// house is a session of a replica, and what it is in the midst of.
+// house is a session at a replica, and what is under way in it.
 type house struct {
 	name   string
 	owner  int
 	client *mcptest.Client
 	running, asked,
-	carried begun // a call that another replica has forwarded
+	carried begun // a call forwarded by another replica
 	stream *mcptest.Exchange
 }
 
-// settle makes a session that a replica owns. All of it comes by way of others, too.
+// settle makes a session that a replica owns, with work under way that also comes through
+// other replicas.
 func settle(t *testing.T, s *several, name string, owner int) *house {
 	t.Helper()
 	h := &house{name: name, owner: owner, client: s.clientOf(t, owner, clientRev, askable)}
@@ -79,7 +80,7 @@ func settle(t *testing.T, s *several, name string, owner int) *house {
 	return h
 }
 
-// wantKept checks at a replica that the session goes on as it was.
+// wantKept checks at a replica that the session continues unchanged.
 func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
 	t.Helper()
 	c := s.at(h.client, replica)
@@ -100,7 +101,7 @@ func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
 	defer stream.Close()
 	stop := make(chan struct{})
 	var pushing sync.WaitGroup
-	pushing.Go(func() { // it may not listen yet
+	pushing.Go(func() { // it may not be listening yet
 		for tick := time.NewTicker(100 * time.Millisecond); ; {
 			old.Update("test://r")
 			select {
@@ -121,7 +122,7 @@ func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
 	pushing.Wait()
 }
 
-// wantLost checks at a replica that what ran is lost.
+// wantLost checks at a replica that running calls are lost.
 func (h *house) wantLost(t *testing.T, s *several, replica int) {
 	t.Helper()
 	c := s.at(h.client, replica)
@@ -131,7 +132,7 @@ func (h *house) wantLost(t *testing.T, s *several, replica int) {
 			t.Fatal(err)
 		}
 		defer y.Close()
-		if x.question != nil { // which the user does not know
+		if x.question != nil { // the user has not seen it
 			if err := c.Answer(deadline(t), x.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
 				t.Errorf("%s: %v", x.id, err)
 			}
@@ -143,13 +144,14 @@ func (h *house) wantLost(t *testing.T, s *several, replica int) {
 	}
 }
 
-// TestReplicaKilled kills one replica of three and stops another one for longer than its
-// lease lasts. What they were in the midst of is lost, and whoever waits for it is told; the
-// sessions that they own go on at the third: at once, and after the lease.
+// TestReplicaKilled kills one replica of three, and stops another for longer than its
+// lease. Their running calls are lost, and everyone who waits for one is told. Their
+// sessions continue at the third replica: at once for the killed one, and after the lease
+// for the stopped one.
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
 	old, told := newWorker(t, serverRev), newWorker(t, statelessRev)
-	program := filepath.Join(t.TempDir(), "gatehouse") // by which name TestMain knows it
+	program := filepath.Join(t.TempDir(), "gatehouse") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +169,7 @@ func TestReplicaKilled(t *testing.T) {
 	}
 	const silent = `{"name":"old__wait","arguments":{"key":%q}}`
 	answers := map[string]chan mcptest.Message{}
-	forward := func(c *mcptest.Client, key string) { // a call of which nothing comes before its answer
+	forward := func(c *mcptest.Client, key string) { // a call with no output before its answer
 		answer := make(chan mcptest.Message, 1)
 		answers[key] = answer
 		go func() {
@@ -207,7 +209,7 @@ func TestReplicaKilled(t *testing.T) {
 	paused.signal(t, mcptest.SignalStop)
 	gone := time.Now()
 
-	// The one that was killed refuses connections: its sessions go on at once.
+	// The killed replica refuses connections, so its sessions continue at once.
 	told50205("killed-silent", "stateless-silent")
 	m, err := forwarded.Response()
 	wantLost(t, "a stream that was forwarded", m, err)
@@ -218,7 +220,7 @@ func TestReplicaKilled(t *testing.T) {
 	wantLost(t, "who answers a question of the replica", m, err)
 	wantWithin(t, "to go on with what was killed", soon, gone)
 
-	// So do those of the third.
+	// The third replica's own sessions continue, too.
 	ofAlive.wantKept(t, s, old, 2)
 	if err := s.at(ofAlive.client, 2).Answer(deadline(t), ofAlive.asked.question, `{"action":"accept","content":{"a":"yes"}}`); err != nil {
 		t.Error(err)
@@ -231,7 +233,7 @@ func TestReplicaKilled(t *testing.T) {
 		}
 	}
 
-	// Those of the one that was stopped do when its lease is over.
+	// Sessions of the stopped replica continue when its lease is over.
 	told50205("paused-silent")
 	within(t, afterLease, "the sessions of the replica that was stopped go on", func() bool {
 		m, _, err := s.at(ofPaused.client, 2).Call(deadline(t), "tools/list", "{}")
@@ -241,7 +243,7 @@ func TestReplicaKilled(t *testing.T) {
 	ofPaused.wantKept(t, s, old, 2)
 	wantWithin(t, "to go on with what was stopped", afterLease, gone)
 
-	// When it comes back it has no more to say of them.
+	// When it comes back, it no longer owns them.
 	paused.signal(t, mcptest.SignalContinue)
 	old.release("paused-runs")
 	if m, err := ofPaused.running.Response(); err == nil {
@@ -250,7 +252,7 @@ func TestReplicaKilled(t *testing.T) {
 	must(t, "a session that it owned, at the replica that was stopped", s.at(ofPaused.client, 1), "tools/list", "{}")
 	ofPaused.wantKept(t, s, old, 1)
 
-	// H/238: the one that was killed starts as if nothing had been.
+	// H/238: the killed replica starts again normally.
 	killed.start(t)
 	m = must(t, "H/238 the replica that was killed", s.at(ofKilled.client, 0), "tools/call", `{"name":"book__search","arguments":{"query":"the"}}`)
 	if strings.Contains(m.Text, `"isError":true`) {

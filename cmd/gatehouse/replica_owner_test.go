@@ -13,12 +13,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestOwnerKilled kills the replica that owns the sessions of clients, with their processes
-// and event streams. A call there that another replica got is said to be lost; those that
-// come then have a new process, or stream, at once.
+// TestOwnerKilled kills the replica that owns clients' sessions, with their processes and
+// event streams. Calls there that came through another replica are reported as lost; later
+// calls get a new process or stream at once.
 func TestOwnerKilled(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "carry") // by which name TestMain knows it
+	program := filepath.Join(t.TempDir(), "carry") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestOwnerKilled(t *testing.T) {
 		server := start(wire.Lookup(serverRev))
 		t.Cleanup(server.Close)
 		server.Tools("count", "wait")
-		var uses [1000]atomic.Int64 // by the process
+		var uses [1000]atomic.Int64 // by the number of the process
 		server.On("tools/call", func(c *mcptest.Call) {
 			var tool string
 			if c.Param("name", &tool); tool == "wait" {
@@ -57,7 +57,7 @@ func TestOwnerKilled(t *testing.T) {
 		c := s.clientOf(t, 0, revision, "{}")
 		clients[revision] = c
 		for _, name := range []string{"lines", "events"} {
-			for n := range 3 { // the first has it
+			for n := range 3 { // the first is the owner
 				if got := textOf(must(t, name, s.at(c, n), "tools/call", call(name+"__count", "x"))); got != fmt.Sprint(n+1) {
 					t.Errorf("%s: client %s counted as %s at replica %d", name, revision, got, n)
 				}
@@ -85,7 +85,7 @@ func TestOwnerKilled(t *testing.T) {
 	}
 	for _, x := range lost {
 		m, err := x.Response()
-		if id := x.LastEventID(); err != nil && id != "" { // with a session one can ask for the rest
+		if id := x.LastEventID(); err != nil && id != "" { // in a session the client can ask for the rest
 			again, getErr := s.at(x.c, 2).Get(deadline(t), id)
 			if getErr != nil {
 				t.Fatal(getErr)

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// load is what clients do while replicas are replaced, and the books of it.
+// load is what clients do while replicas are replaced, and the record of it.
 type load struct {
 	*several
 	workers        []*worker
@@ -25,7 +25,7 @@ type load struct {
 }
 
 // run calls a tool again and again until ctx ends: mostly echo, sometimes one that asks.
-// Every answer has to be the right one, of a call that ran once.
+// Every answer must be right and come from a call that ran once.
 func (l *load) run(ctx context.Context, t *testing.T, c *mcptest.Client, name string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		tool, key := "old__echo", fmt.Sprint(name, "-", n)
@@ -45,7 +45,7 @@ func (l *load) run(ctx context.Context, t *testing.T, c *mcptest.Client, name st
 	}
 }
 
-// ran is how often a call came to the servers.
+// ran returns how often a call came to the servers.
 func (l *load) ran(key string) (runs int) {
 	for _, w := range l.workers {
 		runs += w.ran(key)
@@ -53,9 +53,9 @@ func (l *load) ran(key string) (runs int) {
 	return runs
 }
 
-// persist makes a request of a call. As long as the error says that this can be done, it
-// is made again, after a pause: ten times at most. What did not run, as an error says, the
-// servers have not seen.
+// persist makes a request of a call. While the error allows it, persist repeats the request
+// after a pause, ten times at most. It checks that calls which did not run, according to
+// the error, never came to the servers.
 func (l *load) persist(t *testing.T, key string, request func() (mcptest.Message, error)) (m mcptest.Message, err error) {
 	before := l.ran(key)
 	for range 10 {
@@ -77,7 +77,7 @@ func (l *load) persist(t *testing.T, key string, request func() (mcptest.Message
 	return m, err
 }
 
-// converse makes a call and answers what it asks, in the way of the client's revision.
+// converse makes a call and answers its questions, in the way of the client's revision.
 func (l *load) converse(t *testing.T, c *mcptest.Client, tool, key string) (mcptest.Message, error) {
 	answer := fmt.Sprintf(`{"action":"accept","content":{"a":"of %s"}}`, key)
 	if !c.Revision.Stateful {
@@ -118,8 +118,8 @@ func (l *load) converse(t *testing.T, c *mcptest.Client, tool, key string) (mcpt
 	})
 }
 
-// listen keeps the GET stream of a session open until ctx ends, as clients do whose stream
-// ends, and counts what it hears.
+// listen keeps the GET stream of a session open until ctx ends, reopens it when it ends,
+// and counts the events.
 func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, heard chan<- string) {
 	last := ""
 	for ctx.Err() == nil {
@@ -135,7 +135,7 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 			x.Close()
 			return
 		}
-		if !x.Stream { // it says when to come back
+		if !x.Stream { // the answer says when to come back
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
@@ -159,9 +159,9 @@ func (l *load) listen(ctx context.Context, t *testing.T, c *mcptest.Client, hear
 	}
 }
 
-// TestH239_RollingRestart replaces three replicas one after the other while clients of
-// both eras call. Nothing that was answered is lost, no answer is wrong, no call runs
-// twice, and errors are rare, and such that the call can be made again.
+// TestH239_RollingRestart replaces three replicas one after the other while clients of both
+// eras make calls. No answer is lost or wrong, no call runs twice, and errors are rare and
+// always allow the client to repeat the call.
 func TestH239_RollingRestart(t *testing.T) {
 	t.Parallel()
 	old, newer := newWorker(t, serverRev), newWorker(t, statelessRev)
@@ -184,7 +184,7 @@ func TestH239_RollingRestart(t *testing.T) {
 	all.Go(func() { l.listen(ctx, t, c, heard) })
 
 	for i, r := range s.replicas {
-		// What runs there when it is told to end.
+		// These calls run there when the replica is told to end.
 		held, asked := fmt.Sprint("held-", i), fmt.Sprint("asked-", i)
 		x := begin(t, s.at(c, i), held, "old__wait", "notifications/progress")
 		q := begin(t, s.at(c, i), asked, "old__ask", "elicitation/create")
@@ -208,7 +208,7 @@ func TestH239_RollingRestart(t *testing.T) {
 		before := l.calls.Load()
 		eventually(t, "calls go on", func() bool { return l.calls.Load() > before+20 || t.Failed() })
 	}
-	// The session, from before all that, is still subscribed.
+	// The session from before the restarts is still subscribed.
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for end := deadline(t); ; {

@@ -25,14 +25,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// The revisions that stand for their eras, as clients' and as servers'.
+// The revisions that represent the two eras, for clients and for servers.
 const (
 	statelessRev = "2026-07-28"
 	clientRev    = "2025-11-25"
 	serverRev    = "2025-06-18"
 )
 
-// patience bounds every wait: it is only reached when something is broken.
+// patience bounds every wait; it is reached only if something is broken.
 const patience = time.Minute
 
 func deadline(t testing.TB) context.Context {
@@ -42,21 +42,21 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// What replicas promise: soon is what they do within a second or two, and afterLease what
-// they do once a lease of ten seconds is over, and two more. A machine that is busy with
-// other things may take longer.
+// Limits on how long replicas take: soon for what they do within a second or two, and
+// afterLease for what they do once a lease of ten seconds is over, plus two seconds. A busy
+// machine may take longer.
 const (
 	soon       = 15 * time.Second
 	afterLease = 25 * time.Second
 )
 
-// eventually waits for what has to happen some time.
+// eventually waits until something has happened.
 func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	within(t, patience, what, happened)
 }
 
-// within waits so long for what has to happen.
+// within waits at most the given time until something has happened.
 func within(t *testing.T, limit time.Duration, what string, happened func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -78,10 +78,10 @@ func wantWithin(t *testing.T, what string, limit time.Duration, since time.Time)
 	}
 }
 
-// replica is a gateway in a process of its own, one of several that are alike.
+// replica is a gateway in its own process, one of several with the same configuration.
 type replica struct {
 	config    string
-	upstreams []string // that it has to know before anything is asked of it
+	upstreams []string // it must know these before it gets requests
 
 	mu     sync.Mutex // guards the fields below
 	cmd    *exec.Cmd
@@ -91,12 +91,12 @@ type replica struct {
 	log    *processLog
 }
 
-// processLog is what a process has written to its standard error.
+// processLog is the output of a process on its standard error.
 type processLog struct {
 	mu    sync.Mutex // guards the fields below
 	lines []string
 	over  bool
-	more  chan struct{} // closed and replaced when something comes
+	more  chan struct{} // closed and replaced when a line arrives
 }
 
 func (l *processLog) read(r io.Reader) {
@@ -114,7 +114,7 @@ func (l *processLog) add(line string, over bool) {
 	l.more = make(chan struct{})
 }
 
-// await returns the first line with a text.
+// await returns the first line that contains a text.
 func (l *processLog) await(t *testing.T, text string) string {
 	t.Helper()
 	ctx := deadline(t)
@@ -150,7 +150,7 @@ func (r *replica) start(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
 	r.cmd = exec.Command(os.Args[0])
-	r.cmd.Args = []string{"gatehouse", "serve", "--config", r.config} // TestMain makes it the program
+	r.cmd.Args = []string{"gatehouse", "serve", "--config", r.config} // TestMain runs it as the program
 	r.log, r.exited = &processLog{more: make(chan struct{})}, make(chan struct{})
 	cmd, log, exited := r.cmd, r.log, r.exited
 	stderr, err := cmd.StderrPipe()
@@ -161,7 +161,7 @@ func (r *replica) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { // ends with the process, which the test's end waits for
+	go func() { // ends with the process; the end of the test waits for that
 		log.read(stderr)
 		_ = cmd.Wait()
 		close(exited)
@@ -173,12 +173,12 @@ func (r *replica) start(t *testing.T) {
 	r.url = regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(serving)[1]
 	r.mu.Unlock()
 	eventually(t, "the replica is ready", func() bool { _, ready := r.ready(deadline(t)); return ready })
-	for _, name := range r.upstreams { // it is ready without them, after a while
+	for _, name := range r.upstreams { // after a while it is ready without them
 		log.await(t, `msg="upstream is up" upstream=`+name)
 	}
 }
 
-// ready asks the replica whether it takes new sessions, as balancers do.
+// ready asks the replica whether it accepts new sessions, as balancers do.
 func (r *replica) ready(ctx context.Context) (url string, ready bool) {
 	r.mu.Lock()
 	url, admin := r.url, r.admin
@@ -227,21 +227,21 @@ func (r *replica) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.cmd != nil && r.cmd.Process != nil {
-		_ = r.cmd.Process.Signal(syscall.SIGKILL) // ends one that is stopped, too
+		_ = r.cmd.Process.Signal(syscall.SIGKILL) // also ends a stopped process
 		<-r.exited
 	}
 }
 
-// several are replicas with one Redis, behind a balancer that gives each request to the
-// next of them that is ready.
+// several is a set of replicas with one Redis, behind a balancer that gives each request to
+// the next ready one.
 type several struct {
 	url      string
 	redis    *redistest.Server
 	replicas []*replica
 }
 
-// replicate starts three replicas with these upstreams. config is what they have in common
-// beside sessions.
+// replicate starts three replicas with these upstreams. config is their common
+// configuration besides sessions.
 func replicate(t *testing.T, config string, upstreams ...string) *several {
 	t.Helper()
 	s := &several{redis: redistest.Start(t)}
@@ -272,8 +272,8 @@ func replicate(t *testing.T, config string, upstreams ...string) *several {
 	return s
 }
 
-// balance starts the balancer. It keeps no connections: one that a replica closes as a
-// request is on its way to it is no fault of the replica.
+// balance starts the balancer. It keeps no connections open: if a replica closed one just
+// as a request is on its way, that would not be the replica's fault.
 func (s *several) balance(t *testing.T) {
 	type to struct{}
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -337,14 +337,14 @@ func open(t *testing.T, url, revision, caps string) *mcptest.Client {
 	return c
 }
 
-// at is the client at one of the replicas, past the balancer.
+// at returns the client at one of the replicas, bypassing the balancer.
 func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	there := mcptest.NewClient(s.replicas[replica].endpoint(), c.Revision)
 	there.Caps, there.Session, there.HTTP = c.Caps, c.Session, c.HTTP
 	return there
 }
 
-// must makes a call that has to have a result.
+// must makes a call that must have a result.
 func must(t *testing.T, what string, c *mcptest.Client, method, params string) mcptest.Message {
 	t.Helper()
 	m, _, err := c.Call(deadline(t), method, params)
@@ -354,7 +354,7 @@ func must(t *testing.T, what string, c *mcptest.Client, method, params string) m
 	return m
 }
 
-// textOf is the text of a tool's result.
+// textOf returns the text of a tool's result.
 func textOf(m mcptest.Message) string {
 	var content []struct{ Text string }
 	if m.Value("content", &content); len(content) == 0 {
@@ -363,16 +363,17 @@ func textOf(m mcptest.Message) string {
 	return content[0].Text
 }
 
-// worker is a scripted server whose tools are what replicas can be in the midst of: echo;
-// ask, which asks the user; wait, which reports progress and waits for release; and log.
+// worker is a scripted server with the kinds of calls that can be under way at a replica:
+// echo; ask, which asks the user; wait, which reports progress and waits for release; and
+// log.
 type worker struct {
 	*mcptest.Server
-	began chan string // gets the key of each call of wait
+	began chan string // receives the key of each call of wait
 
 	mu       sync.Mutex // guards the fields below
 	released map[string]chan struct{}
 	runs     map[string]int    // by key
-	sessions map[string]string // in which a call came last, by key
+	sessions map[string]string // the session of the last call, by key
 }
 
 func newWorker(t *testing.T, revision string) *worker {
@@ -433,24 +434,24 @@ func (w *worker) waits(key string) chan struct{} {
 	return w.released[key]
 }
 
-// release has a call of wait go on.
+// release lets a call of wait continue.
 func (w *worker) release(key string) { close(w.waits(key)) }
 
-// ran is how often a call came.
+// ran returns how often a call came.
 func (w *worker) ran(key string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.runs[key]
 }
 
-// session is the session in which a call came.
+// session returns the session in which a call came.
 func (w *worker) session(key string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sessions[key]
 }
 
-// await returns when a call of wait has begun.
+// await waits until a call of wait has begun.
 func (w *worker) await(t *testing.T, key string) {
 	t.Helper()
 	for ctx := deadline(t); ; {
@@ -465,7 +466,7 @@ func (w *worker) await(t *testing.T, key string) {
 	}
 }
 
-// call are the params of a call of a worker's tool.
+// call returns the params of a call of a worker's tool.
 func call(tool, key string) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":{"key":%q},"_meta":{"progressToken":%q}}`, tool, key, key)
 }

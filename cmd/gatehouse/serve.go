@@ -40,23 +40,23 @@ func newServe() *cobra.Command {
 func configFlag(cmd *cobra.Command, config *string) {
 	cmd.Flags().StringVarP(config, "config", "c", "", "configuration `FILE` (YAML)")
 	if err := cmd.MarkFlagRequired("config"); err != nil {
-		panic(err) // the flag is defined in the line above
+		panic(err) // the flag is defined above
 	}
 }
 
-// tuneGC lets the heap grow to five times what is alive before it is collected. What
-// is alive is small, some 10 MiB, so with Go's default the collector runs for every
-// few thousand calls; measured, this costs about 12 MiB and saves 4 to 19 % of the
-// CPU. Whoever sets GOGC decides; GOMEMLIMIT holds in any case.
+// tuneGC lets the heap grow to five times the live memory before a collection. Live memory
+// is small, some 10 MiB, so with Go's default the collector runs every few thousand calls.
+// Measured, this costs about 12 MiB and saves 4 to 19 % of the CPU. An explicit GOGC takes
+// precedence; GOMEMLIMIT applies in any case.
 func tuneGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
 }
 
-// untilSignal returns a context that ends with the first SIGTERM or SIGINT. The
-// second one exits: it is handled here rather than left to its default, which does
-// nothing in a process with id 1, as in a container.
+// untilSignal returns a context that ends with the first SIGTERM or SIGINT. The second
+// signal exits: it is handled here because its default action does nothing in a process
+// with id 1, as in a container.
 func untilSignal(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
@@ -71,8 +71,8 @@ func untilSignal(parent context.Context) context.Context {
 	return ctx
 }
 
-// reloadOnSignal has the gateway read its configuration again at each SIGHUP, until stop.
-// The gateway logs what comes of it. Signals that come while it reads are one.
+// reloadOnSignal makes the gateway reload its configuration at each SIGHUP, until stop is
+// called. The gateway logs the result. Signals during a reload count as one.
 func reloadOnSignal(g *gateway.Gateway) (stop func()) {
 	signals, done, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)

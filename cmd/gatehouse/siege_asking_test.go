@@ -11,9 +11,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// newAsker is a server of a revision that asks what its caller wants: the tool "ask" under
-// the key and with the params of its arguments, "required" by the error that a page has to
-// be opened first. It answers with the answer.
+// newAsker is a server of a revision that asks what its caller wants: the tool "ask" asks
+// under the key and with the params in its arguments; "required" fails with the error that
+// a page has to be opened first. Both return the answer.
 func newAsker(t *testing.T, revision string) *mcptest.Server {
 	t.Helper()
 	s := mcptest.NewServer(wire.Lookup(revision))
@@ -41,19 +41,19 @@ func newAsker(t *testing.T, revision string) *mcptest.Server {
 		case given == nil:
 			c.Result(fmt.Sprintf(`{"resultType":"input_required","requestState":"s","inputRequests":{%q:{"method":"elicitation/create","params":%s}}}`, key, params))
 		default:
-			text, _ := json.Marshal(given) // JSON that came as such
+			text, _ := json.Marshal(given) // it was parsed from JSON
 			c.Text("answered: " + string(text))
 		}
 	})
 	return s
 }
 
-// asker are the params of a call that has an asker ask.
+// asker returns the params of a call that makes an asker ask.
 func asker(tool, key, params string) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":{"key":%q,"params":%q}}`, tool, key, params)
 }
 
-// asked is what a client was asked in a call: how often, the last key (of stateless
+// asked is what a client was asked during a call: how often, the last key (of stateless
 // clients) and its params; or how the call ended.
 type asked struct {
 	times    int
@@ -62,7 +62,7 @@ type asked struct {
 	response mcptest.Message
 }
 
-// converse makes a call and gives each question the same answer, three at most.
+// converse makes a call and gives each question the same answer, at most three times.
 func converse(t *testing.T, c *mcptest.Client, params, answer string) (got asked, err error) {
 	t.Helper()
 	next := params
@@ -111,7 +111,7 @@ func converse(t *testing.T, c *mcptest.Client, params, answer string) (got asked
 	return got, errors.New("asked without an end")
 }
 
-// badLinks are URLs that no user may be sent to.
+// badLinks are URLs to which no user may be sent.
 var badLinks = []string{
 	"javascript:alert(document.cookie)", "JaVaScRiPt:alert(1)", "data:text/html,<script>1</script>", "vbscript:x", "file:///etc/passwd", "ssh://host.example",
 	"http://a.example/", "http://169.254.169.254/latest/meta-data/", "https://169.254.169.254/", "https://2852039166/", "https://[::ffff:a9fe:a9fe]/",
@@ -119,7 +119,7 @@ var badLinks = []string{
 	" https://a.example/", "/relative", "//a.example/x", "a.example", "", "http://127.0.0.1:8080/", "https://localhost/", "https://%61.example/", "https://\u0430pple.example/",
 }
 
-// TestNoUserIsSentToABadLink: URL mode of both eras of servers, to clients of both.
+// TestNoUserIsSentToABadLink covers URL mode of servers of both eras, with clients of both.
 func TestNoUserIsSentToABadLink(t *testing.T) {
 	t.Parallel()
 	up, old, fresh, home := newWorker(t, serverRev), newAsker(t, clientRev), newAsker(t, statelessRev), newAsker(t, statelessRev)
@@ -157,8 +157,8 @@ func TestNoUserIsSentToABadLink(t *testing.T) {
 	})
 }
 
-// TestNoServerAsksInTheGatewaysVoice: what a server asks says who asks, and is under no key
-// of the gateway's own.
+// TestNoServerAsksInTheGatewaysVoice: a server's question names the server, and never uses
+// a key of the gateway's own.
 func TestNoServerAsksInTheGatewaysVoice(t *testing.T) {
 	t.Parallel()
 	up, old, fresh := newWorker(t, serverRev), newAsker(t, serverRev), newAsker(t, statelessRev)
@@ -210,8 +210,8 @@ func TestNoServerAsksInTheGatewaysVoice(t *testing.T) {
 	})
 }
 
-// TestAnApprovalIsForAllThatIsSent: what the user did not see does not run with their yes,
-// in either era and at whatever replica.
+// TestAnApprovalIsForAllThatIsSent: a call that differs from what the user saw does not run
+// with the user's approval, in either era and at any replica.
 func TestAnApprovalIsForAllThatIsSent(t *testing.T) {
 	t.Parallel()
 	up := newWorker(t, serverRev)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestSiegeKeys: somebody who makes up tokens has nobody's genuine token refused, not one of
-// a key that the issuer has begun to use a moment later either, and an ID token opens nothing.
+// TestSiegeKeys: forged tokens do not cause genuine ones to be refused, including those
+// signed with a key that the issuer has just begun to use, and an ID token gives no access.
 func TestSiegeKeys(t *testing.T) {
 	t.Parallel()
 	up := newWorker(t, serverRev)

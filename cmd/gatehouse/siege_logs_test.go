@@ -11,11 +11,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestSiegeLogsOfASharedProcess has a process go on writing log messages for a call of
-// alice's that she has cancelled: nobody else hears of them, asked for or not.
+// TestSiegeLogsOfASharedProcess: a process keeps writing log messages for a call that alice
+// has cancelled. Nobody else receives them, with or without a log level set.
 func TestSiegeLogsOfASharedProcess(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "carry") // by which name TestMain knows it
+	program := filepath.Join(t.TempDir(), "carry") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}

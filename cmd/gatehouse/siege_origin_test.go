@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// forger is a server beside another one at the same origin. Behind each of its answers it
-// writes more, late: the answers to calls that somebody might make on that connection.
+// forger is a server that shares its origin with another one. After each of its answers it
+// writes more, late: answers to calls that somebody might make on that connection.
 type forger struct {
 	t    *testing.T
 	over sync.WaitGroup
@@ -83,7 +83,7 @@ func (f *forger) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// TestSiegeServersOfOneOrigin has a server write answers that nobody asked for. No other
+// TestSiegeServersOfOneOrigin: a server writes answers that nobody asked for. No other
 // upstream of its origin reads them as its own.
 func TestSiegeServersOfOneOrigin(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestSiegeServersOfOneOrigin(t *testing.T) {
 		}
 	}))
 	origin.Config.ConnState = func(conn net.Conn, state http.ConnState) {
-		if state == http.StateNew { // the port may have been another one's
+		if state == http.StateNew { // another server may have had the port before
 			mu.Lock()
 			defer mu.Unlock()
 			delete(paths, conn.RemoteAddr().String())
@@ -124,7 +124,7 @@ func TestSiegeServersOfOneOrigin(t *testing.T) {
 		for n := range 4 {
 			alice := s.as(t, fmt.Sprint("alice", n), clientRev, "{}")
 			all.Go(func() {
-				for range 50 { // what comes of them is alice's own trouble
+				for range 50 { // their results concern only alice
 					if _, _, err := alice.Call(deadline(t), "tools/call", call("evil__bait", "x")); err != nil {
 						t.Error(err)
 						return

@@ -18,8 +18,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// newcomers are users who come in the midst of an attack, with clients of both eras: all
-// that they call has to be answered.
+// newcomers has users join during an attack, with clients of both eras: all their calls
+// must be answered.
 func (s *siege) newcomers(t *testing.T, echo string, users ...string) {
 	t.Helper()
 	for _, user := range users {
@@ -31,12 +31,12 @@ func (s *siege) newcomers(t *testing.T, echo string, users ...string) {
 	}
 }
 
-// madeUp is a call of a stateless client that goes by a name of its own.
+// madeUp is a call of a stateless client with an invented name.
 func madeUp(tool string, n int) string {
 	return fmt.Sprintf(`{"name":%q,"arguments":{"key":"made-up-%d"},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"client-%d","version":"1"}}}`, tool, n, n)
 }
 
-// flood makes calls until the returned function is called, which waits for their ends.
+// flood makes calls until the returned function is called, which waits for them to end.
 func flood(t *testing.T, c *mcptest.Client, calls int, tool string) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -46,10 +46,10 @@ func flood(t *testing.T, c *mcptest.Client, calls int, tool string) (stop func()
 		all.Go(func() {
 			once := sync.OnceFunc(answered.Done)
 			defer once()
-			timer := time.AfterFunc(2*time.Second, once) // it is under way, or waits for its turn
+			timer := time.AfterFunc(2*time.Second, once) // it is under way, or queued
 			defer timer.Stop()
 			if x, err := c.Send(ctx, "tools/call", madeUp(tool, n)); err == nil {
-				_, _ = x.Response() // a refusal, or none before the end
+				_, _ = x.Response() // a refusal, or no answer before the end
 				x.Close()
 			}
 		})
@@ -58,11 +58,11 @@ func flood(t *testing.T, c *mcptest.Client, calls int, tool string) (stop func()
 	return func() { cancel(); all.Wait() }
 }
 
-// TestSiegeMadeUpClients has alice call by the names of many clients, each of which gets a
-// session or a process of its own, and hold all that she gets.
+// TestSiegeMadeUpClients: alice calls under the names of many clients, each of which gets a
+// session or process, and holds all that she gets.
 func TestSiegeMadeUpClients(t *testing.T) {
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), "carry") // by which name TestMain knows it
+	program := filepath.Join(t.TempDir(), "carry") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestSiegeMadeUpClients(t *testing.T) {
 	}
 }
 
-// TestSiegeSlowCalls has alice make more calls than may run at a server, none of which ends.
+// TestSiegeSlowCalls: alice makes more calls than may run at a server, none of which ends.
 func TestSiegeSlowCalls(t *testing.T) {
 	t.Parallel()
 	up := newWorker(t, statelessRev)
@@ -100,8 +100,8 @@ func TestSiegeSlowCalls(t *testing.T) {
 	})
 }
 
-// TestSiegeConnections has one address open more connections than there may be, with half a
-// request on each, again and again, while others come from that address and from elsewhere.
+// TestSiegeConnections: one address repeatedly opens more connections than allowed, with
+// half a request on each, while other clients connect from that address and from elsewhere.
 func TestSiegeConnections(t *testing.T) {
 	t.Parallel()
 	const most = 1000
@@ -123,12 +123,12 @@ func TestSiegeConnections(t *testing.T) {
 				if len(held)%2 == 0 {
 					half = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{"
 				}
-				_, _ = io.WriteString(conn, half) // one that had to make room fails
+				_, _ = io.WriteString(conn, half) // fails on a connection that had to make room
 				return nil
 			}
 			for range most {
 				if err := open(); err != nil {
-					t.Skipf("this system has no %s: %v", from, err) // not all have more than one loopback address
+					t.Skipf("this system has no %s: %v", from, err) // not all have a second loopback address
 				}
 			}
 			over, more := make(chan struct{}), make(chan struct{})
@@ -157,12 +157,12 @@ func TestSiegeConnections(t *testing.T) {
 	})
 }
 
-// TestSiegeEventsWithoutAnEnd has alice open sessions at a server that sends events which do
-// not end on all streams: what is read of them is bounded.
+// TestSiegeEventsWithoutAnEnd: alice opens sessions at a server that sends events without
+// an end on all streams. The gateway bounds how much of them it reads.
 func TestSiegeEventsWithoutAnEnd(t *testing.T) {
 	t.Parallel()
 	const sessions, piece, pieces = 25, 64 << 10, 240 // 15 MiB of each event
-	begun := make(chan struct{}, 1000)                // told of each event that was sent as far as it went
+	begun := make(chan struct{}, 1000)                // receives a value for each event that was sent as far as possible
 	bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
 			ID     json.RawMessage
@@ -224,7 +224,8 @@ func TestSiegeEventsWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// heap is what the gateway's heap takes, in bytes, with what is not collected yet.
+// heap returns the size of the gateway's heap, in bytes, including garbage not collected
+// yet.
 func (s *siege) heap(t *testing.T) int {
 	t.Helper()
 	resp, err := http.Get(s.admin + "/metrics")

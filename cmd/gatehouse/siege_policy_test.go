@@ -9,9 +9,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// newVault is a server that takes whatever it is asked for to be what it has: the tool
-// "wipe" with force in whatever form, and any URI. The tool "links" answers with links to
-// another server's resource whose members are written in odd ways.
+// newVault is a server that accepts any request: the tool "wipe" with force in any form,
+// and any URI. The tool "links" answers with links to another server's resource, with oddly
+// written members.
 func newVault(t *testing.T, revision string) *mcptest.Server {
 	t.Helper()
 	s := mcptest.NewServer(wire.Lookup(revision))
@@ -43,8 +43,8 @@ func newVault(t *testing.T, revision string) *mcptest.Server {
 	return s
 }
 
-// TestSiegeOfPolicy: nothing that policy denies gets to a server because it was written in
-// another way, and no server points at another one's resource by how it writes a link.
+// TestSiegeOfPolicy: no spelling gets anything that policy denies to a server, and no
+// spelling of a link lets a server point at another server's resource.
 func TestSiegeOfPolicy(t *testing.T) {
 	t.Parallel()
 	for _, revision := range []string{serverRev, statelessRev} {

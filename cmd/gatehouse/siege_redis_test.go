@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// everythingIn is every key and value of a Redis.
+// everythingIn returns every key and value of a Redis.
 func everythingIn(t *testing.T, client *redis.Client) string {
 	t.Helper()
 	var all strings.Builder
@@ -25,7 +25,7 @@ func everythingIn(t *testing.T, client *redis.Client) string {
 		t.Fatal(err)
 	}
 	for _, key := range keys {
-		text, _ := client.Get(t.Context(), key).Result() // each but one is an error: it is of another type
+		text, _ := client.Get(t.Context(), key).Result() // all but one are errors, because the type differs
 		hash, _ := client.HGetAll(t.Context(), key).Result()
 		entries, _ := client.XRange(t.Context(), key, "-", "+").Result()
 		set, _ := client.ZRange(t.Context(), key, 0, -1).Result()
@@ -35,9 +35,8 @@ func everythingIn(t *testing.T, client *redis.Client) string {
 	return all.String()
 }
 
-// TestSiegeRedis: whoever can use the gateway's Redis reads there nothing that anybody has
-// said, has no stream say what no server has said, and nobody go on with the session of
-// another user.
+// TestSiegeRedis: with access to the gateway's Redis, nobody can read what anybody has
+// said, forge a server's message in a stream, or continue the session of another user.
 func TestSiegeRedis(t *testing.T) {
 	t.Parallel()
 	up := newWorker(t, serverRev)
@@ -89,7 +88,7 @@ func TestSiegeRedis(t *testing.T) {
 	})
 }
 
-// forgeEvents has somebody write into the stream of a call, which its client then resumes.
+// forgeEvents writes into the stream of a call, which the client then resumes.
 func (s *siege) forgeEvents(t *testing.T, client *redis.Client, c *mcptest.Client, ids []string) {
 	t.Helper()
 	keys, err := client.Keys(t.Context(), "gatehouse:e:*:"+c.Session).Result()
@@ -130,7 +129,7 @@ func (s *siege) forgeEvents(t *testing.T, client *redis.Client, c *mcptest.Clien
 	}
 }
 
-// moveSession has somebody copy the session of one user to another, who knows its id.
+// moveSession copies the session of one user to another, who knows its id.
 func (s *siege) moveSession(t *testing.T, client *redis.Client, c *mcptest.Client) {
 	t.Helper()
 	mallory := s.as(t, "mallory", clientRev, "{}")

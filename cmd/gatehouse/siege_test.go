@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// siegeResource is the resource, and so the audience, of gateways under siege.
+// siegeResource is the resource, and so the audience, of the gateways in these tests.
 const siegeResource = "https://gateway.example/mcp"
 
-// siege is a gateway for attacks: the program in a process of its own, with tokens of a
-// real issuer and its state in a real Redis.
+// siege is a gateway under attack: the program in its own process, with tokens of a real
+// issuer and its state in a real Redis.
 type siege struct {
 	*replica
 	issuer *mcptest.Issuer
@@ -27,7 +27,7 @@ type siege struct {
 }
 
 // besiege starts the gateway and waits until it knows the named upstreams. config is the
-// rest of its file: the upstreams first of all. Everything is allowed to everybody.
+// rest of its file and starts with the upstreams. Policy allows everything to everybody.
 func besiege(t *testing.T, config string, upstreams ...string) *siege {
 	t.Helper()
 	return besiegeWith(t, siegeConfig{rest: config}, upstreams...)
@@ -67,8 +67,7 @@ func besiegeWith(t *testing.T, c siegeConfig, upstreams ...string) *siege {
 	return s
 }
 
-// as is a client with a token of a user, with its session open. It has connections of
-// its own.
+// as makes a client with a user's token and an open session. It has connections of its own.
 func (s *siege) as(t *testing.T, user, revision, caps string) *mcptest.Client {
 	t.Helper()
 	c := mcptest.NewClient(s.endpoint(), wire.Lookup(revision))
@@ -82,12 +81,12 @@ func (s *siege) as(t *testing.T, user, revision, caps string) *mcptest.Client {
 	return c
 }
 
-// siegePatience is how long a call of the neighbour may take under attack.
+// siegePatience is how long a call of bob may take during an attack.
 const siegePatience = 20 * time.Second
 
-// undisturbed has the neighbour, bob, call an echo tool of a worker, with a client of each
-// era, while attack runs: every call has to be answered, with its own text and nothing
-// before it.
+// undisturbed makes the neighbour, bob, call an echo tool of a worker, with a client of
+// each era, while attack runs. Every call must be answered with its own text, and with
+// nothing before it.
 func (s *siege) undisturbed(t *testing.T, echo string, attack func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +119,7 @@ func (s *siege) undisturbed(t *testing.T, echo string, attack func()) {
 
 // echoes makes one call of an echo tool.
 func echoes(c *mcptest.Client, tool, key string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), siegePatience) // a call that runs is let end
+	ctx, cancel := context.WithTimeout(context.Background(), siegePatience) // a running call may end normally
 	defer cancel()
 	m, before, err := c.Call(ctx, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":{"key":%q}}`, tool, key))
 	switch {
@@ -136,8 +135,8 @@ func echoes(c *mcptest.Client, tool, key string) error {
 	return nil
 }
 
-// TestSiege shows that the harness has its say: users are told apart, and a neighbour whose
-// calls are answered otherwise than he asked is seen to be disturbed.
+// TestSiege checks the harness itself: it tells users apart, and it notices wrong answers
+// to the neighbour's calls.
 func TestSiege(t *testing.T) {
 	t.Parallel()
 	up := newWorker(t, serverRev)

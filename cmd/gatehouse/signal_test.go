@@ -19,8 +19,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestH238_SecondSignal: a call that runs holds up the end; a second signal does not
-// wait for it. A SIGHUP before that has the configuration read again.
+// TestH238_SecondSignal: a running call delays the end; a second signal does not wait for
+// it. A SIGHUP before that reloads the configuration.
 func TestH238_SecondSignal(t *testing.T) {
 	called, done := make(chan struct{}), make(chan struct{})
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, nil)
@@ -42,7 +42,7 @@ func TestH238_SecondSignal(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Args = []string{"gatehouse", "serve", "--config", config} // TestMain makes it the program
+	cmd.Args = []string{"gatehouse", "serve", "--config", config} // TestMain runs it as the program
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestH238_SecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for { // a call waits for an upstream that is not known yet only for a while
+	for { // a call waits only for a while for an upstream that is not known yet
 		tools, err := client.ListTools(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestH238_SecondSignal(t *testing.T) {
 		answer <- err
 	}()
 	<-called
-	// The peer is the same: the call goes on.
+	// The upstream stays the same, so the call continues.
 	if err := os.WriteFile(config, []byte(text+"no_such_key: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestH238_SecondSignal(t *testing.T) {
 		}
 	}
 	told := false
-	for lines.Scan() { // until it has ended
+	for lines.Scan() { // until the process has ended
 		t.Log(lines.Text())
 		told = told || strings.Contains(lines.Text(), "a second signal came")
 	}
@@ -124,12 +124,12 @@ func TestH238_SecondSignal(t *testing.T) {
 	}
 }
 
-// TestH237_SignalEndsAll: SIGTERM ends the gateway with exit code 0, and with it the
-// processes that it started.
+// TestH237_SignalEndsAll: SIGTERM ends the gateway with exit code 0, and ends the processes
+// that it started.
 func TestH237_SignalEndsAll(t *testing.T) {
 	dir := t.TempDir()
 	config, pid := filepath.Join(dir, "gatehouse.yaml"), filepath.Join(dir, "pid")
-	// It says nothing and ends when its input does.
+	// The script writes nothing and ends when its input does.
 	script := fmt.Sprintf("echo $$ > %s.part; mv %s.part %s; exec cat > /dev/null", pid, pid, pid)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nupstreams: [{name: a, command: [sh, -c, %q]}]\n", script)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -176,6 +176,6 @@ func TestH237_SignalEndsAll(t *testing.T) {
 }
 
 func readFile(path string) string {
-	data, _ := os.ReadFile(path) // which may not be there yet
+	data, _ := os.ReadFile(path) // the file may not exist yet
 	return string(data)
 }

@@ -46,7 +46,7 @@ func newTokens() *cobra.Command {
 	return cmd
 }
 
-// printTokens prints the table; it is an error when an upstream is missing in it.
+// printTokens prints the table; an upstream that is missing from it is an error.
 func printTokens(w io.Writer, reports []gateway.TokenReport, own int) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "tools\tfull\tshort\tsaved\t  upstream\n")
@@ -74,7 +74,7 @@ func printTokens(w io.Writer, reports []gateway.TokenReport, own int) error {
 	return nil
 }
 
-// saved is what the short form saves, in percent of the full one.
+// saved returns how much the short form saves, in percent of the full one.
 func saved(r gateway.TokenReport) string {
 	if r.Full == 0 {
 		return "-"

@@ -20,8 +20,8 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// buildVersion is the version of the module that the program was built from, "dev"
-// for a checkout.
+// buildVersion returns the version of the module that the program was built from, "dev" for
+// a checkout.
 func buildVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
@@ -30,8 +30,8 @@ func buildVersion() string {
 	return info.Main.Version
 }
 
-// buildRevision is the commit that the program was built from, "unknown" where the
-// build did not record it.
+// buildRevision returns the commit that the program was built from, "unknown" if the build
+// did not record it.
 func buildRevision() string {
 	revision, modified := "unknown", ""
 	info, ok := debug.ReadBuildInfo()

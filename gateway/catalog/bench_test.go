@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// fixed is an upstream that answers every call with one reply.
+// fixed is an upstream that answers every call with the same reply.
 type fixed struct {
 	*server
 	reply *mcp.Reply
@@ -36,7 +36,7 @@ func TestRoutingAllocatesLittle(t *testing.T) {
 	in.ParamHeaders = map[string]string{}
 	ctx := t.Context()
 	in = decided(ctx, c, in)
-	// The copy of the call, and what puts the upstream's mark on its events.
+	// One for the copy of the call, one for the function that marks the upstream's events.
 	if n := testing.AllocsPerRun(100, func() { do(t, c, in) }); n > 2 {
 		t.Errorf("a call costs %v allocations", n)
 	}

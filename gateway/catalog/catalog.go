@@ -13,40 +13,40 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// warmUp is how long after the start lists wait for upstreams that have not
-// answered yet.
+// warmUp is how long after the start lists wait for upstreams that have not answered yet.
 const warmUp = 2 * time.Second
 
-// Upstream is one MCP server as the catalog needs it. Handle takes original names
-// and URIs in Call.Name, honours its context and has time limits of its own.
+// Upstream is one MCP server as the catalog uses it. Handle takes original names and URIs
+// in Call.Name, honours its context and has its own time limits.
 type Upstream interface {
 	mcp.Handler
 	// Name is the configured name.
 	Name() string
 }
 
-// Source is an upstream and how its names are made.
+// Source is an upstream and its naming.
 type Source struct {
 	Upstream Upstream
-	// Prefix is put in front of the names of tools and prompts; nil for the
-	// upstream's name and Config.Separator. With "" names and URIs stay as they are.
+	// Prefix is put in front of the names of tools and prompts; nil for the upstream's name
+	// and Config.Separator. With "" names and URIs stay unchanged.
 	Prefix *string
-	// PerUser says that the upstream's credential is the user's: it is asked for its
-	// lists on behalf of each user, when they call, and never by the gateway itself.
+	// PerUser says that each user has a credential of their own at the upstream. The
+	// upstream is asked for its lists on behalf of each user, when the user calls, and
+	// never by the gateway itself.
 	PerUser bool
 	// Keeps reports whether the upstream keeps something for a client from one call to the
-	// next, such as a session or a process; nil for one that does not.
+	// next, such as a session or a process; nil if it does not.
 	Keeps func() bool
-	// SkillDir says that it is a directory of skills. It has no tools of its own, so what
-	// its skills depend on is written upstream/name.
+	// SkillDir says that the source is a directory of skills. It has no tools, so its
+	// skills name their dependencies upstream/name.
 	SkillDir bool
 }
 
-// Deps are what a Catalog works with; all are needed.
+// Deps are the dependencies of a Catalog; all are required.
 type Deps struct {
 	Log *slog.Logger
-	// Seal seals cursors, and Tasks the ids of tasks. Replicas that share them read each
-	// other's. An id is good as long as its key is.
+	// Seal seals cursors, and Tasks the ids of tasks. Replicas that share the keys accept
+	// each other's cursors and ids. An id is valid as long as its key.
 	Seal  *seal.Key
 	Tasks *seal.Key
 }
@@ -63,33 +63,33 @@ type Catalog struct {
 	taskFollowers taskFollowers
 
 	users  *users             // nil without per-user sources
-	before map[string]kindSet // what upstreams offered in the catalog before, by name
+	before map[string]kindSet // what upstreams offered in the previous catalog, by name
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
 
-	pending atomic.Int64  // sources that neither answered nor failed yet
+	pending atomic.Int64  // sources that have neither answered nor failed yet
 	first   chan struct{} // closed when there are none
-	warm    chan struct{} // closed when lists need not wait any more
+	warm    chan struct{} // closed when lists no longer have to wait
 	warmed  sync.Once
-	done    chan struct{} // closed when Run ends: standing calls end with it
+	done    chan struct{} // closed when Run ends: standing calls end then
 }
 
-// source is one upstream. Its watch, unless it is per user, is run by one goroutine.
+// source is one upstream. One goroutine runs its watch, unless the source is per user.
 type source struct {
 	index    int
 	upstream Upstream
 	naming   naming
-	users    *users // keeps what it tells each user; nil unless it is per user
+	users    *users // holds what it tells each user; nil unless it is per user
 	keeps    func() bool
 	changes  *changes // what the upstream says has changed, for the watch
-	inherits bool     // what is known of it at first is inherited
+	inherits bool     // its first state comes from the previous catalog
 }
 
-// callID is in place of the id of a client's request in the calls of a watch.
+// callID replaces the id of a client's request in the calls of a watch.
 func (s *source) callID() string { return "catalog:" + s.naming.upstream }
 
-// told takes what the upstream says has changed, in a call of a caller.
+// told handles the upstream's notice of changes in a call of a caller.
 func (s *source) told(caller mcp.Caller, kinds kindSet) {
 	switch {
 	case kinds == 0:
@@ -100,14 +100,14 @@ func (s *source) told(caller mcp.Caller, kinds kindSet) {
 	}
 }
 
-// New makes a Catalog of the sources in the order in which lists show them. It does
-// no I/O: Run does.
+// New makes a Catalog of the sources, in the order in which lists show them. It does no
+// I/O; Run does.
 func New(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 	return assemble(cfg, sources, deps, nil)
 }
 
-// Successor is New for a catalog that takes the place of c. What c knows is shown until
-// the upstreams have answered. c must have ended before the new one runs.
+// Successor is New for a catalog that replaces c. What c knows is shown until the upstreams
+// have answered. c must have ended before the new catalog runs.
 func (c *Catalog) Successor(cfg Config, sources []Source, deps Deps) (*Catalog, error) {
 	return assemble(cfg, sources, deps, c)
 }
@@ -176,15 +176,15 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	c.snap.Store(build(c.plan, states, nil))
 	c.pending.Store(int64(shared))
 	if shared == 0 {
-		c.stopWaiting() // who waits for the first answers may count on it
+		c.stopWaiting() // callers that wait for the first answers may rely on it
 		close(c.first)
 	}
 	return c, nil
 }
 
-// Run keeps the lists up to date until ctx ends, and returns when nothing of it runs
-// any more. It is called once. Calls that stand when it ends, subscriptions/listen,
-// are ended in good order.
+// Run keeps the lists up to date until ctx ends, and returns when everything that it
+// started has ended. It may be called once. When it ends, standing calls
+// (subscriptions/listen) end normally.
 func (c *Catalog) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
@@ -250,7 +250,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	return nil, mcp.ErrMethod(call.Method)
 }
 
-// offered refuses a method of a kind that nobody offers.
+// offered refuses a method of a kind that no upstream offers.
 func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 	k, ok := kindNeeded(call.Method)
 	if !ok {
@@ -260,15 +260,15 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 		all := c.view(&call.Caller).whole.offers
 		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
 	}
-	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before somebody has them
+	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before an upstream has some
 		return nil
 	}
 	return mcp.ErrMethod(call.Method)
 }
 
-// look returns what there is for the caller of a call, and what of it they may know
-// of. It waits a little for upstreams that have not answered yet: right after the
-// start, and for those that are asked on the caller's behalf.
+// look returns the snapshot for the caller of a call, and which upstreams the caller may
+// know of. It waits a little for upstreams that have not answered yet: right after the
+// start, and for those that are asked on behalf of the caller.
 func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible, error) {
 	if err := c.wait(ctx); err != nil {
 		return nil, nil, err
@@ -281,8 +281,8 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible,
 	return s, sees, err
 }
 
-// lookAtLists is look for a list, which policy filters: what the caller may know of
-// only says whom to ask.
+// lookAtLists is look for lists, which policy filters: the upstreams that the caller may
+// know of only determine which ones to ask.
 func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, error) {
 	if c.users == nil {
 		if err := c.wait(ctx); err != nil {
@@ -294,7 +294,7 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 	return s, err
 }
 
-// view returns what is known for a caller, without asking anybody.
+// view returns the snapshot for a caller, without asking any upstream.
 func (c *Catalog) view(caller *mcp.Caller) *snapshot {
 	if c.users == nil {
 		return c.snap.Load()
@@ -325,12 +325,12 @@ func (c *Catalog) stopWaiting() { c.warmed.Do(func() { close(c.warm) }) }
 // heardFrom counts the first answer or failure of a source.
 func (c *Catalog) heardFrom() {
 	if c.pending.Add(-1) == 0 {
-		c.stopWaiting() // who waits for the first answers may count on it
+		c.stopWaiting() // callers that wait for the first answers may rely on it
 		close(c.first)
 	}
 }
 
-// publish puts in what a source last said, and tells listeners what changed.
+// publish adds a source's new state to the snapshot, and tells listeners what changed.
 func (c *Catalog) publish(s *source, state sourceState) {
 	c.mu.Lock()
 	old := c.snap.Load()
@@ -346,13 +346,12 @@ func (c *Catalog) publish(s *source, state sourceState) {
 	}
 }
 
-// A catalog that takes another one's place, after a reload, begins with what that one
-// knew, so that no list is empty until the upstreams have answered anew. What is
-// inherited is shown like the lists of an upstream that fails for the moment: the first
-// answer replaces it.
+// After a reload, a catalog begins with what its predecessor knew, so that no list is empty
+// until the upstreams have answered again. Inherited lists are treated like those of an
+// upstream that fails temporarily: the first answer replaces them.
 
-// inherited returns what the catalog before knew of a source; false for nothing that is
-// good here. A source whose names are made otherwise now has nothing to inherit.
+// inherited returns what the previous catalog knew of a source; false if there is nothing
+// usable. A source whose naming has changed inherits nothing.
 func (c *Catalog) inherited(s *source, before *Catalog) (sourceState, bool) {
 	if before == nil || s.users != nil {
 		return sourceState{}, false
@@ -363,7 +362,7 @@ func (c *Catalog) inherited(s *source, before *Catalog) (sourceState, bool) {
 			continue
 		}
 		if s.naming.plain() && !sameKeys(c.plan.tagged, before.plan.tagged) {
-			break // which of its URIs look like another upstream's has changed
+			break // a change in which of its URIs look like another upstream's
 		}
 		state := states[was.index]
 		return state, state.heard
@@ -371,8 +370,8 @@ func (c *Catalog) inherited(s *source, before *Catalog) (sourceState, bool) {
 	return sourceState{}, false
 }
 
-// remember notes what each upstream offered in the catalog before: who listened there
-// goes on here, and is to hear of lists that come back.
+// remember records what each upstream offered in the previous catalog: its listeners
+// continue here, and are told of lists that come back.
 func (c *Catalog) remember(before *Catalog) {
 	if before == nil {
 		return
@@ -388,8 +387,8 @@ func (c *Catalog) remember(before *Catalog) {
 	}
 }
 
-// offeredBefore returns the kinds that upstreams which a caller may know of offered in
-// the catalog before.
+// offeredBefore returns the kinds that the upstreams which a caller may know of offered in
+// the previous catalog.
 func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet) {
 	for name, kinds := range c.before {
 		if visible == nil || visible(name) {

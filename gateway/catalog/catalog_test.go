@@ -33,19 +33,19 @@ type server struct {
 	streams  map[*stream]struct{}
 }
 
-// stream is one subscriptions/listen call at a server.
+// stream is a subscriptions/listen call at a server.
 type stream struct {
 	notify func(mcp.Event)
-	user   string // the subject of whoever listens
+	user   string // the subject of the listener
 	uris   []string
-	end    chan error // nil ends it in good order
+	end    chan error // nil ends it normally
 }
 
 func newServer(name string) *server {
 	return &server{name: name, caps: allCaps, items: make(map[string][]mcp.Item), override: make(map[string]mcp.HandlerFunc), streams: make(map[*stream]struct{})}
 }
 
-// has puts items into one of the server's lists, by their JSON.
+// has adds items to one of the server's lists, as JSON.
 func (s *server) has(method string, items ...string) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *server) offers(caps string) {
 	s.caps = caps
 }
 
-// tools gives the server tools of these names.
+// tools gives the server tools with these names.
 func (s *server) tools(names ...string) *server {
 	items := make([]string, len(names))
 	for i, name := range names {
@@ -77,7 +77,7 @@ func tool(name string) string {
 	return string(mcp.Object("name", mcp.String(name), "inputSchema", mcp.Raw(`{"type":"object"}`)))
 }
 
-// on answers a method; nil answers as usual again.
+// on sets the handler of a method; nil restores the usual answer.
 func (s *server) on(method string, h mcp.HandlerFunc) *server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *server) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 	}
 }
 
-// open returns the streams that stand, those with resources or those without.
+// open returns the open streams, either those with resources or those without.
 func (s *server) open(withResources bool) (list []*stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,8 +253,8 @@ func call(method, name string, params ...string) *mcp.Call {
 	return c
 }
 
-// decided is a call that policy has let through to what its name stands for, unless the
-// test says what it has decided.
+// decided returns a call that policy has let through to the target of its name, unless the
+// test sets a target itself.
 func decided(ctx context.Context, c *Catalog, call *mcp.Call) *mcp.Call {
 	kind := map[string]string{
 		mcp.MethodToolsCall: mcp.KindTools, mcp.MethodPromptsGet: mcp.KindPrompts, mcp.MethodResourcesRead: mcp.KindResources,

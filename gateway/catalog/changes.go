@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// coalesce is how long changes are gathered before anything is done about them.
+// coalesce is how long changes are gathered before they are handled.
 const coalesce = 250 * time.Millisecond
 
-// changes gathers which lists changed: a flag for each kind, so it takes the same
-// room for one change and for a million. Safe for concurrent use; one goroutine
-// waits.
+// changes gathers which lists changed. It has one flag for each kind, so it takes the same
+// memory for one change as for a million. Safe for concurrent use; only one goroutine may
+// wait.
 type changes struct {
 	kinds atomic.Uint32
-	wake  chan struct{} // holds one: something is set
+	wake  chan struct{} // holds one value: some flag is set
 }
 
 func newChanges() *changes {
@@ -37,8 +37,8 @@ func (c *changes) add(kinds kindSet) {
 // some is readable when there may be changes to take.
 func (c *changes) some() <-chan struct{} { return c.wake }
 
-// take waits until changes had time to gather and clears the flags. It returns none
-// when ctx ends.
+// take waits until changes have had time to gather, and clears the flags. It returns none
+// if ctx ends.
 func (c *changes) take(ctx context.Context) kindSet {
 	timer := time.NewTimer(coalesce)
 	defer timer.Stop()
@@ -56,24 +56,23 @@ func (c *changes) now() kindSet { return kindSet(c.kinds.Swap(0)) }
 // forget clears the flags.
 func (c *changes) forget() { c.kinds.Store(0) }
 
-// hub tells listeners which lists have changed. The zero hub is ready.
+// hub tells listeners which lists have changed. The zero value is ready to use.
 type hub struct {
 	mu        sync.Mutex // guards listeners
 	listeners map[*listener]struct{}
 }
 
-// listener hears of the upstreams that it may know of, and of what changed for its
-// user.
+// listener receives changes of the upstreams that it may know of, for its user.
 type listener struct {
 	*changes
 	sees visible
 	user string // mcp.Caller.User
 }
 
-// everyone is, in place of a user, all of them.
+// everyone stands for all users.
 const everyone = ""
 
-// join returns a new listener, to be given to leave when it listens no more.
+// join returns a new listener; pass it to leave when it stops listening.
 func (h *hub) join(sees visible, user string) *listener {
 	l := &listener{changes: newChanges(), sees: sees, user: user}
 	h.mu.Lock()
@@ -91,7 +90,7 @@ func (h *hub) leave(l *listener) {
 	delete(h.listeners, l)
 }
 
-// announce says that lists of an upstream have changed, for a user or for everyone.
+// announce reports that lists of an upstream have changed, for a user or for everyone.
 func (h *hub) announce(source int, kinds kindSet, user string) {
 	if kinds == 0 {
 		return

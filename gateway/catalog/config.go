@@ -11,28 +11,26 @@ const (
 	minMaxLength     = 24
 	maxMaxLength     = 128
 	maxSeparator     = 8
-	// maxInstructions bounds the instructions of all in bytes, maxUpstreamInstructions those
-	// of one upstream.
+	// maxInstructions bounds all instructions together, in bytes; maxUpstreamInstructions
+	// bounds those of one upstream.
 	maxInstructions         = 8 << 10
 	maxUpstreamInstructions = 2 << 10
 	// maxOwnInstructions leaves the upstreams half of maxInstructions.
 	maxOwnInstructions = maxInstructions / 2
 )
 
-// Config says how names of different upstreams are told apart. The zero Config is
-// the default. A reload with other values renames: clients are told that the lists
-// changed.
+// Config says how names of different upstreams are told apart. The zero Config is the
+// default. A reload with other values renames: clients are told that the lists changed.
 type Config struct {
-	// Separator stands between an upstream's name and the name of a tool or prompt,
-	// where the upstream has no prefix of its own. At most 8 of A-Z a-z 0-9 _ -.
-	// Default "__".
+	// Separator stands between an upstream's name and the name of a tool or prompt, if the
+	// upstream has no prefix of its own. At most 8 of A-Z a-z 0-9 _ -. Default "__".
 	Separator string `yaml:"separator"`
-	// MaxLength is the length of the longest public name of a tool or prompt, 24 to
-	// 128; longer ones are cut and closed by a hash. Many clients put a prefix of
-	// their own in front, and models stop at 64. Default 48.
+	// MaxLength is the length of the longest public name of a tool or prompt, from 24 to
+	// 128. Longer names are cut and end with a hash. Many clients add a prefix of their
+	// own, and models allow at most 64 characters. Default 48.
 	MaxLength int `yaml:"max_length"`
-	// Instructions is the text for models that comes before the instructions of the
-	// upstreams, at most 4096 bytes. Default "".
+	// Instructions is a text for models that precedes the instructions of the upstreams, at
+	// most 4096 bytes. Default "".
 	Instructions string `yaml:"instructions"`
 }
 
@@ -62,8 +60,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Prefix is what the names of an upstream's tools and prompts begin with: its own prefix,
-// or for nil the default one. The error says why names with it are not usable.
+// Prefix returns the prefix of the names of an upstream's tools and prompts: own or, if
+// that is nil, the default. The error says why names with it are invalid.
 func (c Config) Prefix(upstream string, own *string) (string, error) {
 	n, err := newNaming(c.WithDefaults(), upstream, own)
 	return n.prefix, err

@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// directory answers resources/directory/read (skills extension, Reading Directories), for
-// directories within skills only: what is above them would name skills that the caller may
-// not know of. An upstream that does not list directories need not: the gateway knows what
-// files a skill has, or else which of them are listed.
+// directory answers resources/directory/read (skills extension, Reading Directories), only
+// for directories within skills: a directory above them would name skills that the caller
+// may not know of. An upstream need not support directories: the gateway knows the files of
+// a skill or, if not, which of them are listed.
 func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	to, err := c.lookUpURI(ctx, resources, call)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, unavailable(s, skills)
 	}
 	at := slices.IndexFunc(list.entries, func(e entry) bool { return e.native == to.skill.of })
-	if at < 0 && s.naming.skillDir { // one that is left out is a directory of the skill around it
+	if at < 0 && s.naming.skillDir { // a skill that is left out is a directory of the skill around it
 		at = slices.IndexFunc(list.entries, func(e entry) bool { return strings.HasPrefix(to.skill.of, e.native+"/") })
 	}
 	if at < 0 {
@@ -63,9 +63,9 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 	return &mcp.Reply{Result: mcp.Object("resources", d.list())}, nil
 }
 
-// directory is what is directly in a directory, by name, of files anywhere.
+// directory collects the direct children of a directory, by name, from files at any depth.
 type directory struct {
-	inside   string // what the public URIs of the files in it begin with
+	inside   string // the prefix of the public URIs of the files in it
 	children map[string]child
 }
 
@@ -78,7 +78,7 @@ func newDirectory(uri string) directory {
 	return directory{inside: uri + "/", children: make(map[string]child)}
 }
 
-// add takes a file, or a resource, if it is in the directory. It always returns true.
+// add adds a file or a resource, if it is in the directory. It always returns true.
 func (d directory) add(file mcp.Raw) bool {
 	uri, _ := file.Member("uri")
 	rest, ok := strings.CutPrefix(uri.Text(), d.inside)
@@ -104,7 +104,7 @@ func (d directory) add(file mcp.Raw) bool {
 	return true
 }
 
-// list writes the children as resources.
+// list encodes the children as resources.
 func (d directory) list() mcp.Raw {
 	out := mcp.Raw{'['}
 	for i, name := range slices.Sorted(maps.Keys(d.children)) {
@@ -123,8 +123,8 @@ func (d directory) list() mcp.Raw {
 	return append(out, ']')
 }
 
-// askDirectory has the upstream list a directory, all of its pages: its cursors stay here.
-// What it says of how long that is good holds for the whole as far as it does for each page.
+// askDirectory asks the upstream for all pages of a directory; its cursors stay here. The
+// whole result may be cached only as long, and as widely, as each page.
 func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	out := mcp.Raw{'['}
 	inside := s.naming.uri(native) + "/"
@@ -169,7 +169,7 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 	return &mcp.Reply{Result: mcp.Object("resources", append(out, ']'), "ttlMs", mcp.Int(ttl), "cacheScope", mcp.String(scope))}, nil
 }
 
-// isChild reports whether a child of a directory is a Resource.
+// isChild reports whether a child of a directory is a valid Resource.
 func isChild(r mcp.Raw) bool {
 	return checkFields(r, "name", text("name"), text("title"), text("description"), text("mimeType"), object("_meta")) == nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// directoryCall is a call of resources/directory/read that policy let through.
+// directoryCall returns a call of resources/directory/read that policy let through.
 func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
 	t.Helper()
 	to, ok := c.Resolve(t.Context(), mcp.KindResources, uri)
@@ -20,8 +20,8 @@ func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
 	return read
 }
 
-// TestADirectoryOfAServer is what all of its pages say, as long as each of them is good, and
-// without children that are no resources.
+// TestADirectoryOfAServer: a directory is the content of all its pages, cached only as long
+// as each of them allows, without children that are not resources.
 func TestADirectoryOfAServer(t *testing.T) {
 	const child, other = `{"uri":"skill://a/b.md","name":"b.md","more":[1]}`, `{"uri":"skill://a/c","name":"c","mimeType":"inode/directory"}`
 	for _, tt := range []struct{ first, second, want string }{

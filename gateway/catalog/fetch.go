@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// ask makes a call on behalf of whom the watch is for.
+// request makes a call on behalf of the caller that the watch is for.
 func (w *watch) request(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, guard)
 	defer cancel()
@@ -27,15 +27,15 @@ func (w *watch) call(method string, params mcp.Raw, notify func(mcp.Event)) *mcp
 	return &call
 }
 
-// hear takes an event of a call of the watch.
+// hear handles an event of a call of the watch.
 func (w *watch) hear(e mcp.Event) {
 	if kinds := changedBy(e.Method); kinds != 0 {
 		w.told(kinds)
 	}
 }
 
-// findPlainSkills notes whether an upstream that does not speak of skills has some among its
-// resources, and reports whether its skills are to be fetched.
+// findPlainSkills records whether an upstream that does not announce skills has some among
+// its resources, and reports whether its skills are to be fetched.
 func (w *watch) findPlainSkills() bool {
 	offers := &w.state.offers
 	from := w.state.lists[resources]
@@ -73,8 +73,8 @@ func (w *watch) listen(ctx context.Context, to kindSet, acked func()) error {
 	return errors.New("the upstream ended it")
 }
 
-// fetchList fetches a list page by page. A cursor that the upstream refuses means
-// that the list changed meanwhile: all of it is fetched again, once (2026-07-28
+// fetchList fetches a list page by page. If the upstream refuses a cursor, the list has
+// changed meanwhile: the whole list is fetched again, once (2026-07-28
 // server/utilities/caching).
 func fetchList(ctx context.Context, w *watch, k kind) (fetched, error) {
 	list, midway, err := fetchPages(ctx, w, k)
@@ -84,8 +84,7 @@ func fetchList(ctx context.Context, w *watch, k kind) (fetched, error) {
 	return list, err
 }
 
-// fetchPages follows the cursors; midway says that an error came after the first
-// page.
+// fetchPages follows the cursors; midway says that an error occurred after the first page.
 func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway bool, err error) {
 	var params mcp.Raw
 	seen := make(map[string]bool)
@@ -113,13 +112,13 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 			list.cut = fmt.Sprintf("the list has more than %d pages: the others are left out", maxPages)
 			return list, false, nil
 		}
-		seen[*next] = true // "" is a cursor like any other
+		seen[*next] = true // "" is a valid cursor
 		params = mcp.Object("cursor", mcp.String(*next))
 	}
 }
 
-// add appends a page. The list is fresh as long as each of its pages, and private as
-// soon as one is.
+// add appends a page. The list is fresh only as long as all of its pages, and private as
+// soon as one of them is.
 func (f *fetched) add(page *mcp.List, first bool) {
 	f.items = append(f.items, page.Items...)
 	f.private = f.private || page.Private

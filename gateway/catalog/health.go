@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// breakDown notes that a list fails; the last good one is served for a while.
+// breakDown records that a list fails; the last good one is served for a while.
 func (w *watch) breakDown(k kind, err error) {
 	now := time.Now()
 	if w.broken[k].why == "" {
@@ -23,7 +23,7 @@ func (w *watch) breakDown(k kind, err error) {
 	}
 }
 
-// lostContact tells failures of the upstream as a whole from those of one list.
+// lostContact distinguishes failures of the whole upstream from those of one list.
 func lostContact(err error) bool {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok {
@@ -36,8 +36,8 @@ func lostContact(err error) bool {
 	return false
 }
 
-// fail notes why following ended. That the upstream stopped telling of changes is no
-// failure yet: the next attempt will show.
+// fail records why following ended. If the upstream merely stopped sending changes, this is
+// not a failure yet: the next attempt will show.
 func (w *watch) fail(err error) {
 	if lost, ok := errors.AsType[*lostWatch](err); ok {
 		w.c.log.LogAttrs(context.Background(), slog.LevelInfo, "upstream stopped telling of changes",
@@ -53,7 +53,7 @@ func (w *watch) fail(err error) {
 	w.tellFirst()
 }
 
-// sleep waits for the next attempt; lists that become too old meanwhile are dropped.
+// sleep waits for the next attempt; lists that become too old in the meantime are dropped.
 func (w *watch) sleep(ctx context.Context, pause time.Duration) {
 	end := time.Now().Add(pause)
 	if w.lost != "" {
@@ -80,7 +80,7 @@ func (w *watch) dropStale() (dropped bool) {
 	return dropped
 }
 
-// publish shows the state to clients.
+// publish makes the state visible to clients.
 func (w *watch) publish() {
 	was := w.state.state
 	w.state.state, w.state.failure = StateUp, w.lost
@@ -103,7 +103,7 @@ func (w *watch) publish() {
 		if w.state.failure != "" {
 			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", w.state.failure))
 		}
-		if w.s.users != nil { // which is no more than one user's trouble
+		if w.s.users != nil { // this concerns only one user
 			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))
 		}
 		w.c.log.LogAttrs(context.Background(), level, "upstream is "+string(w.state.state), attrs...)

@@ -10,7 +10,7 @@ const (
 	prompts
 	resources
 	templates
-	skills // after resources: where those tell what skills there are, they come first
+	skills // after resources: resources may reveal which skills there are, so they come first
 	kinds
 )
 
@@ -24,7 +24,7 @@ func kindOf(method string) (kind, bool) {
 	return 0, false
 }
 
-// kindNeeded returns the kind that a method needs to be offered at all.
+// kindNeeded returns the kind that must be offered for a method to exist.
 func kindNeeded(method string) (kind, bool) {
 	switch method {
 	case mcp.MethodToolsCall:
@@ -39,7 +39,7 @@ func kindNeeded(method string) (kind, bool) {
 	return kindOf(method)
 }
 
-// method is the method that lists the kind.
+// method returns the method that lists the kind.
 func (k kind) method() string {
 	switch k {
 	case tools:
@@ -54,8 +54,8 @@ func (k kind) method() string {
 	return mcp.MethodResourceTemplatesList
 }
 
-// policyKind is the kind as policy names it: a template is of the kind of the resources
-// that it makes.
+// policyKind returns policy's name of the kind: a template counts as the kind of the
+// resources that it makes.
 func (k kind) policyKind() string {
 	switch k {
 	case tools:
@@ -82,7 +82,7 @@ func (k kind) String() string {
 	return "resource templates"
 }
 
-// kindSet is a set of kinds, a bit each.
+// kindSet is a set of kinds, one bit each.
 type kindSet uint32
 
 func setOf(all ...kind) (s kindSet) {
@@ -94,7 +94,7 @@ func setOf(all ...kind) (s kindSet) {
 
 func (s kindSet) has(k kind) bool { return s&(1<<k) != 0 }
 
-// lists are the lists of these kinds, as changes of them are told.
+// lists returns the lists of these kinds, in the form of change notifications.
 func (s kindSet) lists() (l mcp.Lists) {
 	for k := range kinds {
 		if s.has(k) {
@@ -104,7 +104,7 @@ func (s kindSet) lists() (l mcp.Lists) {
 	return l
 }
 
-// kindsIn are the kinds that lists are of.
+// kindsIn returns the kinds of lists.
 func kindsIn(l mcp.Lists) (s kindSet) {
 	for k := range kinds {
 		if l&mcp.ListsRead(k.method()) != 0 {

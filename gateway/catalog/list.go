@@ -7,12 +7,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxUsersPerPage bounds how many users' forms of one page are kept: each may hold a
+// maxUsersPerPage bounds how many users' forms of one page are cached: each may hold a
 // rendering as large as the page.
 const maxUsersPerPage = 8
 
-// page is a part of a merged list. A page with another one behind it differs by
-// user, as cursors do; the last one is the same for all.
+// page is a part of a merged list. Cursors differ by user, so a page with a successor does,
+// too; the last page is the same for all.
 type page struct {
 	items []mcp.Item
 
@@ -33,8 +33,8 @@ func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) 
 	return &mcp.Reply{List: c.pageFor(l, at, call)}, nil
 }
 
-// pageFor returns a page as the caller sees it: the same List again as long as
-// nothing changes, so that what was rendered of it is used again.
+// pageFor returns a page as the caller sees it. It returns the same List until something
+// changes, so that its rendering is reused.
 func (c *Catalog) pageFor(l *listing, at int, call *mcp.Call) *mcp.List {
 	p, last := l.pages[at], at == len(l.pages)-1
 	user := ""
@@ -59,15 +59,14 @@ func (c *Catalog) pageFor(l *listing, at int, call *mcp.Call) *mcp.List {
 }
 
 // A cursor is the number of a page, sealed and bound to the user, the method and the
-// generation of the list: whatever else comes back, an altered cursor, another
-// user's or an upstream's, does not open, and neither does one of a list that has
-// changed since.
+// generation of the list. Nothing else opens: not an altered cursor, not one of another
+// user or of an upstream, and not one of an older generation.
 
 func (c *Catalog) sealCursor(page int, user, method string, l *listing) string {
 	return c.seal.Seal(binary.AppendUvarint(nil, uint64(page)), user, method, l.generation)
 }
 
-// openCursor returns the page that a cursor stands for.
+// openCursor returns the page that a cursor refers to.
 func (c *Catalog) openCursor(cursor mcp.Raw, call *mcp.Call, l *listing) (int, error) {
 	invalid := mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	sealed, ok := cursor.StringValue()

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// paged is a catalog with small pages.
+// paged returns a catalog with small pages.
 func paged(t *testing.T, size int, servers ...*server) *Catalog {
 	t.Helper()
 	c := newCatalog(t, Config{}, sourcesOf(servers)...)
@@ -38,7 +38,7 @@ func listCall(user, cursor string) *mcp.Call {
 	return c
 }
 
-// walk follows the cursors of a user and returns all names.
+// walk follows the cursors as a user and returns all names.
 func walk(t *testing.T, c *Catalog, user string) (names []string) {
 	t.Helper()
 	for cursor := ""; ; {
@@ -128,7 +128,7 @@ func TestP9_126_Cursors(t *testing.T) {
 	})
 }
 
-// withTools is what is known of a source, with other tools.
+// withTools returns the state of a source, with other tools.
 func withTools(c *Catalog, source int, names ...string) sourceState {
 	state := c.snap.Load().states[source]
 	var items []mcp.Item

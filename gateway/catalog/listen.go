@@ -9,12 +9,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// upstreamWait is how long upstreams have to acknowledge what they are to tell of.
+// upstreamWait is how long upstreams have to acknowledge subscriptions.
 const upstreamWait = 5 * time.Second
 
-// listen answers subscriptions/listen: that lists changed comes from our own
-// watches, that resources changed from one listen call to each upstream. It ends
-// with ctx, or in good order with the catalog.
+// listen answers subscriptions/listen. Changes of lists come from our own watches, changes
+// of resources from one listen call to each upstream. It ends with ctx, or normally with
+// the catalog.
 func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	l, err := c.beginListening(ctx, call)
 	if err != nil {
@@ -24,12 +24,13 @@ func (c *Catalog) listen(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 	return l.tellAll()
 }
 
-// subscription is a call of subscriptions/listen. Its beginning is apart from the rest, for the
-// stack of the rest is kept for as long as somebody listens, and there are many.
+// subscription is a call of subscriptions/listen. The start of the call is a separate
+// function, because the stack of the rest stays in memory while somebody listens, and there
+// are many listeners.
 type subscription struct {
 	c        *Catalog
 	call     *mcp.Call
-	want     mcp.Lists // of what is told
+	want     mcp.Lists // the lists whose changes are reported
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -46,7 +47,7 @@ func (l *subscription) end() {
 	l.running.Wait()
 }
 
-// beginListening tells the client what it gets.
+// beginListening sends the acknowledgement to the client.
 func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscription, err error) {
 	want, err := mcp.FilterOf(call.Params)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	want.Lists &= (s.summaryFor(sees).offers.kinds | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
-	open := make(chan struct{}) // closed when the client was told what it gets
+	open := make(chan struct{}) // closed when the acknowledgement has been sent
 	upstreams := c.newUpstreamSubscriptions(l.ctx, call, sees, want, open)
 	for _, u := range upstreams {
 		ctx, cancel := context.WithCancel(l.ctx)
@@ -87,14 +88,14 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	return l, nil
 }
 
-// tellAll tells the client what changes.
+// tellAll reports changes to the client.
 func (l *subscription) tellAll() (*mcp.Reply, error) {
 	for {
 		select {
 		case <-l.ctx.Done():
 			return nil, l.ctx.Err()
 		case <-l.c.done:
-			l.tell(l.listener.now()) // what was still gathered
+			l.tell(l.listener.now()) // the changes still being gathered
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		case <-l.follower.some():
 			for _, i := range l.follower.take() {
@@ -112,7 +113,7 @@ func (l *subscription) tell(kinds kindSet) {
 	}
 }
 
-// acknowledgement says what of the filter is honoured, in the client's order.
+// acknowledgement says which parts of the filter are honoured, in the client's order.
 func acknowledgement(want mcp.Filter, upstreams []*upstreamSubscription) mcp.Event {
 	uris, tasks, failed := make(map[string]bool), make(map[string]bool), make(map[string]error)
 	for _, u := range upstreams {

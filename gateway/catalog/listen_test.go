@@ -28,7 +28,7 @@ type client struct {
 }
 
 // listen starts a listen call with this filter, of a caller who may know of these
-// upstreams, or, without any, of all; it ends with the test.
+// upstreams; without any, of all. The call ends with the test.
 func listen(t *testing.T, c *Catalog, filter string, visible ...string) *client {
 	in := call(mcp.MethodListen, "", `{"_meta":{"k":1},"notifications":`+filter+`}`)
 	in.Session, in.Ephemeral, in.Caps = "ann:1", true, mcp.Raw(`{"roots":{}}`)
@@ -67,8 +67,8 @@ func (cl *client) told() []string {
 	return slices.Clone(cl.events)
 }
 
-// wantFailed checks for which resources the acknowledgement says why they are not honoured,
-// each with the code of that.
+// wantFailed checks which resources the acknowledgement reports as not honoured, and the
+// error code of each.
 func (cl *client) wantFailed(t *testing.T, want map[string]int) {
 	t.Helper()
 	cl.mu.Lock()
@@ -91,7 +91,7 @@ func (cl *client) want(t *testing.T, want ...string) {
 	}
 }
 
-// listening starts a listen call and returns what it was told so far.
+// listening starts a listen call; the function returns the events so far.
 func listening(t *testing.T, c *Catalog, filter string) func() []string {
 	cl := listen(t, c, filter)
 	synctest.Wait()

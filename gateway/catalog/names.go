@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// hashDigits is how many hex digits close a name that is not its original any more.
+// hashDigits is how many hex digits end a name that differs from its original.
 const hashDigits = 6
 
 var (
@@ -20,17 +20,16 @@ var (
 	errNoName      = errors.New("the name is empty, or has control characters")
 )
 
-// naming makes the public names and URIs of one upstream. It is a function of
-// configuration alone: who else is connected changes nothing, so a name means the
-// same for ever.
+// naming makes the public names and URIs of one upstream. It depends only on the
+// configuration: other upstreams change nothing, so a name keeps its meaning for ever.
 type naming struct {
 	upstream string // the configured name, never what the server calls itself
-	prefix   string // "": names and URIs stay as they are
+	prefix   string // "": names and URIs stay unchanged
 	max      int    // length of the longest public name
 	skillDir bool   // see Source.SkillDir
 }
 
-// newNaming checks that the prefix makes usable names.
+// newNaming checks that the prefix makes valid names.
 func newNaming(cfg Config, upstream string, prefix *string) (naming, error) {
 	n := naming{upstream: upstream, prefix: upstream + cfg.Separator, max: cfg.MaxLength}
 	if prefix != nil {
@@ -45,12 +44,11 @@ func newNaming(cfg Config, upstream string, prefix *string) (naming, error) {
 	return n, nil
 }
 
-// plain reports whether names and URIs of this upstream stay as they are.
+// plain reports whether names and URIs of this upstream stay unchanged.
 func (n naming) plain() bool { return n.prefix == "" }
 
-// tool returns the public name of a tool. The names that models accept have fewer
-// characters than those that the specification allows; where one is replaced, the
-// hash keeps different names different.
+// tool returns the public name of a tool. Models accept fewer characters in names than the
+// specification allows. If one is replaced, the hash keeps different names different.
 func (n naming) tool(native string) (string, error) {
 	if !printable(native) {
 		return "", errUnprintable
@@ -68,7 +66,7 @@ func (n naming) tool(native string) (string, error) {
 	return n.closed(string(public), native, changed), nil
 }
 
-// prompt returns the public name of a prompt; only its length has a limit.
+// prompt returns the public name of a prompt; only its length is limited.
 func (n naming) prompt(native string) (string, error) {
 	if !printable(native) {
 		return "", errUnprintable
@@ -79,8 +77,9 @@ func (n naming) prompt(native string) (string, error) {
 	return n.closed(n.prefix+native, native, false), nil
 }
 
-// skill returns the public name of a skill. Neither document says what characters a name
-// has: one that could be taken for another, or for none, is replaced as in names of tools.
+// skill returns the public name of a skill. Neither document restricts the characters of a
+// name: a character that could be taken for another one, or for none, is replaced as in
+// names of tools.
 func (n naming) skill(native string) (string, error) {
 	if native == "" || !utf8.ValidString(native) || strings.ContainsFunc(native, unicode.IsControl) {
 		return "", errNoName
@@ -97,13 +96,12 @@ func (n naming) skill(native string) (string, error) {
 	return n.closed(n.prefix+public, native, public != native), nil
 }
 
-// target is what policy decides on for an item of this upstream.
+// target returns the target that policy decides on for an item of this upstream.
 func (n naming) target(k kind, native string) mcp.Target {
 	return mcp.Target{Kind: k.policyKind(), Upstream: n.upstream, Name: native, Template: k == templates}
 }
 
-// closed puts the hash of the original behind a name that was changed or has to be
-// cut.
+// closed appends the hash of the original to a name that was changed or has to be cut.
 func (n naming) closed(public, native string, changed bool) string {
 	if !changed && len(public) <= n.max {
 		return public
@@ -112,15 +110,15 @@ func (n naming) closed(public, native string, changed bool) string {
 	return public[:min(len(public), n.max-1-hashDigits)] + "_" + hex.EncodeToString(sum[:])[:hashDigits]
 }
 
-// mayBeClosed reports whether a public name may be one that closed made, so that the
-// original cannot be read off it.
+// mayBeClosed reports whether closed may have made a public name, so that the original
+// cannot be read from it.
 func mayBeClosed(public string) bool {
 	i := len(public) - hashDigits - 1
 	return i >= 0 && public[i] == '_' && strings.Trim(public[i+1:], "0123456789abcdef") == ""
 }
 
-// printable reports whether a name is printable ASCII without spaces: what else
-// there is looks like another name, or like none.
+// printable reports whether a name is printable ASCII without spaces: other characters may
+// look like something else, or be invisible.
 func printable(name string) bool {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] > '~' {

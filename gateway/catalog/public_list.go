@@ -11,16 +11,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Bounds of what one upstream's list may hold. What is beyond them is left out and
-// logged.
+// Bounds on the list of one upstream. Items beyond them are left out and logged.
 const (
 	maxPages = 50
 	maxItems = 2000
 	maxItem  = 64 << 10 // bytes
 )
 
-// publicList is one list of one upstream in its public form, before it is merged with
-// those of the others. Immutable.
+// publicList is one list of one upstream in its public form, before it is merged with the
+// lists of the others. Immutable.
 type publicList struct {
 	offered  bool    // false: the upstream has no such list
 	entries  []entry // by public name
@@ -30,7 +29,7 @@ type publicList struct {
 	skills   skillIndex // of a list of skills
 }
 
-// entry is one item: its original name, and what clients see.
+// entry is one item: its original name and its public form.
 type entry struct {
 	native string
 	item   mcp.Item
@@ -39,23 +38,23 @@ type entry struct {
 	skill  skillEntry // of a skill
 }
 
-// Withheld is an item that clients are not shown, and why.
+// Withheld is an item that clients do not see, and the reason.
 type Withheld struct {
 	List   string // "tools", "prompts", "resources", "resource templates", "skills", "dependencies of skills"
-	Name   string // as the upstream has it
+	Name   string // the upstream's name for it
 	Reason string
 }
 
-// fetched is one list of one upstream as it came.
+// fetched is one list of one upstream as received.
 type fetched struct {
 	items   []mcp.Item
 	expires time.Time
 	private bool
-	cut     string // why the list is not complete, "" if it is
+	cut     string // why the list is incomplete, "" if it is complete
 }
 
-// newPublicList gives the items of a list their public names and leaves out those that
-// must not be shown. tagged are the upstreams whose names stand in URIs.
+// newPublicList gives the items of a list their public names and leaves out items that must
+// not be shown. tagged are the upstreams whose names appear in URIs.
 func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 	s := &publicList{offered: true, expires: list.expires, private: list.private}
 	if k == skills {
@@ -89,8 +88,8 @@ func newPublicList(p *plan, n naming, k kind, list fetched) *publicList {
 	return s
 }
 
-// withholdDuplicates leaves out what has one public name within the upstream: the second of
-// two equal items, and both of two that differ.
+// withholdDuplicates leaves out items that share a public name within the upstream: the
+// second of two equal items, and both if they differ.
 func (s *publicList) withholdDuplicates(k kind) {
 	kept := s.entries[:0]
 	for i := 0; i < len(s.entries); {
@@ -111,11 +110,11 @@ func (s *publicList) withholdDuplicates(k kind) {
 }
 
 func (s *publicList) withhold(list, name, reason string) {
-	const longest = 200 // enough to find it by; the text is the upstream's
+	const longest = 200 // enough to find the item; the text is the upstream's
 	s.withheld = append(s.withheld, Withheld{List: list, Name: name[:min(len(name), longest)], Reason: reason})
 }
 
-// newEntry makes the public form of an item; the error says why it has none.
+// newEntry makes the public form of an item; the error says why there is none.
 func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	largest := maxItem
 	if k == skills {
@@ -154,7 +153,7 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	return e, err
 }
 
-// find returns the entry of a public name. A list that never came has none.
+// find returns the entry with a public name. A list that never came has none.
 func (s *publicList) find(public string) (entry, bool) {
 	if s == nil {
 		return entry{}, false

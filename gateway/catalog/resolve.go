@@ -8,13 +8,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Resolve returns what a public name stands for: of tools and prompts the name, of
-// resources a URI or, as completions refer to them, a URI template as it is listed; for
-// the id of a task, as kind mcp.KindTask, the tool that made it. ok
-// is false for what nobody can have. A name with the prefix of an upstream whose list
-// is not known resolves all the same, so that policy decides before anything of that
-// upstream is told. Right after the start it waits as a list would. Whose call it is
-// stands in ctx.
+// Resolve returns what a public name stands for: for tools and prompts the name; for
+// resources a URI or, as completions refer to them, a URI template as listed; for kind
+// mcp.KindTask the id of a task, which stands for the tool that made it. ok is false for
+// names that nobody can have. A name with the prefix of an upstream whose list is unknown
+// still resolves, so that policy decides before anything about that upstream is disclosed.
+// Right after the start Resolve waits as a list would. The caller is in ctx.
 func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool) {
 	caller, _ := mcp.CallerFrom(ctx)
 	var found target
@@ -43,8 +42,8 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 	return c.targetOf(k, found), true
 }
 
-// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil for
-// one that has no list to be in. A per-user upstream is asked for its list.
+// InputSchema returns the input schema of a tool as the caller in ctx sees it, nil for a
+// tool that is on no list. It asks a per-user upstream for its list.
 func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
 	caller, _ := mcp.CallerFrom(ctx)
 	s := c.view(&caller)
@@ -62,7 +61,7 @@ func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
 	return schema
 }
 
-// targetOf is what policy decides on for what a name or URI leads to.
+// targetOf returns the target that policy decides on for a name or URI.
 func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 	n := c.sources[to.source].naming
 	switch {
@@ -76,8 +75,8 @@ func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 	return n.target(k, to.native)
 }
 
-// lookUp finds the public name of a call. Nothing of an upstream is told to a call
-// that policy has not let through to just this one.
+// lookUp finds the public name of a call. A call discloses nothing about an upstream unless
+// policy has let it through to exactly this target.
 func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
 	to, ok := c.findName(ctx, &call.Caller, k, call.Name)
 	if err := c.check(ctx, k, to, ok, call); err != nil || !to.unlisted {
@@ -100,22 +99,22 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 	return to, unavailable(s, k)
 }
 
-// unavailable is the answer for what may be on a list that did not come.
+// unavailable is the answer for an item that may be on a list that did not come.
 func unavailable(s *source, k kind) error {
 	name := s.naming.upstream
 	return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
 		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
 }
 
-// lookUpURI finds the URI of a call. Only where k is templates may it be a template.
+// lookUpURI finds the URI of a call. It may be a template only if k is templates.
 func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target, error) {
 	to, found, ok := c.findURI(ctx, &call.Caller, call.Name)
 	ok = ok && (found == resources || k == templates)
 	return to, c.check(ctx, found, to, ok, call)
 }
 
-// check refuses a call whose name was not found, or was found to be something else
-// than what policy decided on.
+// check refuses a call whose name was not found, or whose target differs from the one that
+// policy decided on.
 func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *mcp.Call) error {
 	if ok && call.Target == c.targetOf(k, to) {
 		return nil
@@ -126,10 +125,10 @@ func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *m
 	return mcp.ErrUnknown(call.Method, call.Name)
 }
 
-// findName finds a public name of a tool or prompt. Right after the start it gives the
-// upstream that the name may belong to the time to answer that a list would. A per-user
-// upstream is asked only if the name does not tell what it stands for: policy comes
-// before anything is done there.
+// findName finds a public name of a tool or prompt. Right after the start it waits, as a
+// list would, for the upstream that the name may belong to. It asks a per-user upstream
+// only if the name alone does not tell what it stands for: policy decides before anything
+// is done there.
 func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, public string) (target, bool) {
 	s := c.view(caller)
 	if to, ok := s.named(k, public); ok {
@@ -145,7 +144,7 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 			return target{}, false
 		}
 		s = c.view(caller)
-	case mayBeClosed(public), k == skills: // of which policy has to know the URI
+	case mayBeClosed(public), k == skills: // policy has to know the original name or URI
 		s, _ = from.users.fetch(ctx, *caller, from)
 	default:
 		return to, true
@@ -156,13 +155,13 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 	return s.missing(k, public)
 }
 
-// findURI finds the upstream of a public URI, or of a template: what has an expression
-// in it, and is no listed resource. One that certainly has no resources is not asked
-// for any.
+// findURI finds the upstream of a public URI or of a template, that is, a text with an
+// expression that is not a listed resource. It does not ask an upstream that certainly has
+// no resources.
 func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string) (to target, k kind, ok bool) {
 	s := c.view(caller)
 	source, native, ok := s.uris.find(public)
-	if !ok && c.wait(ctx) == nil { // it may be listed by an upstream that is still to answer
+	if !ok && c.wait(ctx) == nil { // an upstream that has not answered yet may list it
 		s = c.view(caller)
 		source, native, ok = s.uris.find(public)
 	}
@@ -183,7 +182,7 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 		if _, ok := state.lists[resources].find(listed); !ok {
 			k = templates
 			if _, ok := state.lists[templates].find(listed); !ok && state.lists[templates] != nil {
-				return to, k, false // nobody made it up but the client
+				return to, k, false // the client made it up
 			}
 		}
 	}
@@ -191,9 +190,9 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 	return to, k, !state.heard || state.offers.kinds.has(resources)
 }
 
-// Keeps reports whether a call of a client without a session may be to an upstream that
-// keeps something for that client (Source.Keeps), by what is known here. Nobody is asked. It
-// decides where a call is made, not whether: whatever is not known counts as kept.
+// Keeps reports whether a call of a client without a session may go to an upstream that
+// keeps something for that client (Source.Keeps). It uses only what is known here and asks
+// no upstream. It affects where a call is made, not whether: unknown counts as kept.
 func (c *Catalog) Keeps(call *mcp.Call) bool {
 	switch call.Method {
 	case mcp.MethodToolsCall:
@@ -212,7 +211,7 @@ func (c *Catalog) Keeps(call *mcp.Call) bool {
 		return c.keepsListened(call)
 	}
 	if !mcp.IsTaskMethod(call.Method) {
-		return false // lists, and what else is answered from them
+		return false // lists, and other answers made from lists
 	}
 	return c.keepsTask(call, call.Name)
 }
@@ -236,8 +235,8 @@ func (c *Catalog) keepsTask(call *mcp.Call, id string) bool {
 	return !ok || s.keeps()
 }
 
-// keepsListened is for subscriptions/listen, of which resources and tasks are listened to at
-// the upstreams' sessions.
+// keepsListened implements Keeps for subscriptions/listen, whose resources and tasks are
+// followed in sessions at the upstreams.
 func (c *Catalog) keepsListened(call *mcp.Call) (keeps bool) {
 	filter, _ := call.Params.Member("notifications")
 	uris, _ := filter.Member("resourceSubscriptions")
@@ -253,21 +252,21 @@ func (c *Catalog) keepsListened(call *mcp.Call) (keeps bool) {
 	return keeps
 }
 
-// uriIndex finds the upstream of a URI. An upstream's name in the URI decides,
-// whether the URI is listed or not: it may come of a template, or of a tool. What is
-// not so marked belongs to the upstreams that keep their URIs, if there are any;
-// otherwise it counts as copied from some text, and is accepted if one upstream
-// alone lists it. Upstreams are never tried one after the other.
+// uriIndex finds the upstream of a URI. An upstream's name in the URI decides, whether the
+// URI is listed or not: it may come from a template or a tool. Unmarked URIs belong to the
+// upstreams that keep their URIs unchanged, if there are any. Otherwise such a URI counts
+// as copied from some text, and is accepted if exactly one upstream lists it. Upstreams are
+// never tried one after the other.
 type uriIndex struct {
 	plan    *plan
-	kept    map[string]int // listed by upstreams that keep their URIs
-	copied  map[string]int // originals that others list
-	keepers []keeper       // upstreams that keep their URIs and may have resources
+	kept    map[string]int // listed by upstreams that keep their URIs unchanged
+	copied  map[string]int // originals listed by the others
+	keepers []keeper       // upstreams that keep their URIs unchanged and may have resources
 }
 
 type keeper struct {
 	source   int
-	literals []string // what its templates begin with
+	literals []string // the beginnings of its templates
 }
 
 func newURIIndex(p *plan, states []sourceState) uriIndex {
@@ -332,7 +331,7 @@ func (x *uriIndex) find(public string) (source int, native string, ok bool) {
 	return source, public, source != conflict
 }
 
-// matches reports whether a URI could come of one of the upstream's templates.
+// matches reports whether a URI could be an expansion of one of the upstream's templates.
 func (k keeper) matches(uri string) bool {
 	for _, literal := range k.literals {
 		if strings.HasPrefix(uri, literal) {

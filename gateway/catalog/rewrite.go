@@ -9,12 +9,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Everything here changes URIs, and the logger's name, in what an upstream says, and
-// nothing else: all other bytes stay. What holds no URI costs one search. Members count by
-// any name that some reader takes for theirs, and all of them where there are several: a
-// server must not point a client at another one's resource.
+// Everything here changes URIs and the logger's name in what an upstream says, and nothing
+// else: all other bytes stay. Text without a URI costs one search. A member is changed
+// under every spelling that some reader accepts for it, and every time it occurs: a server
+// must not be able to point a client at another server's resource.
 
-// reply returns the reply to a call of the method as clients may see it.
+// reply returns the reply to a call of the method in the form for clients.
 func (n naming) reply(method string, r *mcp.Reply) *mcp.Reply {
 	if r == nil || n.plain() {
 		return r
@@ -54,8 +54,8 @@ func (n naming) result(method string, result mcp.Raw) mcp.Raw {
 	})
 }
 
-// ask changes the messages that a server wants sampled; elicitation URLs are for the
-// user's browser, and roots are the client's own.
+// ask changes the messages that a server wants to sample. Elicitation URLs stay, because
+// they are for the user's browser; roots belong to the client.
 func (n naming) ask(a *mcp.Ask) *mcp.Ask {
 	changed := a
 	for i, request := range a.Requests {
@@ -76,7 +76,7 @@ func (n naming) ask(a *mcp.Ask) *mcp.Ask {
 	return changed
 }
 
-// sampling are the params of a sampling request.
+// sampling changes the params of a sampling request.
 func (n naming) sampling(params mcp.Raw) mcp.Raw {
 	return params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		if mcp.Named(name, "messages") {
@@ -86,7 +86,7 @@ func (n naming) sampling(params mcp.Raw) mcp.Raw {
 	})
 }
 
-// messages are those of a prompt or of a sampling request.
+// messages changes the messages of a prompt or of a sampling request.
 func (n naming) messages(messages mcp.Raw) mcp.Raw {
 	return messages.Map(func(_ []byte, message mcp.Raw) mcp.Raw {
 		return message.Map(func(name []byte, value mcp.Raw) mcp.Raw {
@@ -98,7 +98,7 @@ func (n naming) messages(messages mcp.Raw) mcp.Raw {
 	})
 }
 
-// blocks is a content block or an array of them. A tool_result holds blocks itself,
+// blocks changes a content block or an array of them. A tool_result contains blocks itself,
 // one level deep.
 func (n naming) blocks(value mcp.Raw, outer bool) mcp.Raw {
 	if value.IsArray() {
@@ -107,8 +107,8 @@ func (n naming) blocks(value mcp.Raw, outer bool) mcp.Raw {
 	return n.block(value, outer)
 }
 
-// block rewrites for each type that the block has: of several, readers take the first or
-// the last.
+// block changes the block for each of its type members: if there are several, some readers
+// take the first and some the last.
 func (n naming) block(block mcp.Raw, outer bool) mcp.Raw {
 	var link, embedded, result bool
 	block.Members(func(name []byte, value mcp.Raw) bool {
@@ -140,8 +140,8 @@ func (n naming) block(block mcp.Raw, outer bool) mcp.Raw {
 	})
 }
 
-// meta is the _meta of a tool or result, where MCP Apps put the URI of their page:
-// ui.resourceUri, and ui/resourceUri in older ones.
+// meta changes the _meta of a tool or result, where MCP Apps put the URI of their page:
+// ui.resourceUri, and ui/resourceUri in older versions.
 func (n naming) meta(meta mcp.Raw) mcp.Raw {
 	return meta.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		switch {
@@ -154,7 +154,7 @@ func (n naming) meta(meta mcp.Raw) mcp.Raw {
 	})
 }
 
-// member changes one member of an object that is a URI.
+// member changes one member of an object whose value is a URI.
 func (n naming) member(object mcp.Raw, member string) mcp.Raw {
 	if !object.IsObject() {
 		return object
@@ -175,8 +175,8 @@ func (n naming) text(value mcp.Raw) mcp.Raw {
 	return mcp.String(n.uri(uri))
 }
 
-// event returns an event of a call as the client may see it. The logger's name says
-// which upstream speaks.
+// event returns an event of a call in the form for clients. The logger's name says which
+// upstream speaks.
 func (n naming) event(e mcp.Event) mcp.Event {
 	switch e.Method {
 	case mcp.NoteMessage:
@@ -189,8 +189,7 @@ func (n naming) event(e mcp.Event) mcp.Event {
 	return e
 }
 
-// logged returns the params of a log message with the upstream's name in front of the
-// logger's.
+// logged returns the params of a log message with the upstream's name before the logger's.
 func (n naming) logged(params mcp.Raw) mcp.Raw {
 	found := false
 	params = params.Map(func(name []byte, value mcp.Raw) mcp.Raw {
@@ -209,7 +208,7 @@ func (n naming) logged(params mcp.Raw) mcp.Raw {
 	return params.With("logger", mcp.String(n.upstream))
 }
 
-// failure returns the error of a call as the client may see it.
+// failure returns the error of a call in the form for clients.
 func (n naming) failure(err error) error {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || n.plain() || !mentions(e.Data) {
@@ -225,13 +224,13 @@ func same(a, b mcp.Raw) bool {
 }
 
 // mentions reports whether JSON text may have a member named uri, resourceUri or
-// ui/resourceUri: whether any string ends like them, or has an escape that may stand for a
-// letter of them. Inside a string the quotation mark is escaped, so what a text says is
-// never taken for a member.
+// ui/resourceUri: whether any string ends like one of these, or has an escape that may
+// stand for one of their letters. Quotation marks inside a string are escaped, so the
+// content of a text is never taken for a member.
 //
-// Every result passes here, whatever its size. Large ones are long texts as a rule,
-// with few quotation marks to look at; where there are many, eight bytes are looked
-// at in one step.
+// Every result passes through here, whatever its size. Large results usually consist of
+// long texts, with few quotation marks to look at; in places with many, the search compares
+// eight bytes in one step.
 func mentions(text []byte) bool {
 	if bytes.Contains(text, []byte(`\u00`)) {
 		return true
@@ -268,7 +267,7 @@ func mentions(text []byte) bool {
 	return false
 }
 
-// endsURI reports whether uri stands before index i, in whatever case.
+// endsURI reports whether uri, in upper or lower case, ends right before index i.
 func endsURI(text []byte, i int) bool {
 	return i >= 3 && text[i-1]|0x20 == 'i' && text[i-2]|0x20 == 'r' && text[i-3]|0x20 == 'u'
 }

@@ -215,7 +215,7 @@ func TestMentions(t *testing.T) {
 			}
 		}
 	}
-	for cut := range 40 { // wherever the search changes its way
+	for cut := range 40 { // wherever the search changes its method
 		if text := strings.Repeat(`"`, cut) + strings.Repeat("x", 64*cut) + `"uri"`; !mentions([]byte(text)) {
 			t.Errorf("not found after %d", cut)
 		}
@@ -227,8 +227,8 @@ func TestMentions(t *testing.T) {
 	}
 }
 
-// FuzzRewrite checks that what comes out is JSON and differs from what went in by
-// the upstream's marks in front of URIs alone.
+// FuzzRewrite checks that the output is JSON and differs from the input only by the
+// upstream's marks in front of URIs.
 func FuzzRewrite(f *testing.F) {
 	for _, seed := range []string{
 		`{"content":[{"type":"resource_link","uri":"file:///a"}]}`,

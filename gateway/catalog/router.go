@@ -43,7 +43,7 @@ func (c *Catalog) read(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 	return c.forward(ctx, c.sources[to.source], call, to.native)
 }
 
-// complete routes completion/complete by what its ref refers to.
+// complete routes completion/complete by its ref.
 func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	ref, _ := call.Params.Member("ref")
 	kind, _ := ref.Member("type")
@@ -73,13 +73,14 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	return reply, err
 }
 
-// forward sends a call to its upstream under the original name, and brings back what
-// it says with public URIs.
+// forward sends a call to its upstream under the original name, and returns the reply with
+// public URIs.
 func (c *Catalog) forward(ctx context.Context, s *source, call *mcp.Call, native string) (*mcp.Reply, error) {
 	inner := call.Clone()
 	inner.Name = native
 	inner.Notify = func(e mcp.Event) {
-		// That a list changed is for our own watch; clients hear of it where they listen.
+		// Changes of lists are for our own watch; clients are told of them when they
+		// listen.
 		if kinds := changedBy(e.Method); kinds != 0 {
 			s.told(call.Caller, kinds)
 			return
@@ -99,8 +100,8 @@ type param struct {
 	key string // its name in Call.ParamHeaders
 }
 
-// mirrored returns the mirrored parameters of a tool. An error means that its
-// annotations break the rules, for which clients must drop it: so do we.
+// mirrored returns the mirrored parameters of a tool. An error means that its annotations
+// break the rules; clients must drop such a tool, and so does the gateway.
 func mirrored(tool mcp.Raw) ([]param, error) {
 	if !bytes.Contains(tool, []byte("x-mcp-header")) {
 		return nil, nil
@@ -117,9 +118,9 @@ func mirrored(tool mcp.Raw) ([]param, error) {
 	return params, nil
 }
 
-// checkParams compares the headers of a call with its arguments, by the schema that
-// we list (2026-07-28 basic/transports/streamable-http#server-behavior-for-custom-headers).
-// Headers that the schema does not know are nobody's business.
+// checkParams compares the headers of a call with its arguments, by the schema that we list
+// (2026-07-28 basic/transports/streamable-http#server-behavior-for-custom-headers). It
+// ignores headers that the schema does not define.
 func checkParams(params []param, call *mcp.Call) error {
 	if call.ParamHeaders == nil || len(params) == 0 {
 		return nil

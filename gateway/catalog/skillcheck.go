@@ -12,19 +12,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
 
-// A client may check the whole list of skills, and refuse all of it for one entry. So what
-// either document says of an entry is checked here, whoever made it, and each error says
-// why one entry is withheld.
+// A client may check the whole list of skills and refuse all of it because of one entry. So
+// the requirements of both documents are checked here for every entry, whatever its origin,
+// and each error says why one entry is withheld.
 
-// field is what one member of an object has to be where it is there.
+// field describes what a member of an object must be if it is present.
 type field struct {
 	name string
 	is   func(mcp.Raw) bool
 	kind string // in words
 }
 
-// checkFields checks the members of an object that can be read in one way only. Those in
-// required have to be there.
+// checkFields checks the members of an object, which must be unambiguous. The members in
+// required must be present.
 func checkFields(object mcp.Raw, required string, fields ...field) error {
 	if err := wire.CheckObject(object); err != nil {
 		return ambiguous(err)
@@ -50,7 +50,7 @@ func boolean(name string) field {
 
 func object(name string) field { return field{name, mcp.Raw.IsObject, "no object"} }
 
-// list is an array whose elements are all right.
+// list describes an array whose elements are all valid.
 func list(name, of string, is func(mcp.Raw) bool) field {
 	return field{name, func(value mcp.Raw) bool {
 		ok := value.IsArray()
@@ -62,8 +62,8 @@ func list(name, of string, is func(mcp.Raw) bool) field {
 	}, "no list of " + of}
 }
 
-// checkSkill checks what SEP-2076 §5 says of a Skill, but for its dependencies: of those
-// the wrong ones are left out.
+// checkSkill checks the requirements of SEP-2076 §5 on a Skill, except for its
+// dependencies: wrong ones are left out.
 func checkSkill(record mcp.Raw) error {
 	return checkFields(record, "name", text("name"), text("title"), text("description"), text("version"), object("_meta"),
 		list("tags", "texts", func(tag mcp.Raw) bool { _, ok := tag.StringValue(); return ok }),
@@ -77,8 +77,8 @@ func checkSkill(record mcp.Raw) error {
 		}))
 }
 
-// checkInstructions checks what SEP-2076 §5 says of a GetSkillResult, but for its
-// dependencies.
+// checkInstructions checks the requirements of SEP-2076 §5 on a GetSkillResult, except for
+// its dependencies.
 func checkInstructions(result mcp.Raw) error {
 	return checkFields(result, "instructions", text("instructions"), text("description"), object("_meta"),
 		list("files", "files, each with a name and a URI", func(file mcp.Raw) bool {
@@ -87,8 +87,8 @@ func checkInstructions(result mcp.Raw) error {
 		}))
 }
 
-// checkFrontmatter checks what the Agent Skills specification says of it. The skill is in a
-// directory of this name.
+// checkFrontmatter checks the requirements of the Agent Skills specification on
+// frontmatter. directory is the name of the skill's directory.
 func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
 	if frontmatter == nil {
 		return errors.New("it has no frontmatter")
@@ -125,8 +125,8 @@ func checkFrontmatter(frontmatter mcp.Raw, directory string) error {
 	return err
 }
 
-// checkFiles checks the files of a record (skills extension, Resources). It must have all
-// of them, or say that it cannot. root is the URI of the skill's directory.
+// checkFiles checks the files of a record (skills extension, Resources). The record must
+// have all of them, or say that it does not. root is the URI of the skill's directory.
 func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	switch {
 	case files.Text() == "dynamic":
@@ -176,11 +176,11 @@ func checkFiles(files mcp.Raw, root string) (complete bool, err error) {
 	return true, nil
 }
 
-// clipName bounds what is repeated of an upstream's text.
+// clipName bounds how much of an upstream's text is repeated.
 func clipName(name string) string { return name[:min(len(name), 80)] }
 
-// ambiguous makes the error of wire.CheckObject, which speaks of params, one about
-// an item.
+// ambiguous turns an error of wire.CheckObject, which speaks of params, into one about an
+// item.
 func ambiguous(err error) error {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return errors.New("its definition can be read in two ways: " + strings.TrimPrefix(e.Message, "Invalid params: "))

@@ -25,8 +25,8 @@ const fullRecord = `{"name":"acme/full","title":"Full","icons":[{"src":"https://
 	`"resources":[{"uri":"skill://acme/full/SKILL.md","digest":"sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a","size":3},` +
 	`{"uri":"skill://acme/full/a%20b/c.md","digest":"sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a","size":16}]}`
 
-// TestEntriesThatAClientWouldRefuse are withheld, each for what is wrong with it, and the
-// others of the same server stay.
+// TestEntriesThatAClientWouldRefuse: each invalid entry is withheld, with its reason, and
+// the other entries of the same server stay.
 func TestEntriesThatAClientWouldRefuse(t *testing.T) {
 	for _, tt := range []struct{ change, reason string }{
 		{`full/a%20b/c.md=>full/../full/c.md`, "stands for another directory"},
@@ -108,7 +108,7 @@ func TestOneURIOfTwoSkills(t *testing.T) {
 	}
 }
 
-// TestNamesOfSkills: SEP-2076 does not say what characters they have.
+// TestNamesOfSkills: SEP-2076 does not restrict their characters.
 func TestNamesOfSkills(t *testing.T) {
 	named := func(name string) string {
 		return strings.Replace(skillRecord("a"), `{"name":"a"`, `{"name":`+string(mcp.String(name)), 1)
@@ -137,7 +137,7 @@ func TestNamesOfSkills(t *testing.T) {
 	}
 }
 
-// TestInstructionsThatCannotBeShown are an error that names the upstream.
+// TestInstructionsThatCannotBeShown: the answer is an error that names the upstream.
 func TestInstructionsThatCannotBeShown(t *testing.T) {
 	for _, result := range []string{`{}`, `{"instructions":42}`, `{"instructions":"i","description":7}`, `{"instructions":"i","files":7}`, `{"instructions":"i","files":[{"name":"n"}]}`,
 		`{"instructions":"i","files":[{"uri":"x:y"}]}`, `{"instructions":"i","files":[{"name":"n","uri":"x:y","mimeType":1}]}`, `{"instructions":"i","_meta":1}`, `{"instructions":"i","instructions":42}`,
@@ -162,7 +162,7 @@ func answers(result string) mcp.HandlerFunc {
 	return func(context.Context, *mcp.Call) (*mcp.Reply, error) { return &mcp.Reply{Result: mcp.Raw(result)}, nil }
 }
 
-// schemaOf is a definition of the schemas that the end-to-end tests have of the documents.
+// schemaOf returns a definition of the documents' schemas, which the end-to-end tests hold.
 func schemaOf(t testing.TB, document, definition string) *jsonschema.Resolved {
 	t.Helper()
 	content, err := os.ReadFile("../../internal/e2e/testdata/skills/schema/" + document + ".json")
@@ -181,7 +181,7 @@ func schemaOf(t testing.TB, document, definition string) *jsonschema.Resolved {
 	return resolved
 }
 
-// conformity checks one entry as a server may send it: what is listed of it validates
+// conformity checks one entry as a server may send it: whatever is listed of it validates
 // against both documents.
 func conformity(t testing.TB) func(record string) (listed bool, err error) {
 	skill, extended := schemaOf(t, "sep-2076", "Skill"), schemaOf(t, "sep-2640", "SkillEntry")
@@ -205,8 +205,7 @@ func conformity(t testing.TB) func(record string) (listed bool, err error) {
 	}
 }
 
-// TestWhateverIsListedConforms: entries in which one to three values are others than they
-// should be.
+// TestWhateverIsListedConforms tries entries with one to three wrong values.
 func TestWhateverIsListedConforms(t *testing.T) {
 	conforms := conformity(t)
 	if ok, err := conforms(fullRecord); !ok || err != nil {
@@ -239,7 +238,7 @@ func TestWhateverIsListedConforms(t *testing.T) {
 	}
 }
 
-// spoil makes one value within a value another one.
+// spoil replaces one value within a value by another.
 func spoil(random *rand.Rand, value any) any {
 	if random.IntN(4) > 0 {
 		switch of := value.(type) {
@@ -261,7 +260,7 @@ func spoil(random *rand.Rand, value any) any {
 	return others[random.IntN(len(others))]
 }
 
-// FuzzSkillEntries holds conformity for any JSON.
+// FuzzSkillEntries checks conformity for any JSON.
 func FuzzSkillEntries(f *testing.F) {
 	f.Add(fullRecord)
 	f.Add(skillRecord("a", "b"))
@@ -270,7 +269,7 @@ func FuzzSkillEntries(f *testing.F) {
 	f.Fuzz(func(t *testing.T, record string) {
 		m, err := wire.ScanUpstream([]byte(`{"jsonrpc":"2.0","method":"m","params":{"r":` + record + `}}`))
 		if err != nil {
-			return // what no upstream gets through
+			return // no upstream passes this on
 		}
 		item, _ := m.Params.Member("r")
 		if _, err := conforms(string(item)); err != nil {

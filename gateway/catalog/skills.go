@@ -14,40 +14,40 @@ import (
 
 // Skills come as records of the inner language (mcp/skill.go), whatever their upstream
 // speaks. Here they get public names and URIs, and so do the tools, prompts and resources
-// that they depend on. Who may see what of that, and which of the two spellings a client
-// is told, is decided above.
+// that they depend on. The stages above decide who may see which of them, and in which of
+// the two forms.
 
 const (
-	// maxSkill bounds the record of a skill in bytes, of which one of 512 files, what
-	// every client has to take (SEP-2640), needs half.
+	// maxSkill bounds the record of a skill, in bytes. A record of 512 files, the number
+	// that every client must support (SEP-2640), needs half of it.
 	maxSkill = 256 << 10
-	// maxSkillList bounds the records of one upstream in bytes.
+	// maxSkillList bounds the records of one upstream, in bytes.
 	maxSkillList = 16 << 20
 )
 
-// skillEntry is what is known of a listed skill beside its item.
+// skillEntry is what is known of a listed skill in addition to its item.
 type skillEntry struct {
 	uri       string // of its SKILL.md, the original
 	key       string // the same for all spellings of its public URI
 	arguments []string
 	complete  bool     // all its files are known
-	unknown   []string // dependencies that are on nothing, in words
+	unknown   []string // dependencies that are on no list, in words
 	needs     needs
 }
 
-// needs are the public names and URIs that a skill depends on.
+// needs holds the public names and URIs that a skill depends on.
 type needs struct{ tools, prompts, resources []string }
 
-// skillTarget is what a target says of skills.
+// skillTarget is the part of a target about skills.
 type skillTarget struct {
 	uri       string   // of a skill's SKILL.md, the original
-	arguments []string // those that it cannot do without
-	unlisted  bool     // its key is then that of the skill that it is in, if it is in one
-	of        string   // the key of the skill that a file is a part of
+	arguments []string // the required arguments
+	unlisted  bool     // the key is then that of the enclosing skill, if there is one
+	of        string   // the key of the skill that a file belongs to
 }
 
-// newSkillEntry makes the public form of a skill; the error says why it has none. What the
-// two documents want of an entry is checked in skillcheck.go.
+// newSkillEntry makes the public form of a skill; the error says why there is none.
+// skillcheck.go checks the requirements of the two documents on an entry.
 func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, error) {
 	var e entry
 	if strings.Contains(item.Name, "://") {
@@ -98,7 +98,7 @@ func newSkillEntry(p *plan, n naming, item mcp.Item, public string) (entry, erro
 	return e, nil
 }
 
-// record gives a record public URIs.
+// record gives the URIs of a record their public form.
 func (n naming) record(record mcp.Raw) mcp.Raw {
 	if n.plain() {
 		return record
@@ -114,8 +114,8 @@ func (n naming) record(record mcp.Raw) mcp.Raw {
 	})
 }
 
-// dependencies gives what a skill depends on its public names, and notes them. What no
-// name can be made of is left out.
+// dependencies gives the dependencies of a skill their public names, and records them. It
+// leaves out those for which no name can be made.
 func (p *plan) dependencies(n naming, dependencies mcp.Raw, skill *skillEntry) mcp.Raw {
 	public := func(kind, native string, make func(naming, string) (string, error)) (string, bool) {
 		owner := n
@@ -189,11 +189,10 @@ func isRef(ref mcp.Raw, kind string) bool {
 	return named.Text() == kind && checkFields(ref, "type", text("title")) == nil
 }
 
-// listOfNeeds is what Withheld.List says of the dependencies of a skill: the skill itself is
-// shown.
+// listOfNeeds is the Withheld.List of dependencies of a skill; the skill itself is shown.
 const listOfNeeds = "dependencies of skills"
 
-// checkDependencies notes dependencies of a skill on what no upstream lists.
+// checkDependencies records dependencies of a skill that no upstream lists.
 func (s *snapshot) checkDependencies(source int, e entry) {
 	for _, d := range []struct {
 		k    kind
@@ -209,8 +208,8 @@ func (s *snapshot) checkDependencies(source int, e entry) {
 	}
 }
 
-// withoutUnlisted is the record of a skill without the tools and prompts that no upstream
-// lists: so it is another one, and listeners hear of it, when they come or go.
+// withoutUnlisted returns the record of a skill without the tools and prompts that no
+// upstream lists. The record thus changes when those come or go, and listeners are told.
 func (s *snapshot) withoutUnlisted(e entry) mcp.Raw {
 	unlisted := func(k kind, names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return !s.mayBe(k, name) })
@@ -249,8 +248,8 @@ func (s *snapshot) mayBe(k kind, public string) bool {
 	return may
 }
 
-// perUser reports whether a public name is one of an upstream that lists to each user what
-// is theirs: who has it is told of it.
+// perUser reports whether a public name belongs to a per-user upstream, which lists it only
+// to the users who have it.
 func (s *snapshot) perUser(public string) bool {
 	owner := -1
 	for i, n := range s.plan.namings {
@@ -261,14 +260,14 @@ func (s *snapshot) perUser(public string) bool {
 	return owner >= 0 && s.states[owner].state == StatePerUser
 }
 
-// file is what policy decides on for a file of a skill of this upstream, and, as its
-// SKILL.md, for the skill.
+// file returns the target that policy decides on for a file of a skill of this upstream.
+// The target of the SKILL.md stands for the skill.
 func (n naming) file(key, uri string) mcp.Target {
 	return mcp.Target{Kind: mcp.KindSkills, Upstream: n.upstream, Name: key, File: uri}
 }
 
-// skill routes skills/get. By a URI it may be one that is not listed: a server answers for
-// all its skills (SEP-2640, Retrieval).
+// skill routes skills/get. A URI may name an unlisted skill: a server answers for all its
+// skills (SEP-2640, Retrieval).
 func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	inner := call.Clone()
 	var to target
@@ -307,8 +306,7 @@ func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 	return &mcp.Reply{Result: result}, nil
 }
 
-// required checks that the arguments are there which a skill cannot do without
-// (SEP-2076 §6).
+// required checks that the required arguments of a skill are present (SEP-2076 §6).
 func required(names []string, call *mcp.Call) error {
 	arguments, _ := call.Params.Member("arguments")
 	for _, name := range names {
@@ -319,8 +317,8 @@ func required(names []string, call *mcp.Call) error {
 	return nil
 }
 
-// skillResult gives the result of skills/get public names and URIs. The error says why it
-// cannot be shown.
+// skillResult gives the names and URIs in the result of skills/get their public form. The
+// error says why the result cannot be shown.
 func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error) {
 	if record, ok := result.Member("skill"); ok {
 		e, err := newEntry(p, n, skills, mcp.Item{Name: key, Raw: record})
@@ -369,18 +367,18 @@ func (c *Catalog) findSkill(ctx context.Context, caller *mcp.Caller, public stri
 	}
 	key := mcp.SkillPath(root)
 	if to.skill.of != "" {
-		key = to.skill.of // as a part of which it is decided on
+		key = to.skill.of // the skill that decides about it
 	}
 	return target{source: to.source, native: key, skill: skillTarget{uri: to.native, unlisted: true}}, true
 }
 
-// lacks reports whether a list that there is has not come.
+// lacks reports whether a list that the upstream offers has not come.
 func (k *sourceState) lacks(which kind) bool {
 	return k.offers.kinds.has(which) && k.lists[which] == nil
 }
 
-// settle returns what is known of an upstream for a caller, after waiting for it if its
-// skills are not known: right after the start, or because each user is told their own.
+// settle returns what is known of an upstream for a caller. If its skills are unknown, it
+// waits for them first: right after the start, or because each user has separate ones.
 func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *sourceState {
 	s := c.view(caller)
 	if state := &s.states[source]; state.heard && !state.lacks(skills) && !state.lacks(resources) {
@@ -394,12 +392,12 @@ func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *s
 	return &s.states[source]
 }
 
-// skillOf returns the key of the skill that an original URI is a part of, "" for none.
-// certain is false where that cannot be told, and nobody may have it: because the skills
-// are not known, or because of its spelling.
+// skillOf returns the key of the skill that an original URI belongs to, "" for none.
+// certain is false if that is unknown, so that nobody may have the URI: because the skills
+// are not known, or because of the URI's spelling.
 func (k *sourceState) skillOf(native string) (key string, certain bool) {
 	from := k.lists[skills]
-	open := !k.heard || k.lacks(resources) // there may be some among the resources
+	open := !k.heard || k.lacks(resources) // the resources may include skills
 	switch {
 	case k.heard && !k.offers.kinds.has(skills) && !open:
 		return "", true

@@ -14,7 +14,7 @@ const skillCaps = `{"skills":{"listChanged":true},"resources":{"listChanged":tru
 
 var someDigest = "sha256:" + strings.Repeat("0a", 32)
 
-// skillRecord is a record of a skill with these files beside its SKILL.md.
+// skillRecord returns a record of a skill with these files besides its SKILL.md.
 func skillRecord(key string, files ...string) string {
 	root := "skill://" + key
 	text := fmt.Sprintf(`{"uri":"%s/SKILL.md","digest":%q,"size":3}`, root, someDigest)
@@ -75,8 +75,8 @@ func TestRecordsThatAreWithheld(t *testing.T) {
 	}
 }
 
-// TestFilesBelongToTheirSkill: whatever policy decides about a file of a skill it decides
-// about that skill, however the file is named.
+// TestFilesBelongToTheirSkill: policy decides about a file of a skill as about the skill,
+// however the file is named.
 func TestFilesBelongToTheirSkill(t *testing.T) {
 	dynamic := strings.Replace(skillRecord("dyn"), skillRecord("dyn")[strings.Index(skillRecord("dyn"), `"resources":`):], `"resources":"dynamic"}`, 1)
 	s := skilled("crm", skillRecord("refunds", "a.md", "in/SKILL.md"), skillRecord("refunds/in", "b.md"), dynamic,
@@ -126,8 +126,8 @@ func TestFilesBelongToTheirSkill(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfSkills: a template of the files of a skill is decided on as the skill, in
-// the list as where it is completed.
+// TestTemplatesOfSkills: policy decides on a template of a skill's files as on the skill,
+// in lists and in completions.
 func TestTemplatesOfSkills(t *testing.T) {
 	s := skilled("crm", skillRecord("refunds"))
 	s.has(mcp.MethodResourceTemplatesList, `{"uriTemplate":"skill://refunds/{file}","name":"a"}`, `{"uriTemplate":"doc:///{id}","name":"b"}`, `{"uriTemplate":"skill://REFUNDS/{file}","name":"c"}`)
@@ -150,7 +150,7 @@ func TestTemplatesOfSkills(t *testing.T) {
 	}
 }
 
-// TestIndexOfSkills: what lists skills that nobody decided on is not for clients.
+// TestIndexOfSkills: a list of skills that nobody decided on is not for clients.
 func TestIndexOfSkills(t *testing.T) {
 	s := skilled("crm", skillRecord("refunds"))
 	s.has(mcp.MethodResourcesList, resource("skill://index.json"), resource("file:///a"))
@@ -165,8 +165,8 @@ func TestIndexOfSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsThatAreNotKnown: as long as the skills of an upstream are not known, nothing
-// that may be a file of one is let through.
+// TestSkillsThatAreNotKnown: while the skills of an upstream are unknown, nothing passes
+// that may be a file of one.
 func TestSkillsThatAreNotKnown(t *testing.T) {
 	s := skilled("crm").fails(mcp.MethodSkillsList, mcp.Errorf(mcp.CodeInternal, "no"))
 	s.has(mcp.MethodResourcesList, resource("skill://refunds/SKILL.md"), resource("file:///a"))
@@ -217,7 +217,7 @@ func TestSkillsGetAtTheUpstream(t *testing.T) {
 	}
 }
 
-// skillCall is a call of skills/get that policy let through.
+// skillCall returns a call of skills/get that policy let through.
 func skillCall(t *testing.T, c *Catalog, name, params string) *mcp.Call {
 	t.Helper()
 	to, ok := c.Resolve(t.Context(), mcp.KindSkills, name)
@@ -246,8 +246,8 @@ func TestP9_197_DependenciesOfDirectories(t *testing.T) {
 	}
 }
 
-// TestDependenciesOnToolsOfEachUser: what upstreams list to each user alone is missing in the
-// list of nobody in particular, and not for the user; so there is nothing to warn of.
+// TestDependenciesOnToolsOfEachUser: tools that upstreams list only to individual users are
+// missing from the shared list, but not for the user; so there is nothing to warn about.
 func TestDependenciesOnToolsOfEachUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := strings.Replace(skillRecord("a"), `"resources"`, `"dependencies":{"tools":["crm/of-ann","nobody/x"]},"resources"`, 1)

@@ -13,15 +13,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// skillIndex finds the skill that a URI is a part of, by the original URIs of the
-// directories: exactly, and in what other spellings of them have in common. It has the
-// skills that are withheld, too: their files must not pass for something else.
+// skillIndex finds the skill that a URI belongs to, by the original URIs of the skills'
+// directories: exactly, and in a normal form of their other spellings. It also contains
+// withheld skills: their files must not pass for something else.
 type skillIndex struct {
 	keys  map[string]string // by root
 	loose map[string]bool
 }
 
-// looseIndex is mcp.SkillIndex as looseURI has it.
+// looseIndex is mcp.SkillIndex in the form that looseURI returns.
 const looseIndex = "skill/index.json"
 
 func newSkillIndex(items []mcp.Item) skillIndex {
@@ -35,16 +35,17 @@ func newSkillIndex(items []mcp.Item) skillIndex {
 	return x
 }
 
-// nameless reports whether a directory of skills only says where a skill is that it leaves
-// out: it has told why, and policy decides on the files in it as on those of that skill.
+// nameless reports whether a directory of skills lists an item only to say where a skill is
+// that it leaves out. The reason is already reported, and policy decides on files there as
+// on files of that skill.
 func nameless(item mcp.Item) bool {
 	_, has := item.Raw.Member("frontmatter")
 	return !has
 }
 
-// find returns the key of the innermost skill that a URI is in or the root of, "" for none.
-// ok is false for a URI that is no part of a skill as it is written, and could be read as
-// one.
+// find returns the key of the innermost skill that contains the URI or has it as its root,
+// "" for none. ok is false for a URI that, as written, belongs to no skill, but could be
+// read as one that does.
 func (x *skillIndex) find(uri string) (key string, ok bool) {
 	if len(x.keys) == 0 {
 		return "", true
@@ -70,11 +71,10 @@ func parentOf(uri string) string {
 	return uri[:max(strings.LastIndexByte(uri, '/'), 0)]
 }
 
-// looseURI is a spelling that all spellings have which a server could take for the same:
-// without escapes, empty segments, query, fragment and the difference of upper and lower
-// case.
+// looseURI returns a normal form shared by all spellings that a server could treat as
+// equal: without escapes, empty segments, query and fragment, and in one case.
 func looseURI(uri string) string {
-	for range 3 { // as deep as policy looks
+	for range 3 { // as deep as policy decodes
 		decoded := mcp.Unescape(uri)
 		if decoded == uri {
 			break
@@ -107,9 +107,9 @@ var (
 	hostOfTheWeb = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\.)*[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?$`)
 )
 
-// uriKey returns what all spellings of the URI of a skill's file have in common. The error
-// says why it has none: a client that resolves URIs as browsers do takes no such one, or
-// takes it for another.
+// uriKey returns a normal form of all spellings of the URI of a skill's file. The error
+// says why it has none: clients that resolve URIs as browsers do reject such a URI, or take
+// it for another one.
 func uriKey(uri string) (key string, err error) {
 	scheme, rest, ok := strings.Cut(uri, "://")
 	if !ok || !schemeWord.MatchString(scheme) {
@@ -135,8 +135,8 @@ func uriKey(uri string) (key string, err error) {
 	return key, nil
 }
 
-// hostAllowed reports whether the part of a URI before its path is one that parsers of URLs
-// take as it is. Those of the web are read more strictly there than any other.
+// hostAllowed reports whether URL parsers leave the part of a URI before its path
+// unchanged. They parse URIs of the web more strictly than others.
 func hostAllowed(scheme, host string) bool {
 	switch scheme {
 	case "file":
@@ -157,7 +157,7 @@ func hostAllowed(scheme, host string) bool {
 }
 
 // segmentAllowed reports whether a segment has only characters of RFC 3986, or printable
-// ones beyond ASCII (RFC 3987).
+// non-ASCII ones (RFC 3987).
 func segmentAllowed(segment string) bool {
 	for _, r := range segment {
 		switch {

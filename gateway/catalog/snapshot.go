@@ -15,23 +15,23 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// pageSize is how many items a page of ours has.
+// pageSize is the number of items on a page.
 const pageSize = 1000
 
-// plan is what the configuration fixes: the upstreams in their order and how each is
-// named.
+// plan is what the configuration determines: the upstreams in their order, and the naming
+// of each.
 type plan struct {
 	cfg      Config
 	namings  []naming
-	tagged   map[string]int // upstreams whose name stands in their URIs
-	private  bool           // some upstream differs by user, and so does every list
+	tagged   map[string]int // upstreams whose names appear in their URIs
+	private  bool           // some upstream is per user, so every list differs by user
 	pageSize int
 }
 
-// owner returns whose a public name is that one upstream has: of tools, prompts and skills
-// that of the longest prefix that it begins with, whether that upstream has it or not, so
-// that nobody can step into its place while it is down. URIs are told apart before (see
-// publicName).
+// owner returns which upstream a public name belongs to. A name of a tool, prompt or skill
+// belongs to the upstream with the longest prefix that the name begins with, whether that
+// upstream has it or not, so that no other can take its place while it is down. URIs are
+// told apart before (see publicName).
 func (p *plan) owner(k kind, public string, has int) int {
 	if k != tools && k != prompts && k != skills {
 		return has
@@ -45,7 +45,7 @@ func (p *plan) owner(k kind, public string, has int) int {
 	return owner
 }
 
-// target is where a public name leads.
+// target is what a public name leads to.
 type target struct {
 	source int
 	native string
@@ -53,16 +53,16 @@ type target struct {
 	tool   mcp.Raw // the definition of a tool
 	task   taskSupport
 	skill  skillTarget // of skills, and of their files
-	// unlisted: the upstream has the name's prefix, and no list of it that could tell.
+	// unlisted: the upstream has the name's prefix, but no list that could tell.
 	unlisted bool
 }
 
-// snapshot is all that clients can see at one moment. Immutable, but for what is kept
-// for single users: the lists of pages, and summaries.
+// snapshot is everything that clients can see at one moment. It is immutable except for its
+// caches per user: the lists of pages, and summaries.
 type snapshot struct {
 	plan     *plan
 	states   []sourceState
-	whole    *summary // for those who see all upstreams
+	whole    *summary // for callers who see all upstreams
 	lists    [kinds]*listing
 	tools    map[string]target
 	prompts  map[string]target
@@ -72,21 +72,20 @@ type snapshot struct {
 	withheld [][]Withheld // by upstream
 
 	mu        sync.Mutex          // guards summaries
-	summaries map[string]*summary // by what is visible, a byte for each upstream
+	summaries map[string]*summary // keyed by what is visible, one byte per upstream
 }
 
 // listing is one merged list.
 type listing struct {
 	generation string   // a hash of the content, equal on every replica
-	parts      [][]byte // hashes of what each upstream has in it; nil for nothing
+	parts      [][]byte // hashes of each upstream's part; nil for nothing
 	expires    time.Time
 	private    bool
 	pages      []*page
 }
 
-// build makes the snapshot of what the upstreams last said. It depends on nothing
-// else; previous only lends its lists where they did not change, so that what was
-// rendered of them stays.
+// build makes the snapshot of what the upstreams last said. It depends on nothing else;
+// previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 	s := &snapshot{
 		plan: p, states: states, whole: newSummary(p, states, nil),
@@ -127,7 +126,7 @@ func (s *snapshot) merge(k kind) *listing {
 	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
 	whole := sha256.New()
 	var items []mcp.Item
-	unknown := false // until when some part is fresh
+	unknown := false // the time until which every part is fresh
 	for i, state := range s.states {
 		list := state.lists[k]
 		if list == nil {
@@ -160,7 +159,7 @@ func (s *snapshot) merge(k kind) *listing {
 			if k == resources || k == templates {
 				of, certain := state.skillOf(e.native)
 				if !certain {
-					continue // until it is known of which skill it is
+					continue // withheld until it is known which skill it belongs to
 				}
 				if of != "" {
 					part := s.plan.namings[i].file(of, e.native)
@@ -188,7 +187,7 @@ func (s *snapshot) merge(k kind) *listing {
 	return l
 }
 
-// conflict marks a name that more than one upstream has.
+// conflict marks a name that several upstreams have.
 const conflict = -1
 
 func (s *snapshot) enter(k kind, source int, e entry) {
@@ -216,7 +215,7 @@ func hashItem(sum hash.Hash, item mcp.Item) {
 	}
 }
 
-// changed returns which lists of each upstream are others than in an older snapshot of
+// changed returns which lists of each upstream differ from those in an older snapshot of
 // the same upstreams.
 func (s *snapshot) changed(old *snapshot) []kindSet {
 	all := make([]kindSet, len(s.states))
@@ -230,7 +229,7 @@ func (s *snapshot) changed(old *snapshot) []kindSet {
 	return all
 }
 
-// same reports whether the other listing would be answered with the same bytes.
+// same reports whether both listings would be answered with the same bytes.
 func (l *listing) same(other *listing) bool {
 	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private
 }
@@ -259,8 +258,8 @@ func (s *snapshot) named(k kind, public string) (target, bool) {
 	return to, ok
 }
 
-// missing returns an upstream that could have an unlisted name, because it has the
-// name's prefix and no list of this kind, and what the name may be there. The longest
+// missing returns an upstream that could have an unlisted name, because it has the name's
+// prefix and no list of this kind, and the target that the name may have there. The longest
 // prefix decides.
 func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
 	source, longest := 0, -1

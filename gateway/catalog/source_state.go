@@ -6,10 +6,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// uiExtension is MCP Apps, the only extension that we understand and relay.
+// uiExtension is MCP Apps, the only extension that the gateway understands and relays.
 const uiExtension = "io.modelcontextprotocol/ui"
 
-// State says how an upstream is doing, as far as its lists tell.
+// State is the state of an upstream, judged by its lists.
 type State string
 
 // States of an upstream.
@@ -22,19 +22,19 @@ const (
 	StateFailing State = "failing"
 	// StateDown: it fails, and there is nothing to serve.
 	StateDown State = "down"
-	// StatePerUser: each user is shown what it tells them alone, so that there is
-	// nothing to say of it as a whole.
+	// StatePerUser: each user sees what the upstream tells only them, so there is no state
+	// for all users.
 	StatePerUser State = "per user"
 )
 
-// sourceState is what one upstream last said. A sourceState that was published is not changed.
+// sourceState is what one upstream last said. A published sourceState is immutable.
 type sourceState struct {
 	state        State
 	heard        bool // discover was answered at least once
 	offers       offers
 	instructions string
-	lists        [kinds]*publicList // nil: never came, or dropped
-	plainSkills  bool               // it does not say that it has skills, and has some among its resources
+	lists        [kinds]*publicList // nil: never received, or dropped
+	plainSkills  bool               // it does not announce skills, but has some among its resources
 	failure      string             // the last error, "" when all is well
 	since        time.Time          // of state
 }
@@ -47,7 +47,8 @@ func (k sourceState) announces() kindSet {
 	return k.offers.announces
 }
 
-// elsewhere is what the shared snapshot knows of a per-user upstream: that it offers
+// perUserState is the state of a per-user upstream in the shared snapshot: it offers
+// nothing to everyone.
 // nothing to everyone.
 func perUserState() sourceState {
 	k := sourceState{state: StatePerUser, heard: true, since: time.Now()}
@@ -57,20 +58,20 @@ func perUserState() sourceState {
 	return k
 }
 
-// offers are the capabilities of an upstream, as far as they decide what we do.
+// offers holds the capabilities of an upstream that affect the gateway.
 type offers struct {
 	kinds       kindSet // the lists that it has
 	announces   kindSet // the lists whose changes it announces
 	subscribe   bool
 	completions bool
 	logging     bool
-	ui          mcp.Raw // its settings for MCP Apps, nil without
+	ui          mcp.Raw // its settings for MCP Apps, nil for none
 	coreTasks   bool    // tools run as tasks of 2025-11-25
-	coreCancel  bool    // which can be cancelled
-	extTasks    bool    // it has the extension
-	skills      bool    // it says that it has some
-	skillURIs   bool    // it has the extension for skills, and so answers for skills that it does not list
-	directories bool    // it answers resources/directory/read; of all: it can be answered
+	coreCancel  bool    // those tasks can be cancelled
+	extTasks    bool    // it has the extension for tasks
+	skills      bool    // it says that it has skills
+	skillURIs   bool    // it has the extension for skills, and so answers for unlisted skills
+	directories bool    // it answers resources/directory/read; in a merge: the gateway can answer
 }
 
 func readOffers(capabilities mcp.Raw) (o offers) {
@@ -114,6 +115,6 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 	return o
 }
 
-// tasks reports whether there are tasks for clients that know the extension: those of
-// 2025-11-25 are shown to them as theirs.
+// tasks reports whether there are tasks for clients of the extension: tasks of 2025-11-25
+// are shown to them in the extension's form.
 func (o offers) tasks() bool { return o.extTasks || o.coreTasks }

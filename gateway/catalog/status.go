@@ -9,18 +9,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// UpstreamView is how one upstream looks from here, for the command check and the
-// console.
+// UpstreamView is the state of one upstream as the catalog sees it, for the command check
+// and the console.
 type UpstreamView struct {
 	Name   string
 	Prefix string // of its tools and prompts; "" when names and URIs stay as they are
 	State  State
 	Since  time.Time // of State
-	// LastError is what went wrong last, "" when all is well.
+	// LastError is the last error, "" when all is well.
 	LastError string
-	// Tools to ResourceTemplates are how many clients are shown.
+	// Tools to ResourceTemplates are the numbers of items that clients see.
 	Tools, Prompts, Resources, ResourceTemplates, Skills int
-	// Withheld are the items that clients are not shown.
+	// Withheld are the items that clients do not see.
 	Withheld []Withheld
 }
 
@@ -50,10 +50,10 @@ func (c *Catalog) Heard() bool {
 	}
 }
 
-// logWithheld logs what the new snapshot withholds and the old one did not. A change
-// at one upstream can touch another, where two meet in a name.
+// logWithheld logs the items that the new snapshot withholds and the old one did not. A
+// change at one upstream can affect another, if both have the same name.
 func (c *Catalog) logWithheld(old, next *snapshot) {
-	const most = 20 // a change; Status has them all
+	const most = 20 // per change; Status lists all
 	for i, source := range c.sources {
 		if len(next.withheld[i]) == 0 {
 			continue
@@ -80,8 +80,8 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 	}
 }
 
-// Targets are what the upstreams list, as policy names it, upstream by upstream. What
-// only single users are shown is not among them.
+// Targets returns everything that the upstreams list, as policy names it, upstream by
+// upstream. It does not include what only individual users see.
 func (c *Catalog) Targets() (all []mcp.Target) {
 	for _, state := range c.snap.Load().states {
 		for _, list := range state.lists {

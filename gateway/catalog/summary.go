@@ -8,10 +8,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxSummaries bounds how many summaries are kept, one for each set of visible upstreams.
+// maxSummaries bounds the cached summaries, one for each set of visible upstreams.
 const maxSummaries = 64
 
-// summary is what the gateway tells of itself to those who see the same upstreams.
+// summary is what the gateway says about itself to callers who see the same upstreams.
 type summary struct {
 	offers offers
 	result mcp.Raw // of server/discover
@@ -22,7 +22,7 @@ type visible []bool
 
 func (v visible) has(i int) bool { return v == nil || v[i] }
 
-// visibleTo returns what the caller of a call may know of.
+// visibleTo returns the upstreams that the caller of a call may know of.
 func (p *plan) visibleTo(call *mcp.Call) visible {
 	if call.Visible == nil {
 		return nil
@@ -38,8 +38,8 @@ func (p *plan) visibleTo(call *mcp.Call) visible {
 	return v
 }
 
-// summaryFor returns what is told to a caller. It is made once for each set of visible
-// upstreams.
+// summaryFor returns the summary for a set of visible upstreams. It is made once for each
+// set.
 func (s *snapshot) summaryFor(v visible) *summary {
 	if v == nil {
 		return s.whole
@@ -72,9 +72,9 @@ func newSummary(p *plan, states []sourceState, v visible) *summary {
 	return f
 }
 
-// merge returns what clients are told that the gateway can do: what any upstream
-// can that they may know of. One that was never heard of may have every list, and a
-// client that was told of none would not look again.
+// merge returns the capabilities of the gateway: those of all upstreams that the client may
+// know of. An upstream that has not answered yet may have every list, because a client that
+// was told of none would not look again.
 func merge(states []sourceState, v visible) (all offers) {
 	for i, s := range states {
 		if !v.has(i) {
@@ -97,9 +97,9 @@ func merge(states []sourceState, v visible) (all offers) {
 	return all
 }
 
-// capabilities writes the object. listChanged is always promised: a reload can change
-// every list. Experimental capabilities and extensions that we do not relay are not
-// ours to promise.
+// capabilities encodes the object. listChanged is always promised: a reload can change
+// every list. Experimental capabilities, and extensions that the gateway does not relay,
+// are left out.
 func (o offers) capabilities() mcp.Raw {
 	out := mcp.Raw("{}")
 	add := func(has bool, name, value string) {
@@ -114,7 +114,7 @@ func (o offers) capabilities() mcp.Raw {
 	add(o.kinds.has(skills), "skills", `{"listChanged":true}`)
 	add(o.completions, "completions", `{}`)
 	add(o.logging, "logging", `{}`)
-	// Each revision has one of the two forms of tasks, and its edge shows no other.
+	// Each revision has one of the two forms of tasks, and its edge shows only that.
 	add(o.coreTasks && !o.coreCancel, "tasks", `{"requests":{"tools":{"call":{}}}}`)
 	add(o.coreTasks && o.coreCancel, "tasks", `{"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	extensions := mcp.Raw("{}")
@@ -136,8 +136,8 @@ func (o offers) capabilities() mcp.Raw {
 	return out
 }
 
-// mergeUI merges the settings of two upstreams for MCP Apps: those of the first, with
-// the media types of both.
+// mergeUI merges the settings of two upstreams for MCP Apps: those of the first, with the
+// media types of both.
 func mergeUI(a, b mcp.Raw) mcp.Raw {
 	if a == nil {
 		return b
@@ -161,8 +161,8 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 	return a.With("mimeTypes", mcp.Array(types...))
 }
 
-// instructions joins the operator's text and those of the upstreams, each in a
-// section of its own.
+// instructions joins the operator's text and those of the upstreams, each in its own
+// section.
 func (p *plan) instructions(states []sourceState, v visible) string {
 	var sections strings.Builder
 	prefixed := ""
@@ -189,8 +189,8 @@ func (p *plan) instructions(states []sourceState, v visible) string {
 	return cut(strings.TrimSpace(out+sections.String()), maxInstructions)
 }
 
-// demoted moves the headings of a text two levels down, so that none of them can be
-// taken for the beginning of another upstream's section.
+// demoted moves the headings of a text two levels down, so that none of them looks like the
+// beginning of another upstream's section.
 func demoted(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

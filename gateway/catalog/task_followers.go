@@ -8,40 +8,41 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// In 2025-11-25 nobody subscribes to tasks: a server may tell of any that the session has
-// (basic/utilities/tasks#task-status-notification), by its own id. We seal the ids that we
-// give and keep none. So for a session that listens they are noted when its client gets or
-// uses them; a notification of any other task goes to nobody.
+// In 2025-11-25 clients do not subscribe to tasks: a server may notify a session of any of
+// its tasks (basic/utilities/tasks#task-status-notification), by the server's own id. The
+// gateway seals the ids that it gives and stores none. So, for a listening session, ids are
+// recorded when its client gets or uses them; a notification of any other task goes to
+// nobody.
 
-// maxFollowed bounds the tasks of one session of which the client is told; the oldest
-// goes first.
+// maxFollowed bounds the tasks of one session that its client is told of; the oldest are
+// dropped first.
 const maxFollowed = 1000
 
-// taskFollowers finds those who listen for sessions. The zero value is ready.
+// taskFollowers finds the listeners of sessions. The zero value is ready to use.
 type taskFollowers struct {
 	mu        sync.Mutex // guards followers
 	followers map[string]map[*taskFollower]struct{}
 }
 
-// taskFollower is one subscriptions/listen call of a session that knows tasks of 2025-11-25.
+// taskFollower is a subscriptions/listen call of a session that knows tasks of 2025-11-25.
 type taskFollower struct {
-	wake chan struct{} // holds one: fresh is not empty
+	wake chan struct{} // holds one value: fresh is not empty
 
 	mu      sync.Mutex // guards the fields below
 	known   map[followed]string
 	order   []followed // of known, oldest first
 	sources map[int]bool
-	fresh   []int // sources that nobody listens to yet
+	fresh   []int // sources that the follower does not listen to yet
 }
 
-// followed is a task by its upstream and the id that it has there.
+// followed is a task, by its upstream and its id there.
 type followed struct {
 	source int
 	native string
 }
 
-// join returns the follower of a call, to be given to leave when it listens no more; nil
-// for one that is told nothing of tasks in this way.
+// join returns the follower of a call; pass it to leave when it stops listening. It returns
+// nil for a call that is not told of tasks in this way.
 func (t *taskFollowers) join(call *mcp.Call) *taskFollower {
 	if call.Tasks != mcp.CoreTasks || call.Session == "" {
 		return nil
@@ -68,7 +69,7 @@ func (t *taskFollowers) leave(call *mcp.Call, f *taskFollower) {
 	}
 }
 
-// saw notes the id by which the client of a call knows a task.
+// saw records the id by which the client of a call knows a task.
 func (t *taskFollowers) saw(call *mcp.Call, s *source, native, public string) {
 	if call.Tasks != mcp.CoreTasks {
 		return
@@ -101,7 +102,7 @@ func (f *taskFollower) add(task followed, public string) {
 	}
 }
 
-// some is readable when there are sources to take; never for nobody.
+// some is readable when there are sources to take; for a nil follower it never is.
 func (f *taskFollower) some() <-chan struct{} {
 	if f == nil {
 		return nil

@@ -25,7 +25,7 @@ func taskNote(id, status string) string {
 	return mcp.NoteTask + fmt.Sprintf(` {"taskId":%q,"status":%q}`, id, status)
 }
 
-// TestListenToTasks: who names tasks of theirs hears of these, by the ids that they have.
+// TestListenToTasks: a client that names its tasks is told of these, by its own ids.
 func TestListenToTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crm, doc := running20251125("crm").tasked("1"), running20251125("doc").tasked("1")
@@ -51,7 +51,7 @@ func TestListenToTasks(t *testing.T) {
 		crm.says(mcp.NoteTask, `{}`)
 		cl.want(t, append(want, taskNote(id, "working"), taskNote(twin, "working"))...)
 
-		// What happened while nobody listened is asked for.
+		// Changes while nobody listened are fetched.
 		crm.on(mcp.MethodTasksGet, func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 			return &mcp.Reply{Result: mcp.Raw(`{"taskId":"1","status":"completed","resultType":"complete"}`)}, nil
 		})
@@ -82,7 +82,7 @@ func TestListenToTooManyTasks(t *testing.T) {
 	}
 }
 
-// TestBoard: of tasks of 2025-11-25 the session is told whose client has them.
+// TestBoard: a session is told of the tasks of 2025-11-25 that its client has.
 func TestBoard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		crm, doc := running20251125("crm").tasked("1"), running20251125("doc").tasked("9")
@@ -109,7 +109,7 @@ func TestBoard(t *testing.T) {
 		else1.want(t, ack(`{}`))
 		stateless.want(t, ack(`{}`))
 
-		again := inForm(mcp.CoreTasks, mcp.MethodTasksGet, id) // another session of the same client gets to know it
+		again := inForm(mcp.CoreTasks, mcp.MethodTasksGet, id) // another session of the same client learns of the task
 		again.Session = "ann:2"
 		do(t, c, again)
 		synctest.Wait()

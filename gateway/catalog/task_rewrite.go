@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// taskReply returns what an upstream says of a task as the client may see it: under the
-// id that it was asked by, and with public URIs.
+// taskReply returns what an upstream says of a task in the form for the client: under the
+// id that the client used, and with public URIs.
 func (n naming) taskReply(call *mcp.Call, r *mcp.Reply) *mcp.Reply {
 	switch {
 	case r == nil:
@@ -28,8 +28,8 @@ func (n naming) taskReply(call *mcp.Call, r *mcp.Reply) *mcp.Reply {
 	return &mcp.Reply{Result: n.task(r.Result, call.Name)}
 }
 
-// task returns a task under its public id. Without one, such as the answer to an update,
-// it gets none.
+// task returns a task under its public id. An object without an id, such as the answer to
+// an update, gets none.
 func (n naming) task(task mcp.Raw, public string) mcp.Raw {
 	task = task.Map(func(name []byte, value mcp.Raw) mcp.Raw {
 		if mcp.Named(name, "taskId") {
@@ -75,7 +75,7 @@ func (n naming) inputRequest(request mcp.Raw) mcp.Raw {
 	})
 }
 
-// taskFailure returns the error of a call about a task as the client may see it.
+// taskFailure returns the error of a call about a task in the form for the client.
 // Upstreams repeat ids in their messages.
 func (n naming) taskFailure(err error, native, public string) error {
 	err = n.failure(err)
@@ -88,7 +88,7 @@ func (n naming) taskFailure(err error, native, public string) error {
 	return &changed
 }
 
-// replaceWord replaces a word where it stands alone: an id may be as short as a digit.
+// replaceWord replaces a word only where it stands alone: an id may be as short as a digit.
 func replaceWord(text, word, by string) string {
 	var out strings.Builder
 	for at := 0; ; {
@@ -114,8 +114,8 @@ func inWord(c byte) bool {
 	return c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c >= 0x80
 }
 
-// related puts into _meta which task a message belongs to
-// (2025-11-25 basic/utilities/tasks#related-task-metadata).
+// related records in _meta which task a message belongs to (2025-11-25
+// basic/utilities/tasks#related-task-metadata).
 func related(object mcp.Raw, public string) mcp.Raw {
 	meta, _ := object.Member("_meta")
 	if !meta.IsObject() {
@@ -127,8 +127,8 @@ func related(object mcp.Raw, public string) mcp.Raw {
 	return object.With("_meta", meta.With(wire.MetaRelatedTask, mcp.Object("taskId", mcp.String(public))))
 }
 
-// relate translates what an event says of the task that it belongs to; of another one it
-// says nothing.
+// relate translates an event's reference to its task; a reference to another task is
+// removed.
 func relate(params mcp.Raw, native string, call *mcp.Call) mcp.Raw {
 	meta, _ := params.Member("_meta")
 	task, ok := meta.Member(wire.MetaRelatedTask)

@@ -9,19 +9,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// taskSupport is how a tool may run (2025-11-25 basic/utilities/tasks#tool-level-negotiation).
+// taskSupport says how a tool may run (2025-11-25
+// basic/utilities/tasks#tool-level-negotiation).
 type taskSupport uint8
 
 const (
-	noTask   taskSupport = iota // or it is the upstream that decides
+	noTask   taskSupport = iota // or the upstream decides
 	mayTask                     // as a task or not
-	mustTask                    // as nothing else
+	mustTask                    // only as a task
 )
 
-// withTasks says of each tool how it may run, and to clients what they can make of it.
-// With a tool that runs as nothing but a task they can do either, for else the gateway
-// makes the task and waits for it. offered says that the upstream has tasks of
-// 2025-11-25: else what it says of them is void.
+// withTasks sets for each tool how it may run, and tells clients what they can use. A tool
+// that runs only as a task can be called either way, since the gateway otherwise makes the
+// task and waits for it. offered says that the upstream has tasks of 2025-11-25; without
+// them, what it says of its tools' tasks is void.
 func (s *publicList) withTasks(offered bool) *publicList {
 	for i := range s.entries {
 		e := &s.entries[i]
@@ -43,7 +44,7 @@ func (s *publicList) withTasks(offered bool) *publicList {
 	return s
 }
 
-// asTask returns a call of a tool as its upstream is to run it.
+// asTask returns a call of a tool in the form in which its upstream is to run it.
 func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 	if call.Method != mcp.MethodToolsCall {
 		return call, nil
@@ -56,39 +57,39 @@ func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 		if c.view(&call.Caller).summaryFor(c.plan.visibleTo(call)).offers.coreTasks {
 			return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task: call it without the member task", call.Name)
 		}
-		task = nil // who offers no tasks pays no heed to it
+		task = nil // a server without tasks ignores the member
 	default:
 		return call, nil
 	}
 	inner := call.Clone()
 	inner.Task = task
 	if call.Task == nil && call.Tasks == mcp.CoreTasks {
-		inner.Tasks = mcp.NoTasks // these are made when they are asked for
+		inner.Tasks = mcp.NoTasks // tasks for this client are made when it asks for them
 	}
 	return inner, nil
 }
 
-// taskID is what the id of a task says that we gave to a client. It is sealed and bound
-// to the user and the client: nobody else's opens, and nothing is kept for it.
+// taskID is the content of the id of a task that a client gets. The id is sealed and bound
+// to the user and the client: it opens for nobody else, and nothing is stored for it.
 type taskID struct {
-	form     mcp.TaskForm // in which the client was given it
+	form     mcp.TaskForm // the form in which the client knows the task
 	upstream string
-	tool     string // that made it, by its original name
+	tool     string // that made the task, by its original name
 	native   string // its id at the upstream
 	expires  int64  // Unix seconds
 }
 
-// Bounds of what is sealed into the id of a task.
+// Bounds on the sealed content of a task's id.
 const (
 	taskVersion = 2
 	maxSealed   = 8 << 10 // bytes of its text
-	// A task can be asked for as long as its server says that it lives, within these
-	// bounds: later the server may have given its id to somebody else's.
+	// A task can be asked for as long as its server says that the task lives, within these
+	// bounds: later the server may have given the id to another task.
 	leastTaskLife = 24 * time.Hour
 	mostTaskLife  = 30 * 24 * time.Hour
 )
 
-// taskExpiry is when the id of a task that begins now ends, in Unix seconds.
+// taskExpiry returns when the id of a task that begins now expires, in Unix seconds.
 func taskExpiry(task mcp.Raw) int64 {
 	life := mostTaskLife
 	ttl, _ := task.Member("ttlMs")
@@ -106,8 +107,8 @@ func (c *Catalog) sealTask(id taskID, caller *mcp.Caller) string {
 	return c.taskSeal.Seal(append(plain, id.native...), caller.User(), caller.ClientID)
 }
 
-// openTask opens the id of a task. ok is false for whatever is not one of this caller,
-// and for tasks of upstreams that are no more.
+// openTask opens the id of a task. ok is false for an id that is not this caller's, and for
+// tasks of upstreams that no longer exist.
 func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *source, ok bool) {
 	if len(public) > maxSealed {
 		return id, nil, false
@@ -138,8 +139,8 @@ func (c *Catalog) openTask(public string, caller *mcp.Caller) (id taskID, s *sou
 	return id, nil, false
 }
 
-// task answers what is asked about a task: by the upstream that it is at. What policy
-// has decided on has to be the tool that made it.
+// task forwards a request about a task to its upstream. The target that policy has decided
+// on must be the tool that made the task.
 func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 	id, s, ok := c.openTask(call.Name, &call.Caller)
 	if ok {
@@ -172,8 +173,7 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 	return s.naming.taskReply(call, reply), nil
 }
 
-// handOut returns the reply to a tools/call that became a task, with the id that its
-// client may use.
+// handOut returns the reply to a tools/call that became a task, with the id for its client.
 func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Reply) (*mcp.Reply, error) {
 	native := mcp.TaskID(reply.Result)
 	if native == "" || call.Tasks == mcp.NoTasks {

@@ -28,7 +28,7 @@ func running20251125(name string) *server {
 	return s
 }
 
-// tasked has the server answer calls of tools with a task, where they are to be one.
+// tasked makes the server answer tool calls with a task, if they are to run as one.
 func (s *server) tasked(id string) *server {
 	return s.on(mcp.MethodToolsCall, func(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		if c.Task == nil && c.Tasks != mcp.ExtensionTasks {
@@ -43,7 +43,7 @@ func as(c *mcp.Call, user, client string) *mcp.Call {
 	return c
 }
 
-// inForm is a call of a client that knows tasks in a form.
+// inForm returns a call of a client that knows tasks in a form.
 func inForm(form mcp.TaskForm, method, name string, params ...string) *mcp.Call {
 	c := as(call(method, name, params...), "ann", "cli")
 	c.Tasks = form
@@ -134,8 +134,8 @@ func TestWhichCallsRunAsTasks(t *testing.T) {
 	})
 }
 
-// TestH66_TaskIDs: an id is good for whom it was given to, in the form that they know, and
-// for the tool that policy has decided on.
+// TestH66_TaskIDs: an id is valid only for the client that got it, in the client's form of
+// tasks, and for the tool that policy has decided on.
 func TestH66_TaskIDs(t *testing.T) {
 	for _, form := range []mcp.TaskForm{mcp.CoreTasks, mcp.ExtensionTasks} {
 		t.Run(fmt.Sprint("form ", form), func(t *testing.T) {
@@ -179,10 +179,10 @@ func TestH66_TaskIDs(t *testing.T) {
 				"of the other form":       inForm(3-form, mcp.MethodTasksGet, id),
 			} {
 				decided := in.Clone()
-				decided.Target = mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: "may"} // whatever policy thinks
+				decided.Target = mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: "may"} // whatever policy decided
 				e, ok := errors.AsType[*mcp.Error](errOf(c.Handle(t.Context(), decided)))
 				if name == "of the other form" && form == mcp.ExtensionTasks {
-					if !ok || e.Code != mcp.CodeMethodNotFound { // of which nobody has any
+					if !ok || e.Code != mcp.CodeMethodNotFound { // nobody has tasks
 						t.Errorf("%s: %v", name, e)
 					}
 					continue
@@ -217,8 +217,8 @@ func flip(c byte) string {
 
 func errOf(_ *mcp.Reply, err error) error { return err }
 
-// TestReplicasShareTaskIDs: nothing but the key is needed, so an id also outlives the
-// catalog that gave it, and dies with its upstream.
+// TestReplicasShareTaskIDs: only the key is needed, so an id outlives the catalog that made
+// it, but not its upstream.
 func TestReplicasShareTaskIDs(t *testing.T) {
 	key, err := seal.NewRandom("task id")
 	if err != nil {
@@ -243,8 +243,7 @@ func TestReplicasShareTaskIDs(t *testing.T) {
 	refused(t, replica(strange, running20251125("crm")), inForm(mcp.CoreTasks, mcp.MethodTasksGet, id), mcp.CodeInvalidParams)
 }
 
-// TestTasksThatCannotBeAskedFor: an upstream's answer with which nobody could do anything
-// does not come through.
+// TestTasksThatCannotBeAskedFor: a task that nobody could ask for is not passed on.
 func TestTasksThatCannotBeAskedFor(t *testing.T) {
 	for name, id := range map[string]string{"no id": "", "an endless one": strings.Repeat("x", mcp.MaxTaskID+1)} {
 		s := running20251125("crm").tasked(id)
@@ -259,7 +258,7 @@ func TestTasksThatCannotBeAskedFor(t *testing.T) {
 	refused(t, start(t, Source{Upstream: s}), inForm(mcp.NoTasks, mcp.MethodToolsCall, "crm__may"), mcp.CodeUpstreamBadAnswer)
 }
 
-// TestURIsInTasks: what a task tells has public URIs, wherever it tells it.
+// TestURIsInTasks: a task has public URIs wherever it contains any.
 func TestURIsInTasks(t *testing.T) {
 	s := running20251125("crm").tasked("1")
 	c := start(t, Source{Upstream: s})
@@ -327,8 +326,8 @@ func TestURIsInTasks(t *testing.T) {
 	})
 }
 
-// TestTasksOfUpstreamsThatNobodySees: to whom no upstream with tasks is shown there are
-// no tasks at all.
+// TestTasksOfUpstreamsThatNobodySees: a caller who sees no upstream with tasks has no tasks
+// at all.
 func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
 	c := start(t, Source{Upstream: running20251125("crm")}, Source{Upstream: newServer("doc").has(mcp.MethodToolsList, `{"name":"a","inputSchema":{}}`)})
 	for _, form := range []mcp.TaskForm{mcp.NoTasks, mcp.CoreTasks, mcp.ExtensionTasks} {
@@ -343,7 +342,8 @@ func TestTasksOfUpstreamsThatNobodySees(t *testing.T) {
 	}
 }
 
-// TestTaskIDsExpire: nobody gets at a task by the id that another one had before at its server.
+// TestTaskIDsExpire: nobody reaches a task by an id that another task had before at its
+// server.
 func TestTaskIDsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for ttl, life := range map[string]time.Duration{

@@ -11,28 +11,28 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// upstreamSubscription is what a listen call subscribes to at one upstream: a listen call
-// there, made again whenever it is lost, as long as the client listens.
+// upstreamSubscription is the part of a listen call at one upstream: a listen call there,
+// which is repeated whenever it is lost, as long as the client listens.
 type upstreamSubscription struct {
 	c      *Catalog
 	s      *source
 	call   *mcp.Call
 	notify func(mcp.Event)
 	open   <-chan struct{}     // closed when events may be sent
-	forms  map[string][]string // by original URI: as the client wrote it
-	tasks  map[string][]string // by original id of a task: as the client has it
-	cancel context.CancelFunc  // ends it
+	forms  map[string][]string // by original URI: the client's spellings
+	tasks  map[string][]string // by a task's original id: the client's ids
+	cancel context.CancelFunc  // ends the subscription
 
 	answered chan struct{}    // closed when decided is set
 	mu       sync.Mutex       // guards the fields below
-	decided  bool             // what is honoured does not change any more
-	granted  mcp.Filter       // by the names that the upstream has
-	failed   map[string]error // why of these original URIs none is granted
+	decided  bool             // what is honoured no longer changes
+	granted  mcp.Filter       // by the upstream's names
+	failed   map[string]error // why none of these original URIs is granted
 }
 
 // newUpstreamSubscriptions divides the URIs and tasks among the upstreams that may honour
-// them. What belongs to nobody, or to an upstream that the caller may not know of, is left
-// out, and so missing in the acknowledgement.
+// them. It leaves out those that belong to no upstream, or to one that the caller may not
+// know of; they are then missing from the acknowledgement.
 func (c *Catalog) newUpstreamSubscriptions(ctx context.Context, call *mcp.Call, sees visible, want mcp.Filter, open <-chan struct{}) []*upstreamSubscription {
 	var all []*upstreamSubscription
 	bySource, wanted := make(map[int]*upstreamSubscription), make(map[*upstreamSubscription]*mcp.Filter)
@@ -80,9 +80,8 @@ func (c *Catalog) newUpstreamSubscriptions(ctx context.Context, call *mcp.Call, 
 	return all
 }
 
-// awaitUpstreams waits until all upstreams have answered, for a limited time. Those that
-// have not by then are not waited for any more: what they were to honour is not
-// promised.
+// awaitUpstreams waits, for a limited time, until all upstreams have answered. What the
+// others were to honour is not promised.
 func awaitUpstreams(ctx context.Context, all []*upstreamSubscription) {
 	timer := time.NewTimer(upstreamWait)
 	defer timer.Stop()
@@ -100,8 +99,7 @@ func awaitUpstreams(ctx context.Context, all []*upstreamSubscription) {
 	}
 }
 
-// run listens at the upstream for as long as ctx lasts, unless nothing is honoured
-// there in the first place.
+// run listens at the upstream until ctx ends, unless the first answer honours nothing.
 func (u *upstreamSubscription) run(ctx context.Context) {
 	repeat(ctx, func() bool {
 		err := u.attempt(ctx)
@@ -135,10 +133,10 @@ func (u *upstreamSubscription) attempt(ctx context.Context) error {
 	return errors.New("the upstream ended it")
 }
 
-// acknowledged takes what the upstream honours. When it is not the first time, what
-// happened since the subscriptions were lost is unknown, so each counts as updated.
+// acknowledged handles what the upstream honours. From the second time on, each resource
+// counts as updated, because changes since the subscriptions were lost are unknown.
 func (u *upstreamSubscription) acknowledged(ctx context.Context, e mcp.Event) {
-	honoured, _ := mcp.FilterOf(e.Params) // what of it cannot be read is not honoured
+	honoured, _ := mcp.FilterOf(e.Params) // unreadable parts are not honoured
 	honoured.URIs = slices.DeleteFunc(honoured.URIs, func(uri string) bool { return u.forms[uri] == nil })
 	honoured.Tasks = slices.DeleteFunc(honoured.Tasks, func(id string) bool { return u.tasks[id] == nil })
 	if u.decide(honoured, e.Failed) {
@@ -152,7 +150,7 @@ func (u *upstreamSubscription) acknowledged(ctx context.Context, e mcp.Event) {
 	}
 }
 
-// changed tells the client of a task, by the id that it has.
+// changed tells the client of a task, by the client's id for it.
 func (u *upstreamSubscription) changed(ctx context.Context, task mcp.Raw) {
 	select {
 	case <-u.open:
@@ -164,8 +162,8 @@ func (u *upstreamSubscription) changed(ctx context.Context, task mcp.Raw) {
 	}
 }
 
-// fetchTask asks how a task is of which nothing was heard for a while, since its client may
-// wait for nothing but what it is told.
+// fetchTask asks for the state of a task that was silent for a while, since its client may
+// rely on notifications alone.
 func (u *upstreamSubscription) fetchTask(ctx context.Context, native string) {
 	call := u.call.Clone()
 	call.Method, call.Name, call.Params, call.Notify = mcp.MethodTasksGet, native, mcp.Raw(`{}`), func(mcp.Event) {}
@@ -175,9 +173,9 @@ func (u *upstreamSubscription) fetchTask(ctx context.Context, native string) {
 	}
 }
 
-// updated tells the client that a resource changed, by the URI that it subscribed to;
-// a part of one that it subscribed to (2026-07-28 server/resources) by its public
-// URI. Nothing is told before the client's acknowledgement.
+// updated tells the client that a resource changed, by the URI that the client subscribed
+// to. For a part of such a resource (2026-07-28 server/resources) it uses the part's public
+// URI. Nothing is sent before the client's acknowledgement.
 func (u *upstreamSubscription) updated(ctx context.Context, params mcp.Raw) {
 	uri, ok := params.Member("uri")
 	if !ok {
@@ -198,7 +196,7 @@ func (u *upstreamSubscription) updated(ctx context.Context, params mcp.Raw) {
 	}
 }
 
-// all are all resources, as not granted for the same reason.
+// all marks all resources as not granted, for the same reason.
 func (u *upstreamSubscription) all(why error) map[string]error {
 	if _, ok := errors.AsType[*mcp.Error](why); !ok {
 		return nil // nothing that a client may read
@@ -210,8 +208,8 @@ func (u *upstreamSubscription) all(why error) map[string]error {
 	return failed
 }
 
-// decide sets what is honoured, and why others are not, once, and reports whether it did.
-// When nothing is, it ends.
+// decide sets what is honoured and why the rest is not, once, and reports whether it did.
+// If nothing is honoured, it ends the subscription.
 func (u *upstreamSubscription) decide(honoured mcp.Filter, failed map[string]error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -226,7 +224,7 @@ func (u *upstreamSubscription) decide(honoured mcp.Filter, failed map[string]err
 	return true
 }
 
-// honoured notes what is honoured, and why resources are not, as the client wrote it.
+// honoured adds what is honoured, and why resources are not, in the client's spelling.
 func (u *upstreamSubscription) honoured(uris, tasks map[string]bool, failed map[string]error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// schemeUI is that of MCP Apps. Clients look for it, as for mcp.SkillScheme: the upstream's
-// name goes into the first place behind such a scheme, not in front.
+// schemeUI is the scheme of MCP Apps. Clients look for it, as for mcp.SkillScheme, so the
+// upstream's name comes right after such a scheme, not in front of it.
 const schemeUI = "ui://"
 
 var (
@@ -17,8 +17,8 @@ var (
 	errOpenScheme = errors.New("the template does not begin with a literal scheme")
 )
 
-// uri returns the public form of a URI: "crm+file:///a", "ui://crm/page". Every
-// byte is kept, and native undoes it.
+// uri returns the public form of a URI: "crm+file:///a", "ui://crm/page". Every byte is
+// kept, and native reverses it.
 func (n naming) uri(native string) string {
 	if n.plain() {
 		return native
@@ -29,9 +29,9 @@ func (n naming) uri(native string) string {
 	return n.upstream + "+" + native
 }
 
-// template returns the public form of a URI template (RFC 6570). What a client makes
-// of it must be the public form of what it would make of the original; without a
-// literal scheme that cannot be told.
+// template returns the public form of a URI template (RFC 6570). Its expansions must be the
+// public forms of the original's expansions; without a literal scheme that cannot be
+// ensured.
 func (n naming) template(native string) (string, error) {
 	if n.plain() {
 		return native, nil
@@ -43,9 +43,9 @@ func (n naming) template(native string) (string, error) {
 	return n.uri(native), nil
 }
 
-// splitURI reads a public URI: the upstream's name in it and the original. ok is
-// false for text that no upstream's uri makes, though it may begin like it; tag is
-// "" where it does not.
+// splitURI splits a public URI into the upstream's name and the original. ok is false for
+// text that begins like a public URI but that uri makes for no upstream. tag is "" for any
+// other text.
 func splitURI(public string) (tag, native string, ok bool) {
 	if scheme := keptScheme(public); scheme != "" {
 		tag, rest, found := strings.Cut(public[len(scheme):], "/")
@@ -67,7 +67,7 @@ func keptScheme(uri string) string {
 	return ""
 }
 
-// sane reports whether a listed URI can be shown: not empty, without control
+// sane reports whether a listed URI can be shown: it is not empty and has no control
 // characters.
 func sane(uri string) bool {
 	for i := range len(uri) {

@@ -69,11 +69,11 @@ func FuzzURI(f *testing.F) {
 	f.Add("a+b+c")
 	f.Fuzz(func(t *testing.T, text string) {
 		n := namingFor("crm", nil)
-		// As a public URI: what it leads to is what leads to it.
+		// As a public URI: it must be the public form of its original.
 		if tag, native, ok := splitURI(text); ok && tag == "crm" && n.uri(native) != text {
 			t.Fatalf("%q leads to %q, whose public form is %q", text, native, n.uri(native))
 		}
-		// As an original: there and back.
+		// As an original: the way there and back must not change it.
 		if text == "" {
 			return
 		}
@@ -111,8 +111,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// FuzzTemplate expands {x} in the public and in the original template: the results
-// must belong together.
+// FuzzTemplate expands {x} in the public and in the original template: the results must
+// match.
 func FuzzTemplate(f *testing.F) {
 	f.Add("file:///{x}", "a")
 	f.Add("{x}", "ui://a")

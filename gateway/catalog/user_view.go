@@ -19,24 +19,24 @@ type userView struct {
 	mu      sync.Mutex    // guards the fields below; never held over I/O
 	sources []*userSource // one for each per-user source
 	merged  *snapshot     // with what is shared; nil before anything is known
-	over    *snapshot     // the shared snapshot that merged was made over, nil when sources changed since
+	over    *snapshot     // the shared snapshot from which merged was made, nil when sources changed since
 }
 
 // userSource is what one upstream told one user.
 type userSource struct {
 	source  *source
-	watch   *watch // belongs to the round that runs
+	watch   *watch // belongs to the running round
 	state   sourceState
-	round   *round    // the one that runs, nil for none
-	due     time.Time // when to ask again; zero when nothing is known that is still good
-	changed bool      // the upstream said, since the round began, that something changed
+	round   *round    // the running round, nil for none
+	due     time.Time // when to ask again; zero when nothing known is valid
+	changed bool      // the upstream reported a change since the round began
 	err     error     // why the last round failed
 }
 
-// round is one round of questions to an upstream, for which several requests may wait.
+// round is one round of requests to an upstream, for which several calls may wait.
 type round struct {
 	done chan struct{}
-	late bool // somebody did not wait for it; userView.mu guards it
+	late bool // some caller did not wait for it; userView.mu guards it
 }
 
 func newUserView(p *users) *userView {
@@ -44,14 +44,15 @@ func newUserView(p *users) *userView {
 	for _, s := range p.sources {
 		o := &userSource{source: s, watch: p.newWatch(s)}
 		o.watch.show = func(state sourceState) { who.show(o, state) }
-		// Not announced: it is asked right now, and whoever listens hears what differs.
+		// Not announced: the upstream is being asked right now, and listeners hear what
+		// differs.
 		o.watch.told = func(kindSet) { who.outdated(s) }
 		who.sources = append(who.sources, o)
 	}
 	return who
 }
 
-// view returns what is shared and their own, merged.
+// view returns the shared lists and the user's own, merged.
 func (who *userView) view() *snapshot {
 	shared := who.users.c.snap.Load()
 	who.mu.Lock()
@@ -72,8 +73,8 @@ func (who *userView) show(o *userSource, state sourceState) {
 	o.state, who.over = state, nil
 }
 
-// begin returns the rounds to wait for: those that run, and those that have to begin.
-// Whoever is in a hurry does not wait for one that was too slow for somebody else.
+// begin returns the rounds to wait for: running ones, and new ones that are due. A caller
+// in a hurry does not wait for a round that was too slow for another caller.
 func (who *userView) begin(caller mcp.Caller, hurry bool, wanted func(*source) bool) (rounds []*round) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
@@ -94,13 +95,13 @@ func (who *userView) begin(caller mcp.Caller, hurry bool, wanted func(*source) b
 	return rounds
 }
 
-// refresh asks an upstream for all that it offers this caller.
+// refresh asks an upstream for everything that it offers this caller.
 func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.users.base, caller), roundTime)
 	defer cancel()
 	w := o.watch
-	// No client's session: nothing is declared in it, and it ends with none. The upstream
-	// has one for each user.
+	// The call has no client session, so nothing is declared, and it ends with none. The
+	// upstream keeps one session for each user.
 	w.as = mcp.Call{ID: o.source.callID(), Caller: caller}
 	before, saw := w.state.lists, who.view()
 	err := w.discover(ctx)
@@ -122,27 +123,27 @@ func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	default:
 		o.due = time.Now().Add(w.untilDue())
 	}
-	if r.late { // it was answered without what has come now
+	if r.late { // a caller was answered without the new lists
 		changed |= w.state.offers.kinds
 	}
 	who.mu.Unlock()
 	close(r.done)
 	who.users.c.hub.announce(o.source.index, changed, caller.User())
-	if changed&setOf(tools, prompts) != 0 { // on which skills of others may depend
+	if changed&setOf(tools, prompts) != 0 { // skills of other upstreams may depend on these
 		for i, kinds := range who.view().changed(saw) {
 			who.users.c.hub.announce(i, kinds&setOf(skills), caller.User())
 		}
 	}
 }
 
-// leave goes on without waiting for a round.
+// leave stops waiting for a round.
 func (who *userView) leave(r *round) {
 	who.mu.Lock()
 	r.late = true
 	who.mu.Unlock()
 }
 
-// outdated says that what an upstream told is not good any more.
+// outdated records that what an upstream told is no longer valid.
 func (who *userView) outdated(s *source) {
 	who.mu.Lock()
 	defer who.mu.Unlock()
@@ -165,7 +166,7 @@ func (who *userView) failure(s *source) error {
 	return nil
 }
 
-// differ returns the lists of which both are known and are not the same.
+// differ returns the lists that are known in both and differ.
 func differ(a, b [kinds]*publicList) (changed kindSet) {
 	for k := range kinds {
 		if a[k] != nil && b[k] != nil && !slices.EqualFunc(a[k].entries, b[k].entries, func(a, b entry) bool {

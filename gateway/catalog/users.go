@@ -10,42 +10,42 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Some upstreams see the user's own credential. What they offer may differ by user, so
-// nobody is shown what another user was told: each has lists of their own, fetched with
-// their credential when they call, and merged with what is shared.
+// Some upstreams get the user's own credential. What they offer may differ by user, so no
+// user sees what another user was told: each has separate lists, which are fetched with the
+// user's credential when the user calls, and merged with the shared ones.
 
 const (
-	// maxPeople bounds of how many users lists are kept; beyond, who was not seen for
-	// the longest time is asked for anew. A merged view of 500 tools takes some 200 kB.
+	// maxUsers bounds how many users' lists are kept. Beyond that, the lists of the user
+	// seen longest ago are dropped. A merged view of 500 tools takes some 200 kB.
 	maxUsers = 500
-	// peopleIdle is how long the lists of a user are kept who does not call.
+	// userIdle is how long the lists of a user are kept without a call.
 	userIdle = 10 * time.Minute
-	// ownWait is how long a list waits for upstreams that are asked on its caller's
-	// behalf.
+	// userWait is how long a list waits for upstreams that are asked on behalf of its
+	// caller.
 	userWait = 2 * time.Second
-	// ownTime bounds one round of questions, which may outlive the request that began it.
+	// roundTime bounds one round of requests, which may outlive the call that began it.
 	roundTime = 30 * time.Second
-	// retryOwn is how long an upstream that failed is not asked again for a user.
+	// retryUser is how long a failed upstream is not asked again for a user.
 	retryUser = 10 * time.Second
 )
 
-// users keeps what per-user upstreams told each user.
+// users holds what per-user upstreams told each user.
 type users struct {
 	c       *Catalog
 	sources []*source
-	base    context.Context // of the rounds of questions
+	base    context.Context // of the rounds
 	stop    context.CancelFunc
 
 	mu        sync.Mutex // guards the fields below; never held over I/O
 	all       *simplelru.LRU[userKey, *userView]
 	closed    bool
-	newcomers *snapshot      // what users see of whom nothing is known
-	over      *snapshot      // the shared snapshot that newcomers was made over
+	newcomers *snapshot      // what a user sees of whom nothing is known
+	over      *snapshot      // the shared snapshot from which newcomers was made
 	rounds    sync.WaitGroup // one for each round; grows only while not closed
 }
 
-// userKey says whose lists they are: the tokens of one user that two clients got may
-// be good for different things.
+// userKey identifies the owner of lists. It includes the client, because tokens of one user
+// that two clients got may have different rights.
 type userKey struct{ user, client string }
 
 func keyOf(c mcp.Caller) userKey { return userKey{c.User(), c.ClientID} }
@@ -60,8 +60,8 @@ func newUsers(c *Catalog) *users {
 	return u
 }
 
-// run drops the lists of users who do not call any more, until ctx ends, and then ends
-// all rounds and waits for them.
+// run drops the lists of users who no longer call, until ctx ends. Then it ends all rounds
+// and waits for them.
 func (u *users) run(ctx context.Context) {
 	ticker := time.NewTicker(userIdle / 10)
 	defer ticker.Stop()
@@ -81,7 +81,8 @@ func (u *users) run(ctx context.Context) {
 	u.rounds.Wait()
 }
 
-// sweep is called with mu held. Who was seen last stands last.
+// sweep drops users who were not seen for too long. The map is ordered by when users were
+// last seen. mu is held.
 func (u *users) sweep() {
 	for {
 		_, oldest, ok := u.all.GetOldest()
@@ -92,7 +93,8 @@ func (u *users) sweep() {
 	}
 }
 
-// find returns the view of a caller. Where there is none it makes one, or returns nil.
+// find returns the view of a caller. If there is none, it makes one if add is set, and
+// otherwise returns nil.
 func (u *users) find(caller mcp.Caller, add bool) *userView {
 	key := keyOf(caller)
 	u.mu.Lock()
@@ -110,7 +112,7 @@ func (u *users) find(caller mcp.Caller, add bool) *userView {
 	return who
 }
 
-// view returns what is known for a caller.
+// view returns the snapshot for a caller.
 func (u *users) view(caller mcp.Caller) *snapshot {
 	if who := u.find(caller, false); who != nil {
 		return who.view()
@@ -118,7 +120,7 @@ func (u *users) view(caller mcp.Caller) *snapshot {
 	return u.newcomer()
 }
 
-// newcomer returns what a user sees of whom nothing is known.
+// newcomer returns the snapshot for a user of whom nothing is known.
 func (u *users) newcomer() *snapshot {
 	shared := u.c.snap.Load()
 	u.mu.Lock()
@@ -129,7 +131,7 @@ func (u *users) newcomer() *snapshot {
 	return u.newcomers
 }
 
-// overlay puts what per-user upstreams tell one user into a shared snapshot.
+// overlay merges what per-user upstreams tell one user into a shared snapshot.
 func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
 	states := append([]sourceState(nil), shared.states...)
 	for i, s := range u.sources {
@@ -138,8 +140,8 @@ func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous 
 	return build(u.c.plan, states, previous)
 }
 
-// look asks the upstreams that the caller may know of for what has to be asked, waits
-// a little for the answers and returns what there is.
+// look asks those upstreams that the caller may know of and whose answers are missing or
+// out of date. It waits a little for the answers and returns what is known.
 func (u *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*snapshot, error) {
 	who := u.find(caller, true)
 	rounds := who.begin(caller, true, func(s *source) bool { return sees.has(s.index) })
@@ -161,8 +163,8 @@ func (u *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*sna
 	return who.view(), nil
 }
 
-// fetch asks one upstream, if it has to be asked, and waits for its answer. With what
-// there is then it returns why there may be nothing.
+// fetch asks one upstream, if necessary, and waits for its answer. It returns what is known
+// then, and an error that says why something may be missing.
 func (u *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
 	who := u.find(caller, true)
 	for _, r := range who.begin(caller, false, func(s *source) bool { return s == from }) {
@@ -175,7 +177,7 @@ func (u *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*sn
 	return who.view(), who.failure(from)
 }
 
-// spawn runs a round of questions, unless the catalog has ended.
+// spawn runs a round, unless the catalog has ended.
 func (u *users) spawn(round func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -186,8 +188,8 @@ func (u *users) spawn(round func()) bool {
 	return true
 }
 
-// told takes what an upstream says has changed for a user: whatever client of theirs
-// heard it, all of them ask again.
+// told handles an upstream's notice that something has changed for a user. It applies to
+// all clients of the user, whichever of them received it.
 func (u *users) told(s *source, caller mcp.Caller, kinds kindSet) {
 	u.outdated(s, caller)
 	u.c.hub.announce(s.index, kinds, caller.User())
@@ -209,7 +211,7 @@ func (u *users) outdated(s *source, caller mcp.Caller) {
 	}
 }
 
-// listen listens to an upstream for a call that listens, in its session, until ctx
+// listen listens to an upstream for a listening call, in the call's session, until ctx
 // ends.
 func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kindSet) {
 	w := u.newWatch(s)
@@ -220,7 +222,7 @@ func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 	repeat(ctx, func() bool {
 		err := w.listen(ctx, kinds, func() {
 			if again {
-				w.told(kinds) // while nobody listened
+				w.told(kinds) // changes may have been missed
 			} else {
 				u.outdated(s, call.Caller)
 			}
@@ -230,7 +232,8 @@ func (u *users) listen(ctx context.Context, call *mcp.Call, s *source, kinds kin
 	})
 }
 
-// newWatch makes a watch for one user. Its owner says for whom it asks, and who is told.
+// newWatch makes a watch for one user. Its owner sets the caller and the receivers of its
+// results.
 func (u *users) newWatch(s *source) *watch {
 	return &watch{c: u.c, s: s, counted: true, state: sourceState{state: StateConnecting, since: time.Now()}}
 }

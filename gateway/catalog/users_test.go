@@ -20,13 +20,13 @@ func someone(name string) mcp.Caller {
 	return mcp.NewCaller(mcp.Caller{Issuer: "i", Subject: name, ClientID: "app", Token: mcp.Secret("token-of-" + name)})
 }
 
-// by makes a call one of a user's.
+// by makes a call belong to a user.
 func by(user string, c *mcp.Call) *mcp.Call {
 	c.Caller, c.Session = someone(user), someone(user).User()+":1"
 	return c
 }
 
-// toolsOf makes an upstream list a tool that has the name of whoever asks.
+// toolsOf makes an upstream list a tool with the name of the caller.
 func toolsOf(s *server) *server {
 	return s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 		name := "of-" + call.Caller.Subject
@@ -156,7 +156,7 @@ func TestPerUserFreshness(t *testing.T) {
 		wantToolsOf(t, c, "ann", "crm__of-ann")
 		wantToolsOf(t, c, "bob", "crm__of-bob")
 		other := by("ann", call(mcp.MethodToolsCall, "crm__of-ann"))
-		other.Session, other.Caller.ClientID = "ann:2", "another" // which has its own list, too
+		other.Session, other.Caller.ClientID = "ann:2", "another" // with a list of its own
 		do(t, c, other)
 		asked(t, crm, 3)
 		wantToolsOf(t, c, "bob", "crm__of-bob")
@@ -205,7 +205,7 @@ func TestPerUserFreshness(t *testing.T) {
 
 func TestPerUserFailures(t *testing.T) {
 	unreachable := mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, "crm", mcp.ExecutedNo, "crm does not take ann's credential")
-	// failsFor makes a method fail for one user as long as the flag is set.
+	// failsFor makes a method fail for one user while the flag is set.
 	failsFor := func(s *server, method, user string) *atomic.Bool {
 		var failing atomic.Bool
 		failing.Store(true)
@@ -325,8 +325,8 @@ func TestPerUserFailures(t *testing.T) {
 	})
 }
 
-// listenAs listens for changes of tools as a user, who sees the upstream doc alone until
-// the list was asked for.
+// listenAs listens for changes of tools as a user, who sees only the upstream doc until the
+// user has asked for the list.
 func listenAs(t *testing.T, c *Catalog, user string) *client {
 	cl := listenBy(t, c, by(user, call(mcp.MethodListen, "", `{"notifications":{"toolsListChanged":true}}`)))
 	after(2 * userWait)

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// seeing lets the caller of a call know of these upstreams alone.
+// seeing restricts the caller of a call to knowing of these upstreams.
 func seeing(call *mcp.Call, upstreams ...string) *mcp.Call {
 	call.Visible = func(upstream string) bool {
 		for _, u := range upstreams {

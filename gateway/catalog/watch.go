@@ -14,44 +14,44 @@ import (
 )
 
 const (
-	// refreshAfter is when a list is fetched again whose upstream does not say how
-	// long it is good, a little earlier at random.
+	// refreshAfter is when a list is fetched again if its upstream does not say how long it
+	// is valid; the actual time is a random bit earlier.
 	refreshAfter = 5 * time.Minute
 	// minRefresh keeps a short ttlMs from becoming a polling interval.
 	minRefresh = 30 * time.Second
-	// retryList is when a list is tried again that failed while the others came.
+	// retryList is when a list that failed, while the others came, is fetched again.
 	retryList = time.Minute
-	// keepLists is how long the last good lists of an upstream that fails are served.
+	// keepLists is how long the last good lists of a failing upstream are served.
 	keepLists = 10 * time.Minute
-	// ackWait is how long lists wait for the listening to begin, so that no change
-	// falls between the two.
+	// ackWait is how long lists wait for listening to begin, so that no change falls in
+	// between.
 	ackWait = 500 * time.Millisecond
-	// guard bounds each request of the watch, should the upstream's own limits not.
+	// guard bounds each request of the watch, in case the upstream's own limits do not.
 	guard = 2 * time.Minute
-	// steady is how long contact must have lasted for the next pause to be short again.
+	// steady is how long contact must last before the next pause is short again.
 	steady = time.Minute
 )
 
-// lostWatch ends following: the upstream does not tell about changes any more, so
-// whatever is known of it has to be asked again.
+// lostWatch ends following: the upstream no longer reports changes, so everything known of
+// it has to be fetched again.
 type lostWatch struct{ cause error }
 
 func (l *lostWatch) Error() string { return fmt.Sprintf("listening ended: %v", l.cause) }
 
-// watch keeps what is known of one source up to date. All of it belongs to the one
-// goroutine that runs it.
+// watch keeps the state of one source up to date. Only the goroutine that runs it uses its
+// fields.
 type watch struct {
 	c       *Catalog
 	s       *source
-	as      mcp.Call          // on whose behalf it asks: whose each of its calls is
-	show    func(sourceState) // takes what is known whenever that changes
-	told    func(kindSet)     // takes at any time what the upstream says has changed
+	as      mcp.Call          // the caller on whose behalf it makes calls
+	show    func(sourceState) // receives the state whenever that changes
+	told    func(kindSet)     // receives, at any time, the changes that the upstream reports
 	state   sourceState
-	counted bool // the first answer or failure was told
+	counted bool // the first answer or failure was reported
 
 	lost   string           // why there is no contact, "" while there is
 	since  time.Time        // of lost
-	broken [kinds]breakdown // lists that fail by themselves
+	broken [kinds]breakdown // lists that fail individually
 	due    [kinds]time.Time // when to fetch again
 }
 
@@ -60,7 +60,7 @@ type breakdown struct {
 	since time.Time
 }
 
-// newWatch makes the watch of the gateway's own, for all callers.
+// newWatch makes the gateway's own watch, for all callers.
 func newWatch(c *Catalog, s *source) *watch {
 	return &watch{
 		c: c, s: s, as: mcp.Call{ID: s.callID()},
@@ -70,14 +70,14 @@ func newWatch(c *Catalog, s *source) *watch {
 	}
 }
 
-// newPause makes the pauses between attempts: half a second at first, a minute in
-// the end, with jitter.
+// newPause makes the pauses between attempts: half a second at first, a minute in the end,
+// with jitter.
 func newPause() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{InitialInterval: 500 * time.Millisecond, RandomizationFactor: 0.5, Multiplier: 2, MaxInterval: time.Minute}
 }
 
-// repeat does work that lasts, and does it again after a pause whenever it ends, until ctx
-// ends or work reports that it is over.
+// repeat runs work, and runs it again after a pause whenever it ends, until ctx ends or
+// work returns false.
 func repeat(ctx context.Context, work func() (more bool)) {
 	pause := newPause()
 	for {
@@ -92,7 +92,7 @@ func repeat(ctx context.Context, work func() (more bool)) {
 	}
 }
 
-// run follows the upstream, and begins anew whenever contact is lost, until ctx ends.
+// run follows the upstream, and starts again whenever contact is lost, until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	pause := newPause()
 	for {
@@ -109,10 +109,10 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// follow asks the upstream for all there is, and then for what changes. It returns
-// an error when contact is lost or ctx ends.
+// follow fetches everything from the upstream, and then whatever changes. It returns an
+// error when contact is lost or ctx ends.
 func (w *watch) follow(ctx context.Context) error {
-	w.s.changes.forget() // all is fetched now
+	w.s.changes.forget() // everything is fetched now
 	if err := w.discover(ctx); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (w *watch) follow(ctx context.Context) error {
 			acked = nil
 		case <-timer.C:
 		case err := <-ended:
-			ended <- err // there is something to serve all the same
+			ended <- err // the lists can be served all the same
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -148,8 +148,8 @@ func (w *watch) follow(ctx context.Context) error {
 			if !errors.Is(cause, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
 				return &lostWatch{cause}
 			}
-			// It does not listen after all: its lists are asked for from time to time.
-		case <-acked: // late, so that a change may have been missed
+			// The upstream does not listen after all: its lists are fetched at intervals.
+		case <-acked: // late: a change may have been missed
 			acked, now = nil, announced
 		case <-w.s.changes.some():
 			told = w.s.changes.take(ctx)
@@ -158,15 +158,15 @@ func (w *watch) follow(ctx context.Context) error {
 			now = w.dueNow()
 		}
 		err = w.fetch(ctx, now)
-		// The upstream may mean more than the list shows: its word goes on to listeners
-		// even where nothing looks different.
+		// The upstream may mean more than the list shows, so its notice goes to listeners
+		// even if nothing looks different.
 		w.c.hub.announce(w.s.index, told, everyone)
 		timer.Reset(w.untilDue())
 	}
 	return err
 }
 
-// discover asks what the upstream can.
+// discover asks for the upstream's capabilities.
 func (w *watch) discover(ctx context.Context) error {
 	reply, err := w.request(ctx, mcp.MethodDiscover, nil)
 	if err != nil {
@@ -179,13 +179,13 @@ func (w *watch) discover(ctx context.Context) error {
 	instructions, _ := reply.Result.Member("instructions")
 	w.state.heard, w.state.offers, w.state.instructions = true, readOffers(capabilities), instructions.Text()
 	if w.state.plainSkills {
-		w.state.offers.kinds |= setOf(skills) // until its resources tell otherwise
+		w.state.offers.kinds |= setOf(skills) // until its resources show otherwise
 	}
 	for k := range kinds {
 		if !w.state.offers.kinds.has(k) {
 			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
 		} else if old := w.state.lists[k]; old != nil && !old.offered {
-			w.state.lists[k] = nil // it has one now, and it is still to come
+			w.state.lists[k] = nil // it is offered now, but has not come yet
 		}
 	}
 	w.lost, w.since = "", time.Time{}
@@ -193,8 +193,8 @@ func (w *watch) discover(ctx context.Context) error {
 	return nil
 }
 
-// fetch fetches lists and publishes each. The error means that contact is lost;
-// lists that fail by themselves are tried again later.
+// fetch fetches lists and publishes each. The error means that contact is lost; lists that
+// fail individually are fetched again later.
 func (w *watch) fetch(ctx context.Context, which kindSet) error {
 	var lost error
 	for k := range kinds {
@@ -219,7 +219,7 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 			w.due[k] = dueAt(time.Time{})
 		default:
 			w.breakDown(k, err)
-			if lostContact(err) { // though discover may be answered, from memory
+			if lostContact(err) { // discover may still be answered, from memory
 				lost = err
 			}
 		}
@@ -230,7 +230,7 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 
 func dueAt(expires time.Time) time.Time {
 	now := time.Now()
-	if !expires.After(now) { // unknown, or never fresh
+	if !expires.After(now) { // unknown, or already out of date
 		return now.Add(refreshAfter - rand.N(refreshAfter/10))
 	}
 	if earliest := now.Add(minRefresh); expires.Before(earliest) {

@@ -12,13 +12,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// bubble runs a test with a clock of its own.
+// bubble runs a test with its own clock, in a bubble of synctest.
 func bubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// after lets time pass and everything settle.
+// after lets time pass and waits until everything has settled.
 func after(d time.Duration) {
 	timer := time.NewTimer(d)
 	<-timer.C
@@ -180,7 +180,7 @@ func TestFailingUpstreams(t *testing.T) {
 			t.Errorf("announced %q, state %s", got, stateOf(c, 0))
 		}
 	})
-	// Of a server with sessions, discover is answered from what it said at their beginning.
+	// For a server with sessions, discover is answered from what it said when they began.
 	bubble(t, "an upstream that is down though discover is answered", func(t *testing.T) {
 		s := newServer("crm").tools("a")
 		c := start(t, Source{Upstream: s})
@@ -246,7 +246,7 @@ func TestFailingUpstreams(t *testing.T) {
 			t.Errorf("got %+v", v)
 		}
 		wantNames(t, c, mcp.MethodToolsList, "crm__a")
-		s.offers(`{"tools":{},"prompts":{}}`) // it comes back as another one
+		s.offers(`{"tools":{},"prompts":{}}`) // it returns with other capabilities
 		s.on(mcp.MethodToolsList, nil).tools("b").has(mcp.MethodPromptsList, `{"name":"p"}`)
 		after(2 * time.Minute)
 		wantNames(t, c, mcp.MethodToolsList, "crm__b")
@@ -326,7 +326,7 @@ func TestP9_93_LostWatch(t *testing.T) {
 }
 
 func TestUpstreamCursors(t *testing.T) {
-	// pages answers tools/list with one tool a page and these cursors behind them.
+	// pages answers tools/list with one tool on each page, followed by these cursors.
 	pages := func(s *server, cursors ...string) *server {
 		at := map[string]int{}
 		for i, cursor := range cursors {

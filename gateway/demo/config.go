@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Config is the configuration, as YAML, of a gateway in front of the three servers and
+// Config returns the configuration, as YAML, of a gateway in front of the three servers and
 // a directory of skills.
 func (d *Demo) Config() []byte { return bytes.Clone(d.config) }
 
@@ -62,11 +62,11 @@ func (d *Demo) write(name string, content []byte) (file string, err error) {
 	return file, os.WriteFile(file, content, 0o600)
 }
 
-// quote makes a YAML double-quoted scalar, which a JSON string is. A path may hold
-// "${", which the loader would expand.
+// quote makes a YAML double-quoted scalar, which a JSON string is. It escapes "${" in a
+// path, which the loader would expand.
 func quote(s string) string {
 	return string(mcp.String(strings.ReplaceAll(s, "${", "$${")))
 }
 
-// quoteFile refers to the content of a file.
+// quoteFile makes a reference to the content of a file.
 func quoteFile(path string) string { return string(mcp.String("${file:" + path + "}")) }

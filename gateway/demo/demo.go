@@ -19,33 +19,33 @@ import (
 // StdioCommand is the hidden command of the program that runs ServeStdio.
 const StdioCommand = "demo-handbook"
 
-// Options say how the demo is started. Executable is needed, the rest is not.
+// Options configure the demo. Only Executable is required.
 type Options struct {
-	// Executable is the program that, started with Args, runs ServeStdio on its
-	// standard streams; usually os.Executable().
+	// Executable is the program that, started with Args, runs ServeStdio on its standard
+	// streams; usually os.Executable().
 	Executable string
 	// Args default to StdioCommand.
 	Args []string
-	// Command is how the texts call the program, default gatehouse.
+	// Command is the name of the program in the texts, default gatehouse.
 	Command string
-	// Bold has the welcome text use the bold type of terminals.
+	// Bold makes the welcome text use bold type.
 	Bold bool
-	// Listen is the address that Config tells the gateway, default 127.0.0.1:8080.
+	// Listen is the gateway's address in Config, default 127.0.0.1:8080.
 	Listen string
-	// SignIn has everyone sign in with a development issuer, and gives its users
-	// different rights. Tokens are for one URL, so that Listen then has to be a loopback
-	// IP address with its port.
+	// SignIn makes everyone sign in with a development issuer, and gives its users
+	// different rights. Tokens are for one URL, so Listen must then be a loopback IP
+	// address with its port.
 	SignIn bool
-	// Offline keeps the issuer from fetching metadata documents of clients, which then
-	// register instead.
+	// Offline stops the issuer from fetching clients' metadata documents; such clients have
+	// to register instead.
 	Offline bool
-	// Progressive has tools listed in short, and described in full when a model asks.
+	// Progressive lists tools in short; they are described in full when a model asks.
 	Progressive bool
-	// Log hears of failures of the demo servers; nil for none.
+	// Log receives failures of the demo servers; may be nil.
 	Log *slog.Logger
 }
 
-// Demo is the running servers. Make one with Start.
+// Demo is the running servers. Start makes one.
 type Demo struct {
 	opts      Options
 	listeners []net.Listener
@@ -62,8 +62,8 @@ type Demo struct {
 	closing sync.Once
 }
 
-// Start starts the HTTP servers on loopback ports. The stdio server is left to the
-// gateway that runs with Config. The context is for the start only.
+// Start starts the HTTP servers on loopback ports. The gateway that runs with Config starts
+// the stdio server. The context applies only to the start.
 func Start(ctx context.Context, opts Options) (*Demo, error) {
 	if opts.Executable == "" {
 		return nil, errors.New("demo: executable is empty")
@@ -131,8 +131,8 @@ func (d *Demo) start(ctx context.Context) error {
 	return err
 }
 
-// opsRevision is the newest stateful revision but one: what most servers speak
-// today, and the last one without priming events.
+// opsRevision returns the newest stateful revision but one: what most servers speak today,
+// and the last revision without priming events.
 func opsRevision() *wire.Revision {
 	newest := wire.AssumedStateful()
 	for _, r := range wire.Revisions() {
@@ -143,7 +143,7 @@ func opsRevision() *wire.Revision {
 	return newest
 }
 
-// listen opens a free loopback port for the server with this name.
+// listen listens on a free loopback port for the server with this name.
 func (d *Demo) listen(name string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,8 +175,8 @@ func (d *Demo) serve(name string, listener net.Listener, handler http.Handler) {
 	})
 }
 
-// Close ends the servers with everything that is open on them, waits for their
-// goroutines and removes the files. It may be called twice.
+// Close ends the servers and all their connections, waits for their goroutines and removes
+// the files. It may be called twice.
 func (d *Demo) Close() {
 	d.closing.Do(func() {
 		for _, s := range d.servers {
@@ -187,7 +187,7 @@ func (d *Demo) Close() {
 		for _, s := range d.http {
 			s.Close()
 		}
-		for _, l := range d.listeners { // those that nobody serves yet, where the start failed
+		for _, l := range d.listeners { // those that nobody serves yet, if the start failed
 			l.Close()
 		}
 		if d.signIn != nil {

@@ -15,17 +15,16 @@ import (
 //go:embed handbook/*.md
 var handbookFiles embed.FS
 
-// handbookURI is what stands before a page's name in its URI.
+// handbookURI precedes a page's name in its URI.
 const handbookURI = "file:///handbook/"
 
 // handbook serves the embedded pages; they never change.
 type handbook struct {
-	names []string          // in the order of the alphabet
+	names []string          // in alphabetical order
 	pages map[string]string // text by name
 }
 
-// newHandbook makes the handbook server, which speaks every revision that the SDK
-// knows.
+// newHandbook makes the handbook server, which speaks every revision that the SDK supports.
 func newHandbook() (*sdk.Server, error) {
 	h := &handbook{pages: make(map[string]string)}
 	files, err := fs.Glob(handbookFiles, "handbook/*.md")
@@ -77,8 +76,8 @@ func newHandbook() (*sdk.Server, error) {
 	return server, nil
 }
 
-// ServeStdio is the handbook server on a pair of streams, until in ends or the
-// context does. It is what the program does when it is started with StdioCommand.
+// ServeStdio runs the handbook server on a pair of streams until in or the context ends.
+// The program runs it when started with StdioCommand.
 func ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	server, err := newHandbook()
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestIssuerKeepsItsPlace: whoever was signed in finds the issuer again after the demo was
-// started anew; a port that is taken does not keep the demo from starting.
+// TestIssuerKeepsItsPlace: users who were signed in find the issuer again after a restart
+// of the demo; a port that is taken does not prevent the start.
 func TestIssuerKeepsItsPlace(t *testing.T) {
-	for range 20 { // the next port may be taken by something else
+	for range 20 { // another process may take the next port
 		gateway, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

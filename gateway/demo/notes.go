@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// notes is the notebook behind the stateless server. It is one for all clients,
-// since a stateless server knows nobody.
+// notes is the notebook of the stateless server. All clients share it, since a stateless
+// server does not tell them apart.
 type notes struct {
 	server *sdk.Server
 
@@ -37,7 +37,7 @@ func (n note) markdown() string {
 	return b.String()
 }
 
-// newNotes makes the notes server, which speaks revision only.
+// newNotes makes the notes server, which speaks only the given revision.
 func newNotes(revision string) *sdk.Server {
 	n := &notes{}
 	n.server = sdk.NewServer(
@@ -182,10 +182,10 @@ func (n *notes) complete(_ context.Context, req *sdk.CompleteRequest) (*sdk.Comp
 	return completion(values, req.Params.Argument.Value), nil
 }
 
-// maxNotes bounds what visitors can leave in the demo's memory.
+// maxNotes bounds how many notes visitors can leave in the demo's memory.
 const maxNotes = 1000
 
-// put keeps a note under the next number; ok is false when the notebook is full.
+// put stores a note under the next number; ok is false if the notebook is full.
 func (n *notes) put(added note) (_ note, ok bool) {
 	n.mu.Lock()
 	if len(n.all) == maxNotes {
@@ -196,7 +196,7 @@ func (n *notes) put(added note) (_ note, ok bool) {
 	added.Tags = append([]string{}, added.Tags...) // an empty list, not null
 	n.all = append(n.all, added)
 	n.mu.Unlock()
-	n.server.AddResource(&sdk.Resource{ // which also tells who listens that the list changed
+	n.server.AddResource(&sdk.Resource{ // this also tells listeners that the list changed
 		Name: added.Title, URI: added.uri(), MIMEType: "text/markdown",
 	}, n.resource)
 	return added, true

@@ -7,7 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// offer is what one server has, as it says itself.
+// offer is what a server says that it has.
 type offer struct {
 	Name, How string
 

@@ -15,7 +15,7 @@ import (
 
 //lint:file-ignore SA1019 log messages are deprecated in the newest revision, and this server speaks an older one
 
-// ops is the deployment desk behind the stateful server.
+// ops is the deployment desk of the stateful server.
 type ops struct {
 	server *sdk.Server
 
@@ -32,14 +32,14 @@ type service struct {
 
 func (s service) uri() string { return "ops://services/" + s.Name }
 
-// newOps makes the ops server, which speaks revision only.
+// newOps makes the ops server, which speaks only the given revision.
 func newOps(revision string) *sdk.Server {
 	o := &ops{services: map[string]service{
 		"billing": {Name: "billing", Owner: "payments", Staging: "2.4.1", Production: "2.4.0"},
 		"search":  {Name: "search", Owner: "discovery", Staging: "0.9.7", Production: "0.9.7"},
 		"web":     {Name: "web", Owner: "frontend", Staging: "1.3.0", Production: "1.2.8"},
 	}}
-	// The SDK keeps the subscriptions itself; that there are handlers says that it may.
+	// The SDK manages the subscriptions; the presence of handlers enables them.
 	subscribe := func(context.Context, *sdk.SubscribeRequest) error { return nil }
 	unsubscribe := func(context.Context, *sdk.UnsubscribeRequest) error { return nil }
 	o.server = sdk.NewServer(
@@ -142,7 +142,7 @@ func (o *ops) deploy(ctx context.Context, req *sdk.CallToolRequest, in deployInp
 	return nil, deployOutput{Service: now, Previous: previous, Steps: steps, By: by(req)}, nil
 }
 
-// by is the user whose token the request came with, "" without one.
+// by returns the user whose token the request carries, "" without one.
 func by(req *sdk.CallToolRequest) string {
 	if req.Extra == nil || req.Extra.TokenInfo == nil {
 		return ""
@@ -150,7 +150,7 @@ func by(req *sdk.CallToolRequest) string {
 	return req.Extra.TokenInfo.UserID
 }
 
-// confirm asks the user in the middle of the call.
+// confirm asks the user during the call.
 func confirm(ctx context.Context, req *sdk.CallToolRequest, in deployInput) error {
 	if caps := req.ClientCapabilities(); caps == nil || caps.Elicitation == nil {
 		return fmt.Errorf("production needs a confirmation, and this client cannot be asked (it declares no elicitation)")
@@ -170,8 +170,8 @@ func confirm(ctx context.Context, req *sdk.CallToolRequest, in deployInput) erro
 	return nil
 }
 
-// report tells the client how far a deployment is, as progress (if it gave a
-// token) and as a log message.
+// report tells the client how far a deployment is, as progress (if the client gave a token)
+// and as a log message.
 func report(ctx context.Context, req *sdk.CallToolRequest, done, total int, step string) error {
 	if token := req.Params.GetProgressToken(); token != nil {
 		err := req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{

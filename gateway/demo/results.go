@@ -27,7 +27,7 @@ func completion(values []string, typed string) *sdk.CompleteResult {
 	return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: fitting, Total: len(fitting)}}
 }
 
-// contextArgument is what the user already chose for another argument.
+// contextArgument returns the value that the user already chose for another argument.
 func contextArgument(req *sdk.CompleteRequest, name string) string {
 	if req.Params.Context == nil {
 		return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/demo"
 )
 
-// patience is how long something may take that should not take long.
+// patience bounds every wait; it is reached only if something is broken.
 const patience = time.Minute
 
 // startGateway runs the demo with its gateway, as the command does.
@@ -59,7 +59,7 @@ func startGateway(t *testing.T) (url string, d *demo.Demo) {
 	return g.URL(), d
 }
 
-// client is a user's, who gives the same answer to every question.
+// client is a user's client that gives the same answer to every question.
 type client struct {
 	*sdk.ClientSession
 	asked chan string
@@ -102,7 +102,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// TestRights shows what the demo's policy gives to whom, to clients of both eras.
+// TestRights checks which rights the demo's policy gives to whom, for clients of both eras.
 func TestRights(t *testing.T) {
 	url, d := startGateway(t)
 	reads := []string{"handbook__page", "handbook__search", "notes__read", "notes__search"}
@@ -174,7 +174,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// refusal is how a call is refused.
+// refusal returns how a call is refused.
 func refusal(t *testing.T, c client, call *sdk.CallToolParams) string {
 	t.Helper()
 	result, err := c.CallTool(t.Context(), call)

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// tokenLifetime is for tokens that are printed: a day's work.
+	// tokenLifetime is the lifetime of printed tokens: a day's work.
 	tokenLifetime = 12 * time.Hour
-	// signInLifetime is for those of clients, which refresh them.
+	// signInLifetime is the lifetime of clients' tokens, which they refresh.
 	signInLifetime = time.Hour
-	// maxDocument bounds metadata documents of clients.
+	// maxDocument bounds metadata documents of clients, in bytes.
 	maxDocument = 64 << 10
 )
 
-// signIn is what a demo has whose users sign in: the issuer, and how the gateway and a
-// script are known to it. The exported members are for the texts.
+// signIn holds the sign-in of a demo: the issuer, and how it knows the gateway and a
+// script. The templates use the exported fields.
 type signIn struct {
 	Issuer   string
 	TokenURL string
@@ -41,7 +41,7 @@ type signIn struct {
 	outside  *safehttp.Client
 }
 
-// startSignIn starts the issuer. The servers have their URLs already.
+// startSignIn starts the issuer. The servers must have their URLs already.
 func (d *Demo) startSignIn() error {
 	at, err := netip.ParseAddrPort(d.opts.Listen)
 	if err != nil || !at.Addr().IsLoopback() || at.Port() == 0 {
@@ -87,9 +87,9 @@ func (d *Demo) startSignIn() error {
 	return nil
 }
 
-// listenNextTo listens at the port after the gateway's: clients remember their issuer, so
-// that it has to be at the same place when the demo is started again. Where that port is
-// taken, any other has to do.
+// listenNextTo listens on the port after the gateway's. Clients remember their issuer, so
+// it has to be at the same address when the demo starts again. If that port is taken, it
+// uses any other.
 func listenNextTo(gateway netip.AddrPort) (net.Listener, error) {
 	next := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), gateway.Port()+1)
 	if listener, err := net.Listen("tcp", next.String()); err == nil {
@@ -104,7 +104,7 @@ func (s *signIn) close() {
 	}
 }
 
-// fetch reads the metadata document of a client.
+// fetch reads a client's metadata document.
 func (s *signIn) fetch(ctx context.Context, url string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *signIn) fetch(ctx context.Context, url string) ([]byte, error) {
 	return response.Body, nil
 }
 
-// protect lets only requests through that have a token for the server at url: those of
-// the gateway, in the name of a user. Tokens that were issued for the gateway are not.
+// protect passes only requests with a token for the server at url: those of the gateway, on
+// behalf of a user. It refuses tokens that were issued for the gateway.
 func (s *signIn) protect(url string) func(http.Handler) http.Handler {
 	verify := func(_ context.Context, token string, _ *http.Request) (*sdkauth.TokenInfo, error) {
 		who, err := s.issuer.Verify(token, url)
@@ -134,7 +134,7 @@ func (s *signIn) protect(url string) func(http.Handler) http.Handler {
 	return sdkauth.RequireBearerToken(verify, nil)
 }
 
-// Token is an access token for a user, "" without sign-in.
+// Token returns an access token for a user, "" without sign-in.
 func (d *Demo) Token(user string) (string, error) {
 	if d.signIn == nil {
 		return "", nil

@@ -109,7 +109,7 @@ func TestSignInWelcome(t *testing.T) {
 	}
 	for line := range strings.Lines(out.String()) {
 		if strings.Contains(line, d.dir) || strings.Contains(line, d.signIn.Script.Secret) {
-			continue // as wide as the system's directory for temporary files makes it
+			continue // its width depends on the system's directory for temporary files
 		}
 		if width := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 100 {
 			t.Errorf("%d columns wide: %s", width, line)
@@ -142,8 +142,8 @@ func TestFolded(t *testing.T) {
 	}
 }
 
-// TestOpsWantsItsOwnTokens: what a client has for the gateway is no good at the server;
-// only what the gateway gets for it in exchange is.
+// TestOpsWantsItsOwnTokens: a client's token for the gateway is useless at the server; only
+// the token that the gateway gets for it in exchange works.
 func TestOpsWantsItsOwnTokens(t *testing.T) {
 	d := startSignIn(t, true)
 	ofAlice, err := d.Token("alice")
@@ -210,7 +210,7 @@ func TestMetadataDocumentsAreReadUnlessOffline(t *testing.T) {
 		if offline {
 			continue
 		}
-		// One on this machine is not read (P9/231), and the page says what to do.
+		// A document on this machine is not fetched (P9/231), and the page says what to do.
 		q := url.Values{"client_id": {"https://127.0.0.1/client"}, "redirect_uri": {"http://localhost/cb"}, "response_type": {"code"}}
 		response, err = http.Get(d.signIn.Issuer + "/authorize?" + q.Encode())
 		if err != nil {
@@ -234,7 +234,7 @@ func (token bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// exchange does what the gateway does with a client's token.
+// exchange exchanges a client's token as the gateway does.
 func exchange(t *testing.T, d *Demo, token string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.signIn.TokenURL, strings.NewReader(url.Values{

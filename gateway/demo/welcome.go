@@ -13,8 +13,8 @@ import (
 //go:embed text/*.txt
 var textFiles embed.FS
 
-// Welcome writes what the demo offers at the gateway's endpoint and how to try it:
-// lines to read are indented, lines to paste are not.
+// Welcome writes what the demo offers at the gateway's endpoint and how to try it. Lines to
+// read are indented; lines to paste are not.
 func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	p := newPage(endpoint)
 	p.bold = d.opts.Bold
@@ -33,8 +33,7 @@ func (d *Demo) Welcome(w io.Writer, endpoint string) error {
 	return fill(w, "welcome.txt", p)
 }
 
-// Curl returns shell commands that call a tool of the demo, in each era, without
-// sign-in.
+// Curl returns shell commands that call a tool of a demo without sign-in, in each era.
 func Curl(endpoint string) (stateless, stateful string, err error) {
 	var one, other strings.Builder
 	if err := fill(&one, "curl_stateless.txt", newPage(endpoint)); err != nil {
@@ -46,20 +45,19 @@ func Curl(endpoint string) (stateless, stateful string, err error) {
 	return one.String(), other.String(), nil
 }
 
-// page is what the texts are filled with. The members from SignIn on are for a demo
-// whose users sign in.
+// page is the data of the texts. The fields from SignIn on are for a demo with sign-in.
 type page struct {
 	URL                 string
 	Offers              []offer
 	Stateless, Stateful string // revisions
-	Command             string // how this program is called
+	Command             string // the name of this program
 	Progressive         bool   // tools are listed in short
 	bold                bool
 
 	SignIn *signIn
 	File   string   // of the configuration
-	Tokens []string // as the shell takes them
-	Hours  int      // that they are good for
+	Tokens []string // quoted for the shell
+	Hours  int      // their lifetime
 }
 
 func newPage(endpoint string) page {
@@ -81,8 +79,8 @@ func fill(w io.Writer, name string, data any) error {
 	return t.ExecuteTemplate(w, name, data)
 }
 
-// publicNames and publicURIs are the names that clients see, by the default rules
-// of gateway/catalog.
+// publicNames and publicURIs return the names that clients see, by the default rules of
+// gateway/catalog.
 func publicNames(upstream string, names []string) string { return joined(upstream+"__", names) }
 
 func publicURIs(upstream string, uris []string) string { return joined(upstream+"+", uris) }
@@ -94,8 +92,8 @@ func joined(prefix string, names []string) string {
 	return prefix + strings.Join(names, ", "+prefix)
 }
 
-// folded breaks a long word into lines that the shell puts together again; the first one
-// leaves room for what stands before it.
+// folded breaks a long word into lines that the shell joins again; the first line leaves
+// room for what precedes it.
 func folded(before int, word string) string {
 	const width = 98
 	var b strings.Builder

@@ -1,8 +1,8 @@
-// Package handover lets the way of calls be replaced while calls are on it.
+// Package handover replaces the pipeline while calls are running.
 //
-// It owns the handler that stands between gateway/front and the pipelines: a call goes
-// the way that holds when it comes, and ends there. Calls that stand for as long as
-// their client wants, subscriptions/listen, are handed over: they go on on the new way,
-// and the client hears what looks different there. It leaves making ways, and closing
-// what is only on an old one, to package gateway. It starts no goroutine.
+// It owns the handler between gateway/front and the pipelines. A call goes to the current
+// pipeline and ends there. Calls of subscriptions/listen, which last as long as their
+// client wants, are handed over: they continue on the new pipeline, and the client is told
+// what looks different there. It leaves building pipelines, and closing what only an old
+// one uses, to package gateway. It starts no goroutine.
 package handover

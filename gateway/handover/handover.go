@@ -8,20 +8,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Way is a pipeline, down to the upstreams. When it is over, its calls of
-// subscriptions/listen have to end by themselves.
+// Way is a pipeline, down to the upstreams. When the pipeline ends, its calls of
+// subscriptions/listen must end by themselves.
 type Way struct {
-	// Handler takes the calls.
+	// Handler handles the calls.
 	Handler mcp.Handler
-	// Lists is Handler for what the gateway looks at by itself. It answers after the way
-	// is over, too, from what is known.
+	// Lists is Handler for what the gateway reads for itself. It also answers, from its
+	// caches, after the pipeline has ended.
 	Lists mcp.Handler
-	// Callers tells apart what mcp.Callers are made by: one that came on one way is good
-	// on another with the same Callers. It is compared with ==.
+	// Callers identifies how mcp.Callers were authenticated: a caller of one Way is valid
+	// on another with the same Callers. Values are compared with ==.
 	Callers any
 }
 
-// Switch is an mcp.Handler that hands calls to the way that holds.
+// Switch is an mcp.Handler that passes calls to the current Way.
 type Switch struct{ now atomic.Pointer[Way] }
 
 // New makes a Switch to a way.
@@ -31,11 +31,11 @@ func New(w *Way) *Switch {
 	return s
 }
 
-// Set makes another way hold. Then the owner ends the one before.
+// Set replaces the current Way. The owner then ends the old one.
 func (s *Switch) Set(w *Way) { s.now.Store(w) }
 
-// Handle hands a call to the way that holds. Should that be over before the call was
-// made, it is made on the one that took its place.
+// Handle passes a call to the current Way. If that ends before the call has run, the call
+// is made on its successor.
 func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	way := s.now.Load()
 	if c.Method == mcp.MethodListen {
@@ -54,7 +54,7 @@ func (s *Switch) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 }
 
-// closedBefore reports whether a call did not run, for its upstream was being closed.
+// closedBefore reports whether a call did not run because its upstream was closing.
 func closedBefore(err error) bool {
 	e, ok := errors.AsType[*mcp.Error](err)
 	if !ok || e.Code != mcp.CodeDraining {

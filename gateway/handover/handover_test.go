@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// way is a pipeline of one list of tools that everybody sees, and one tool more for ann.
+// way is a pipeline with one list of tools that everybody sees, and one more tool for ann.
 type way struct {
 	*Way
 	tools  []string
@@ -98,7 +98,7 @@ func TestListenersAreHandedOver(t *testing.T) {
 			})
 		}
 		take := func() map[string][]string {
-			<-time.After(spread) // they move within that time
+			<-time.After(spread) // the calls move within this time
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
@@ -148,8 +148,8 @@ func TestListenersAreHandedOver(t *testing.T) {
 	})
 }
 
-// TestListenersComeBack: where callers are told otherwise, nobody goes on as who they
-// were.
+// TestListenersComeBack: if the new Way authenticates callers differently, nobody keeps an
+// old identity.
 func TestListenersComeBack(t *testing.T) {
 	first := newWay(1, "", "a")
 	s := New(first.Way)
@@ -167,7 +167,7 @@ func TestListenersComeBack(t *testing.T) {
 	}
 }
 
-// TestLastWayEnds: with the gateway itself, the end is the way's own.
+// TestLastWayEnds: when the gateway ends, the call ends as its Way ends it.
 func TestLastWayEnds(t *testing.T) {
 	w := newWay(1, "", "a")
 	close(w.over)

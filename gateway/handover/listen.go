@@ -9,19 +9,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// spread is the time over which those who listen move to a new way, so that a reload is
-// no burst of work.
+// spread is the time over which listening calls move to a new Way, to avoid a burst of work
+// at a reload.
 const spread = 500 * time.Millisecond
 
-// listening is a subscriptions/listen call on its way from way to way.
+// listening is a subscriptions/listen call that moves from Way to Way.
 type listening struct {
 	call  *mcp.Call
-	acked *mcp.Filter // what was acknowledged to the client, nil before
+	acked *mcp.Filter // the filter acknowledged to the client, nil before
 }
 
-// listen answers subscriptions/listen until the client or the last way ends it. If callers
-// are authenticated differently on a new way (Way.Callers), it is ended in good order: the
-// client listens again, and says anew who it is.
+// listen answers subscriptions/listen until the client or the last Way ends it. If a new
+// Way authenticates callers differently (Way.Callers), the call ends normally: the client
+// listens again and authenticates anew.
 func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply, error) {
 	l := &listening{call: c}
 	var before *Way
@@ -52,10 +52,10 @@ func pause(ctx context.Context) {
 	}
 }
 
-// on returns the call as it is made on a way, after the way before, nil for the first.
+// on returns the call to make on a Way; before is the previous Way, nil for the first.
 func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 	call := l.call.Clone()
-	if before != nil { // no more than what was acknowledged
+	if before != nil { // never more than what was acknowledged
 		call.Params = l.acked.In(call.Params)
 	}
 	call.Notify = func(e mcp.Event) {
@@ -73,8 +73,8 @@ func (l *listening) on(ctx context.Context, before, way *Way) *mcp.Call {
 	return call
 }
 
-// compare tells the client which lists look different to it on the new way. What became
-// of a resource between the two nobody knows, so each counts as updated.
+// compare tells the client which lists look different on the new Way. Changes of resources
+// in between are unknown, so each resource counts as updated.
 func (l *listening) compare(ctx context.Context, before, way *Way, acked mcp.Raw) {
 	for _, change := range l.acked.Lists.Events() {
 		list := mcp.ListsChanged(change.Method)

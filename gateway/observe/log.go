@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// queueBytes is how much log may wait for a slow writer; lines beyond are
+	// queueBytes is how much of the log may wait for a slow writer; further lines are
 	// dropped and counted.
 	queueBytes = 1 << 20
-	// gather is the time between two writes: lines in quick succession share one, for
-	// to wake a writer costs a call more than its line does.
+	// gather is the time between two writes. Lines in quick succession share one write,
+	// because waking the writer costs a call more than its line does.
 	gather = 10 * time.Millisecond
-	// recordBytes is what a record in the queue takes beside its texts.
+	// recordBytes is the size of a queued record without its texts.
 	recordBytes = 512
 	// closeTimeout bounds how long closing waits for a writer that hangs.
 	closeTimeout = 2 * time.Second
@@ -26,16 +26,16 @@ const (
 	FormatJSON = "json"
 )
 
-// LogConfig is the section "log". Its zero value means text from level info on.
+// LogConfig is the section "log". Its zero value means text, from level info on.
 type LogConfig struct {
-	// Level is the least severe level that is logged: debug, info (the default),
-	// warn or error. A reload changes it.
+	// Level is the least severe level that is logged: debug, info (the default), warn or
+	// error. It can be changed by a reload.
 	Level slog.Level `yaml:"level"`
 	// Format is "text" (key=value, the default) or "json"; one line each.
 	Format string `yaml:"format"`
 }
 
-// Validate reports what is wrong.
+// Validate reports what is wrong with the configuration.
 func (c LogConfig) Validate() error {
 	if c.Format != "" && c.Format != FormatText && c.Format != FormatJSON {
 		return fmt.Errorf("format: %q: want %s or %s", c.Format, FormatText, FormatJSON)
@@ -43,12 +43,11 @@ func (c LogConfig) Validate() error {
 	return nil
 }
 
-// NewLogger makes a logger that writes whole lines to w from a goroutine of its
-// own, so that a slow w never holds up a call: what it cannot take in time is
-// dropped, and a line says how many were. The function returned writes what is
-// left and ends the goroutine; lines logged later go to w directly. It may be called
-// twice. level, which may change, takes the place of cfg's; nil for that. metrics may be
-// nil.
+// NewLogger makes a logger that writes whole lines to w from its own goroutine, so that a
+// slow w never delays a call. Lines that w cannot take in time are dropped, and a line says
+// how many. The returned function writes the remaining lines and ends the goroutine; later
+// lines go to w directly. It may be called twice. level, which may change, replaces cfg's
+// level unless it is nil. metrics may be nil.
 func NewLogger(w io.Writer, cfg LogConfig, level slog.Leveler, metrics *LogMetrics) (*slog.Logger, func(), error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, fmt.Errorf("log: %w", err)

@@ -124,7 +124,7 @@ func TestNewLogger(t *testing.T) {
 	})
 }
 
-// A writer that hangs must not hold up the caller, and what is lost is told.
+// A writer that hangs must not delay the caller, and lost lines are reported.
 func TestNewLoggerSlowWriter(t *testing.T) {
 	w := &gate{entered: make(chan struct{}, 1), open: make(chan struct{})}
 	reg := prometheus.NewRegistry()

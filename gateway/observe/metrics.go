@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// methods are those that numbers tell apart; every other one is "other". Clients write
-// methods as they like.
+// methods are the methods that have their own label; every other one is "other", because
+// clients may send any method name.
 var methods = map[string]int{
 	mcp.MethodDiscover: 1, mcp.MethodListen: 2,
 	mcp.MethodToolsList: 3, mcp.MethodToolsCall: 4,
@@ -22,19 +22,19 @@ var methods = map[string]int{
 	mcp.MethodSkillsList: 17, mcp.MethodSkillsGet: 18,
 }
 
-// methodCount is how many there are, "other" included.
+// methodCount is the number of labels, "other" included.
 const methodCount = 19
 
-// eras of clients, by whether they have no sessions.
+// eras of clients: with sessions or without.
 var eras = [...]string{"stateful", "stateless"}
 
-// seconds are the bounds of the histograms: from what the gateway alone takes to the
-// longest that a call takes by default.
+// seconds are the bounds of the histograms: from the time that the gateway alone takes to
+// the longest duration of a call by default.
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 600}
 
-// Metrics are the numbers of calls. Labels come from the configuration (upstream) and
-// from the tables above; what is of a client or a server never becomes one. A series is
-// there from its first call on, and each later one finds it without a lock.
+// Metrics are the metrics of calls. Labels come from the configuration (upstream) and from
+// the tables above, never from clients or servers. A series exists from its first call on;
+// later calls find it without a lock.
 type Metrics struct {
 	running [len(eras)]prometheus.Gauge
 	all     table
@@ -45,7 +45,7 @@ type Metrics struct {
 	received *prometheus.CounterVec
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes the metrics, and registers them unless reg is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	m := &Metrics{
@@ -83,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "How long calls took within the gateway and at their upstream, in seconds, without the time that users take to answer.",
 		}, []string{"method", "era"}),
 	}
-	for _, era := range eras { // there from the start, so that the first failure is a change
+	for _, era := range eras { // present from the start, so that the first failure is a change
 		for _, outcome := range outcomes {
 			m.all.calls.WithLabelValues(mcp.MethodToolsCall, era, outcome)
 		}
@@ -92,10 +92,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// LogMetrics are the numbers of a log.
+// LogMetrics are the metrics of a log.
 type LogMetrics struct{ dropped prometheus.Counter }
 
-// NewLogMetrics makes them, and registers them unless reg is nil.
+// NewLogMetrics makes the metrics, and registers them unless reg is nil.
 func NewLogMetrics(reg prometheus.Registerer) *LogMetrics {
 	return &LogMetrics{promauto.With(reg).NewCounter(prometheus.CounterOpts{
 		Name: "gatehouse_log_lines_dropped_total",
@@ -103,15 +103,15 @@ func NewLogMetrics(reg prometheus.Registerer) *LogMetrics {
 	})}
 }
 
-// Upstream is what the catalog hands calls to.
+// Upstream is an upstream as the catalog calls it.
 type Upstream interface {
 	mcp.Handler
 	// Name is the configured name.
 	Name() string
 }
 
-// Of returns the upstream, with what clients call there counted. What the gateway asks of
-// it for itself, such as lists, is not.
+// Of returns the upstream with the calls of clients counted. The gateway's own requests,
+// such as for lists, do not count.
 func (m *Metrics) Of(u Upstream) Upstream {
 	label := prometheus.Labels{"upstream": u.Name()}
 	c := &counted{
@@ -134,7 +134,7 @@ type counted struct {
 	sent, received prometheus.Counter
 }
 
-// Handle makes a call. What policy has let through has a Target.
+// Handle makes a call. Calls that policy has allowed have a Target.
 func (u *counted) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Target.Upstream == "" {
 		return u.Upstream.Handle(ctx, c)
@@ -149,7 +149,7 @@ func (u *counted) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return reply, err
 }
 
-// Forget drops the series of an upstream that is no more.
+// Forget drops the series of an upstream that no longer exists.
 func (m *Metrics) Forget(upstream string) {
 	label := prometheus.Labels{"upstream": upstream}
 	for _, vec := range []interface {
@@ -180,14 +180,14 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 	return reply, how, ending{start.Add(took), took}, err
 }
 
-// table finds the series of a call by numbers.
+// table finds the series of a call by index.
 type table struct {
 	calls    *prometheus.CounterVec // by method, era and outcome
 	duration prometheus.ObserverVec // by method and era
 	entries  [methodCount][len(eras)]entryOf
 }
 
-// entryOf is what is counted of one method and era.
+// entryOf holds the series of one method and era.
 type entryOf struct {
 	outcomes [len(outcomes)]atomic.Pointer[prometheus.Counter]
 	duration atomic.Pointer[prometheus.Observer]
@@ -203,7 +203,7 @@ func (t *table) count(c *mcp.Call, how outcome, took time.Duration) {
 		e.outcomes[how].Store(counter)
 	}
 	(*counter).Inc()
-	if c.Method == mcp.MethodListen { // which lasts as long as its client wants
+	if c.Method == mcp.MethodListen { // it lasts as long as its client wants
 		return
 	}
 	duration := e.duration.Load()
@@ -222,7 +222,7 @@ func methodName(name string, number int) string {
 	return name
 }
 
-// eraOf is the place in eras of the client that makes a call.
+// eraOf returns the index in eras of the client that makes a call.
 func eraOf(c *mcp.Call) int {
 	if c.Ephemeral {
 		return 1

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// place is an upstream that answers as a function says.
+// place is an upstream that answers with a function.
 type place struct {
 	name string
 	mcp.HandlerFunc
@@ -22,7 +22,7 @@ type place struct {
 
 func (p place) Name() string { return p.name }
 
-// series returns all series as name{label=value,...}, with the value of counters.
+// series returns all series as name{label=value,...}, with the values of counters.
 func series(t testing.TB, reg *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -91,7 +91,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestH_249_Cardinality: whatever clients make up, there are no more series than before.
+// TestH_249_Cardinality: whatever clients invent, there are no new series.
 func TestH_249_Cardinality(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
@@ -163,7 +163,7 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// TestForget: the series of an upstream go with it.
+// TestForget: the series of an upstream disappear with it.
 func TestForget(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
@@ -186,7 +186,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestWhatTheGatewayAsks of an upstream by itself is no call of a client.
+// TestWhatTheGatewayAsks: the gateway's own requests to an upstream are not calls of a
+// client.
 func TestWhatTheGatewayAsks(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := observe.NewMetrics(reg)
@@ -200,7 +201,7 @@ func TestWhatTheGatewayAsks(t *testing.T) {
 	}
 }
 
-// TestCountingAllocatesNothing once a series is there.
+// TestCountingAllocatesNothing: counting allocates nothing once the series exists.
 func TestCountingAllocatesNothing(t *testing.T) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())
@@ -211,7 +212,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkCounting is what counting a call costs, on its way in and at its upstream.
+// BenchmarkCounting measures counting a call, at the entrance and at its upstream.
 func BenchmarkCounting(b *testing.B) {
 	reply := &mcp.Reply{Result: mcp.Raw("{}")}
 	m := observe.NewMetrics(prometheus.NewRegistry())

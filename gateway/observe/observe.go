@@ -12,13 +12,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxName bounds how much of a client's name or URI a line repeats, in bytes.
+// maxName bounds, in bytes, how much of a client's name or URI a line repeats.
 const maxName = 256
 
-// Middleware counts each call, and logs one line, "call", when it is finished. docs/operations.md
-// tells its attributes. The level is Info; Warn for a failure of ours, which the client
-// sees as "internal error" and whose cause is then told here. Error messages of upstreams
-// are left out: they may repeat arguments. Without metrics, nothing is counted.
+// Middleware counts each call, and logs one line, "call", when the call has ended.
+// docs/operations.md lists its attributes. The level is Info, or Warn for a failure of the
+// gateway, which the client sees as "internal error" and whose cause this line gives. Error
+// messages of upstreams are left out: they may repeat arguments. Without metrics, nothing
+// is counted.
 func Middleware(log *slog.Logger, metrics *Metrics) mcp.Middleware {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
@@ -38,7 +39,7 @@ func Middleware(log *slog.Logger, metrics *Metrics) mcp.Middleware {
 	}
 }
 
-// observed is the call, with a place for what policy decides.
+// observed returns the call with a place for the decision of policy.
 func observed(c *mcp.Call) *mcp.Call {
 	both := &struct {
 		call    mcp.Call
@@ -48,7 +49,7 @@ func observed(c *mcp.Call) *mcp.Call {
 	return &both.call
 }
 
-// ending is when a call was answered, and how long that took.
+// ending is when a call was answered, and its duration.
 type ending struct {
 	at   time.Time
 	took time.Duration
@@ -92,13 +93,13 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 		attrs = append(attrs, slog.Int("code", known.Code))
 		text("cause", known.Cause)
 	}
-	// Past the Logger, which would look up where in the source this is.
+	// This bypasses the Logger, which would look up the source position.
 	record := slog.NewRecord(end.at, level, "call", 0)
 	record.AddAttrs(attrs...)
-	_ = log.Handler().Handle(ctx, record) // there is nowhere to tell that the log fails
+	_ = log.Handler().Handle(ctx, record) // a failing log cannot be reported anywhere
 }
 
-// upstreamOf is the upstream that one of our own errors names (mcp.UpstreamError).
+// upstreamOf returns the upstream that one of our own errors names (mcp.UpstreamError).
 func upstreamOf(e *mcp.Error) string {
 	if e.Code <= 0 {
 		return ""
@@ -107,9 +108,9 @@ func upstreamOf(e *mcp.Error) string {
 	return upstream.Text()
 }
 
-// clean makes what a client or upstream wrote fit for a log: it cuts it short and
-// replaces what a terminal might obey beyond ASCII, such as U+009B and the
-// bidirectional controls. The rest slog's handlers escape.
+// clean makes text of a client or upstream safe for a log. It shortens it, and replaces
+// non-ASCII characters that a terminal might obey, such as U+009B and the bidirectional
+// controls. slog's handlers escape the rest.
 func clean(s string) string {
 	plain := len(s) <= maxName
 	for i := 0; plain && i < len(s); i++ {

@@ -86,7 +86,8 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-// TestMiddlewareVerdict: who made a call, where it goes, and which rule refused it.
+// TestMiddlewareVerdict: the line says who made a call, where it goes, and which rule
+// refused it.
 func TestMiddlewareVerdict(t *testing.T) {
 	git := mcp.Target{Kind: mcp.KindTools, Upstream: "git", Name: "push"}
 	for _, tt := range []struct {
@@ -148,8 +149,8 @@ func TestMiddlewareLevel(t *testing.T) {
 	}
 }
 
-// What a client can put into a name must not become a second line, an escape
-// sequence on somebody's terminal, or a flood.
+// A name that a client chooses must not become a second line, a terminal escape sequence,
+// or a flood.
 func TestMiddlewareNames(t *testing.T) {
 	names := map[string]string{
 		"line breaks":    "a\nlevel=ERROR msg=\"forged\"\r\nb",

@@ -11,18 +11,18 @@ import (
 type outcome uint8
 
 const (
-	outcomeOK          outcome = iota // with a result, be it one of a tool that failed
+	outcomeOK          outcome = iota // with a result, even that of a failed tool
 	outcomeAsk                        // the user is asked first
 	outcomeCancelled                  // its caller has left
-	outcomeInvalid                    // the caller's error: wrong params, or a name that there is not for them
-	outcomeLimited                    // by a limit of ours, or of the upstream
+	outcomeInvalid                    // the caller's error: invalid params, or a name that does not exist for the caller
+	outcomeLimited                    // by a limit of ours or of the upstream
 	outcomeUpstream                   // the upstream failed
-	outcomeUnavailable                // the gateway cannot at the moment
+	outcomeUnavailable                // the gateway is temporarily unable
 	outcomeError                      // any other error that the client may read
-	outcomeInternal                   // an error of ours
+	outcomeInternal                   // a failure of the gateway
 )
 
-// outcomes are their names.
+// outcomes are the label values.
 var outcomes = [...]string{"ok", "ask", "cancelled", "invalid", "limited", "upstream", "unavailable", "error", "internal"}
 
 func outcomeOf(ctx context.Context, reply *mcp.Reply, err error) outcome {

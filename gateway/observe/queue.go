@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// later is a slog.Handler that leaves the formatting of records to the queue's
-// goroutine: many at a time take a fraction of what each takes in the midst of a call.
+// later is a slog.Handler that leaves formatting to the queue's goroutine: formatting many
+// records together is much cheaper than formatting each one during its call.
 type later struct {
 	q    *queue
 	now  slog.Handler // writes to q
@@ -23,8 +23,7 @@ func (l *later) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.now.Enabled(ctx, level)
 }
 
-// Handle takes a record. One with values that may change until they are formatted is
-// formatted at once.
+// Handle queues a record. A record with values that may change is formatted at once.
 func (l *later) Handle(ctx context.Context, r slog.Record) error {
 	size := recordBytes + len(r.Message)
 	constant := true
@@ -47,12 +46,12 @@ func (l *later) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// WithAttrs returns a handler whose records have these attributes too.
+// WithAttrs returns a handler that adds these attributes to its records.
 func (l *later) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &later{l.q, l.now.WithAttrs(attrs), l.then.WithAttrs(attrs)}
 }
 
-// WithGroup returns a handler whose records are in this group.
+// WithGroup returns a handler that puts its records in this group.
 func (l *later) WithGroup(name string) slog.Handler {
 	return &later{l.q, l.now.WithGroup(name), l.then.WithGroup(name)}
 }
@@ -64,11 +63,11 @@ type entry struct {
 	record  slog.Record
 }
 
-// queue hands entries to one goroutine, and is the io.Writer for lines. What comes
-// while it writes is written together.
+// queue passes entries to one goroutine, and is the io.Writer for lines. Entries that
+// arrive during a write are written together.
 type queue struct {
 	w   io.Writer
-	own *slog.Logger // to w directly, for the count of dropped lines
+	own *slog.Logger // writes to w directly, to report dropped lines
 
 	metrics *LogMetrics
 
@@ -99,7 +98,7 @@ func (q *queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// put takes an entry; false when the queue is closed.
+// put queues an entry. It returns false if the queue is closed.
 func (q *queue) put(e entry, size int) (taken bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +119,7 @@ func (q *queue) put(e entry, size int) (taken bool, err error) {
 	return true, nil
 }
 
-// writeLate writes a line of the process's last moments, unless the goroutine still
+// writeLate writes a line directly after the queue has closed, unless the goroutine still
 // hangs in w.
 func (q *queue) writeLate(line []byte) (int, error) {
 	select {
@@ -144,7 +143,7 @@ func (q *queue) run() {
 		if dropped > 0 {
 			q.own.Warn("log lines dropped, the log's writer is too slow", "count", dropped)
 		}
-		clear(entries) // what they refer to
+		clear(entries) // releases what the entries refer to
 		spare = entries
 		if len(entries) > 0 || dropped > 0 {
 			q.pause()
@@ -157,7 +156,7 @@ func (q *queue) run() {
 	}
 }
 
-// write formats and writes. That something cannot be written there is nowhere to tell.
+// write formats and writes entries. Write errors cannot be reported anywhere.
 func (q *queue) write(entries []entry) {
 	if len(entries) == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxExtensions bounds what of a client's declared extensions is passed on.
+// maxExtensions bounds, in bytes, how much of a client's declared extensions is passed on.
 const maxExtensions = 4 << 10
 
 // Capabilities are what the gateway declares to a server on behalf of a client: never more
@@ -16,7 +16,7 @@ type Capabilities struct {
 	Raw         string // a ClientCapabilities object
 	RootsChange bool   // roots.listChanged
 	URL         bool   // elicitation in URL mode
-	Tasks       bool   // the extension
+	Tasks       bool   // the extension for tasks
 
 	roots         bool
 	sampling      bool
@@ -24,10 +24,11 @@ type Capabilities struct {
 	form          bool // elicitation in form mode
 }
 
-// Declare makes what a server of this revision is told from what the client declared. The
-// tasks that 2025-11-25 clients can run for servers are left out, since their messages are
-// not relayed, and so is the context of sampling, which would be that of other servers too.
-// The extension for tasks is only for stateless servers.
+// Declare returns the capabilities to declare to a server of this revision, from what the
+// client declared. It leaves out the tasks that 2025-11-25 clients can run for servers,
+// since their messages are not relayed. It also leaves out the context of sampling, which
+// would include what other servers said. Only stateless servers are told of the extension
+// for tasks.
 func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	if len(client) <= len("{}") {
 		return Capabilities{Raw: "{}"}
@@ -42,7 +43,7 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	return c
 }
 
-// Neutral returns what the gateway declares where it looks at a server for itself: many
+// Neutral returns what the gateway declares when it inspects a server for itself: many
 // servers list some of their tools only to clients that can be asked.
 func Neutral(rev *wire.Revision) Capabilities {
 	return Declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
@@ -102,7 +103,7 @@ func (c Capabilities) WithTasks() Capabilities {
 	return c
 }
 
-// Has reports whether these capabilities, by their names, were declared.
+// Has reports whether the capabilities named in required were declared.
 func (c Capabilities) Has(required mcp.Raw) bool {
 	all := true
 	required.Each(func(name string, _ mcp.Raw) bool {
@@ -112,7 +113,7 @@ func (c Capabilities) Has(required mcp.Raw) bool {
 	return all
 }
 
-// Any reports whether there is something that the server can ask.
+// Any reports whether the server can ask anything.
 func (c Capabilities) Any() bool { return c.roots || c.sampling || c.form || c.URL }
 
 // Refuses returns why a question cannot be put to the client, nil if it can.
@@ -147,8 +148,8 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	return nil
 }
 
-// withoutContext takes the wish for context of the conversation out of a question: the
-// client would add what other servers have said, since it knows only one, the gateway.
+// withoutContext removes from a question the request for context of the conversation. The
+// client sees only one server, the gateway, so it would add what other servers have said.
 func withoutContext(method string, params mcp.Raw) mcp.Raw {
 	which, ok := params.Member("includeContext")
 	if method != mcp.MethodCreateMessage || !ok || which.Text() == "none" {
@@ -157,7 +158,7 @@ func withoutContext(method string, params mcp.Raw) mcp.Raw {
 	return params.Without("includeContext")
 }
 
-// Server are the capabilities of a server that decide what we do.
+// Server holds the capabilities of a server that affect the gateway.
 type Server struct {
 	Logging   bool
 	Tasks     bool      // tools run as tasks of 2025-11-25
@@ -180,8 +181,8 @@ func ReadServer(caps mcp.Raw) (s Server) {
 	return s
 }
 
-// ValidTasks returns a ServerCapabilities object without the form of tasks that is void in
-// the server's revision.
+// ValidTasks returns a ServerCapabilities object without the form of tasks that the
+// server's revision does not have.
 func ValidTasks(rev *wire.Revision, caps mcp.Raw) mcp.Raw {
 	if !rev.CoreTasks {
 		caps = caps.Without("tasks")

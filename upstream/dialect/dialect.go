@@ -1,8 +1,8 @@
-// Package dialect is what the two dialects of MCP share on the side of servers: requests as
-// they go out, what is declared of a client, what a server has, its lists, its questions and
-// its errors in the words of the inner language.
+// Package dialect holds what the two dialects in which the gateway speaks to servers share:
+// outgoing requests, the capabilities declared for a client, the capabilities of a server,
+// and the server's lists, questions and errors in the inner language.
 //
-// It leaves what is sent and when to its callers, and how messages are written to
+// It leaves what is sent and when to its callers, and the encoding of messages to
 // internal/mcp/wire. It starts no goroutine.
 package dialect
 
@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// MaxHello bounds, in bytes, what a server says of itself, which is kept.
+	// MaxHello bounds, in bytes, what a server says about itself, because it is stored.
 	MaxHello = 1 << 20
-	// Goodbye bounds what is said at the end: cancellations, the end of a session.
+	// Goodbye bounds the time for messages at the end: cancellations, the end of a session.
 	Goodbye = 5 * time.Second
 )
 
@@ -43,12 +43,12 @@ func Discovered(rev *wire.Revision, result, info mcp.Raw) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: out}, nil
 }
 
-// HasToken reports whether progress is that of a request.
+// HasToken reports whether a progress message belongs to a request.
 func HasToken(m wire.Message, id int64) bool {
 	return transport.IsID(m.Params.At(wire.MetaProgressToken), id)
 }
 
-// ReadList takes the page of a list apart. Errors: transport.ErrGarbage.
+// ReadList parses a page of a list. Errors: transport.ErrGarbage.
 func ReadList(method string, result mcp.Raw) (*mcp.List, error) {
 	items := result.At(mcp.ListMember(method))
 	if !items.IsArray() {
@@ -78,13 +78,13 @@ func Milliseconds(raw mcp.Raw) (time.Duration, bool) {
 	return time.Duration(min(n, uint64(day.Milliseconds()))) * time.Millisecond, err == nil
 }
 
-// Answers reports whether m is the response to the request. An error without an id,
-// of a server that could not read it, on the request's own stream is.
+// Answers reports whether m is the response to the request. On the request's own stream,
+// that includes an error without an id, from a server that could not read the request.
 func Answers(m wire.Message, id int64) bool {
 	return m.Kind == wire.Response && (transport.IsID(m.ID, id) || m.Error != nil && m.ID.IsNull())
 }
 
-// Response reads on to the response of a request that nothing else is expected for.
+// Response reads on to the response of a request for which nothing else is expected.
 func Response(stream transport.Stream, id int64) (wire.Message, error) {
 	for {
 		m, err := stream.Next()
@@ -109,5 +109,5 @@ func Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Clip bounds what a server says of itself to 200 bytes.
+// Clip shortens what a server says about itself to 200 bytes.
 func Clip(s string) string { return s[:min(len(s), 200)] }

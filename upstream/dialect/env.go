@@ -18,42 +18,44 @@ import (
 // Timeout has the fields of upstream.Timeout.
 type Timeout struct{ Connect, Call, Total, Ask, Idle time.Duration }
 
-// Env is what both dialects have of their upstream. All fields but Memory are required.
+// Env is what an upstream provides to both dialects. All fields but Memory are required.
 type Env struct {
 	Upstream string // its name
-	Process  bool   // it is reached by stdio: a connection is a process, and has no headers
+	Process  bool   // reached by stdio: a connection is a process and has no headers
 	PerUser  bool   // each user has a credential of its own
-	Places   int    // how many sessions, or connections, are open at a time
+	Places   int    // how many sessions, or connections, may be open at a time
 	Timeout  Timeout
 
 	Base       context.Context // ends with the upstream
 	Log        *slog.Logger
 	ClientInfo mcp.Raw
-	Memory     *mcp.Memory // nil for a boundless one
+	Memory     *mcp.Memory // nil for no bound
 	Voice      *Voice
 	Admit      *admit.Admit
 
 	NextID func() int64
-	// Life begins an exchange that ends with the upstream, too: at once when it is a standing
-	// one, without an end of its own. Errors: admit.ErrDraining.
+	// Life begins an exchange that also ends with the upstream. A standing exchange, which
+	// has no end of its own, ends as soon as the upstream closes. Errors:
+	// admit.ErrDraining.
 	Life func(ctx context.Context, standing bool) (*transport.Life, error)
-	// Spawn runs what the upstream waits for at its end.
+	// Spawn runs a function that the upstream waits for when it closes.
 	Spawn func(func())
-	// Dial connects in the way of an era. Errors are those of transports, and ErrWrongEra for a
-	// way that leads nowhere.
+	// Dial connects in the way of an era. Errors are those of transports, and ErrWrongEra
+	// if the server does not support that way.
 	Dial func(ctx context.Context, owner *transport.Identity, e *Era) (transport.Conn, error)
-	// Learn replaces the era by what the server turned out to speak.
+	// Learn replaces the era after the server turned out to speak another one.
 	Learn func(old, new *Era)
-	// Meet is told what the server says of itself, nil for nothing.
+	// Meet receives what the server says about itself, nil for nothing.
 	Meet func(rev *wire.Revision, serverInfo mcp.Raw)
-	// Opened counts sessions and connections by how their opening went; Restarts those that
-	// ended by themselves, and Garbage what came on them that was no message.
+	// Opened counts attempts to open sessions and connections, by their errors. Restarts
+	// counts those that ended by themselves, and Garbage counts data on them that was not a
+	// message.
 	Opened   func(error)
 	Restarts *atomic.Int64
 	Garbage  *atomic.Int64
 }
 
-// User is the user in keys of what is not shared between users, "" where all share it.
+// User returns the user for keys of what users do not share, "" if they share it.
 func (e *Env) User(caller *mcp.Caller) string {
 	if !e.PerUser {
 		return ""
@@ -61,7 +63,7 @@ func (e *Env) User(caller *mcp.Caller) string {
 	return caller.User()
 }
 
-// Connect runs what reaches the server, apart from any caller, for as long as that may take.
+// Connect runs reach, independently of any caller, within the time limit for connecting.
 func (e *Env) Connect(reach func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(e.Base, e.Timeout.Connect, transport.ErrTimeout)
 	defer cancel()
@@ -83,7 +85,7 @@ func NewPool[K comparable, D any, V comparable](e *Env, over func(V) bool, end f
 	})
 }
 
-// NotStarted makes of an error of Pool.Acquire that of a call.
+// NotStarted turns an error of Pool.Acquire into the error of a call.
 func NotStarted(err error) error {
 	if err != nil && !errors.Is(err, ErrWrongEra) {
 		return fmt.Errorf("%w: %w", ErrNotStarted, err)
@@ -91,8 +93,8 @@ func NotStarted(err error) error {
 	return err
 }
 
-// Farewell runs what tells the server that something is over: at once, where Close ends what
-// it is told on next.
+// Farewell runs what tells the server that something is over. Once the upstream is closing,
+// it does so before it returns, because Close ends the connection next.
 func (e *Env) Farewell(say func()) {
 	if e.Base.Err() != nil {
 		say()
@@ -101,8 +103,8 @@ func (e *Env) Farewell(say func()) {
 	e.Spawn(say)
 }
 
-// Watch calls lost when a connection that can be lost is, before base ends: how long it had
-// lived.
+// Watch calls lost when a connection that can be lost is lost before base ends. lived is
+// how long the connection had lived.
 func (e *Env) Watch(base context.Context, conn transport.Conn, lost func(lived time.Duration)) {
 	done, began := conn.Lost(), time.Now()
 	if done == nil {
@@ -119,8 +121,8 @@ func (e *Env) Watch(base context.Context, conn transport.Conn, lost func(lived t
 	})
 }
 
-// Piped reports whether a connection is one pipe for all that a server says, which can
-// be lost as a whole.
+// Piped reports whether one pipe carries everything that the server sends, so that the
+// connection can be lost as a whole.
 func Piped(conn transport.Conn) bool { return conn.Lost() != nil }
 
 // Lost reports whether a connection has ended by itself.
@@ -137,10 +139,10 @@ func Lost(conn transport.Conn) bool {
 func CloseConn(conn transport.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), Goodbye)
 	defer cancel()
-	_ = conn.Close(ctx) // there is nobody to tell, and nothing to be done about it
+	_ = conn.Close(ctx) // nobody can act on an error
 }
 
-// LogOnly writes a log message that is for no client into the gateway's log.
+// LogOnly writes a log message that is not for any client to the gateway's log.
 func LogOnly(said *transport.Chatter, m wire.Message) {
 	said.Say("log message", "level", Clip(m.Params.At("level").Text()), "data", transport.ClipLine(m.Params.At("data")))
 }

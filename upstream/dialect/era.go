@@ -5,13 +5,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Era is what a server was found to speak. It is not changed.
+// Era is what a server was found to speak. It is immutable.
 type Era struct {
 	// Rev is the revision to speak to a stateless server, or to offer to a stateful one.
 	Rev *wire.Revision
 	// SSE says that the server turned out to speak HTTP+SSE.
 	SSE bool
-	// Silent says that this is a guess: the server had not answered in time.
+	// Silent says that the era is a guess: the server had not answered in time.
 	Silent bool
 }
 
@@ -26,8 +26,8 @@ func Newest(versions mcp.Raw) (best *wire.Revision) {
 	return best
 }
 
-// Offered returns the newest stateless revision that a message offers, as the result of
-// server/discover or in the data of an error; nil for none.
+// Offered returns the newest stateless revision that a message offers, either as the result
+// of server/discover or in the data of an error; nil for none.
 func Offered(m wire.Message) *wire.Revision {
 	if m.Result != nil {
 		return Newest(m.Result.At("supportedVersions"))

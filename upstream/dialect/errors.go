@@ -7,14 +7,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// What the dialects find out, besides what the transports do.
+// Errors of the dialects, in addition to those of transports.
 var (
 	// ErrWrongEra: the server refused a request in a way that servers of the expected era
-	// do not. The request did not run.
+	// never do. The request did not run.
 	ErrWrongEra = errors.New("the server does not speak the dialect it spoke before")
-	// ErrNotStarted: what a call needs, such as a session, is not available.
+	// ErrNotStarted: something that a call needs, such as a session, is not available.
 	ErrNotStarted = errors.New("not started")
-	// ErrClosed: the upstream was closed during the call; admit.ErrDraining: before it.
+	// ErrClosed: the upstream was closed during the call. If it was closed before, the
+	// error is admit.ErrDraining.
 	ErrClosed = errors.New("upstream closed")
 )
 
@@ -24,7 +25,7 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 	switch {
 	case !ok:
 		return err
-	case e.Code == mcp.CodeURLElicitation: // what it asks has become a question, or cannot be asked
+	case e.Code == mcp.CodeURLElicitation: // its questions have already been put, or cannot be
 		return HopError(upstream, e)
 	case !mcp.CanAsk(c.Method):
 		return err
@@ -37,16 +38,16 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 		}
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: data}
 	case e.Code == mcp.CodeMethodNotFound:
-		// It is this server that does not know the method: the gateway does.
+		// The server does not know the method; the gateway does.
 		return &mcp.Error{Code: e.Code, Message: e.Message, Data: e.Data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)})}
 	}
 	return err
 }
 
-// NotOurs returns an error of a server to which these capabilities were declared, without the
-// codes by which 2026-07-28 judges a request: from a stateful server, or out of a task, they
-// would tell the client that something is wrong with its request to the gateway. A client is
-// still told of a capability that it really lacks.
+// NotOurs returns a server's error without the codes by which 2026-07-28 judges a request.
+// From a stateful server, or out of a task, these codes would tell the client that its
+// request to the gateway is wrong. An error that names a capability which the client really
+// lacks is returned unchanged.
 func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
 	if required := e.Data.At("requiredCapabilities"); e.Code == mcp.CodeMissingCapability && required.IsObject() && !c.Has(required) {
 		return e
@@ -54,7 +55,7 @@ func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
 	return NotOurs(e)
 }
 
-// NotOurs is the same for a server of which nothing is known.
+// NotOurs is the same for a server to which nothing is known to be declared.
 func NotOurs(e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
@@ -64,8 +65,8 @@ func NotOurs(e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// TaskError returns the error of a failed task as a client may read it: nobody has checked
-// the URL that it may ask the user to open.
+// TaskError returns the error of a failed task as a client may read it. A URL that it asks
+// the user to open was never checked.
 func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
 		return failed
@@ -74,8 +75,8 @@ func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 		"message", mcp.String("Upstream "+upstream+" needs the user to open a page first: make the call without a task"))
 }
 
-// HopError returns the error for one that describes the hop between gateway and server, about
-// which the client can do nothing.
+// HopError returns the error to report for one about the hop between gateway and server,
+// which the client cannot fix.
 func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	out := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedNo,
 		"Upstream %s does not accept the gateway's requests", upstream)
@@ -83,8 +84,8 @@ func HopError(upstream string, e *mcp.Error) *mcp.Error {
 	return out
 }
 
-// Unasked ends a call for which the user cannot be asked or has refused: a call of a tool
-// with a result that a model can read, any other with an error.
+// Unasked ends a call whose user cannot be asked or has refused. A tool call gets a result
+// that a model can read, any other call an error.
 func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
 	e := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedUnknown, format, args...)
 	if c.Method != mcp.MethodToolsCall {

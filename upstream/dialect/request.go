@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// envelopeSize is about how many bytes a request has besides its params.
+// envelopeSize is roughly how many bytes a request has in addition to its params.
 const envelopeSize = 128
 
 // Request is a Call on its way to a server.
@@ -17,24 +17,25 @@ type Request struct {
 	ID   int64
 	Call *mcp.Call
 	Rev  *wire.Revision
-	// Meta are the members of _meta that the dialect wants, without braces, "" for none.
+	// Meta holds the members of _meta that the dialect adds, without braces, "" for none.
 	Meta string
 	// Task is the member task of 2025-11-25, nil for none.
 	Task mcp.Raw
-	// Answers says that the answers of a retry go into the params, with State (2026-07-28
-	// basic/patterns/mrtr); otherwise they go another way.
+	// Answers says that the params carry the answers of a retry, with State (2026-07-28
+	// basic/patterns/mrtr). Otherwise the answers go another way.
 	Answers bool
 	// State is the server's requestState, "" for none.
 	State string
 }
 
-// Size returns about how many bytes the request will have.
+// Size returns roughly how many bytes the request will have.
 func (o *Request) Size() int {
 	return envelopeSize + len(o.Call.Method) + len(o.Call.Name) + len(o.Call.Params) + len(o.Meta) + len(o.Task)
 }
 
-// Append writes the message in one pass over the client's params: with the name that the
-// server knows, without what belongs to the hop between client and gateway, and with ours.
+// Append encodes the message in one pass over the client's params. It puts in the name that
+// the server knows and our own members, and leaves out the members that belong to the hop
+// between client and gateway.
 func (o *Request) Append(dst []byte) []byte {
 	c := o.Call
 	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
@@ -91,10 +92,10 @@ func (o *Request) Append(dst []byte) []byte {
 	return append(out.dst, '}', '}')
 }
 
-// members writes the members of an object behind its brace.
+// members writes the members of an object after its opening brace.
 type members struct {
 	dst  []byte
-	some bool // one was written
+	some bool // a member was written
 }
 
 func (w *members) separate() {
@@ -104,20 +105,21 @@ func (w *members) separate() {
 	w.some = true
 }
 
-// name writes the name of a member, whose value comes next.
+// name writes the name of a member, whose value follows.
 func (w *members) name(name string) {
 	w.separate()
 	w.dst = append(mcp.AppendString(w.dst, name), ':')
 }
 
-// copy writes a member of another object, with the name as it is written there.
+// copy writes a member of another object, with its name as encoded there.
 func (w *members) copy(name []byte, value mcp.Raw) {
 	w.separate()
 	w.dst = append(append(append(w.dst, '"'), name...), '"', ':')
 	w.dst = append(w.dst, value...)
 }
 
-// appendMeta writes _meta: ours, and of the client's what is for the server.
+// appendMeta writes _meta: our own members, and those of the client's that are for the
+// server.
 func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
 	out := members{dst: append(append(dst, '{'), o.Meta...), some: o.Meta != ""}
 	parent, traced := meta.Member("traceparent")
@@ -137,8 +139,8 @@ func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
 	return append(out.dst, '}')
 }
 
-// appendAnswers writes the answers under the keys that the server knows. What the gateway
-// itself asked is none of the server's business.
+// appendAnswers writes the answers under the keys that the server knows. It leaves out
+// answers to the gateway's own questions.
 func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 	out := members{dst: append(dst, '{')}
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
@@ -150,8 +152,8 @@ func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 	return append(out.dst, '}')
 }
 
-// validTraceparent reports whether s is a traceparent of W3C Trace Context, version
-// 00 or one that extends it.
+// validTraceparent reports whether s is a traceparent of W3C Trace Context, of version 00
+// or of a version that extends it.
 func validTraceparent(s string) bool {
 	const length = len("00-00000000000000000000000000000000-0000000000000000-00")
 	if len(s) < length || len(s) > length && (s[:2] == "00" || s[length] != '-') || s[:2] == "ff" {
@@ -176,7 +178,7 @@ func validTraceparent(s string) bool {
 	return s[3:35] != none+none && s[36:52] != none && zeros < length
 }
 
-// Own writes a request of the gateway itself.
+// Own encodes a request of the gateway itself.
 func Own(id int64, method string, params mcp.Raw) []byte {
 	return wire.AppendRequest(nil, strconv.AppendInt(nil, id, 10), method, params)
 }

@@ -30,8 +30,8 @@ func TestTraceparent(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever the client wrote, the request is one message that has the
-// name that we decided, once, and its arguments byte for byte.
+// FuzzRequest: whatever the client wrote, the request is one message that has the name that
+// we chose, once, and the client's arguments byte for byte.
 func FuzzRequest(f *testing.F) {
 	for _, params := range []string{
 		`{}`, `{"name":"x__a","arguments":{"b":1.0,"a":[{}]}}`, ` { "arguments" : null , "_meta" : { } } `,

@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// How long to wait before a task is asked for again.
+// Pauses before a task is polled again.
 const (
 	usualPoll = time.Second
-	LeastPoll = 100 * time.Millisecond // however short the server wants it
+	LeastPoll = 100 * time.Millisecond // even if the server wants a shorter one
 	mostPoll  = 30 * time.Second
 )
 
-// PollPause returns how long the server wants us to wait before the task is asked for again.
+// PollPause returns how long the server wants us to wait before the next poll of a task.
 func PollPause(task mcp.Raw) time.Duration {
 	pause, ok := Milliseconds(task.At("pollIntervalMs"))
 	if !ok {
@@ -26,8 +26,8 @@ func PollPause(task mcp.Raw) time.Duration {
 	return min(max(pause, LeastPoll), mostPoll)
 }
 
-// Begun returns the error of a call whose task has begun to run as one after which the call
-// is not made again.
+// Begun marks the error of a call whose task has begun to run, so that the call is not
+// repeated.
 func Begun(err error) error {
 	if errors.Is(err, admit.ErrDraining) {
 		return ErrClosed
@@ -40,7 +40,7 @@ func Begun(err error) error {
 	return err
 }
 
-// TaskOver returns the error of a call that waited for a task that ended without a result.
+// TaskOver returns the error of a call whose task ended without a result.
 func TaskOver(upstream string, task mcp.Raw) *mcp.Error {
 	text := "The task of this call at upstream " + upstream + " has ended as " + Clip(task.At("status").Text())
 	if why := Clip(task.At("statusMessage").Text()); why != "" {

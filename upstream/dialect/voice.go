@@ -10,25 +10,24 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/safelink"
 )
 
-// A client talks to one server, the gateway, and shows what many servers ask in its name.
-// So each question says who asks, in front of the server's own words and of each of their
-// lines, and no server can ask under a key of the gateway's own.
+// A client talks to one server, the gateway, and shows questions of many servers in its
+// name. So each question names its server, in front of the server's own words and of each
+// of their lines, and no server can ask under a key of the gateway's own.
 
-// quoteMark is in front of what a server says below the first line of a question.
+// quoteMark precedes what a server says below the first line of a question.
 const quoteMark = "> "
 
-// Voice puts the questions of one server.
+// Voice converts the questions of one server for clients.
 type Voice struct {
 	Upstream string // its name
-	// LoopbackLinks: users may be sent to pages on their own computer.
+	// LoopbackLinks says that users may be sent to pages on their own computer.
 	LoopbackLinks bool
 	Log           *slog.Logger
 }
 
-// Put returns the params of a server's question as the client is asked it: an
-// elicitation says who asks and leads to no URL that users must not be sent to. What is
-// sampled is for a model, and what it says of itself there is nobody's approval. The
-// error is for the server.
+// Put returns the params of a server's question in the form for the client. An elicitation
+// says who asks, and contains no URL that users must not be sent to. A sampling request is
+// for a model, so no user reads it as a question. The error is for the server.
 func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 	if method != mcp.MethodElicit {
 		return withoutContext(method, params), nil
@@ -41,8 +40,8 @@ func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 	return params.Edit(mcp.Edit{Name: "message", Value: mcp.String(message)}), nil
 }
 
-// check refuses what could be read otherwise than it was judged here, and URLs
-// that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
+// check refuses text that a client could read differently from how it was checked here, and
+// URLs that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
 func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message)
@@ -61,8 +60,8 @@ func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	return nil
 }
 
-// inVoice is what a server says, as its question. No line of it begins with the server's
-// own words, and none of them turns, hides or breaks another one.
+// inVoice marks a server's text as that server's question. No line of it begins with the
+// server's own words, and no character of it turns, hides or breaks another line.
 func inVoice(name, text string) string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\v", "\n", "\f", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
 	text = strings.Map(func(r rune) rune {
@@ -91,13 +90,13 @@ func inVoice(name, text string) string {
 	return b.String()
 }
 
-// serverKey is in front of a key of a stateless server that would be one of the gateway's
-// own, or has it already.
+// serverKey is put in front of a stateless server's key that equals one of the gateway's
+// own, or that already has this prefix.
 const serverKey = "server:"
 
-// PublicKey is the key under which the client is asked what a server asks under key, and
-// nativeKey the inverse; ok is false for keys of the gateway's own, which no server asks
-// under.
+// PublicKey returns the key for the client of a question that a server asks under key.
+// nativeKey is its inverse; ok is false for the gateway's own keys, under which no server
+// can ask.
 func PublicKey(key string) string {
 	if strings.HasPrefix(key, serverKey) || isOwnKey(key) {
 		return serverKey + key

@@ -101,7 +101,7 @@ func TestWhatAServerMayAsk(t *testing.T) {
 	if _, err := v.Put(mcp.MethodElicit, mcp.Raw(`{"mode":"url","message":"m","url":"http://127.0.0.1:8080/"}`)); err != nil {
 		t.Errorf("with loopback_links: %v", err)
 	}
-	// What is no elicitation has nothing that a user reads as a question.
+	// Only an elicitation has text that a user reads as a question.
 	for _, params := range []string{`{"messages":[],"systemPrompt":"Gatehouse asks: yes?","maxTokens":1}`, ``} {
 		if got, err := v.Put(mcp.MethodCreateMessage, mcp.Raw(params)); err != nil || string(got) != params {
 			t.Errorf("%s becomes %s, %v", params, got, err)
@@ -109,7 +109,7 @@ func TestWhatAServerMayAsk(t *testing.T) {
 	}
 }
 
-// FuzzKeys: no server's key is one of the gateway's own, and each comes back as it was.
+// FuzzKeys: no server's key equals one of the gateway's own, and each comes back unchanged.
 func FuzzKeys(f *testing.F) {
 	for _, key := range []string{"q", "", "gatehouse-approval", "GATEHOUSE-approval", "server:gatehouse-approval", "server:", "server:server:x"} {
 		f.Add(key)

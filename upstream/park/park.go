@@ -1,8 +1,8 @@
-// Package park keeps calls that wait for an answer of their user.
+// Package park holds calls that wait for an answer of their user.
 //
-// It owns a table of them by their handles: how many one user may have, and when each of
-// them is given up. It leaves to its caller what a call is, who may take it, and how it
-// ends. It starts no goroutine; timers call back.
+// It owns a table of calls by their handles: how many calls one user may park, and when
+// each call is given up. It leaves to its caller what a call is, who may take it, and how
+// it ends. It starts no goroutine; timers run callbacks.
 package park
 
 import (
@@ -33,15 +33,15 @@ type parked[C any] struct {
 	timer *time.Timer
 }
 
-// New returns an empty table. giveUp ends a call that nobody comes back for; it must not
+// New returns an empty table. giveUp ends a call that nobody came back for; it must not
 // block.
 func New[C comparable](giveUp func(C)) *Table[C] {
 	return &Table[C]{giveUp: giveUp, calls: make(map[string]*parked[C]), users: make(map[string]int)}
 }
 
-// Park returns the call at a handle, with its time begun anew. Where there is none it parks
-// what begin returns, for so long, as one of at most so many of the user. Errors are those of
-// begin, ErrClosed and ErrFull.
+// Park returns the call at a handle, and starts its time limit anew. If there is none, it
+// parks the call that begin returns, for the time limit, unless the user already has most
+// calls parked. Errors are those of begin, ErrClosed and ErrFull.
 //
 // begin must not use the table.
 func (t *Table[C]) Park(handle string, user string, most int, limit time.Duration, begin func() (C, error)) (call C, err error) {
@@ -69,7 +69,7 @@ func (t *Table[C]) Park(handle string, user string, most int, limit time.Duratio
 	return call, nil
 }
 
-// Find returns the call at a handle; ok is false where there is none.
+// Find returns the call at a handle; ok is false if there is none.
 func (t *Table[C]) Find(handle string) (call C, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,8 +79,8 @@ func (t *Table[C]) Find(handle string) (call C, ok bool) {
 	return call, false
 }
 
-// Take removes the call at a handle, if it fits; ok is false where there is none. Of several
-// who come for a call one gets it.
+// Take removes the call at a handle, if it fits; ok is false if there is none. Of several
+// concurrent callers, only one gets the call.
 func (t *Table[C]) Take(handle string, fits func(C) bool) (call C, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *Table[C]) remove(handle string, p *parked[C]) {
 	}
 }
 
-// GiveUp gives up the calls of which which is true.
+// GiveUp gives up all calls for which which reports true.
 func (t *Table[C]) GiveUp(which func(C) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,7 +118,7 @@ func (t *Table[C]) GiveUp(which func(C) bool) {
 	}
 }
 
-// Close gives up all calls. None can be parked any more.
+// Close gives up all calls. No call can be parked afterwards.
 func (t *Table[C]) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -126,7 +126,7 @@ func (t *Table[C]) Close() {
 	t.GiveUp(func(C) bool { return true })
 }
 
-// Len is how many calls are parked.
+// Len returns how many calls are parked.
 func (t *Table[C]) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// table parks numbers. given returns which were given up since it was last asked.
+// table parks numbers. given returns the numbers given up since its last call.
 func table() (t *Table[int], given func() []int) {
 	all := make(chan int, 10)
 	given = func() (calls []int) {
@@ -79,7 +79,8 @@ func TestWhatCannotBeginIsNotParked(t *testing.T) {
 	}
 }
 
-// TestTime: nobody waits for ever, and who is asked for again has all the time again.
+// TestTime: no call waits for ever, and a call that is parked again gets its full time
+// again.
 func TestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, given := table()

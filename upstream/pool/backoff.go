@@ -13,14 +13,14 @@ const (
 	crashLimit  = 5 // crashes within the window
 )
 
-// backoff says when a value that ended by itself may be opened again.
+// backoff decides when a value that ended by itself may be opened again.
 type backoff struct {
 	pauses  *exponential.ExponentialBackOff
 	crashes []time.Time // those within the window
 	until   time.Time
 }
 
-// crashed notes that a value ended that had lived that long.
+// crashed records that a value ended after the time lived.
 func (b *backoff) crashed(now time.Time, lived time.Duration) {
 	if b.pauses == nil || lived > crashWindow {
 		b.pauses, b.crashes = admit.NewBackoff(), nil
@@ -35,8 +35,8 @@ func (b *backoff) crashed(now time.Time, lived time.Duration) {
 	b.until = now.Add(b.pauses.NextBackOff())
 }
 
-// pause returns how long to wait before the next attempt; down says that it crashed so
-// often that nobody should wait.
+// pause returns how long to wait before the next attempt. down says that the value crashed
+// so often that nobody should wait.
 func (b *backoff) pause(now time.Time) (pause time.Duration, down bool) {
 	pause = b.until.Sub(now)
 	return pause, pause > 0 && len(b.crashes) >= crashLimit

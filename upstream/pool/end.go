@@ -2,8 +2,8 @@ package pool
 
 import "time"
 
-// End ends the entries of which which is true for good, each when those who hold it have
-// left. forget is for Config.End. which is called under the pool's lock.
+// End ends for good the entries for which which reports true, each when its holders have
+// left. forget is passed to Config.End. which is called under the pool's lock.
 func (p *Pool[K, D, V]) End(forget bool, which func(*Entry[K, D, V]) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,8 +28,7 @@ func (p *Pool[K, D, V]) Reset() {
 	p.dropAll(true)
 }
 
-// Close ends all entries, none of which is to be forgotten, and lets nothing be opened any
-// more.
+// Close ends all entries, without forgetting any, and lets nothing be opened afterwards.
 func (p *Pool[K, D, V]) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +46,7 @@ func (p *Pool[K, D, V]) dropAll(forget bool) {
 	}
 }
 
-// sweep ends what was idle for too long.
+// sweep ends entries that were idle for too long.
 func (p *Pool[K, D, V]) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +66,8 @@ func (p *Pool[K, D, V]) sweep() {
 	}
 }
 
-// drop ends an entry for good; its value, if it has one, when left is closed. mu is held.
+// drop ends an entry for good, and its value, if there is one, when left is closed. mu is
+// held.
 func (p *Pool[K, D, V]) drop(e *Entry[K, D, V], forget bool, left <-chan struct{}) {
 	if p.entries[e.Key] == e {
 		delete(p.entries, e.Key)

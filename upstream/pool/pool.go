@@ -1,10 +1,10 @@
-// Package pool keeps values by their keys, and opens each when it is first needed: once
-// however many wait for it, for as long as it is used, and only while there is a place for it.
+// Package pool holds values by their keys, and opens each value when it is first needed:
+// once, however many callers wait for it, and only when there is a place for it.
 //
-// It owns the entries, how users share the places, the pauses before a value that failed is
+// It owns the entries, how users share the places, the pauses before a failed value is
 // opened again, and when a value ends. It leaves to its caller what a value is, how it is
-// opened and how it ends. Its goroutines, one for each value that is opened or ends, are its
-// caller's.
+// opened and how it ends. It runs one goroutine for each value that is being opened or
+// ended, through the caller's Spawn.
 package pool
 
 import (
@@ -19,61 +19,62 @@ import (
 )
 
 const (
-	// AtOnce bounds how many values are opened at a time, so that a server that comes back is
-	// not run over by all those that it forgot. Half of them are of one user.
+	// AtOnce bounds how many values are opened at a time, so that a server that comes back
+	// is not overrun by all the sessions that it forgot. One user may take half of it.
 	AtOnce = 20
-	// apart is the longest pause of a value that had to wait for its turn.
+	// apart is the longest extra pause of a value that had to wait for its turn.
 	apart = 25 * time.Millisecond
 )
 
-// ErrDown is the error for a value that ends again and again and is left alone for the moment.
+// ErrDown is the error for a value that ends again and again, and is not opened for now.
 var ErrDown = errors.New("it ends again and again")
 
-// Config says what a Pool keeps. All fields are required.
+// Config configures a Pool. All fields are required.
 type Config[K comparable, D any, V comparable] struct {
 	Places int             // how many values there may be; see room.go
-	Idle   time.Duration   // after which an entry ends that Sweeps
-	Base   context.Context // of what is opened; its end ends all waiting
-	Spawn  func(func())    // runs what must not be waited for
+	Idle   time.Duration   // after this time without use an entry that Sweeps ends
+	Base   context.Context // of everything that is opened; its end ends all waiting
+	Spawn  func(func())    // runs work that no caller waits for
 
-	Over   func(V) bool     // whether a value has ended by itself
-	Opened func(error)      // is told how each attempt to open one went
-	Keeps  func(error) bool // whether an entry that could not be opened so stays: it remembers why
-	// End ends the value of an entry that has ended for good, zero for none, once left is
-	// closed; nil for at once. forget says that nobody will want the key again.
+	Over   func(V) bool     // reports whether a value has ended by itself
+	Opened func(error)      // receives the result of each attempt to open a value
+	Keeps  func(error) bool // reports whether an entry that failed to open stays, to remember the error
+	// End ends the value of an entry that has ended for good, once left is closed; a nil
+	// left means at once. The value is zero if there was none. forget says that nobody will
+	// want the key again.
 	End func(e *Entry[K, D, V], value V, forget bool, left <-chan struct{})
 }
 
-// Pool keeps values V by keys K, with data D of its caller. Its methods may be called
+// Pool holds values V by keys K, with data D of its caller. Its methods may be called
 // concurrently.
 type Pool[K comparable, D any, V comparable] struct {
 	cfg   Config[K, D, V]
-	opens *admit.Queue // of what is being opened
+	opens *admit.Queue // admits the attempts to open values
 
 	mu      sync.Mutex // guards the fields below and those of entries; not held over I/O
 	entries map[K]*Entry[K, D, V]
-	ending  []chan struct{} // one for each value that ends and whose place nobody has taken yet; closed at its end
-	sweeper *time.Timer     // runs as long as there are entries that end by idle time
+	ending  []chan struct{} // one for each value that is ending and whose place is not taken yet; closed when it has ended
+	sweeper *time.Timer     // runs while there are entries that end by idle time
 	closed  bool
 }
 
-// Entry is the place of one value, which may end and be opened again.
+// Entry is the place of one value. The value may end and be opened again.
 type Entry[K comparable, D any, V comparable] struct {
-	// Key is not changed. The others are set once, when the entry is made.
+	// Key does not change. The other exported fields are set once, when the entry is made.
 	Key    K
 	Data   D
-	User   string // among those who share the places; "" without authentication
+	User   string // one of the users who share the places; "" without authentication
 	Sweeps bool   // it ends by idle time
 
 	current V
 	opening *opening[V]
-	after   <-chan struct{} // what has to be closed before it may be opened; nil for nothing
-	busy    int             // how often it is held
-	left    chan struct{}   // closed when it is not any more; nil when nobody waits for that
+	after   <-chan struct{} // must be closed before the value may be opened; nil for nothing
+	busy    int             // how many holders it has
+	left    chan struct{}   // closed when there is no holder any more; nil if nobody waits for that
 	used    time.Time
-	until   time.Time // it is not idle before that
+	until   time.Time // it does not count as idle before
 	ended   bool
-	forget  bool // with ended: nobody will want it again
+	forget  bool // set with ended: nobody will want it again
 	backoff backoff
 }
 
@@ -93,18 +94,19 @@ func New[K comparable, D any, V comparable](cfg Config[K, D, V]) *Pool[K, D, V] 
 	}
 }
 
-// Acquire returns the value of a key, and opens it if need be. Its entry must be released.
+// Acquire returns the value of a key, and opens it if necessary. The caller must release
+// its entry.
 //
-// enter is called with the entry before it is used, under the pool's lock; fresh says that it
-// has to be filled in. open runs apart from the callers, who may leave. Errors are those of
-// open, ErrDown, admit.ErrOverloaded, admit.ErrDraining and the cause of ctx.
+// enter is called with the entry before it is used, under the pool's lock; fresh says that
+// enter has to fill it in. open runs independently of the callers, who may leave. Errors
+// are those of open, ErrDown, admit.ErrOverloaded, admit.ErrDraining and the cause of ctx.
 func (p *Pool[K, D, V]) Acquire(ctx context.Context, key K, enter func(e *Entry[K, D, V], fresh bool), open func(*Entry[K, D, V]) (V, error)) (value V, err error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		return value, admit.ErrDraining
 	}
-	if ctx.Err() != nil { // the key may be over, and what is opened now would stay
+	if ctx.Err() != nil { // the key may be over, and a value opened now would remain
 		p.mu.Unlock()
 		return value, context.Cause(ctx)
 	}
@@ -151,14 +153,14 @@ func (p *Pool[K, D, V]) lives(value V) bool {
 	return value != none && !p.cfg.Over(value)
 }
 
-// Hold holds an entry once more that the caller has. It must be released once more.
+// Hold holds the caller's entry once more. It must be released once more.
 func (p *Pool[K, D, V]) Hold(e *Entry[K, D, V]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.busy++
 }
 
-// Release gives an entry back.
+// Release releases an entry.
 func (p *Pool[K, D, V]) Release(e *Entry[K, D, V]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +175,7 @@ func (p *Pool[K, D, V]) Release(e *Entry[K, D, V]) {
 	}
 }
 
-// KeepUntil keeps an entry although it may be idle.
+// KeepUntil keeps an entry until a time, even while it is idle.
 func (p *Pool[K, D, V]) KeepUntil(e *Entry[K, D, V], until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,8 +184,8 @@ func (p *Pool[K, D, V]) KeepUntil(e *Entry[K, D, V], until time.Time) {
 	}
 }
 
-// Lose takes a value out that is of no use any more, and reports whether it was there. The
-// next Acquire opens another one.
+// Lose removes a value that is no longer usable, and reports whether it was there. The next
+// Acquire opens a new one.
 func (p *Pool[K, D, V]) Lose(e *Entry[K, D, V], value V) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +197,8 @@ func (p *Pool[K, D, V]) Lose(e *Entry[K, D, V], value V) bool {
 	return true
 }
 
-// Crashed notes that the value of an entry ended by itself after it had lived so long, or
-// could not be opened: it is opened again after a pause.
+// Crashed records that the value of an entry ended by itself after the time lived, or could
+// not be opened. It is opened again only after a pause.
 func (p *Pool[K, D, V]) Crashed(e *Entry[K, D, V], lived time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,8 +233,8 @@ func (p *Pool[K, D, V]) open(e *Entry[K, D, V], o *opening[V], open func(*Entry[
 	close(o.done)
 }
 
-// turn waits until an entry may be opened; a nil error obliges to leave opens. Those that
-// have to wait come at different times, also from several gateways.
+// turn waits until an entry may be opened. After a nil error the caller must leave opens.
+// Entries that had to wait are spread over time, also across several gateways.
 func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
 	p.mu.Lock()
 	after := e.after
@@ -244,7 +246,7 @@ func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
 			return admit.ErrDraining
 		}
 	}
-	waited, err := p.opens.Enter(context.Background(), e.User) // which ends with Base
+	waited, err := p.opens.Enter(context.Background(), e.User) // it ends with Base
 	if err == nil && waited {
 		if err = p.sleep(rand.N(apart)); err != nil {
 			p.opens.Leave(e.User)
@@ -253,7 +255,7 @@ func (p *Pool[K, D, V]) turn(e *Entry[K, D, V]) error {
 	return err
 }
 
-// pause waits as long as what has failed is left alone.
+// pause waits out the pause after a failure.
 func (p *Pool[K, D, V]) pause(e *Entry[K, D, V]) error {
 	p.mu.Lock()
 	pause, down := e.backoff.pause(time.Now())
@@ -281,10 +283,10 @@ func (p *Pool[K, D, V]) sleep(d time.Duration) error {
 	}
 }
 
-// Current returns the value, zero for none. It is for Pool.All.
+// Current returns the value, zero for none. It is for use in a loop over Pool.All.
 func (e *Entry[K, D, V]) Current() V { return e.current }
 
-// All are the entries. They are visited under the pool's lock: the loop must not use it.
+// All iterates over the entries. It holds the pool's lock: the loop must not use the pool.
 func (p *Pool[K, D, V]) All() iter.Seq[*Entry[K, D, V]] {
 	return func(yield func(*Entry[K, D, V]) bool) {
 		p.mu.Lock()
@@ -297,7 +299,7 @@ func (p *Pool[K, D, V]) All() iter.Seq[*Entry[K, D, V]] {
 	}
 }
 
-// Len is how many values are open.
+// Len returns how many values are open.
 func (p *Pool[K, D, V]) Len() (n int) {
 	for e := range p.All() {
 		if p.lives(e.current) {

@@ -16,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// thing is what is kept in these tests.
+// thing is the value type of these tests.
 type thing struct {
 	key  string
 	over bool
 }
 
-// things is a pool of them, for a bubble of synctest.
+// things is a pool of things, for a bubble of synctest.
 type things struct {
 	*Pool[string, struct{}, *thing]
 	wg sync.WaitGroup
@@ -51,7 +51,7 @@ func newThings(t *testing.T, places int) *things {
 	return ts
 }
 
-// open opens a thing after a second of a bubble of synctest.
+// open opens a thing; it takes a second in a bubble of synctest.
 func (ts *things) open(e *Entry[string, struct{}, *thing]) (*thing, error) {
 	time.Sleep(time.Second)
 	ts.mu.Lock()
@@ -60,7 +60,7 @@ func (ts *things) open(e *Entry[string, struct{}, *thing]) (*thing, error) {
 	return &thing{key: e.Key}, ts.failed
 }
 
-// end notes how a thing ended. It may take long, in a bubble of synctest.
+// end records how a thing ended. It may take long, in a bubble of synctest.
 func (ts *things) end(e *Entry[string, struct{}, *thing], v *thing, forget bool, left <-chan struct{}) {
 	if left != nil {
 		<-left
@@ -73,7 +73,7 @@ func (ts *things) end(e *Entry[string, struct{}, *thing], v *thing, forget bool,
 	}
 }
 
-// acquire is for a thing of a user that ends by idle time.
+// acquire acquires a thing of a user that ends by idle time.
 func (ts *things) acquire(ctx context.Context, user, key string) (*thing, error) {
 	return ts.Acquire(ctx, key, func(e *Entry[string, struct{}, *thing], fresh bool) {
 		if fresh {
@@ -91,7 +91,7 @@ func (ts *things) must(t *testing.T, user, key string) *thing {
 	return v
 }
 
-// entry returns that of a key.
+// entry returns the entry of a key.
 func (ts *things) entry(key string) *Entry[string, struct{}, *thing] {
 	for e := range ts.All() {
 		if e.Key == key {
@@ -103,7 +103,7 @@ func (ts *things) entry(key string) *Entry[string, struct{}, *thing] {
 
 func (ts *things) release(key string) { ts.Release(ts.entry(key)) }
 
-// how returns how things ended.
+// how returns how the thing of a key ended.
 func (ts *things) how(key string) string {
 	synctest.Wait()
 	ts.mu.Lock()
@@ -116,7 +116,7 @@ func TestAThingIsOpenedOnce(t *testing.T) {
 		ts := newThings(t, 10)
 		leaves, leave := context.WithCancel(t.Context())
 		var all sync.WaitGroup
-		all.Go(func() { // the first, whose leaving disturbs nobody
+		all.Go(func() { // the first one; its leaving must not affect the others
 			if _, err := ts.acquire(leaves, "ann", "a"); !errors.Is(err, context.Canceled) {
 				t.Errorf("who has left got %v", err)
 			}
@@ -174,8 +174,8 @@ func TestWhatIsIdleEnds(t *testing.T) {
 	})
 }
 
-// TestUsersShareThePlaces: who has many makes room for who has none, and a new thing waits
-// for the end of the one whose place it takes.
+// TestUsersShareThePlaces: a user with many places makes room for a user with none, and a
+// new value waits for the end of the one whose place it takes.
 func TestUsersShareThePlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ts := newThings(t, 4)
@@ -185,7 +185,7 @@ func TestUsersShareThePlaces(t *testing.T) {
 			ts.release(key)
 			time.Sleep(time.Second)
 		}
-		ts.must(t, "ann", "a3") // more than she leaves free: her own oldest one goes
+		ts.must(t, "ann", "a3") // more than she leaves free: her own oldest one ends
 		if ts.how("a1"); ts.entry("a1") != nil || ts.entry("a2") == nil {
 			t.Error("the oldest is not the one that went")
 		}
@@ -193,7 +193,7 @@ func TestUsersShareThePlaces(t *testing.T) {
 		ts.must(t, "bob", "b1")
 		ts.must(t, "cat", "c1")
 		began := time.Now()
-		ts.must(t, "dan", "d1") // all places are taken: of ann, who has the most
+		ts.must(t, "dan", "d1") // all places are taken: ann has the most and gives one up
 		if took := time.Since(began); took < 5*time.Second {
 			t.Errorf("opened after %s, before the end of what had its place", took)
 		}

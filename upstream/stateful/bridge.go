@@ -15,24 +15,25 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// This file lets clients of the extension have the tasks of a 2025-11-25 server. What
-// tasks/get tells them at once is asked for there: the result of a task that has ended by
-// tasks/result, and its questions by the same request, which is held open as long as the
-// client comes back for them. An answer comes by tasks/update and goes to the request
-// that the server made. A task is its session's at many servers, so that the session of
-// a client without one is kept for longer while it may have some.
+// This file gives clients of the extension the tasks of a 2025-11-25 server. Whatever
+// tasks/get reports to them at once is fetched there with tasks/result: the result of a
+// task that has ended, and the questions of one that still runs. For the questions the
+// request is held open while the client keeps coming back. An answer arrives by
+// tasks/update and goes to the request that the server made. At many servers a task belongs
+// to its session, so the session of a client without one is kept longer while it may have
+// tasks.
 
 const (
 	// firstQuestion is how long a client waits for the questions of a task whose server
 	// says that it has some.
 	firstQuestion = 2 * time.Second
-	// usualLife is how long a session is kept for a task that does not say how long it
-	// lives, and mostLife for any.
+	// usualLife is how long a session is kept for a task that does not state its lifetime;
+	// mostLife is the limit for any task.
 	usualLife = time.Hour
 	mostLife  = 24 * time.Hour
 )
 
-// bridge answers a call about a task of a client of the extension, and releases the
+// bridge answers a call about a task from a client of the extension, and releases the
 // session.
 func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	defer s.release()
@@ -44,11 +45,11 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case mcp.MethodTasksUpdate:
 		if x, ok := s.d.parks.Find(s.handle(c.Name)); ok {
 			x.answer(c)
-		} // else there is nothing open, and answers to nothing are ignored
+		} // otherwise nothing is open, and answers to nothing are ignored
 		return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 	case mcp.MethodTasksCancel:
 		_, err := s.request(ctx, c.Method, about)
-		if _, refused := errors.AsType[*mcp.Error](err); refused { // it may have ended, which is as good here
+		if _, refused := errors.AsType[*mcp.Error](err); refused { // the task may have ended, which is just as good
 			_, err = s.request(ctx, mcp.MethodTasksGet, about)
 		}
 		if err != nil {
@@ -72,8 +73,8 @@ func (s *session) bridge(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
 }
 
-// detailed returns a task with what the extension wants in it: the result or the error,
-// or the questions. A task that failed with a result has completed there.
+// detailed returns a task with what the extension requires in it: the result, the error or
+// the questions. In the extension, a task that failed with a result counts as completed.
 func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.Raw, error) {
 	status, _ := task.Member("status")
 	id := mcp.TaskID(task)
@@ -97,7 +98,7 @@ func (s *session) detailed(ctx context.Context, c *mcp.Call, task mcp.Raw) (mcp.
 	return task, nil
 }
 
-// unrelate takes out of a result, or of the params of an event, which task it belongs to.
+// unrelate removes the reference to a task from a result, or from the params of an event.
 func unrelate(object mcp.Raw) mcp.Raw {
 	meta, _ := object.Member("_meta")
 	switch less := meta.Without(wire.MetaRelatedTask); {
@@ -110,8 +111,8 @@ func unrelate(object mcp.Raw) mcp.Raw {
 	}
 }
 
-// questions returns the open questions of a task as inputRequests. It waits for the first
-// of them, for a while.
+// questions returns the open questions of a task as inputRequests. It waits a short time
+// for the first one.
 func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Raw, error) {
 	x, err := s.heldTask(c, id)
 	if err != nil {
@@ -129,12 +130,12 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 		}
 		break
 	}
-	x.signal() // whoever else waits for them
+	x.signal() // wakes other callers that wait for the questions
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	requests := mcp.Raw(`{}`)
 	for _, q := range x.open {
-		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge does it for what stands in a task
+		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge converts questions inside a task
 		if err != nil {
 			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
 		}
@@ -147,11 +148,11 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	return requests, nil
 }
 
-// handle is that of the request which holds the questions of a task: nobody else knows it.
+// handle identifies the request that holds the questions of a task; it is never disclosed.
 func (s *session) handle(task string) string { return s.at.Data.id + " " + task }
 
-// heldTask returns the request that holds the questions of a task, a new one if there is none.
-// Its time begins anew.
+// heldTask returns the request that holds the questions of a task, and makes one if there
+// is none. Its time limit starts anew.
 func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 	x, err := s.d.parks.Park(s.handle(task), c.Caller.User(), s.d.cfg.Asks(&c.Caller), s.env.Timeout.Ask, func() (*exchange, error) {
 		life, err := s.env.Life(context.WithoutCancel(s.base), true)
@@ -160,13 +161,13 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 		}
 		life.Pause() // no caller waits
 		s.hold()
-		// Keys are unique in the life of a task, which may be held more than once.
+		// Keys are unique for the lifetime of a task, which may be held more than once.
 		x := &exchange{
 			s: s, id: s.env.NextID(), life: life, task: task, wake: make(chan struct{}, 1), elsewhere: true, pumped: make(chan struct{}),
 			keys: strings.ToLower(rand.Text()[:8]) + "-",
 			call: &mcp.Call{Method: mcp.MethodTasksResult, Name: task, Caller: c.Caller, Caps: c.Caps, Session: c.Session, Ephemeral: c.Ephemeral},
 		}
-		life.Room.Store(x.outside()) // nobody else knows of x yet
+		life.Room.Store(x.outside()) // no other goroutine knows x yet
 		s.calls.add(x)
 		s.env.Spawn(x.readHeld)
 		return x, nil
@@ -181,7 +182,8 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 	return x, err
 }
 
-// readHeld reads the stream of a held request until its task ends or it is given up.
+// readHeld reads the stream of a held request until its task ends or the request is given
+// up.
 func (x *exchange) readHeld() {
 	out := dialect.Request{ID: x.id, Call: x.call, Rev: x.s.rev}
 	stream, err := x.s.conn.Start(&transport.Request{
@@ -195,13 +197,13 @@ func (x *exchange) readHeld() {
 		x.signal()
 		close(x.pumped)
 	}
-	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // else whoever removed it frees it
+	if x.s.d.parks.Remove(x.s.handle(x.task), x) { // otherwise whoever removed it frees it
 		x.settleNothing()
 		x.free()
 	}
 }
 
-// answer passes the answers of a client to the questions of a task on.
+// answer passes the client's answers on to the questions of a task.
 func (x *exchange) answer(c *mcp.Call) {
 	settled, _ := x.settle(c)
 	for _, a := range settled {
@@ -209,7 +211,7 @@ func (x *exchange) answer(c *mcp.Call) {
 	}
 }
 
-// settleNothing answers what is still open of a task that needs no answers any more.
+// settleNothing answers the open questions of a task that needs no answers any more.
 func (x *exchange) settleNothing() {
 	x.mu.Lock()
 	open := x.open
@@ -220,8 +222,8 @@ func (x *exchange) settleNothing() {
 	}
 }
 
-// lastsFor keeps the session for a task that its client may come back for, though it
-// ends by idle time else.
+// lastsFor keeps the session for a task that its client may come back for. Otherwise the
+// session would end by idle time.
 func (s *session) lastsFor(task mcp.Raw) {
 	life := usualLife
 	raw, _ := task.Member("ttlMs")
@@ -231,8 +233,8 @@ func (s *session) lastsFor(task mcp.Raw) {
 	s.d.pool.KeepUntil(s.at, time.Now().Add(life))
 }
 
-// inForm returns an event in the form that a listener knows; ok is false for one that
-// cannot be told so.
+// inForm converts an event to the form that a listener knows; ok is false if that is
+// impossible.
 func (s *session) inForm(ctx context.Context, c *mcp.Call, e mcp.Event) (_ mcp.Event, ok bool) {
 	if e.Method != mcp.NoteTask || c.Tasks != mcp.ExtensionTasks {
 		return e, true

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// calls are those under way in a session, by the ids of their requests: what comes outside of
-// their streams finds them here.
+// calls are the calls under way in a session, by the ids of their requests. Messages from
+// outside of their streams find their calls here.
 type calls struct {
 	mu  sync.Mutex // guards all
 	all map[int64]*exchange
@@ -41,7 +41,7 @@ func (c *calls) list() []*exchange {
 	return slices.Collect(maps.Values(c.all))
 }
 
-// find returns a call for which is is true, nil for none.
+// find returns a call for which is reports true, nil for none.
 func (c *calls) find(is func(*exchange) bool) *exchange {
 	for _, x := range c.list() {
 		if is(x) {
@@ -51,9 +51,9 @@ func (c *calls) find(is func(*exchange) bool) *exchange {
 	return nil
 }
 
-// only returns the one call that is under way, nil when there is none or more than one: then
-// nothing says which one a message is for. What waits for a task counts only where there is
-// no other: a message of a task says of which (ofTask).
+// only returns the one call that is under way, nil if there is none or more than one: then
+// it is unclear which call a message is for. A call that waits for a task counts only if
+// there is no other, because a task's messages name their task (ofTask).
 func (c *calls) only() *exchange {
 	all := c.list()
 	waits := func(x *exchange) bool { return x.task != "" }
@@ -66,13 +66,13 @@ func (c *calls) only() *exchange {
 	return all[0]
 }
 
-// inProgress returns the call that progress is of, nil for none.
+// inProgress returns the call that a progress message belongs to, nil for none.
 func (c *calls) inProgress(m wire.Message) *exchange {
 	return c.find(func(x *exchange) bool { return x.owns(m) })
 }
 
-// ofTask returns the call that waits for the task which a message belongs to
-// (2025-11-25 basic/utilities/tasks#related-task-metadata), nil for none.
+// ofTask returns the call that waits for the task that a message names (2025-11-25
+// basic/utilities/tasks#related-task-metadata), nil for none.
 func (c *calls) ofTask(m wire.Message) *exchange {
 	meta, _ := m.Params.Member("_meta")
 	task, ok := meta.Member(wire.MetaRelatedTask)
@@ -83,8 +83,8 @@ func (c *calls) ofTask(m wire.Message) *exchange {
 	return c.find(func(x *exchange) bool { return x.task != "" && x.task == id })
 }
 
-// level is the least severe level of log messages that a call wants, "" for none: the session
-// has one for all of them, and each hears only what it asked for.
+// level returns the least severe log level that a call wants, "" for none. The session has
+// one level for all its calls, and each call gets only what it asked for.
 func (c *calls) level() (least string) {
 	for _, x := range c.list() {
 		if level := x.call.LogLevel; level != "" && (least == "" || wire.LogLevelAtLeast(least, level)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
-// deliver takes what came outside of a call's own stream.
+// deliver handles a message that came outside of a call's own stream.
 func (s *session) deliver(m wire.Message) {
 	switch m.Kind {
 	case wire.Request:
@@ -29,7 +29,7 @@ func (s *session) deliver(m wire.Message) {
 	}
 }
 
-// note takes a notification; x is the call that it belongs to, nil for none.
+// note handles a notification; x is the call that it belongs to, nil for none.
 func (s *session) note(m wire.Message, x *exchange) {
 	switch m.Method {
 	case mcp.NoteProgress, mcp.NoteMessage:
@@ -40,7 +40,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 			return
 		}
 		params := m.Params
-		if x.ours { // for its caller there is no task
+		if x.ours { // its caller knows of no task
 			params = unrelate(params)
 		}
 		x.tell(mcp.Event{Method: m.Method, Params: params})
@@ -62,7 +62,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 	}
 }
 
-// serve answers a request of the server, or makes a question of the call of it.
+// serve answers a request of the server, or makes it a question of a call.
 func (s *session) serve(m wire.Message, x *exchange) {
 	if waits := s.calls.ofTask(m); waits != nil {
 		x = waits
@@ -91,7 +91,7 @@ func (s *session) serve(m wire.Message, x *exchange) {
 	}
 }
 
-// forNobody answers a question in a session of the gateway's own, which has no user.
+// forNobody answers a question in one of the gateway's own sessions, which has no user.
 func forNobody(m wire.Message) []byte {
 	switch m.Method {
 	case mcp.MethodRootsList:
@@ -102,14 +102,14 @@ func forNobody(m wire.Message) []byte {
 	return wire.AppendError(nil, m.ID, mcp.Errorf(codeRejected, "this session has no user who could be asked"))
 }
 
-// unrelated answers a request of the server for which no call is left: outside of a
-// call the client cannot be asked.
+// unrelated answers a request of the server for which no call is left: the client cannot be
+// asked outside of a call.
 func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelated) }
 
 var errUnrelated = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
 
-// only returns the call that a message without a name of one is for, nil where nothing says
-// which.
+// only returns the call that a message without a reference to one is for, nil if that is
+// unclear.
 func (s *session) only() *exchange {
 	if s.shared() {
 		return nil
@@ -117,8 +117,9 @@ func (s *session) only() *exchange {
 	return s.calls.only()
 }
 
-// completed passes on that the user is done at a URL: to the call that asked, if it
-// still runs, else to the client's session. Clients without one come back by themselves.
+// completed reports that the user is done at a URL: to the call that asked, if it still
+// runs, otherwise to the client's session. Clients without a session come back by
+// themselves.
 func (s *session) completed(m wire.Message) {
 	id, _ := m.Params.Member("elicitationId")
 	ours, request, ok := s.state.Pages.Complete(id.Text())

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// roundWindow is how long a round of questions is kept open for more of them.
+	// roundWindow is how long a round of questions stays open for more of them.
 	roundWindow = 50 * time.Millisecond
-	// maxResumes is how often in a row a broken stream is gone on with.
+	// maxResumes is how many times in a row a broken stream is resumed.
 	maxResumes = 3
 )
 
@@ -28,26 +28,26 @@ type exchange struct {
 	id     int64
 	call   *mcp.Call
 	life   *transport.Life
-	first  transport.Stream // the answer to the POST; closing it ends life
-	stream transport.Stream // the one that is read: first, or where a broken one goes on
+	first  transport.Stream // the response to the POST; closing it ends life
+	stream transport.Stream // the stream being read: first, or the one that resumes it
 	wake   chan struct{}
-	// task is the one that it waits for, "" for none; ours says that it was made here, for
-	// a caller who knows nothing of it. Neither is changed.
+	// task is the task that the call waits for, "" for none. ours says that the task was
+	// made here, for a caller that knows nothing of it. Neither changes.
 	task string
 	ours bool
-	// keys is in front of the keys of its questions. It is not changed.
+	// keys is the prefix of the keys of the call's questions. It does not change.
 	keys string
-	// token is the progress token of the call that made that task, 0 for none. It is not
-	// changed.
+	// token is the progress token of the call that made the task, 0 for none. It does not
+	// change.
 	token int64
-	// elsewhere says that questions may come from outside of the stream, so that the
-	// caller waits for wake from the beginning. It is not changed.
+	// elsewhere says that questions may come outside of the stream, so that the caller
+	// waits for wake from the beginning. It does not change.
 	elsewhere bool
-	pumped    chan struct{} // closed when the goroutine has ended that reads the stream; nil for none
+	pumped    chan struct{} // closed when the goroutine that reads the stream has ended; nil for none
 
 	mu     sync.Mutex // guards the fields below
 	notify func(mcp.Event)
-	room   *mcp.Room // of questions, and of what comes while nobody waits; nil for none yet
+	room   *mcp.Room // for questions, and for messages while nobody waits; nil for none yet
 	minted int
 	open   []question
 	done   bool
@@ -55,7 +55,7 @@ type exchange struct {
 	err    error
 }
 
-// callWithRoots makes a call, after the question for roots that has to come first.
+// callWithRoots makes a call, after the question for roots if one has to come first.
 func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.State != "" {
 		s.roots.give(c)
@@ -67,11 +67,11 @@ func (s *session) callWithRoots(ctx context.Context, c *mcp.Call) (*mcp.Reply, e
 	return s.call(ctx, c)
 }
 
-// call makes a call and releases the session, unless the call is parked.
+// call makes a call. It releases the session, unless the call is parked.
 func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if mcp.IsTaskMethod(c.Method) && !s.server.Tasks {
 		s.release()
-		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
+		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
 	}
 	x := &exchange{call: c}
 	if c.Method == mcp.MethodTasksResult {
@@ -80,9 +80,9 @@ func (s *session) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return s.begin(ctx, x, c, nil)
 }
 
-// begin sends a request for an exchange, which for one that waits for a task made here is
-// not the call itself, and waits. meanwhile, unless it is nil, begins what runs
-// at the same time, until the exchange's life ends.
+// begin sends the request of an exchange and waits for it. For an exchange that waits for a
+// task made here, the request is not the call itself. meanwhile, if it is not nil, starts
+// what runs at the same time, until the exchange's life ends.
 func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, meanwhile func()) (*mcp.Reply, error) {
 	x.s, x.id, x.notify, x.wake = s, s.env.NextID(), x.call.Notify, make(chan struct{}, 1)
 	x.elsewhere = s.asksElsewhere() || x.task != "" && s.declared.Any()
@@ -129,7 +129,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 		return x.wait(ctx)
 	}
 	for {
-		if x.read(); x.done { // nobody else writes done as long as there is no pump
+		if x.read(); x.done { // without a pump nobody else writes done
 			return x.finish(ctx)
 		}
 		if x.asks() {
@@ -138,7 +138,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	}
 }
 
-// pump reads on while the caller waits for questions, or is not there.
+// pump reads on while the caller waits for questions, or has left.
 func (x *exchange) pump() {
 	defer close(x.pumped)
 	for !x.over() {
@@ -147,7 +147,7 @@ func (x *exchange) pump() {
 	}
 }
 
-// read takes the next message.
+// read reads and handles the next message.
 func (x *exchange) read() {
 	m, err := x.next()
 	switch {
@@ -168,13 +168,13 @@ func (x *exchange) read() {
 	}
 }
 
-// owns reports whether progress has the token of this call.
+// owns reports whether a progress message has the token of this call.
 func (x *exchange) owns(m wire.Message) bool {
 	return dialect.HasToken(m, x.id) || x.token != 0 && dialect.HasToken(m, x.token)
 }
 
-// next reads the next message, of another stream where the first one broke and can
-// be gone on with (2025-11-25 basic/transports#resumability-and-redelivery).
+// next reads the next message. If the stream broke and can be resumed, it reads from the
+// new stream (2025-11-25 basic/transports#resumability-and-redelivery).
 func (x *exchange) next() (wire.Message, error) {
 	for resumes := 0; ; resumes++ {
 		m, err := x.stream.Next()
@@ -201,7 +201,7 @@ func (x *exchange) next() (wire.Message, error) {
 	}
 }
 
-// leave closes the stream that is read, if it is not the first one.
+// leave closes the stream being read, unless it is the first one.
 func (x *exchange) leave() {
 	if x.stream != x.first {
 		x.stream.Close()
@@ -215,7 +215,7 @@ func (x *exchange) end(result mcp.Raw, err error) {
 		return
 	}
 	x.done, x.result, x.err = true, result, err
-	for _, q := range x.open { // nobody needs to answer any more
+	for _, q := range x.open { // nobody needs to answer these any more
 		x.tellWithdrawn(q)
 	}
 }
@@ -239,8 +239,8 @@ func (x *exchange) signal() {
 	}
 }
 
-// tell tells the caller of an event, if one waits, and reports whether it did. The lock
-// is held, so that nothing is told after the caller has its reply.
+// tell sends an event to the caller, if one waits, and reports whether it did. The lock is
+// held, so that nothing follows the caller's reply.
 func (x *exchange) tell(e mcp.Event) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -251,8 +251,8 @@ func (x *exchange) tell(e mcp.Event) bool {
 	return true
 }
 
-// wait waits, while a goroutine reads, for the result or for a round of questions, and
-// parks the call then.
+// wait waits, while a goroutine reads, for the result or for a round of questions. For
+// questions it parks the call.
 func (x *exchange) wait(ctx context.Context) (*mcp.Reply, error) {
 	if x.pumped == nil {
 		x.pumped = make(chan struct{})
@@ -286,7 +286,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	open := x.open
 	x.notify, x.open = nil, nil
 	x.mu.Unlock()
-	if len(open) > 0 { // the server did not wait for the answers, but is owed them
+	if len(open) > 0 { // the server did not wait for the answers, but still gets them
 		x.s.env.Spawn(func() {
 			for _, q := range open {
 				switch {
@@ -328,7 +328,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 	return &mcp.Reply{List: list}, nil
 }
 
-// free ends the exchange. Whoever else reads its streams must be about to end.
+// free ends the exchange. Any other reader of its streams must be about to end.
 func (x *exchange) free() {
 	x.s.calls.remove(x)
 	if x.pumped != nil {
@@ -345,9 +345,9 @@ func (x *exchange) free() {
 	x.s.release()
 }
 
-// sayCancelled tells the server, apart from the caller who may have left, that nobody
-// waits for the answer any more; ending the connection would not say so
-// (2025-11-25 basic/utilities/cancellation). Over stdio the stream says it.
+// sayCancelled tells the server that nobody waits for the answer any more. It does not
+// depend on the caller, who may have left. Closing the connection would not tell the server
+// (2025-11-25 basic/utilities/cancellation). Over stdio the stream does it.
 func (x *exchange) sayCancelled(ctx context.Context) {
 	if x.s.env.Process {
 		return
@@ -360,13 +360,13 @@ func (x *exchange) sayCancelled(ctx context.Context) {
 	if x.first != nil {
 		taken = x.first.Taken()
 	}
-	x.s.hold() // it is not closed before that
+	x.s.hold() // keeps the session open until then
 	x.s.env.Farewell(func() {
 		defer x.s.release()
-		if taken != nil { // a cancellation that comes before its request cancels nothing
+		if taken != nil { // a cancellation that arrives before its request has no effect
 			select {
 			case <-taken:
-			case <-time.After(500 * time.Millisecond): // some servers say late that they took it
+			case <-time.After(500 * time.Millisecond): // some servers are late to acknowledge a request
 			case <-x.s.env.Base.Done():
 			}
 		}

@@ -12,45 +12,47 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 )
 
-// Keeper keeps what outlives this process of clients' sessions at servers: whoever goes on
-// with a client's session resumes those, too. Only sessions on streamable HTTP can be
-// resumed; processes and sessions on HTTP+SSE begin anew.
+// Keeper stores what outlives this process of the sessions that clients have at servers.
+// The process that takes over a client's session resumes its sessions at servers, too. Only
+// sessions on streamable HTTP can be resumed; processes and sessions on HTTP+SSE begin
+// anew.
 type Keeper interface {
 	// Load returns what was saved under a name for a client's session (Call.Session), nil
 	// for nothing.
 	Load(ctx context.Context, session, name string) ([]byte, error)
-	// Save replaces that; a nil value forgets it. Both are for nobody else to read: the value
-	// has the session's id at the server, and the name is a digest of secrets that may be
-	// guessed.
+	// Save replaces the saved value; a nil value removes it. Name and value are
+	// confidential: the value contains the server's session id, and the name is a digest of
+	// secrets that may be guessable.
 	Save(ctx context.Context, session, name string, value []byte) error
 }
 
-// key says whose session it is. Without a client's session it is neutral: the gateway's own
-// or, where each user has a credential, one of the user. Two client sessions never share one.
+// key identifies the owner of a session. Without a client session it is neutral: the
+// session belongs to the gateway or, if each user has a credential, to one user. Two client
+// sessions never share one.
 type key struct {
 	session string
-	caps    string // what is declared, for clients whose capabilities change by request
+	caps    string // the declared capabilities, for clients that declare them with each request
 	user    string // "" where no user has a credential of its own
 }
 
-// keeper keeps the sessions at one server.
+// keeper stores the sessions at one server.
 type keeper struct {
 	to     Keeper   // nil for none
-	server []string // what tells the server, and the account there, from others
+	server []string // distinguishes the server, and the account there
 }
 
-// remembered is what is saved.
+// remembered is the saved form of a session.
 type remembered struct {
 	Revision string `json:"revision"`
 	ID       string `json:"id"`
-	// Capabilities are the server's, in a string: they stay as it wrote them.
+	// Capabilities are the server's, in a string so that they stay byte for byte.
 	Capabilities string `json:"capabilities"`
 }
 
-// keeps reports whether a session is one that can be resumed.
+// keeps reports whether a session can be resumed.
 func (p *keeper) keeps(k key, e *dialect.Era) bool { return p.to != nil && k.session != "" && !e.SSE }
 
-// load returns what is kept under a key, nil for nothing.
+// load returns the session saved under a key, nil for nothing.
 func (p *keeper) load(ctx context.Context, k key) (*remembered, error) {
 	value, err := p.to.Load(ctx, k.session, p.digest(k))
 	if err != nil || value == nil {
@@ -66,7 +68,7 @@ func (p *keeper) load(ctx context.Context, k key) (*remembered, error) {
 	return &r, nil
 }
 
-// save keeps a session; nil forgets it.
+// save stores a session; nil forgets it.
 func (p *keeper) save(ctx context.Context, k key, r *remembered) error {
 	var value []byte
 	if r != nil {
@@ -78,12 +80,12 @@ func (p *keeper) save(ctx context.Context, k key, r *remembered) error {
 	return p.to.Save(ctx, k.session, p.digest(k), value)
 }
 
-// digest is of what divides the sessions of a client at a server: the server, how it is
-// reached, whose credential is used, what is declared.
+// digest identifies a session of a client by its server, how that is reached, the
+// credential in use and the declared capabilities.
 func (p *keeper) digest(k key) string {
 	hash := sha256.New()
 	for _, part := range append([]string{k.caps, k.user}, p.server...) {
-		_ = binary.Write(hash, binary.BigEndian, uint64(len(part))) // a hash takes everything
+		_ = binary.Write(hash, binary.BigEndian, uint64(len(part))) // a hash never returns an error
 		hash.Write([]byte(part))
 	}
 	return hex.EncodeToString(hash.Sum(nil))

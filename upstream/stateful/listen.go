@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// maxWanted bounds how many resources, and how many tasks, one listener is told of.
+// maxWanted bounds how many resources, and how many tasks, one listener may follow.
 const maxWanted = restore.MaxPending / 2
 
-// listen makes a subscription out of what stateful servers have: the
-// standing stream and resources/subscribe. It outlives a session that is lost.
+// listen builds a subscription from what stateful servers offer: the standing stream and
+// resources/subscribe. It survives the loss of a session.
 func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	want, err := mcp.FilterOf(c.Params)
 	if err != nil {
@@ -33,7 +33,7 @@ func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 	}()
 	s.standing.open()
 	ack, ok := s.honour(ctx, l, want)
-	if !ok { // the session is lost; another one has what this one had
+	if !ok { // the session is lost; the next one restores its subscriptions
 		s.lose()
 		if s, err = d.another(ctx, e, c, s); err != nil {
 			return nil, err
@@ -73,8 +73,8 @@ func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 	}
 }
 
-// another returns the session that takes the place of a lost one, which is released. With
-// an error it returns the lost one.
+// another returns the session that replaces a lost one, and releases the lost one. If it
+// fails, it returns the lost one with the error.
 func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost *session) (*session, error) {
 	next, err := d.acquire(ctx, e, c)
 	if err != nil {
@@ -88,9 +88,9 @@ func (d *Dialect) another(ctx context.Context, e *dialect.Era, c *mcp.Call, lost
 	return next, nil
 }
 
-// honour subscribes to what the server has of what is wanted, and returns what is to be
-// said of that. It reports false, and nothing is subscribed, where the session turns out to
-// be lost.
+// honour subscribes to the wanted resources that the server offers, and returns the
+// acknowledgement. If the session turns out to be lost, it reports false and leaves nothing
+// subscribed.
 func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filter) (said mcp.Event, ok bool) {
 	honoured := mcp.Filter{Lists: want.Lists & s.server.Lists}
 	var failed map[string]error
@@ -112,14 +112,14 @@ func (s *session) honour(ctx context.Context, l *restore.Listener, want mcp.Filt
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: honoured.In(nil), Failed: failed}, true
 }
 
-// subscribeAll subscribes to resources, and returns those that it subscribed to and why it
-// could not to others. The error says that the session is lost.
+// subscribeAll subscribes to resources. It returns the subscribed ones and, for the others,
+// why they failed. The error says that the session is lost.
 func (s *session) subscribeAll(ctx context.Context, l *restore.Listener, all []string) (uris []string, failed map[string]error, err error) {
 	if !s.server.Subscribe {
 		return nil, nil, nil
 	}
 	all = all[:min(len(all), maxWanted)]
-	l.Want(mcp.Filter{URIs: all}) // an update may come on its stream before the answer does
+	l.Want(mcp.Filter{URIs: all}) // an update may arrive on its stream before the answer
 	for _, uri := range all {
 		err = s.state.Subscribe(ctx, uri, func() error { return s.subscribe(ctx, uri) })
 		switch {
@@ -143,8 +143,8 @@ func (s *session) subscribe(ctx context.Context, uri string) error {
 	return err
 }
 
-// unsubscribe ends what a listener subscribed to, where nobody else wants it. Its
-// context has ended, so it has a limit of its own.
+// unsubscribe ends the subscriptions of a listener that nobody else wants. The listener's
+// context has ended, so unsubscribe has its own time limit.
 func (s *session) unsubscribe(uris []string) {
 	for _, uri := range uris {
 		done := s.state.Unsubscribe(uri)
@@ -167,8 +167,8 @@ func (s *session) unsubscribe(uris []string) {
 	}
 }
 
-// subscribeAgain subscribes again to a resource. Where the server refuses it, that is the end
-// of it.
+// subscribeAgain subscribes to a resource again. A refusal of the server is final, and no
+// error.
 func (s *session) subscribeAgain(ctx context.Context, uri string) error {
 	err := s.subscribe(ctx, uri)
 	if _, refused := errors.AsType[*mcp.Error](err); refused {
@@ -180,16 +180,16 @@ func (s *session) subscribeAgain(ctx context.Context, uri string) error {
 	return err
 }
 
-// resubscribe subscribes, some time later, to what could not be subscribed to in a new
-// session, until the server has taken that or nobody wants it any more: who listens has been
-// promised to hear of changes. What was missed in between counts as one.
+// resubscribe retries, at intervals, the subscriptions that failed in a new session, until
+// the server accepts or refuses them or nobody wants them any more: listeners have been
+// promised to hear of changes. Each resource then counts as changed.
 func (s *session) resubscribe(uris []string) {
 	again := func(uri string) (done bool) {
 		ctx, cancel := context.WithTimeout(s.base, s.env.Timeout.Call)
 		defer cancel()
 		err := s.subscribeAgain(ctx, uri)
 		switch {
-		case errors.Is(err, transport.ErrSessionGone): // the next one has them all
+		case errors.Is(err, transport.ErrSessionGone): // the next session resubscribes to all of them
 			s.lose()
 		case err == nil:
 			s.state.Tell(mcp.Event{Method: mcp.NoteResourceUpdated, Params: mcp.Object("uri", mcp.String(uri))})

@@ -13,11 +13,11 @@ import (
 
 // Only 2025-11-25 has ids for questions that send the user to a URL.
 
-// pageWait is how long a call that is made anew waits for the server to say that
-// the user is done: many clients come back as soon as the page is open.
+// pageWait is how long a call that is made anew waits for the server to say that the user
+// is done: many clients come back as soon as the page is open.
 const pageWait = 20 * time.Second
 
-// urlRequired makes the questions of URLElicitationRequiredError (2025-11-25
+// urlRequired turns a URLElicitationRequiredError into questions (2025-11-25
 // client/elicitation#url-elicitation-required-error).
 func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	env, c := x.s.env, x.call
@@ -63,8 +63,8 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	return dialect.Unasked(env.Upstream, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
 }
 
-// Anew prepares a call of AnewState that is made anew. Without one the reply or the error is
-// the answer: the user did not want to.
+// Anew prepares a call with an AnewState to be made anew. If fresh is nil, the reply or the
+// error is the answer: the user declined.
 func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply *mcp.Reply, err error) {
 	timer := time.NewTimer(pageWait)
 	defer timer.Stop()
@@ -81,7 +81,7 @@ func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply
 		select {
 		case <-done:
 		case <-timer.C:
-			timer.Reset(0) // for the others, too
+			timer.Reset(0) // the other pages are not waited for either
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)
 		case <-d.env.Base.Done():
@@ -93,8 +93,8 @@ func (d *Dialect) Anew(ctx context.Context, c *mcp.Call) (fresh *mcp.Call, reply
 	return fresh, nil, nil
 }
 
-// page returns what is closed when the user of a client session is done at a page of our id,
-// nil for a page that is not known.
+// page returns a channel that is closed when the user of a client session is done at the
+// page with our id, nil for an unknown page.
 func (d *Dialect) page(session, id string) <-chan struct{} {
 	for at := range d.pool.All() {
 		if at.Key.session != session || session == "" {

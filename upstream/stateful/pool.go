@@ -16,26 +16,27 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// steady is how long an event stream lives that does not count as one that fails.
+// steady is how long an event stream must live not to count as a failure.
 const steady = 10 * time.Second
 
 // place is what outlives a session.
 type place struct {
-	id       string // no other one's, of any process
+	id       string // unique across processes
 	owner    *transport.Identity
 	declared dialect.Capabilities
 	state    *restore.State         // what is restored in a new session
-	kept     atomic.Pointer[string] // the id at the server of the session that is kept for it; nil for none
+	kept     atomic.Pointer[string] // the server's id of the kept session; nil for none
 }
 
 type entry = pool.Entry[key, *place, *session]
 
-// acquire returns the session of a call, and opens it if need be. It must be released.
+// acquire returns the session of a call, and opens it if necessary. The caller must release
+// it.
 func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*session, error) {
 	k := key{user: d.env.User(&c.Caller)}
 	var declared dialect.Capabilities
 	switch {
-	case d.cfg.Shared: // which of the clients it asks nobody would know
+	case d.cfg.Shared: // nobody would know which of the clients a question is for
 		declared = dialect.Capabilities{Raw: "{}"}
 	case c.Session == "" || c.Method == mcp.MethodDiscover:
 		declared = dialect.Neutral(e.Rev)
@@ -48,7 +49,7 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
 		if fresh {
 			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
-			if at.Sweeps = k.user != ""; k.session != "" { // else nobody ends it
+			if at.Sweeps = k.user != ""; k.session != "" { // a session without a client session ends by idle time
 				at.Sweeps = c.Ephemeral
 			}
 			if k.session != "" || k.user != "" {
@@ -63,7 +64,7 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 	return s, dialect.NotStarted(err)
 }
 
-// open opens the session of an entry, or goes on with one that is kept.
+// open opens the session of an entry, or resumes the kept one.
 func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
 	err = d.env.Connect(func(ctx context.Context) error {
 		if s = d.resume(ctx, at, e); s != nil {
@@ -86,7 +87,7 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (s *session, err error) {
 	return s, err
 }
 
-// begin begins a session on a connection of its own.
+// begin begins a session on a new connection.
 func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*session, error) {
 	conn, err := d.env.Dial(ctx, at.Data.owner, e)
 	if err != nil {
@@ -108,8 +109,8 @@ func (d *Dialect) begin(ctx context.Context, at *entry, e *dialect.Era) (*sessio
 	return s, nil
 }
 
-// crashed notes that the process of an entry ended by itself, or its event stream. What
-// lies between ends streams that are idle, for which nobody has to wait.
+// crashed notes that the process of an entry, or its event stream, ended by itself.
+// Intermediaries end idle streams; nobody has to wait for those.
 func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	d.env.Restarts.Add(1)
 	if d.env.Process || lived < steady {
@@ -117,16 +118,16 @@ func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	}
 }
 
-// bury ends the session, nil for none, of an entry that has ended. A session that is kept ends
-// at the server only if it is to be forgotten and could be: where the keeper refuses, another
-// process goes on with it.
+// bury ends the session, nil for none, of an entry that has ended. A kept session ends at
+// the server only if it is to be forgotten and the keeper agrees: if the keeper refuses,
+// another process owns the session now.
 func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{}) {
 	if s != nil && idle != nil {
 		s.windUp(idle)
 	}
 	kept := at.Data.kept.Load()
 	if kept != nil && forget {
-		ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // after the end of base, too
+		ctx, cancel := context.WithTimeout(context.Background(), dialect.Goodbye) // also after base has ended
 		defer cancel()
 		if err := d.kept.save(ctx, at.Key, nil); err != nil {
 			d.env.Log.Debug("session not forgotten", "error", err)
@@ -141,8 +142,8 @@ func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{})
 	}
 }
 
-// resume goes on with the session that is kept for an entry; nil for none, or for one that
-// was lost here already. Nothing is sent but what the entry needs in it.
+// resume resumes the session that is kept for an entry. It returns nil if none is kept, or
+// if the kept one was already lost here. It sends only what the entry needs in the session.
 func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *session {
 	if !d.kept.keeps(at.Key, e) || at.Data.kept.Load() != nil {
 		return nil
@@ -163,14 +164,15 @@ func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *sessio
 	conn.Resume(known.ID)
 	conn.Bind(rev)
 	s := newSession(d, at, conn, rev)
-	s.roots.owed = true // they may have changed, or the server was told none
+	s.roots.owed = true // the roots may have changed, or the server was told none
 	s.learn(mcp.Object("capabilities", mcp.Raw(known.Capabilities)))
 	at.Data.kept.Store(&known.ID)
 	s.restore(ctx)
 	return s
 }
 
-// save keeps a session that was opened here. One that cannot be kept ends with this process.
+// save keeps a session that was opened here. If that fails, the session ends with this
+// process.
 func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
 	id := s.id()
 	if id == "" || !d.kept.keeps(s.at.Key, e) {

@@ -19,25 +19,27 @@ import (
 // maxQuestions bounds the open questions of a call.
 const maxQuestions = 20
 
-// codeRejected is what a server is told when the user did not want to sample
-// (2025-11-25 client/sampling#error-handling).
+// codeRejected tells the server that the user declined to sample (2025-11-25
+// client/sampling#error-handling).
 const codeRejected = -1
 
-// cancelWait is how long a server may take to end a call that was cancelled, before the
-// questions of that are answered: one that does not know of cancellations waits for them.
+// cancelWait is how long a server may take to end a cancelled call before the call's
+// questions are answered: a server that does not support cancellation waits for those
+// answers.
 const cancelWait = 500 * time.Millisecond
 
 // question is a request of the server that the client has to answer.
 type question struct {
 	id      mcp.Raw // the server's
 	request mcp.InputRequest
-	changes int // how often the roots had changed
-	// guessed is its params as they came, where it may be another call's; nil where not.
+	changes int // how often the roots had changed when it was asked
+	// guessed is the question's original params if it may belong to another call; otherwise
+	// nil.
 	guessed mcp.Raw
 }
 
-// ask takes a question of the server, of which it may be a guess that it is this call's;
-// the error says why it is not taken.
+// ask accepts a question of the server. guess says that the question may belong to another
+// call. The error says why the question is refused.
 func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if !mcp.CanAsk(x.call.Method) {
 		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
@@ -58,7 +60,8 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 		return mcp.Errorf(mcp.CodeInternal, "the gateway has no room for the question")
 	}
 	x.minted++
-	// What belongs to the hop, or to revisions that have it only there; the id is ours.
+	// Remove members that belong to this hop, or that only some revisions know; the
+	// elicitation id is ours.
 	edits := []mcp.Edit{{Name: "_meta"}, {Name: "task"}, {Name: "elicitationId"}}
 	if m.Method == mcp.MethodElicit && wire.IsURLMode(m.Params) {
 		native, _ := m.Params.Member("elicitationId")
@@ -77,7 +80,8 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	return nil
 }
 
-// outside is what the call takes beside its request's room, until it is freed. mu is held.
+// outside is the memory that the call takes in addition to its request's, until the call is
+// freed. mu is held.
 func (x *exchange) outside() *mcp.Room {
 	if x.room == nil {
 		x.room = x.s.env.Memory.Outside(x.s.env.Upstream, admit.User(&x.call.Caller))
@@ -85,8 +89,8 @@ func (x *exchange) outside() *mcp.Room {
 	return x.room
 }
 
-// withdraw forgets a question that the server does not want answered any more, and
-// tells the caller who may be asking it just now.
+// withdraw forgets a question that the server no longer wants answered, and tells the
+// caller, who may be showing it.
 func (x *exchange) withdraw(id mcp.Raw) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -108,13 +112,13 @@ func (x *exchange) tellWithdrawn(q question) {
 	}
 }
 
-// park puts a call aside whose server asks, and returns the questions. Its time limit
-// and its caller do not concern it until the answers come; its progress still goes to
-// the caller, who may listen on.
+// park puts a call aside whose server asks, and returns the questions. Until the answers
+// come, neither its time limit nor its caller's context affects it. Its progress still goes
+// to the caller, who may listen on.
 func (x *exchange) park() (*mcp.Reply, error) {
 	x.life.Pause()
 	x.mu.Lock()
-	x.life.Room.Store(x.outside()) // the request's is freed
+	x.life.Room.Store(x.outside()) // the room of the request is freed
 	requests := make([]mcp.InputRequest, len(x.open))
 	for i, q := range x.open {
 		requests[i] = q.request
@@ -135,25 +139,25 @@ func (x *exchange) park() (*mcp.Reply, error) {
 	return &mcp.Reply{Ask: &mcp.Ask{Requests: requests, State: state, Here: true, Expires: expires}}, nil
 }
 
-// takeParked takes the parked call of a retry. It belongs to one session and user.
+// takeParked takes the parked call that a retry belongs to, if session and user match.
 func (d *Dialect) takeParked(c *mcp.Call) (*exchange, bool) {
 	return d.parks.Take(dialect.ParseState(c.State).Value, func(x *exchange) bool {
 		was := x.call
 		if was.Session != c.Session || was.Caller.User() != c.Caller.User() || was.Method != c.Method || was.Name != c.Name {
 			return false
 		}
-		// What the server may ask next has to be declared with this request, too.
+		// The retry must also declare what the server may ask next.
 		return !c.Ephemeral || dialect.Declare(c.Caps, x.s.rev).Raw == dialect.Declare(was.Caps, x.s.rev).Raw
 	})
 }
 
-// Waits reports whether a call waits here for the retry with this state.
+// Waits reports whether a call is parked here for the retry with this state.
 func (d *Dialect) Waits(state dialect.State) bool {
 	_, ok := d.parks.Find(state.Value)
 	return ok && state.Kind == dialect.ParkedState
 }
 
-// retry goes on with a parked call: sends the answers and waits for what comes next.
+// retry resumes a parked call: it sends the answers and waits for what comes next.
 func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	x, ok := d.takeParked(c)
 	if !ok {
@@ -170,7 +174,7 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	settled, left := x.settle(c)
 	if err := x.pass(settled); err != nil {
 		x.end(nil, x.life.Why(err))
-		x.life.Cancel(nil) // ends the pump's reading
+		x.life.Cancel(nil) // stops the pump's reading
 	}
 	if left > 0 && !x.over() {
 		return x.park()
@@ -186,13 +190,13 @@ func errNotParked() *mcp.Error {
 	}
 }
 
-// answered is a question with what the server is told.
+// answered is a question with the answer for the server.
 type answered struct {
 	question
 	body []byte
 }
 
-// pass sends answers, up to the first that cannot be.
+// pass sends answers until one fails.
 func (x *exchange) pass(settled []answered) error {
 	var err error
 	for _, a := range settled {
@@ -208,12 +212,12 @@ func (x *exchange) pass(settled []answered) error {
 		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
 			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
 	}
-	// Whatever became of the answer, the call itself was sent.
+	// The call itself was sent, whatever became of the answer.
 	return fmt.Errorf("%w: the answer of the user was not taken: %v", transport.ErrBroken, err)
 }
 
-// settle takes out the questions that were answered, with the answers as the server gets
-// them. A question without an answer, or with a malformed one, stays open.
+// settle removes the answered questions, and returns them with the answers in the server's
+// form. A question without an answer, or with a malformed one, stays open.
 func (x *exchange) settle(c *mcp.Call) (settled []answered, left int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -245,16 +249,16 @@ func (d *Dialect) LetGo(c *mcp.Call) {
 	}
 }
 
-// giveUp tells the server that the call is over, and then, unless it has ended the call,
-// that its questions will not be answered. In the other order an official server loses its
-// session: the cancellation meets a call that has just gone on and ended.
+// giveUp tells the server that the call is over. Then, unless the server has ended the
+// call, it says that the questions will not be answered. The other order makes an official
+// server lose its session: the cancellation meets a call that has just resumed and ended.
 func (x *exchange) giveUp() {
 	x.mu.Lock()
 	open := x.open
 	x.open = nil
 	over := x.done
 	x.mu.Unlock()
-	if !over && !x.s.env.Process { // over stdio the stream says it
+	if !over && !x.s.env.Process { // over stdio, closing the stream says it
 		x.s.post(transport.Cancelled(x.id, "nobody answered in time"))
 		if len(open) > 0 && x.ends() {
 			open = nil
@@ -264,7 +268,7 @@ func (x *exchange) giveUp() {
 		x.abandon()
 	}
 	x.end(nil, transport.ErrTimeout)
-	x.life.End() // ends the pump's reading
+	x.life.End() // stops the pump's reading
 	s := x.s
 	s.hold()
 	defer s.release()
@@ -281,7 +285,7 @@ func (x *exchange) giveUp() {
 	}
 }
 
-// ends waits a moment for the server to answer a call that it was told is cancelled.
+// ends waits briefly for the server to answer a call that it was told is cancelled.
 func (x *exchange) ends() bool {
 	timer := time.NewTimer(cancelWait)
 	defer timer.Stop()

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// rootsWait is how long a question for roots waits for a call.
+	// rootsWait is how long a question for roots waits for a call of the client.
 	rootsWait = 2 * time.Second
-	// maxHeld bounds how many of a session wait.
+	// maxHeld bounds how many such questions of a session wait.
 	maxHeld  = 4
 	rootsKey = "roots"
 )
 
-// askGrace is how much longer a call of a client with a session stays parked than its
-// questions may be answered: whoever asked comes back and says that there was no answer.
+// askGrace is how much longer than its questions a call of a client with a session stays
+// parked: if the user does not answer, the front end still comes back to say so.
 const askGrace = 5 * time.Second
 
-// roots are the questions for the client's roots outside of any call: many servers ask right
-// after initialized. A client is only ever asked in the course of a call of its own, so such a
-// question waits a moment for one, and answers are kept for the next time.
+// roots handles questions for the client's roots outside of any call: many servers ask
+// right after initialized. The client can only be asked during one of its calls, so such a
+// question waits briefly for one, and the answer is kept for the next question.
 type roots struct {
 	env      *dialect.Env
 	known    *restore.Roots
 	declared dialect.Capabilities
 	post     func([]byte)
 	answer   func(id mcp.Raw, method string, answer mcp.Raw) []byte
-	over     func() bool // the session is
+	over     func() bool // reports whether the session is over
 
 	mu   sync.Mutex // guards the fields below
-	held []mcp.Raw  // the ids of those that wait
+	held []mcp.Raw  // the ids of the waiting questions
 	wait *time.Timer
-	owed bool // the server was told none for want of a call
+	owed bool // the server was told that there are none, for want of a call
 }
 
-// ask takes a roots/list that belongs to no call.
+// ask handles a roots/list that belongs to no call.
 func (r *roots) ask(id mcp.Raw) {
 	if known := r.known.Answer(); known != nil {
 		r.post(r.answer(id, mcp.MethodRootsList, known))
@@ -58,7 +58,7 @@ func (r *roots) ask(id mcp.Raw) {
 	}
 }
 
-// holdFor is called with mu held. It sets when the questions that wait are given up.
+// holdFor sets when the waiting questions are given up. mu is held.
 func (r *roots) holdFor(d time.Duration) {
 	if r.wait != nil {
 		r.wait.Stop()
@@ -74,7 +74,7 @@ func (r *roots) holdFor(d time.Duration) {
 	})
 }
 
-// take returns the questions that wait, which do not any more.
+// take removes the waiting questions and returns them.
 func (r *roots) take() []mcp.Raw {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,9 +86,9 @@ func (r *roots) take() []mcp.Raw {
 	return held
 }
 
-// none answers a question that nobody could be asked. None is a good answer for a server
-// that knows no roots yet; one that does should keep them. It is told with the next call that
-// they changed, so that it asks again.
+// none answers a question that nobody could be asked. An empty list is a good answer for a
+// server that knows no roots yet; a server that knows some should keep them. With the next
+// call the server is told that the roots changed, so that it asks again.
 func (r *roots) none(id mcp.Raw) {
 	r.mu.Lock()
 	r.owed = true
@@ -100,7 +100,7 @@ func (r *roots) none(id mcp.Raw) {
 	r.post(wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`)))
 }
 
-// before returns the question that a call has to be asked before it is made, nil for none.
+// before returns the question that has to be asked before a call is made, nil for none.
 func (r *roots) before(c *mcp.Call) *mcp.Reply {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *roots) before(c *mcp.Call) *mcp.Reply {
 	}}
 }
 
-// give answers the questions that wait with what the client said.
+// give answers the waiting questions with what the client said.
 func (r *roots) give(c *mcp.Call) {
 	answer, refusal := c.Answers[rootsKey], c.Refused[rootsKey]
 	valid := wire.ValidAnswer(mcp.MethodRootsList, answer)
@@ -134,8 +134,8 @@ func (r *roots) give(c *mcp.Call) {
 	}
 }
 
-// settle tells the server that roots changed where it was told none for want of a call: there
-// is one now.
+// settle tells a server that was told there are no roots, for want of a call, that the
+// roots changed: now there is a call.
 func (r *roots) settle() {
 	r.mu.Lock()
 	owed := r.owed && r.declared.RootsChange

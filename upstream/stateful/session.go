@@ -23,11 +23,11 @@ type session struct {
 	state    *restore.State // of the entry
 	conn     transport.Conn
 	rev      *wire.Revision
-	result   mcp.Raw // of initialize; of a resumed session the capabilities
+	result   mcp.Raw // of initialize; for a resumed session only the capabilities
 	server   dialect.Server
 	declared dialect.Capabilities
 
-	base   context.Context // of what the session does on its own
+	base   context.Context // of the session's own requests
 	cancel context.CancelFunc
 
 	setting chan struct{} // holds one while logging/setLevel is under way
@@ -54,14 +54,14 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 	return s
 }
 
-// handshake is initialize and notifications/initialized (2025-11-25 basic/lifecycle).
+// handshake sends initialize and notifications/initialized (2025-11-25 basic/lifecycle).
 func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	params := mcp.Object("protocolVersion", mcp.String(offer.Name),
 		"capabilities", mcp.Raw(s.declared.Raw), "clientInfo", s.env.ClientInfo)
 	m, err := s.roundTrip(ctx, mcp.MethodInitialize, params)
 	if err != nil {
 		status, refused := errors.AsType[*transport.StatusError](err)
-		if refused && !dialect.Piped(s.conn) { // else the server was found to speak this
+		if refused && !dialect.Piped(s.conn) { // otherwise the probe found that the server speaks this revision
 			switch status.Status {
 			case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 				return dialect.ErrWrongEra
@@ -93,7 +93,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	return s.conn.Post(ctx, wire.AppendNotification(nil, mcp.NoteInitialized, nil))
 }
 
-// learn takes what the server answered to initialize.
+// learn reads the server's answer to initialize.
 func (s *session) learn(result mcp.Raw) {
 	s.result = result
 	caps, _ := result.Member("capabilities")
@@ -102,7 +102,7 @@ func (s *session) learn(result mcp.Raw) {
 	s.env.Meet(s.rev, info)
 }
 
-// restore brings a new session to where the one before it was.
+// restore brings a new session to the state of the one before it.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.state.Restore()
 	if s.shared() || s.declared.Any() || level != "" || len(uris) > 0 {
@@ -122,8 +122,8 @@ func (s *session) restore(ctx context.Context) {
 	}
 }
 
-// request makes a request of the gateway's own and returns its result. An error of the
-// server is one that clients may read.
+// request makes a request of the gateway's own and returns its result. Clients may read an
+// error of the server.
 func (s *session) request(ctx context.Context, method string, params mcp.Raw) (mcp.Raw, error) {
 	m, err := s.roundTrip(ctx, method, params)
 	if err == nil && m.Error != nil {
@@ -154,9 +154,8 @@ func (s *session) roundTrip(ctx context.Context, method string, params mcp.Raw) 
 	}
 }
 
-// setLevel brings the server's log level to this one, if it has logging at all. A
-// server that refuses, or keeps silent, keeps its level and is not asked for this one
-// again.
+// setLevel sets the server's log level, if the server supports logging. A server that
+// refuses, or keeps silent, keeps its level and is not asked for this one again.
 func (s *session) setLevel(ctx context.Context, level string) {
 	if !s.server.Logging || !wire.ValidLogLevel(level) {
 		return
@@ -184,8 +183,8 @@ func (s *session) setLevel(ctx context.Context, level string) {
 	}
 }
 
-// post sends what has no answer, with its own limit of time: it is sent for the sake
-// of the session, not of a call.
+// post sends a message that has no answer. It has its own time limit, because the message
+// belongs to the session and not to a call.
 func (s *session) post(body []byte) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.base), dialect.Goodbye)
 	defer cancel()
@@ -194,7 +193,7 @@ func (s *session) post(body []byte) {
 	}
 }
 
-// answer writes the answer to a question in the words of the server's revision.
+// answer encodes the answer to a question in the server's revision.
 func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 	answer, err := s.rev.Answer(method, answer)
 	if err != nil {
@@ -203,12 +202,12 @@ func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 	return wire.AppendResult(nil, id, answer)
 }
 
-// shared reports whether the session's calls may be of several clients. What it says that
-// belongs to no call is then for none of them.
+// shared reports whether calls of several clients may use the session. Messages of the
+// server that name no call then go to none of them.
 func (s *session) shared() bool { return s.at.Key.session == "" }
 
-// asksElsewhere reports whether questions of a call may come from outside of its own
-// stream, so that its caller cannot simply read that.
+// asksElsewhere reports whether questions of a call may come outside of its own stream, so
+// that its caller cannot simply read that stream.
 func (s *session) asksElsewhere() bool {
 	return s.declared.Any() && !s.shared() && s.standing.asks()
 }
@@ -216,7 +215,7 @@ func (s *session) asksElsewhere() bool {
 // over reports whether the session has ended.
 func (s *session) over() bool { return s.base.Err() != nil || dialect.Lost(s.conn) }
 
-// refusal sorts the errors with which a server refuses a call.
+// refusal classifies the errors with which a server refuses a call.
 func (s *session) refusal(err error) error {
 	status, ok := errors.AsType[*transport.StatusError](err)
 	switch {
@@ -226,7 +225,7 @@ func (s *session) refusal(err error) error {
 		status.Status != http.StatusTooManyRequests:
 		e := wire.ReadError(status.Message.Error)
 		if e.Code == mcp.CodeHeaderMismatch || dialect.Offered(status.Message) != nil {
-			return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err) // a server that had sessions once
+			return fmt.Errorf("%w: %w", dialect.ErrWrongEra, err) // a server that once had sessions
 		}
 		return s.declared.NotOurs(e)
 	case dialect.Piped(s.conn):
@@ -236,14 +235,14 @@ func (s *session) refusal(err error) error {
 	return err
 }
 
-// id is the session's at the server, "" where it has none.
+// id is the server's id of the session, "" if there is none.
 func (s *session) id() string { return s.conn.Header().Get(wire.HeaderSession) }
 
-// windUp cancels the calls of a session, and waits some time for it to be idle.
+// windUp cancels the calls of a session, and waits for a limited time until it is idle.
 func (s *session) windUp(idle <-chan struct{}) {
 	s.cancel()
 	for _, x := range s.calls.list() {
-		if x.life.WaitedFor() { // the table of parked calls sees to the others
+		if x.life.WaitedFor() { // the table of parked calls handles the others
 			x.life.Cancel(dialect.ErrClosed)
 		}
 	}
@@ -255,14 +254,13 @@ func (s *session) windUp(idle <-chan struct{}) {
 	}
 }
 
-// hold takes a session once more that the caller has; it must be released once more.
+// hold holds the caller's session once more; it must be released once more.
 func (s *session) hold() { s.d.pool.Hold(s.at) }
 
-// release gives a session back.
+// release releases the session.
 func (s *session) release() { s.d.pool.Release(s.at) }
 
-// lose takes a session out that the server does not know any more. The next acquire
-// opens another one.
+// lose removes a session that the server no longer knows. The next acquire opens a new one.
 func (s *session) lose() {
 	if s.d.pool.Lose(s.at, s) {
 		s.d.cfg.Lost()

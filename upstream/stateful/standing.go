@@ -13,28 +13,28 @@ import (
 )
 
 const (
-	// standingWait is how long a new session waits for its standing stream to open before it
-	// takes calls: some servers drop what they have to say while nobody listens, some answer
-	// nothing until there is something.
+	// standingWait is how long a new session waits for its standing stream to open before
+	// it takes calls. Some servers drop messages while nobody listens; some send no
+	// response headers until there is a message.
 	standingWait = 250 * time.Millisecond
-	// leastPause is how soon a standing stream is opened again, however short a time its
-	// server asks for.
+	// leastPause is the shortest pause before a standing stream is opened again, even if
+	// its server asks for less.
 	leastPause = 100 * time.Millisecond
 )
 
-// standing is the stream of what a session's server says outside of calls.
+// standing is the stream for what a session's server sends outside of calls.
 type standing struct {
 	env     *dialect.Env
 	conn    transport.Conn
 	base    context.Context // of the session
 	deliver func(wire.Message)
 	missed  func() // the server may have said something that nobody heard
-	gone    func() // the server does not know the session any more
+	gone    func() // the server no longer knows the session
 
 	mu     sync.Mutex    // guards the fields below
 	mayAsk bool          // questions may come on it, or on the pipe that stands for it
-	opened chan struct{} // closed when the first attempt at it is over; nil before it
-	begun  time.Time     // when that began
+	opened chan struct{} // closed when the first attempt is over; nil before it
+	begun  time.Time     // when the first attempt began
 }
 
 // asks reports whether questions may come outside of calls' own streams.
@@ -44,8 +44,8 @@ func (t *standing) asks() bool {
 	return t.mayAsk
 }
 
-// open opens the stream, once, and waits a moment for it to be open, so that what the server
-// says from now on is heard. So does who comes meanwhile.
+// open opens the stream, once, and waits a moment for it, so that whatever the server sends
+// from now on is heard. Callers that arrive meanwhile wait, too.
 func (t *standing) open() {
 	if dialect.Piped(t.conn) || t.base.Err() != nil {
 		return
@@ -68,22 +68,22 @@ func (t *standing) open() {
 	}
 }
 
-// read reads the stream until the session ends, and opens it again when it breaks. opened is
-// closed when the first attempt is over.
+// read reads the stream until the session ends, and opens it again when it breaks. It
+// closes opened when the first attempt is over.
 func (t *standing) read(opened chan struct{}) {
 	pauses := admit.NewBackoff()
 	lastID := ""
-	// Until it is known that there is no such stream, questions may come on it.
+	// Until the server is known to have no such stream, questions may come on it.
 	t.setMayAsk(true)
 	for first := true; t.base.Err() == nil; first = false {
 		stream, err := t.conn.Standing(t.base, lastID, nil)
 		if first && errors.Is(err, transport.ErrNoStanding) {
 			t.setMayAsk(false)
 		}
-		if err == nil && lastID == "" { // also the first time: it may be later than it was waited for
+		if err == nil && lastID == "" { // also the first time: the stream may open after callers stopped waiting
 			t.missed()
 		}
-		if first { // after that: who waited has missed nothing
+		if first { // after missed: a caller that waited has missed nothing
 			close(opened)
 		}
 		switch {
@@ -98,7 +98,7 @@ func (t *standing) read(opened chan struct{}) {
 			lastID, pause, why = t.drain(stream)
 			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
 				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", "cause", why)
-				pause = 0 // the next one may be no better
+				pause = 0 // the next stream may fail as soon
 			} else {
 				pauses.Reset()
 			}
@@ -110,7 +110,7 @@ func (t *standing) read(opened chan struct{}) {
 			}
 		default:
 			if status, ok := errors.AsType[*transport.StatusError](err); ok && lastID != "" && status.Status/100 == 4 {
-				lastID = "" // it cannot be gone on with
+				lastID = "" // the stream cannot be resumed
 			}
 		}
 		if dialect.Wait(t.base, pauses.NextBackOff()) != nil {
@@ -119,7 +119,7 @@ func (t *standing) read(opened chan struct{}) {
 	}
 }
 
-// drain reads a stream to its end, and returns where and when to go on, and why it has ended.
+// drain reads a stream to its end, and returns where and when to resume, and why it ended.
 func (t *standing) drain(stream transport.Stream) (lastID string, pause time.Duration, why error) {
 	defer stream.Close()
 	for {

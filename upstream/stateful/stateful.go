@@ -1,24 +1,30 @@
-// Package stateful is the dialect of the revisions with sessions, 2024-11-05 to 2025-11-25, on
-// the side of servers: a client's session has one at the server, and a call may be asked in
-// mid-call, by requests of the server.
+// Package stateful speaks to servers of the revisions with sessions, 2024-11-05 to
+// 2025-11-25: each client session has a session at the server, and the server may send
+// questions while a call runs.
 //
-// It owns the sessions and what runs in them, the calls that wait for their users, and what
-// another replica needs to go on with a session. It leaves to upstream when to call and what
-// the server speaks, to upstream/stateful/restore what outlives a session, and the tables of
-// sessions and of parked calls to upstream/pool and upstream/park.
+// It owns the sessions and everything that runs in them, the calls that wait for their
+// users, and what another replica needs to resume a session. It leaves to upstream when to
+// call and what the server speaks, to upstream/stateful/restore what outlives a session,
+// and to upstream/pool and upstream/park the tables of sessions and of parked calls.
 //
-//	stateful.go      the Dialect; pool.go its sessions; keeper.go what is kept of them
-//	session.go       a session: handshake, requests; deliver.go what comes outside of calls
-//	exchange.go      a call under way; questions.go its questions, and parking it
+//	stateful.go      the Dialect
+//	pool.go          its sessions
+//	keeper.go        the stored part of a session
+//	session.go       a session: handshake and requests
+//	deliver.go       messages outside of calls
+//	exchange.go      a call under way
+//	questions.go     a call's questions, and parking the call
 //	roots.go         questions for roots outside of a call
-//	unattributed.go  questions of which it is not clear what call asks them
+//	unattributed.go  questions whose call is not clear yet
 //	pages.go         questions that send the user to a URL
-//	listen.go        subscriptions; standing.go the stream outside of calls
-//	tasks.go         tasks of 2025-11-25; bridge.go for clients of the extension
+//	listen.go        subscriptions
+//	standing.go      the stream outside of calls
+//	tasks.go         tasks of 2025-11-25
+//	bridge.go        those tasks for clients of the extension
 //
-// A small call starts no goroutine. By Env.Spawn there is one for each standing stream, for
-// each call that waits for its user, for opening a session, for watching a process or an
-// event stream, and for what is said at an end.
+// A small call starts no goroutine. Env.Spawn runs one goroutine for each standing stream,
+// for each call that waits for its user, for opening a session, for watching a process or
+// an event stream, and for farewell messages.
 package stateful
 
 import (
@@ -33,20 +39,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Config is what the dialect needs beside its Env.
+// Config is what the dialect needs in addition to its Env.
 type Config struct {
-	// Shared lets all clients share one session, in which they cannot be asked anything.
+	// Shared lets all clients share one session, in which the server cannot ask them
+	// anything.
 	Shared bool
 	// Asks is how many calls of a caller may wait for answers at a time.
 	Asks func(*mcp.Caller) int
-	// Tell is upstream.Deps.Tell, nil for nobody.
+	// Tell is upstream.Deps.Tell; may be nil.
 	Tell func(session string, e mcp.Event)
-	// Failure makes of an error what a client may read.
+	// Failure turns an error into one that a client may read.
 	Failure func(context.Context, error) error
-	// Lost counts sessions that the server did not know any more.
+	// Lost counts sessions that the server no longer knew.
 	Lost func()
-	// Keeper keeps sessions for other processes, nil for none; Server is what tells the
-	// sessions of this server from those of others, or of other accounts.
+	// Keeper stores sessions for other processes, nil for none. Server tells the sessions
+	// of this server and account apart from others.
 	Keeper Keeper
 	Server []string
 }
@@ -58,8 +65,8 @@ type Dialect struct {
 	said *transport.Chatter
 	kept keeper
 	pool *pool.Pool[key, *place, *session]
-	// parks are the calls, and the tasks, that wait for answers of their users: each holds a
-	// stream and one goroutine that reads it.
+	// parks holds the calls, and the tasks, that wait for their users' answers. Each holds
+	// a stream and one goroutine that reads it.
 	parks *park.Table[*exchange]
 }
 
@@ -71,8 +78,8 @@ func New(env *dialect.Env, cfg Config) *Dialect {
 	return d
 }
 
-// Handle makes a call to a server of this era. Errors: dialect.ErrWrongEra and those of
-// transports, beside those that the client may read.
+// Handle makes a call to a server of this era. Errors are dialect.ErrWrongEra, errors of
+// transports, and errors that the client may read.
 func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	switch c.Method {
 	case mcp.MethodDiscover:
@@ -113,15 +120,15 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 	return dialect.Discovered(s.rev, s.result, info)
 }
 
-// EndSession ends what there is of a client's session: its parked calls, and its sessions at
-// the server. Unless they are to be forgotten, those that are kept go on there.
+// EndSession ends everything that belongs to a client's session: its parked calls, and its
+// sessions at the server. With forget false, kept sessions stay open at the server.
 func (d *Dialect) EndSession(session string, forget bool) {
 	if session == "" {
 		return
 	}
 	d.parks.GiveUp(func(x *exchange) bool { return x.call.Session == session })
-	// Calls are cancelled, and their server hears of that before its session ends: for many
-	// servers the end of a session ends no call.
+	// Calls are cancelled, and the server hears of that, before the session ends: at many
+	// servers the end of a session does not end its calls.
 	d.pool.End(forget, func(at *entry) bool {
 		if at.Key.session != session {
 			return false
@@ -131,7 +138,8 @@ func (d *Dialect) EndSession(session string, forget bool) {
 	})
 }
 
-// RootsChanged forgets what a client's session said of its roots, and tells the server.
+// RootsChanged forgets the roots of a client's session, and tells the server that they
+// changed.
 func (d *Dialect) RootsChanged(session string) {
 	for at := range d.pool.All() {
 		if at.Key.session != session || session == "" {
@@ -144,7 +152,7 @@ func (d *Dialect) RootsChanged(session string) {
 	}
 }
 
-// Drain gives up what waits for users, and ends all listening.
+// Drain gives up everything that waits for users, and ends all listening.
 func (d *Dialect) Drain() {
 	d.parks.Close()
 	for at := range d.pool.All() {
@@ -152,14 +160,14 @@ func (d *Dialect) Drain() {
 	}
 }
 
-// Close ends all sessions at the server that are not kept, by Env.Spawn.
+// Close ends all sessions at the server that are not kept. It uses Env.Spawn.
 func (d *Dialect) Close() { d.pool.Close() }
 
-// Reset ends all sessions: the server speaks something else.
+// Reset ends all sessions, because the server now speaks something else.
 func (d *Dialect) Reset() { d.pool.Reset() }
 
-// Sessions is how many sessions are open.
+// Sessions returns how many sessions are open.
 func (d *Dialect) Sessions() int { return d.pool.Len() }
 
-// Parked is how many calls wait for their users.
+// Parked returns how many calls wait for their users.
 func (d *Dialect) Parked() int { return d.parks.Len() }

@@ -12,14 +12,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Tasks of 2025-11-25: made by the member task, waited for by tasks/result. A task that a
-// caller asked for, or has declared to know, is handed to them as it is, and what they ask
-// about it is relayed. Where the server wants a task and the caller knows none, it is made
-// here and waited for: the call then takes as long as its task, ends it when it is cancelled
-// or takes too long, and puts the task's questions as its own.
+// Tasks of 2025-11-25 are made with the member task and waited for with tasks/result. A
+// caller that asked for a task, or declares that it knows tasks, gets the task as it is,
+// and its requests about the task are relayed. If the server requires a task and the caller
+// knows none, the task is made and waited for here. The call then takes as long as its
+// task, ends it when it is cancelled or takes too long, and puts the task's questions as
+// its own.
 
-// taskParams is the member task of a tools/call that shall run as a task; nil for one
-// that shall not. A task that is waited for here need not live longer than the wait.
+// taskParams is the member task of a tools/call that is to run as a task, otherwise nil. A
+// task that is waited for here need not live longer than the wait.
 func (s *session) taskParams(c *mcp.Call) mcp.Raw {
 	switch {
 	case c.Method != mcp.MethodToolsCall || !s.server.Tasks:
@@ -30,7 +31,8 @@ func (s *session) taskParams(c *mcp.Call) mcp.Raw {
 	return c.Task
 }
 
-// created takes the task that a tools/call has made: it is the caller's, or waited for.
+// created handles the task that a tools/call has made: it goes to the caller, or is waited
+// for.
 func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error) {
 	s, c, id := x.s, x.call, mcp.TaskID(task)
 	switch {
@@ -55,8 +57,8 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	return reply, dialect.Begun(err)
 }
 
-// reportTask tells the caller of a task that is waited for, if they want to know of the
-// progress, what its server says of its state.
+// reportTask reports the state of a task that is waited for here to a caller that wants
+// progress.
 func (s *session) reportTask(x *exchange, pause time.Duration) {
 	meta, _ := x.call.Params.Member("_meta")
 	if token, _ := meta.Member(wire.MetaProgressToken); token.IsNull() {
@@ -70,7 +72,7 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 			}
 			result, err := s.request(x.life, mcp.MethodTasksGet, mcp.Object("taskId", mcp.String(x.task)))
 			if err != nil {
-				continue // tasks/result will tell
+				continue // tasks/result reports it
 			}
 			task := wire.ReadTask(result)
 			pause = dialect.PollPause(task)
@@ -85,20 +87,19 @@ func (s *session) reportTask(x *exchange, pause time.Duration) {
 	})
 }
 
-// taskReply returns the answer about a task in the words of the inner language.
+// taskReply translates the answer about a task into the inner language.
 func (x *exchange) taskReply(result mcp.Raw) mcp.Raw {
 	switch x.call.Method {
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
 		return wire.ReadTask(result)
 	}
-	if x.ours { // for its caller there is no task
+	if x.ours { // its caller knows of no task
 		return unrelate(result)
 	}
 	return result
 }
 
-// abandon ends the task of a call that is waited for here and will not be, whatever it
-// was that ended the call.
+// abandon ends the task of a call that waited for it here, however the call ended.
 func (x *exchange) abandon() {
 	if !x.ours {
 		return
@@ -113,8 +114,8 @@ func (x *exchange) abandon() {
 	})
 }
 
-// overdue makes of the time limit of a call that waits for a task what its caller can do
-// about it: the task itself has none.
+// overdue turns the time limit of a call that waits for a task into an error that its
+// caller can act on: the task itself has no time limit.
 func (x *exchange) overdue(err error) error {
 	if x.task == "" || x.ours || !errors.Is(err, transport.ErrTimeout) {
 		return err

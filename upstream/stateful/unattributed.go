@@ -15,25 +15,25 @@ import (
 )
 
 // Over stdio and HTTP+SSE a question does not say which call it belongs to. With one call
-// under way it belongs to that one. With several, all of the same client, it waits until
-// only one is left that can have asked it: a server that waits for an answer does not end
-// its call meanwhile, nor does it ask a second time for a call whose question is still
-// open. A question of which it stays unclear is refused, as SEP-2260 has it.
+// under way it belongs to that call. With several, all of the same client, it waits until
+// only one call is left that can have asked it: a server that waits for an answer does not
+// end its call meanwhile, and does not ask a second time for a call whose question is still
+// open. A question that stays unclear is refused, as SEP-2260 requires.
 
 const (
-	// attributePause is how long a question waits for calls to end. If then there are at
-	// least as many questions as calls, each call is taken to have asked one.
+	// attributePause is how long a question waits for calls to end. If there are then at
+	// least as many questions as calls, each call is assumed to have asked one.
 	attributePause = time.Second
-	// attributeTime is how long a question waits at all, before it is refused.
+	// attributeTime is how long a question waits in all before it is refused.
 	attributeTime = 20 * time.Second
-	// maxUnattributed bounds the questions of a session that wait.
+	// maxUnattributed bounds how many questions of a session wait.
 	maxUnattributed = 20
-	// largestUnattributed is the largest of them that does, in bytes.
+	// largestUnattributed is the size of the largest question that may wait, in bytes.
 	largestUnattributed = 256 << 10
 )
 
-// unattributed are the questions of a session of which it is not clear yet what call asks
-// them, the oldest first.
+// unattributed holds the questions of a session whose call is not clear yet, the oldest
+// first.
 type unattributed struct {
 	s *session
 
@@ -47,7 +47,8 @@ type heldQuestion struct {
 	since    time.Time
 }
 
-// keep keeps a question that no call claims, if one may later, and reports whether it did.
+// keep stores a question that no call claims yet, if a call may claim it later, and reports
+// whether it did.
 func (u *unattributed) keep(m wire.Message) bool {
 	s := u.s
 	asks := m.Method == mcp.MethodElicit || m.Method == mcp.MethodCreateMessage
@@ -67,10 +68,10 @@ func (u *unattributed) keep(m wire.Message) bool {
 	return room
 }
 
-// mayAsk reports whether questions from outside of its stream may be the call's.
+// mayAsk reports whether questions from outside of the call's stream may belong to it.
 func (x *exchange) mayAsk() bool { return x.elsewhere && x.task == "" && mcp.CanAsk(x.call.Method) }
 
-// askers are the calls that may be asking just now, oldest first.
+// askers returns the calls that may be asking at the moment, the oldest first.
 func (u *unattributed) askers() []*exchange {
 	all := slices.DeleteFunc(u.s.calls.list(), func(x *exchange) bool {
 		return !x.mayAsk() || x.over() || x.asks()
@@ -79,7 +80,7 @@ func (u *unattributed) askers() []*exchange {
 	return all
 }
 
-// attribute gives questions to the calls that ask them, as far as that is clear by now.
+// attribute assigns questions to the calls that ask them, as far as that is clear.
 func (u *unattributed) attribute() {
 	s, askers := u.s, u.askers()
 	u.mu.Lock()
@@ -111,7 +112,7 @@ func (u *unattributed) attribute() {
 		why := errUnrelated
 		if !overdue {
 			x := askers[min(i, len(askers)-1)]
-			if why = x.ask(h.question, true); why != nil && x.over() { // it ended just now
+			if why = x.ask(h.question, true); why != nil && x.over() { // the call ended just now
 				s.deliver(h.question)
 				continue
 			}
@@ -122,15 +123,15 @@ func (u *unattributed) attribute() {
 	}
 }
 
-// giveBack takes back a question that was guessed to be of a call. The call has ended with
-// the question open, so that it was another call's.
+// giveBack takes back a question that was assigned to a call by guess. The call has ended
+// with the question open, so another call must have asked it.
 func (u *unattributed) giveBack(x *exchange, q question) {
 	u.s.calls.remove(x)
 	u.s.deliver(wire.Message{Kind: wire.Request, ID: q.id, Method: q.request.Method, Params: q.guessed})
 }
 
-// released is told how a call has ended. One that ended without an answer of the server may
-// have been the one that asked: then all questions are refused.
+// released records how a call has ended. A call that ended without the server's answer may
+// have asked a question; then all questions are refused.
 func (u *unattributed) released(err error) {
 	if _, answered := errors.AsType[*mcp.Error](err); err == nil || answered {
 		u.attribute()
@@ -150,7 +151,7 @@ func (u *unattributed) released(err error) {
 	})
 }
 
-// withdraw forgets a question that the server does not want answered any more.
+// withdraw forgets a question that the server no longer wants answered.
 func (u *unattributed) withdraw(id mcp.Raw) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

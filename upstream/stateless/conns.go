@@ -15,13 +15,13 @@ import (
 // link is a connection that the dialect has opened.
 type link struct {
 	transport.Conn
-	closing context.CancelFunc // says that it is closed here
+	closing context.CancelFunc // marks the connection as closed by us
 }
 
 type entry = pool.Entry[string, *transport.Identity, *link]
 
-// connect returns the connection for a call: over HTTP one that sends requests, over stdio the
-// one process. It must be released.
+// connect returns the connection for a call: over HTTP one that sends requests, over stdio
+// the one process. The caller must release it.
 func (d *Dialect) connect(ctx context.Context, e *dialect.Era, c *mcp.Call) (conn transport.Conn, release func(), err error) {
 	user := d.env.User(&c.Caller)
 	var held *entry
@@ -68,7 +68,7 @@ func (d *Dialect) open(at *entry, e *dialect.Era) (*link, error) {
 	return l, nil
 }
 
-// crashed notes that the process of an entry ended by itself, which had lived so long.
+// crashed notes that the process of an entry ended by itself after the time lived.
 func (d *Dialect) crashed(at *entry, lived time.Duration) {
 	d.env.Restarts.Add(1)
 	d.links.Crashed(at, lived)
@@ -82,11 +82,11 @@ func (d *Dialect) bury(_ *entry, l *link, _ bool, _ <-chan struct{}) {
 	}
 }
 
-// Sessions is how many connections are open.
+// Sessions returns how many connections are open.
 func (d *Dialect) Sessions() int { return d.links.Len() }
 
-// Close closes all connections, by Env.Spawn.
+// Close closes all connections. It uses Env.Spawn.
 func (d *Dialect) Close() { d.links.Close() }
 
-// Reset closes all connections: the server speaks something else.
+// Reset closes all connections, because the server now speaks something else.
 func (d *Dialect) Reset() { d.links.Reset() }

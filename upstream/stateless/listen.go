@@ -54,7 +54,7 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 			}
 			c.Notify(mcp.Event{Method: m.Method, Params: params})
 		case mcp.NoteTask:
-			// What asks what it was told cannot be asked is nothing to be told of.
+			// A task whose questions may not be put to this client is not reported.
 			if task, err := d.openTask(declared, m.Params.Without("_meta")); err == nil && declared.Tasks {
 				c.Notify(mcp.Event{Method: m.Method, Params: task})
 			}

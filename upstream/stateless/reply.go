@@ -15,7 +15,7 @@ const (
 	resultTask          = "task"
 )
 
-// reply judges a reply by the resultType of its result.
+// reply turns a server's reply into ours, by the resultType of its result.
 func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.Reply) (*mcp.Reply, error) {
 	result := reply.Result
 	kind, ok := reply.Outline.Member(result, "resultType")
@@ -54,8 +54,8 @@ func (d *Dialect) reply(c *mcp.Call, declared dialect.Capabilities, reply *mcp.R
 	return &mcp.Reply{List: list}, nil
 }
 
-// askReply makes the Ask of an InputRequiredResult (2026-07-28 basic/patterns/mrtr).
-// Keys and state stay as they are, unless they look like the gateway's own.
+// askReply turns an InputRequiredResult into an Ask (2026-07-28 basic/patterns/mrtr). Keys
+// and state stay as they are, unless they look like the gateway's own.
 func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.Reply, error) {
 	ask := &mcp.Ask{}
 	var err error
@@ -68,7 +68,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 				"Upstream %s asks what it was told cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
-		if method.Text() == mcp.MethodElicit { // which has no id here: ours must not be made up
+		if method.Text() == mcp.MethodElicit { // there is no such id in this dialect, and a server must not forge ours
 			params = params.Without("elicitationId")
 		}
 		params, why := d.env.Voice.Put(method.Text(), params)

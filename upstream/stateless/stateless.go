@@ -1,9 +1,9 @@
-// Package stateless is the dialect of 2026-07-28 on the side of servers: every request tells
-// all about itself, and a server that wants input answers with what it asks.
+// Package stateless speaks to servers of 2026-07-28: every request is self-contained, and a
+// server that needs input answers with its questions.
 //
-// It owns the connections, the requests, the tasks that it waits for, and what it has to know
-// of tools for the headers of their calls. It leaves to upstream when to call and what the
-// server speaks. It starts goroutines by Env.Spawn alone.
+// It owns the connections, the requests, the tasks that it waits for, and what it has to
+// know of tools to write the headers of their calls. It leaves to upstream when to call and
+// what the server speaks. It starts goroutines only through Env.Spawn.
 package stateless
 
 import (
@@ -24,7 +24,7 @@ import (
 type Dialect struct {
 	env    *dialect.Env
 	said   *transport.Chatter
-	links  *pool.Pool[string, *transport.Identity, *link] // by the user whose credential they have
+	links  *pool.Pool[string, *transport.Identity, *link] // keyed by the user whose credential they carry
 	probed atomic.Pointer[mcp.Raw]                        // see Probed
 	tools  tools
 }
@@ -36,8 +36,8 @@ func New(env *dialect.Env) *Dialect {
 	return d
 }
 
-// Handle makes a call to a server of this era. Errors: dialect.ErrWrongEra and those of
-// transports, beside those that the client may read.
+// Handle makes a call to a server of this era. Errors are dialect.ErrWrongEra, errors of
+// transports, and errors that the client may read.
 func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Method == mcp.MethodDiscover {
 		return d.discover(ctx, e, c)
@@ -57,10 +57,10 @@ func (d *Dialect) Handle(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	rev, state := e.Rev, dialect.ParseState(c.State)
 	if mcp.IsTaskMethod(c.Method) && c.Tasks != mcp.ExtensionTasks {
-		return nil, mcp.ErrUnknown(c.Method, c.Name) // its server is another one by now
+		return nil, mcp.ErrUnknown(c.Method, c.Name) // the server speaks another era by now
 	}
 	if len(c.Refused) > 0 && state.Kind != dialect.TaskState {
-		// Nothing in this dialect says that the client refused to answer.
+		// This dialect cannot tell a server that the client refused to answer.
 		return dialect.Unasked(d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", d.env.Upstream)
 	}
 	if state.Kind == dialect.TaskState {
@@ -86,8 +86,8 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	return d.reply(c, declared, reply)
 }
 
-// repair does what can be done about an error that is about our hop, and makes the
-// request once more: it was refused, so it did not run. Such errors are not passed on.
+// repair reacts to an error that concerns our hop, and makes the request once more: it was
+// refused, so it did not run. Such errors are never passed on.
 func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Era, c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) (mcp.Raw, error) {
 	rev := e.Rev
 	switch refused.Code {
@@ -118,14 +118,15 @@ func (d *Dialect) repair(ctx context.Context, conn transport.Conn, e *dialect.Er
 	return result, err
 }
 
-// wasDeclared reports whether the server asks for capabilities that it was told of.
+// wasDeclared reports whether the server demands capabilities that it was already told of.
 func wasDeclared(declared dialect.Capabilities, refused *mcp.Error) bool {
 	required, _ := refused.Data.Member("requiredCapabilities")
 	return required.IsObject() && declared.Has(required)
 }
 
-// roundTrip sends the call and reads on to its result, of which the stream, closed by
-// now, knows the Outline and the Release. Over HTTP it is exactly one POST.
+// roundTrip sends the call and reads on to its result. The returned stream is already
+// closed, but still holds the result's Outline and Release. Over HTTP it makes exactly one
+// POST.
 func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (result mcp.Raw, of transport.Stream, err error) {
 	life, err := d.env.Life(ctx, false)
 	if err != nil {
@@ -160,12 +161,12 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		case m.Kind == wire.Notification && (m.Method == mcp.NoteMessage || m.Method == mcp.NoteProgress && dialect.HasToken(m, id)):
 			c.Notify(mcp.Event{Method: m.Method, Params: m.Params})
 		}
-		// Requests do not exist in this dialect, and other messages are none of ours.
+		// This dialect has no requests of servers; other messages do not concern us.
 	}
 }
 
-// refusal sorts the statuses with which a server refuses a request. A
-// JSON-RPC error that came with it is the answer.
+// refusal classifies the statuses with which a server refuses a request. A JSON-RPC error
+// in the response is the answer.
 func refusal(err error) error {
 	status, ok := errors.AsType[*transport.StatusError](err)
 	if !ok {
@@ -181,7 +182,7 @@ func refusal(err error) error {
 			break
 		}
 		if code := wire.ReadError(status.Message.Error).Code; code == -32000 || code == -32001 {
-			return dialect.ErrWrongEra // a server with sessions, that misses one
+			return dialect.ErrWrongEra // a server with sessions that misses one
 		}
 	default:
 		return err
@@ -192,7 +193,7 @@ func refusal(err error) error {
 	return err
 }
 
-// serverState is what a server gave a call to come back with, "" for nothing.
+// serverState returns the state that a server gave a call for its retry, "" for none.
 func serverState(c *mcp.Call) string {
 	if state := dialect.ParseState(c.State); state.Kind == dialect.ServerState {
 		return state.Value
@@ -200,8 +201,8 @@ func serverState(c *mcp.Call) string {
 	return ""
 }
 
-// Probed gives the result of server/discover by which the era of the server was found out,
-// nil for none. It is the answer to the first call that asks for it.
+// Probed stores the result of server/discover from the probe, nil for none. It is the
+// answer to the first call that asks for it.
 func (d *Dialect) Probed(result mcp.Raw) {
 	if result == nil {
 		d.probed.Store(nil)
@@ -235,7 +236,7 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 	return dialect.Discovered(e.Rev, result, info)
 }
 
-// Exchange makes a request of the gateway's own, and returns its response.
+// Exchange makes a request of the gateway's own and returns its response.
 func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
 	id := d.env.NextID()
 	meta := "{" + d.meta(rev, dialect.Neutral(rev).Raw, "") + "}"
@@ -253,7 +254,7 @@ func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.R
 	return m, life.Why(err)
 }
 
-// meta writes the members of _meta that each request has, without braces.
+// meta encodes the members of _meta that every request has, without braces.
 func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {
 	var b strings.Builder
 	b.Grow(len(caps) + len(d.env.ClientInfo) + 200)
@@ -271,8 +272,7 @@ func (d *Dialect) meta(rev *wire.Revision, caps, logLevel string) string {
 	return b.String()
 }
 
-// header makes the headers that each request has; nil where the transport has
-// none.
+// header returns the headers that every request has, nil if the transport has none.
 func header(conn transport.Conn, rev *wire.Revision, method, name string) http.Header {
 	base := conn.Header()
 	if base == nil {

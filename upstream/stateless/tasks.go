@@ -13,20 +13,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// This file is tasks of the extension: a server that insists on one, for a caller who knows
-// none, is polled until it ends, and its questions are put as those of the call.
+// This file is about tasks of the extension. If a server insists on a task and the caller
+// knows none, the task is polled until it ends, and its questions are put as those of the
+// call.
 
-// maxPolls is how often in a row a task may fail to tell how it is.
+// maxPolls is how many polls of a task may fail in a row.
 const maxPolls = 3
 
-// isTask reports whether a result is a task that can be handed on.
+// isTask reports whether a result is a task that can be passed on.
 func isTask(result mcp.Raw) bool {
 	status, _ := result.Member("status")
 	return mcp.TaskID(result) != "" && status.Text() != ""
 }
 
-// openTask returns a task with the questions that it asks as they may be handed on, those
-// in its error not at all.
+// openTask returns a task with its questions in a form that may be passed on. It leaves out
+// questions in the task's error.
 func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw, error) {
 	if failed, ok := task.Member("error"); ok {
 		task = task.With("error", dialect.TaskError(d.env.Upstream, failed))
@@ -50,8 +51,8 @@ func (d *Dialect) openTask(declared dialect.Capabilities, task mcp.Raw) (mcp.Raw
 	return task.With("inputRequests", clean), nil
 }
 
-// insistsOnTasks reports whether a server refused a call for the sole reason that its
-// client does not declare the extension.
+// insistsOnTasks reports whether a server refused a call only because its client does not
+// declare the extension.
 func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Error) bool {
 	if c.Method != mcp.MethodToolsCall || declared.Tasks || refused.Code != mcp.CodeMissingCapability {
 		return false
@@ -70,7 +71,7 @@ func insistsOnTasks(c *mcp.Call, declared dialect.Capabilities, refused *mcp.Err
 }
 
 // callInTask makes a call on behalf of a client that knows no tasks, and waits for the
-// task that comes of it.
+// resulting task.
 func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call, declared dialect.Capabilities) (*mcp.Reply, error) {
 	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if err != nil {
@@ -84,8 +85,8 @@ func (d *Dialect) callInTask(ctx context.Context, conn transport.Conn, rev *wire
 	return w.wait(ctx, dialect.PollPause(result))
 }
 
-// taskWait is a call that waits for its task. Between two rounds of questions nothing is
-// kept of it: all is in the state.
+// taskWait is a call that waits for its task. Between two rounds of questions nothing of it
+// is stored here: everything is in the state.
 type taskWait struct {
 	d        *Dialect
 	conn     transport.Conn
@@ -93,13 +94,13 @@ type taskWait struct {
 	call     *mcp.Call
 	declared dialect.Capabilities
 	id       string
-	answered []string // keys, which are unique in the life of a task
+	answered []string // keys, unique for the lifetime of a task
 
 	said     string // the last message of its state
 	progress int64
 }
 
-// state has the task's id and the keys that were answered, in JSON.
+// state encodes the task's id and the answered keys in JSON.
 func (w *taskWait) state() string {
 	ids := mcp.AppendString([]byte("["), w.id)
 	for _, key := range w.answered {
@@ -108,7 +109,7 @@ func (w *taskWait) state() string {
 	return dialect.State{Kind: dialect.TaskState, Value: string(append(ids, ']'))}.String()
 }
 
-// waiting returns the wait that the state of a call stands for.
+// waiting returns the wait that the state of a call describes.
 func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) *taskWait {
 	w := &taskWait{d: d, conn: conn, rev: rev, call: c, declared: dialect.Declare(c.Caps, rev).WithTasks()}
 	mcp.Raw(dialect.ParseState(c.State).Value).Elements(func(value mcp.Raw) bool {
@@ -122,11 +123,11 @@ func (d *Dialect) waiting(conn transport.Conn, rev *wire.Revision, c *mcp.Call) 
 	return w
 }
 
-// resume goes on with the answers to the last questions.
+// resume continues with the answers to the last questions.
 func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	c := w.call
 	for key := range c.Refused {
-		if _, ok := c.Answers[key]; !ok { // nothing says this to the server
+		if _, ok := c.Answers[key]; !ok { // there is no way to say this to the server
 			w.cancel()
 			return dialect.Unasked(w.d.env.Upstream, c, "The client refused the input that upstream %s needs for this call", w.d.env.Upstream)
 		}
@@ -146,7 +147,7 @@ func (w *taskWait) resume(ctx context.Context) (*mcp.Reply, error) {
 	return w.wait(ctx, dialect.LeastPoll)
 }
 
-// wait polls the task until it ends or asks.
+// wait polls the task until it ends or asks something.
 func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -172,7 +173,7 @@ func (w *taskWait) wait(ctx context.Context, pause time.Duration) (*mcp.Reply, e
 	}
 }
 
-// look judges the state of the task; it returns nothing while there is nothing to do.
+// look handles the state of the task; it returns nothing while there is nothing to do.
 func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 	status, _ := task.Member("status")
 	switch status.Text() {
@@ -198,8 +199,8 @@ func (w *taskWait) look(task mcp.Raw) (*mcp.Reply, error) {
 	return nil, dialect.TaskOver(w.d.env.Upstream, task)
 }
 
-// question makes an Ask of those questions of the task that were not answered yet: the
-// server may take a while to notice an answer.
+// question makes an Ask of the questions that were not answered yet: the server may take a
+// while to notice an answer.
 func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	requests, _ := task.Member("inputRequests")
 	reply, err := w.d.askReply(w.declared, mcp.Object("inputRequests", requests))
@@ -220,8 +221,7 @@ func (w *taskWait) question(task mcp.Raw) (*mcp.Reply, error) {
 	return reply, nil
 }
 
-// report tells the caller what the server says of the state, if they want to know of
-// the progress.
+// report reports the state of the task to a caller that wants progress.
 func (w *taskWait) report(task mcp.Raw) {
 	meta, _ := w.call.Params.Member("_meta")
 	token, _ := meta.Member(wire.MetaProgressToken)
@@ -243,7 +243,7 @@ func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
 	return result, err
 }
 
-// lost ends a wait that did not come to its end: nobody wants the task any more.
+// lost ends a wait that failed: nobody wants the task any more.
 func (w *taskWait) lost(ctx context.Context, err error) error {
 	w.cancel()
 	if cause := context.Cause(ctx); cause != nil {
@@ -258,7 +258,7 @@ func (w *taskWait) lost(ctx context.Context, err error) error {
 // cancel tells the server that nobody wants the task any more.
 func (w *taskWait) cancel() { w.d.env.Farewell(w.sayCancel) }
 
-// sayCancel is no exchange that Close ends: it is made then, too.
+// sayCancel is not an exchange that Close would end, because it has to run during Close.
 func (w *taskWait) sayCancel() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.d.env.Base), dialect.Goodbye)
 	defer cancel()
@@ -280,7 +280,7 @@ func (w *taskWait) sayCancel() {
 	}
 }
 
-// LetGo cancels the task of a call, of TaskState, that nobody will come back for.
+// LetGo cancels the task of a call with a TaskState whose retry will never come.
 func (d *Dialect) LetGo(ctx context.Context, e *dialect.Era, c *mcp.Call) error {
 	conn, release, err := d.connect(ctx, e, c)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// Bounds of what is remembered of a server's tools, and of listing them again.
+// Bounds on what is remembered of a server's tools, and on listing them again.
 const (
 	maxTools     = 10000
 	maxToolPages = 50
 )
 
-// tools is what the HTTP headers of a call need to know of a stateless server's
-// tools: which arguments are mirrored into headers (2026-07-28
+// tools is what the HTTP headers of a call depend on: which arguments of a stateless
+// server's tools are mirrored into headers (2026-07-28
 // basic/transports/streamable-http#custom-headers-from-tool-parameters).
 type tools struct {
 	mu      sync.RWMutex // guards the fields below
@@ -33,8 +33,8 @@ type tool struct {
 	round  int
 }
 
-// learn takes a page of tools/list and returns it without the tools whose
-// annotations are wrong: the specification wants these dropped.
+// learn reads a page of tools/list and returns it without the tools whose annotations are
+// invalid: the specification requires that these are dropped.
 func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +61,7 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 		}
 		kept = append(kept, item)
 	}
-	if page.Next == nil && !d.env.PerUser { // else the tools of other users are not on it
+	if page.Next == nil && !d.env.PerUser { // otherwise the tools of other users are not on it
 		for name, tool := range t.known {
 			if tool.round < t.round {
 				delete(t.known, name)
@@ -71,13 +71,13 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 	return page.With(kept)
 }
 
-// LearnTools takes a page of tools whose descriptions were unfolded: arguments that are
-// mirrored into headers may stand there.
+// LearnTools reads a page of tools whose descriptions were unfolded: they may name
+// arguments that are mirrored into headers.
 func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
 	return d.tools.learn(d, c.Params, page)
 }
 
-// DroppedTools are tools that cannot be called, and why.
+// DroppedTools maps tools that cannot be called to the reasons.
 func (d *Dialect) DroppedTools() map[string]string {
 	d.tools.mu.RLock()
 	defer d.tools.mu.RUnlock()
@@ -90,8 +90,8 @@ func (t *tools) params(name string) []wire.ParamHeader {
 	return t.known[name].params
 }
 
-// relist reads the whole list of tools anew, as the caller of a call sees it, for what
-// their headers need.
+// relist reads the whole list of tools again, as the caller of a call sees it, to learn
+// their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
 	neutral := dialect.Neutral(rev)
 	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -110,7 +110,7 @@ func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Rev
 	return nil
 }
 
-// callHeader makes the headers of a call from what is really sent: the name that the
+// callHeader makes the headers of a call from what is really sent: the tool name that the
 // server knows and the arguments.
 func (d *Dialect) callHeader(conn transport.Conn, rev *wire.Revision, c *mcp.Call) http.Header {
 	name := ""

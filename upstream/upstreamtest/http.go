@@ -86,14 +86,14 @@ func (s *Server) sessionOf(w http.ResponseWriter, r *http.Request) *serverSessio
 	return session
 }
 
-// Forget lets a stateful server lose all its sessions.
+// Forget makes a stateful server lose all its sessions.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sessions = nil
 }
 
-// checkHeaders is what the stateless era wants to stand in headers.
+// checkHeaders checks the headers that the stateless era requires.
 func checkHeaders(r *http.Request, m message) *rpcError {
 	var in params
 	_ = json.Unmarshal(m.Params, &in) // what cannot be read is missing
@@ -115,7 +115,7 @@ func writeJSON(w http.ResponseWriter, status int, m message) {
 	_ = json.NewEncoder(w).Encode(m) // a client that left needs no answer
 }
 
-// httpPeer answers as JSON, or as an event stream once something came before.
+// httpPeer answers with JSON, or with an event stream once it has sent another message.
 type httpPeer struct {
 	w  http.ResponseWriter
 	of *serverSession

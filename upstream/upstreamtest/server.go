@@ -23,9 +23,9 @@ import (
 //	die      breaks the connection, over stdio by ending the process
 //	seen     returns what the server saw so far
 //
-// and, to be dropped by stateless clients, bad with an impossible annotation.
+// In addition, bad has an impossible annotation; stateless clients must drop it.
 type Server struct {
-	// Stateful says of which era the server is.
+	// Stateful says which era the server belongs to.
 	Stateful bool
 
 	mu       sync.Mutex // guards the fields below
@@ -34,7 +34,8 @@ type Server struct {
 	nextID   int
 }
 
-// serverSession is what a stateful server keeps; over stdio there is one.
+// serverSession is the state of a session of a stateful server; over stdio there is one
+// session.
 type serverSession struct {
 	id      string
 	caps    map[string]any
@@ -70,10 +71,10 @@ type params struct {
 	Notifications   map[string]any             `json:"notifications"`
 }
 
-// peer is what a behaviour may do to the one who called it.
+// peer is what a behaviour may do to its caller.
 type peer interface {
 	send(m message) // on the stream of the request
-	garbage() bool  // true: there will be no answer any more
+	garbage() bool  // true: there will be no answer
 	die()           // does not return
 	session() *serverSession
 }
@@ -95,7 +96,7 @@ func (s *Server) Seen() []string {
 	return append([]string(nil), s.seen...)
 }
 
-// answer answers a request; ok is false when nothing is to be sent.
+// answer answers a request; ok is false if there is nothing to send.
 func (s *Server) answer(ctx context.Context, p peer, m message) (reply message, ok bool) {
 	var in params
 	_ = json.Unmarshal(m.Params, &in) // what cannot be read is missing
@@ -215,7 +216,7 @@ func note(method string, params any) message {
 var question = map[string]any{"mode": "form", "message": "Which colour?", "requestedSchema": map[string]any{
 	"type": "object", "properties": map[string]any{"colour": map[string]any{"type": "string"}}}}
 
-// ask asks in the way of the era.
+// ask asks the user in the way of the era.
 func (s *Server) ask(ctx context.Context, p peer, in params) (map[string]any, *rpcError, bool) {
 	type answer struct {
 		Action  string         `json:"action"`
@@ -223,7 +224,7 @@ func (s *Server) ask(ctx context.Context, p peer, in params) (map[string]any, *r
 	}
 	say := func(raw []byte) (map[string]any, *rpcError, bool) {
 		var a answer
-		_ = json.Unmarshal(raw, &a) // what cannot be read is no answer
+		_ = json.Unmarshal(raw, &a) // unreadable data is not an answer
 		return text(fmt.Sprint(a.Action, " ", a.Content["colour"])), nil, true
 	}
 	if !s.Stateful {
@@ -258,7 +259,7 @@ func (s *Server) ask(ctx context.Context, p peer, in params) (map[string]any, *r
 	}
 }
 
-// take takes a notification or an answer.
+// take handles a notification or an answer.
 func (s *Server) take(session *serverSession, m message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"sync"
 )
 
-// SSE serves HTTP+SSE, of the first revision. The server has to be a stateful one.
+// SSE returns a handler that serves HTTP+SSE, of the first revision. The server must be
+// stateful.
 func (s *Server) SSE() http.Handler {
 	return &sseServer{s: s, streams: make(map[string]*ssePeer)}
 }
@@ -91,7 +92,7 @@ func (h *sseServer) message(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// ssePeer answers on the one stream.
+// ssePeer answers on the one stream of its client.
 type ssePeer struct {
 	ctx     context.Context
 	cancel  context.CancelFunc

@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// ServeStdio serves one process until its input ends.
+// ServeStdio serves one connection over stdio until its input ends.
 func (s *Server) ServeStdio(in io.Reader, out io.Writer) {
 	fmt.Fprintln(os.Stderr, "scripted server is ready")
 	p := &linePeer{out: out, of: newSession("")}

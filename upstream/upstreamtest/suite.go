@@ -12,16 +12,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// patience bounds every wait of the suite. It is long, for a machine that is busy with
-// other things; brief is what the one test has for its calls that waits for its time
-// to be over, enough to start a process.
+// patience bounds every wait of the suite. It is long, because the machine may be busy.
+// brief is the time limit of calls in the one test that waits for a limit to pass; it is
+// enough to start a process.
 const (
 	patience = time.Minute
 	brief    = 2 * time.Second
 )
 
-// Run runs the suite against servers that start makes, each of them a new Server of
-// the era; start returns how to reach it. The tests run in parallel.
+// Run runs the suite. start makes a new Server of the era for each test, and returns how to
+// reach it. The tests run in parallel.
 func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) {
 	for _, tt := range []struct {
 		name string
@@ -72,13 +72,13 @@ func Run(t *testing.T, stateful bool, start func(t *testing.T) upstream.Config) 
 	}
 }
 
-// bench is an Upstream with what the tests ask of it.
+// bench is the Upstream under test.
 type bench struct {
 	*upstream.Upstream
 	stateful bool
 }
 
-// tool makes a call of a tool by a client that elicits.
+// tool makes a tool call by a client that supports elicitation.
 func tool(name, arguments string) *mcp.Call {
 	return &mcp.Call{
 		ID: "test", Method: mcp.MethodToolsCall, Name: name, Session: "user:session",
@@ -95,7 +95,7 @@ func (b *bench) do(t *testing.T, c *mcp.Call) (*mcp.Reply, error) {
 	return b.Handle(ctx, c)
 }
 
-// text makes a call and returns what its result says.
+// text makes a call and returns the text of its result.
 func (b *bench) text(t *testing.T, c *mcp.Call) string {
 	t.Helper()
 	reply, err := b.do(t, c)
@@ -190,7 +190,8 @@ func testCall(t *testing.T, b *bench) {
 }
 
 func testParamHeader(t *testing.T, b *bench) {
-	// Without a list before: what the server then misses is found out.
+	// The gateway has not listed tools before: it learns what the server misses from the
+	// refusal.
 	for _, region := range []string{"eu", "us", ""} {
 		if got := b.text(t, tool("region", `{"region":"`+region+`"}`)); got != region {
 			t.Errorf("got %q, want %q", got, region)

@@ -15,12 +15,12 @@ import (
 
 const (
 	maxQuery = 16 << 10
-	// csrfCookie names the browser that a page was made for. It has no __Host- in its
-	// name because that needs https.
+	// csrfCookie identifies the browser that a page was made for. Its name lacks the prefix
+	// __Host-, which requires https.
 	csrfCookie = "gatehouse_dev_issuer"
 )
 
-// challengeS256 is RFC 7636 §4.2: a SHA-256 in base64url.
+// challengeS256 is the format of RFC 7636 §4.2: a SHA-256 in base64url.
 var challengeS256 = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // request is a valid authorization request (OAuth 2.1 §4.1.1).
@@ -31,10 +31,10 @@ type request struct {
 	challenge string
 	resource  string
 	scopes    []string
-	canonical string // all parameters, in one spelling
+	canonical string // all parameters, in canonical form
 }
 
-// authorize shows the page on which one of the users is picked.
+// authorize shows the page on which the user picks one of the users.
 func (s *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	req, err := s.read(r)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// decide takes what was picked, and sends the browser back with a code.
+// decide handles the choice, and sends the browser back with a code.
 func (s *Issuer) decide(w http.ResponseWriter, r *http.Request) {
 	req, err := s.read(r)
 	if err != nil {
@@ -90,9 +90,9 @@ func (s *Issuer) decide(w http.ResponseWriter, r *http.Request) {
 	s.back(w, r, req, http.StatusSeeOther, url.Values{"code": {code}})
 }
 
-// read checks the parameters of an authorization request. With an error the request
-// has a redirect only if the error may go there: not while the client and its redirect
-// URI are in doubt (OAuth 2.1 §4.1.2.1).
+// read checks the parameters of an authorization request. With an error, the request has a
+// redirect only if the error may be sent there: not while the client and its redirect URI
+// are in doubt (OAuth 2.1 §4.1.2.1).
 func (s *Issuer) read(r *http.Request) (req request, err error) {
 	if len(r.URL.RawQuery) > maxQuery {
 		return req, fail(errInvalidRequest, "the request is too long")
@@ -101,7 +101,7 @@ func (s *Issuer) read(r *http.Request) (req request, err error) {
 	if err != nil {
 		return req, fail(errInvalidRequest, "the query cannot be read")
 	}
-	for _, name := range []string{"client_id", "redirect_uri", "state"} { // without these there is no good answer
+	for _, name := range []string{"client_id", "redirect_uri", "state"} { // without these there is nowhere to send an answer
 		if len(query[name]) > 1 {
 			return req, fail(errInvalidRequest, name+" is there more than once")
 		}
@@ -163,9 +163,9 @@ func (s *Issuer) readRest(req *request, query url.Values) error {
 	return nil
 }
 
-// refuse tells the client what is wrong with its request; or the person in front of
-// the browser, where the client is in doubt or not on this machine: else anyone's link
-// could use this issuer to send browsers anywhere (RFC 9700 §4.11.2).
+// refuse tells the client what is wrong with its request. If the client is in doubt or not
+// on this machine, it tells the person at the browser instead: otherwise any link could use
+// this issuer to send browsers anywhere (RFC 9700 §4.11.2).
 func (s *Issuer) refuse(w http.ResponseWriter, r *http.Request, req request, err error) {
 	s.log.Warn("development issuer: authorization refused", "client", req.client.name, "error", err)
 	if req.redirect != "" && isLocal(req.redirect) {
@@ -196,8 +196,8 @@ func (s *Issuer) back(w http.ResponseWriter, r *http.Request, req request, statu
 	http.Redirect(w, r, s.answer(req, params), status)
 }
 
-// answer is where the browser goes with an answer: with the client's state and, against
-// mix-ups, the issuer (RFC 9207).
+// answer returns the URL that takes an answer to the client: with the client's state and,
+// against mix-up attacks, the issuer (RFC 9207).
 func (s *Issuer) answer(req request, params url.Values) string {
 	params.Set("iss", s.cfg.URL)
 	for name, values := range req.state {
@@ -215,7 +215,7 @@ func (s *Issuer) csrf(cookie string, req request) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// browser is the value of our cookie, "" without a good one.
+// browser returns the value of our cookie, "" without a valid one.
 func browser(r *http.Request) string {
 	cookie, err := r.Cookie(csrfCookie)
 	if err != nil || len(cookie.Value) != len(rand.Text()) {
@@ -224,7 +224,7 @@ func browser(r *http.Request) string {
 	return cookie.Value
 }
 
-// meanings are the scopes with what they mean.
+// meanings returns the named scopes with their meanings.
 func (s *Issuer) meanings(names []string) []Scope {
 	var scopes []Scope
 	for _, scope := range s.cfg.Scopes {
@@ -235,7 +235,8 @@ func (s *Issuer) meanings(names []string) []Scope {
 	return scopes
 }
 
-// documentOf is the host of a client's metadata document, "" for one that registered.
+// documentOf returns the host of a client's metadata document, "" for a client that
+// registered.
 func documentOf(c client) string {
 	if strings.HasPrefix(c.id, registeredPrefix) {
 		return ""

@@ -36,7 +36,7 @@ func TestSignInPage(t *testing.T) {
 	}
 }
 
-// TestNamesAreHarmless shows a client whose name is an attack.
+// TestNamesAreHarmless shows a client with a malicious name.
 func TestNamesAreHarmless(t *testing.T) {
 	s := start(t, Deps{})
 	name := `<script>alert(1)</script>` + "\u202e\u0000\n" + strings.Repeat("x", 1000)
@@ -49,8 +49,8 @@ func TestNamesAreHarmless(t *testing.T) {
 	}
 }
 
-// TestRefusedOnThePage are requests that must not be answered at the redirect URI,
-// because it is in doubt.
+// TestRefusedOnThePage sends requests that must not be answered at the redirect URI,
+// because that is in doubt.
 func TestRefusedOnThePage(t *testing.T) {
 	s := start(t, Deps{})
 	good := clientID(t, callback)
@@ -101,8 +101,8 @@ func TestRefusedOnThePage(t *testing.T) {
 	}
 }
 
-// TestRefusedAtTheClient are requests of a client that is in no doubt: it is told, with
-// its state and the issuer (RFC 9207 §2).
+// TestRefusedAtTheClient sends bad requests of a known client: it gets the error, with its
+// state and the issuer (RFC 9207 §2).
 func TestRefusedAtTheClient(t *testing.T) {
 	s := start(t, Deps{})
 	good := clientID(t, callback)

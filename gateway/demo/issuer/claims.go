@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// claims are those of an access token (RFC 9068 §2.2).
+// claims are the claims of an access token (RFC 9068 §2.2).
 type claims struct {
 	Issuer        string   `json:"iss"`
 	Subject       string   `json:"sub"`
@@ -24,7 +24,7 @@ type claims struct {
 	Actor         *actor   `json:"act,omitempty"`
 }
 
-// actor is who acts for the subject (RFC 8693 §4.1).
+// actor is the party that acts for the subject (RFC 8693 §4.1).
 type actor struct {
 	Subject string `json:"sub"`
 	Actor   *actor `json:"act,omitempty"`
@@ -37,7 +37,7 @@ func (s *Issuer) userClaims(u User, given grant) claims {
 	}
 }
 
-// sign fills in what all tokens have and makes the token.
+// sign adds the claims that all tokens have, and makes the token.
 func (s *Issuer) sign(c claims, lifetime time.Duration) (string, error) {
 	now := time.Now()
 	c.Issuer = s.cfg.URL
@@ -47,7 +47,8 @@ func (s *Issuer) sign(c claims, lifetime time.Duration) (string, error) {
 	return s.keys.sign(c)
 }
 
-// verify returns the claims of a token for an audience that one of our keys has signed.
+// verify returns the claims of a token for an audience that was signed with one of our
+// keys.
 func (s *Issuer) verify(token, audience string) (claims, error) {
 	var c claims
 	if err := s.keys.verify(token, &c); err != nil {

@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// registeredPrefix begins the id of a client that registered itself.
+	// registeredPrefix begins the ids of clients that registered themselves.
 	registeredPrefix = "dev."
 	maxClientID      = 4 << 10
 	maxClientName    = 80
 	maxRedirects     = 20
 )
 
-// client is a program of the user's. It has no secret; what it is known by are its
-// redirect URIs.
+// client is a program of a user. It has no secret; it is identified by its redirect URIs.
 type client struct {
 	id        string
-	name      string // as it says itself
+	name      string // as the client gives it
 	redirects []string
 	refreshes bool // may have refresh tokens
 }
 
-// clientMetadata is what a client says about itself, at registration (RFC 7591 §2) or
-// in a document. Other members are ignored.
+// clientMetadata is what a client says about itself, at registration (RFC 7591 §2) or in a
+// document. Other members are ignored.
 type clientMetadata struct {
 	ClientID      string   `json:"client_id"`
 	Name          string   `json:"client_name"`
@@ -40,7 +39,7 @@ type clientMetadata struct {
 	AuthMethod    string   `json:"token_endpoint_auth_method"`
 }
 
-// client checks what a client says about itself. The id is left open.
+// client checks what a client says about itself. It does not set the id.
 func (m clientMetadata) client() (client, error) {
 	if len(m.Redirects) == 0 || len(m.Redirects) > maxRedirects {
 		return client{}, fmt.Errorf("redirect_uris: want 1 to %d", maxRedirects)
@@ -63,7 +62,7 @@ func (m clientMetadata) client() (client, error) {
 	}, nil
 }
 
-// displayName makes a name that cannot change how the text around it looks.
+// displayName removes characters that could change how the text around a name looks.
 func displayName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
@@ -81,9 +80,9 @@ func displayName(name string) string {
 	return name
 }
 
-// registration is a client inside its own id. Anyone may register, so nothing is gained
-// by keeping a list: this way there is nothing to bound or to forget, and a client that
-// kept its id from an earlier run of the demo still has a good one.
+// registration is a client encoded in its own id. Anyone may register, so a list would have
+// no use: this way there is nothing to bound or to forget, and an id from an earlier run of
+// the demo stays valid.
 type registration struct {
 	Name      string   `json:"n"`
 	Redirects []string `json:"r"`
@@ -102,8 +101,8 @@ func registeredID(c client) (id string, ok bool) {
 
 var errClient = errors.New("there is no such client")
 
-// registered reads the client from its id, and checks it as at its registration: the
-// id may have been made up.
+// registered decodes the client from its id, and checks it as at registration, because the
+// id may be forged.
 func registered(id string) (client, error) {
 	encoded, ok := strings.CutPrefix(id, registeredPrefix)
 	if !ok || len(id) > maxClientID {
@@ -124,14 +123,14 @@ func registered(id string) (client, error) {
 		return client{}, errClient
 	}
 	c.refreshes = r.Refreshes
-	if again, _ := registeredID(c); again != id { // one id for one client
+	if again, _ := registeredID(c); again != id { // one client has only one id
 		return client{}, errClient
 	}
 	c.id = id
 	return c, nil
 }
 
-// find returns the client with an id of either kind. Errors are for its user to read.
+// find returns the client with an id of either kind. The user may read its errors.
 func (s *Issuer) find(ctx context.Context, id string) (client, error) {
 	if strings.HasPrefix(id, registeredPrefix) {
 		return registered(id)

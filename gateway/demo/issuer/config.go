@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// defaultLifetime is how long access tokens live.
+// defaultLifetime is the lifetime of access tokens.
 const defaultLifetime = 5 * time.Minute
 
-// Config says who can sign in, and where to. URL, Resources and Users are needed.
+// Config says who can sign in, and where. URL, Resources and Users are required.
 type Config struct {
-	// URL is the issuer identifier: http, a loopback IP address and a port, nothing
-	// behind it, such as http://127.0.0.1:9000. It is also where the issuer listens.
+	// URL is the issuer identifier: http, a loopback IP address and a port, without a path,
+	// such as http://127.0.0.1:9000. The issuer also listens there.
 	URL string
-	// Resources are the values of the parameter resource that are accepted at sign-in,
-	// and become the audience of the token, byte for byte.
+	// Resources are the accepted values of the parameter resource at sign-in. The chosen
+	// one becomes the audience of the token, byte for byte.
 	Resources []string
-	// Scopes are those that can be had. Others that a client asks for are left out of
-	// what it gets (RFC 6749 §3.3).
+	// Scopes are the available scopes. Other scopes that a client asks for are not granted
+	// (RFC 6749 §3.3).
 	Scopes []Scope
-	// Users are those that the sign-in page offers, in this order.
+	// Users are the users on the sign-in page, in this order.
 	Users []User
-	// Clients are programs with a secret. Clients of people register themselves.
+	// Clients are programs with a secret. Clients of users register themselves.
 	Clients []Client
-	// Lifetime is how long access tokens live; default 5m.
+	// Lifetime is the lifetime of access tokens; default 5m.
 	Lifetime time.Duration
-	// TokenLifetime is the same for those that Issuer.Token makes; default Lifetime.
+	// TokenLifetime is the lifetime of tokens of Issuer.Token; default Lifetime.
 	TokenLifetime time.Duration
 }
 
-// Scope is what a client can ask for.
+// Scope is a scope that a client can ask for.
 type Scope struct {
 	Name string
-	// Means tells the user what a client with it can do.
+	// Means tells the user what a client with the scope can do.
 	Means string
 }
 
@@ -60,21 +60,21 @@ type Client struct {
 	ID, Secret string
 	// Groups is the claim groups of its tokens.
 	Groups []string
-	// Audiences are the resources for which it gets tokens of its own
+	// Audiences are the resources for which the client gets tokens of its own
 	// (client_credentials), with itself as the subject.
 	Audiences []string
-	// Resource is the resource that this client serves, "" for none: only tokens for it
-	// can it introspect, or exchange for others.
+	// Resource is the resource that this client serves, "" for none. The client can
+	// introspect and exchange only tokens for this resource.
 	Resource string
-	// Exchange are the resources for which it gets a user's token in exchange
-	// (RFC 8693).
+	// Exchange are the resources for which the client can exchange a user's token (RFC
+	// 8693).
 	Exchange []string
 }
 
-// scopeToken is RFC 6749 §3.3.
+// scopeToken is the format of RFC 6749 §3.3.
 var scopeToken = regexp.MustCompile(`^[!#-\[\]-~]+$`)
 
-// Validate reports everything that is wrong.
+// Validate reports everything that is wrong with the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -101,7 +101,7 @@ func (c Config) Validate() error {
 		if client.ID == "" || client.Secret == "" {
 			add("clients[%d]: id and secret are needed", i)
 		}
-		if subjects[client.ID] { // it is the subject of its own tokens: RFC 9068 §5
+		if subjects[client.ID] { // the client is the subject of its own tokens: RFC 9068 §5
 			add("clients[%d]: id %q is the subject of somebody else", i, client.ID)
 		}
 		subjects[client.ID] = true
@@ -122,7 +122,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// audiences are all that tokens can be for.
+// audiences returns all possible audiences of tokens.
 func (c Config) audiences() []string {
 	all := slices.Clone(c.Resources)
 	for _, client := range c.Clients {
@@ -153,7 +153,7 @@ func checkURL(raw string) error {
 	return nil
 }
 
-// scopeNames are the scopes that there are.
+// scopeNames returns the names of the available scopes.
 func (c Config) scopeNames() []string {
 	names := []string{}
 	for _, s := range c.Scopes {
@@ -162,8 +162,8 @@ func (c Config) scopeNames() []string {
 	return names
 }
 
-// granted are the scopes of a list, separated by spaces, that there are, each once;
-// without a list all of them. ok is false for a list of which nothing is left.
+// granted returns the available scopes of a list, separated by spaces, each once; without a
+// list all scopes. ok is false if nothing of the list is left.
 func (c Config) granted(list string) (names []string, ok bool) {
 	all := c.scopeNames()
 	asked := strings.Fields(list)

@@ -20,8 +20,8 @@ const (
 	documentLifetime = 5 * time.Minute
 )
 
-// documents are the client id metadata documents
-// (draft-ietf-oauth-client-id-metadata-document) that were read lately.
+// documents caches the client id metadata documents
+// (draft-ietf-oauth-client-id-metadata-document) that were read recently.
 type documents struct {
 	fetch func(ctx context.Context, url string) ([]byte, error)
 	known *lru.Cache[string, document]
@@ -64,7 +64,7 @@ func (d *documents) client(ctx context.Context, id string) (client, error) {
 	return c, nil
 }
 
-// checkDocumentURL is section 3 of the draft.
+// checkDocumentURL checks the rules of section 3 of the draft.
 func checkDocumentURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {

@@ -9,9 +9,9 @@ import (
 
 const accessTokenType = "urn:ietf:params:oauth:token-type:access_token"
 
-// byExchange is RFC 8693 §2.1: a client that serves a resource trades a token that a
-// user sent it for one with which it acts for that user at another resource. Actor
-// tokens are not supported; the client itself is the actor.
+// byExchange implements RFC 8693 §2.1: a client that serves a resource exchanges a user's
+// token for one with which it acts for that user at another resource. Actor tokens are not
+// supported; the client itself is the actor.
 func (s *Issuer) byExchange(from requester, form url.Values) (tokenResponse, error) {
 	if from.with == nil || from.with.Resource == "" {
 		return tokenResponse{}, fail(errUnauthorized, "token exchange is for clients that serve a resource")
@@ -44,7 +44,7 @@ func (s *Issuer) byExchange(from requester, form url.Values) (tokenResponse, err
 		c.Scope = strings.Join(asked, " ")
 	}
 	c.Audience, c.ClientID, c.Actor = target, from.id, &actor{Subject: from.id, Actor: c.Actor}
-	lifetime := min(s.cfg.Lifetime, time.Until(time.Unix(c.Expires, 0))) // never longer than what it is made of
+	lifetime := min(s.cfg.Lifetime, time.Until(time.Unix(c.Expires, 0))) // never longer than the original token
 	token, err := s.sign(c, lifetime)
 	if err != nil {
 		return tokenResponse{}, err
@@ -54,8 +54,8 @@ func (s *Issuer) byExchange(from requester, form url.Values) (tokenResponse, err
 	return response, nil
 }
 
-// exchangeTarget is where the new token is for: resource or audience, which here are
-// the same.
+// exchangeTarget returns the target of the new token: resource or audience, which are the
+// same here.
 func exchangeTarget(form url.Values) (string, error) {
 	resource, audience := form.Get("resource"), form.Get("audience")
 	switch {

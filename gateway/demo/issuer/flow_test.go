@@ -14,8 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// protected is an MCP server, by other people, that takes the tokens of the issuer at
-// its own URL and says who calls.
+// protected is a third-party MCP server that accepts the issuer's tokens for its own URL
+// and says who calls.
 func protected(t *testing.T, listener *httptest.Server, s *server) {
 	t.Helper()
 	endpoint := "http://" + listener.Listener.Addr().String() + "/mcp"
@@ -48,15 +48,15 @@ func protected(t *testing.T, listener *httptest.Server, s *server) {
 	t.Cleanup(listener.Close)
 }
 
-// TestSignInByTheGoSDK is a whole sign-in by other people's client: from the 401 over
-// both metadata documents, registration and the page to a call, and on by refresh.
+// TestSignInByTheGoSDK runs a whole sign-in with a third-party client: from the 401 through
+// both metadata documents, registration and the page to a call, and then by refresh.
 func TestSignInByTheGoSDK(t *testing.T) {
 	listener := httptest.NewUnstartedServer(nil)
 	endpoint := "http://" + listener.Listener.Addr().String() + "/mcp"
 	h := httptest.NewUnstartedServer(nil)
 	cfg := testConfig("http://" + h.Listener.Addr().String())
 	cfg.Resources = []string{endpoint}
-	cfg.Lifetime = 5 * time.Second // x/oauth2 refreshes ten seconds before the end: each call does
+	cfg.Lifetime = 5 * time.Second // x/oauth2 refreshes ten seconds before the end, so each call refreshes
 	issuer, err := New(cfg, Deps{})
 	if err != nil {
 		t.Fatal(err)

@@ -24,8 +24,8 @@ func fuzzed(f *testing.F) *Issuer {
 	return s
 }
 
-// FuzzAuthorize: whatever is asked for, a browser is never sent where it should not go,
-// and never gets a code without a choice.
+// FuzzAuthorize: whatever the request, a browser is never sent where it should not go, and
+// never gets a code without a user's choice.
 func FuzzAuthorize(f *testing.F) {
 	id, _ := registeredID(client{name: "Test", redirects: []string{callback, "https://app.example/cb"}})
 	f.Add(query(id).Encode())
@@ -71,8 +71,8 @@ func FuzzAuthorize(f *testing.F) {
 	})
 }
 
-// FuzzToken: without a code, a refresh token or a secret there is no token, and no body
-// breaks anything.
+// FuzzToken: there is no token without a code, a refresh token or a secret, and no body
+// causes a panic.
 func FuzzToken(f *testing.F) {
 	id, _ := registeredID(client{name: "Test", redirects: []string{callback}})
 	s := fuzzed(f)
@@ -101,7 +101,7 @@ func FuzzToken(f *testing.F) {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, r)
 			if w.Code == http.StatusOK && path == revokePath {
-				continue // RFC 7009 §2.2: of unknown tokens nothing is said
+				continue // RFC 7009 §2.2: the response says nothing about unknown tokens
 			}
 			if w.Code != http.StatusBadRequest && w.Code != http.StatusUnauthorized {
 				t.Fatalf("%s %q %q: %d %s", path, body, authorization, w.Code, w.Body)
@@ -110,7 +110,7 @@ func FuzzToken(f *testing.F) {
 	})
 }
 
-// FuzzRegister: what is accepted gives an id that is the same client again.
+// FuzzRegister: every accepted client gets an id that leads back to the same client.
 func FuzzRegister(f *testing.F) {
 	f.Add(`{"client_name":"x","redirect_uris":["http://localhost/cb"],"grant_types":["authorization_code","refresh_token"]}`)
 	f.Add(`{"redirect_uris":["cursor://a/b","https://app.example/?x=y"]}`)

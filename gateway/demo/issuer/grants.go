@@ -19,7 +19,7 @@ const (
 	refreshLifetime = 24 * time.Hour
 )
 
-// grant is what somebody allowed a client.
+// grant is what a user allowed a client.
 type grant struct {
 	user      string
 	client    string
@@ -28,27 +28,26 @@ type grant struct {
 	refreshes bool
 }
 
-// grants are the codes and refresh tokens that are out. Where there are too many, the
-// oldest go.
+// grants holds the issued codes and refresh tokens. When there are too many, the oldest are
+// dropped.
 type grants struct {
 	mu       sync.Mutex // guards the fields below
 	codes    *simplelru.LRU[string, *code]
 	families *simplelru.LRU[string, *family]
 }
 
-// code is an authorization code. It stays after its use, so that a second one is
-// noticed.
+// code is an authorization code. It is kept after its use, so that a second use is noticed.
 type code struct {
 	grant
 	redirect  string
 	challenge string
-	family    string // of the refresh tokens that came of it
+	family    string // of the refresh tokens that came from it
 	expires   time.Time
 	used      bool
 }
 
-// family is a refresh token with all that it was before: one is good at a time, and
-// the use of an older one ends all (OAuth 2.1 §4.3.1).
+// family is a refresh token with all its predecessors: one is valid at a time, and the use
+// of an older one ends the family (OAuth 2.1 §4.3.1).
 type family struct {
 	grant
 	current [sha256.Size]byte
@@ -73,9 +72,9 @@ func (g *grants) code(given grant, redirect, challenge string) string {
 	return value
 }
 
-// redeem takes a code, which is good for one try. Without a redirect URI it is enough
-// that the verifier is right (OAuth 2.1 §4.1.3). refresh is "" for a client that cannot
-// use one.
+// redeem uses a code, which is valid for one attempt. Without a redirect URI, the right
+// verifier is enough (OAuth 2.1 §4.1.3). refresh is "" for a client that cannot use a
+// refresh token.
 func (g *grants) redeem(value, client, redirect, verifier string) (given grant, refresh string, err error) {
 	refused := fail(errInvalidGrant, "the code is unknown, used, expired, or not for this client, redirect_uri and code_verifier")
 	g.mu.Lock()
@@ -101,7 +100,7 @@ func (g *grants) redeem(value, client, redirect, verifier string) (given grant, 
 	return c.grant, refresh, nil
 }
 
-// refresh exchanges a refresh token for the next one, unless check is against it.
+// refresh exchanges a refresh token for the next one, unless check returns an error.
 func (g *grants) refresh(value, client string, check func(grant) error) (given grant, next string, err error) {
 	refused := fail(errInvalidGrant, "the refresh token is unknown, used, expired or not for this client")
 	id, secret, _ := strings.Cut(value, ".")
@@ -121,7 +120,7 @@ func (g *grants) refresh(value, client string, check func(grant) error) (given g
 	return f.grant, g.renew(id, f), nil
 }
 
-// revoke ends a family; a token that is not known has ended already.
+// revoke ends a family; an unknown token has already ended.
 func (g *grants) revoke(value, client string) {
 	id, secret, _ := strings.Cut(value, ".")
 	g.mu.Lock()

@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// introspection is RFC 7662 §2.2: the claims, and whether they hold.
+// introspection is the response of RFC 7662 §2.2: the claims, and whether the token is
+// active.
 type introspection struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*claims
 }
 
-// introspect tells a client that serves a resource about tokens for it; all others are
-// inactive (RFC 7662 §2.2).
+// introspect tells a client that serves a resource about tokens for it; all other tokens
+// count as inactive (RFC 7662 §2.2).
 func (s *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	form, err := readForm(r)
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, introspection{Active: true, TokenType: "Bearer", claims: &c})
 }
 
-// revoke ends a refresh token (RFC 7009). Access tokens end by themselves.
+// revoke ends a refresh token (RFC 7009). Access tokens expire by themselves.
 func (s *Issuer) revoke(w http.ResponseWriter, r *http.Request) {
 	form, err := readForm(r)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// maxBody bounds what a request may carry.
+// maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 10
 
-// Deps are what an Issuer works with; all may be left out.
+// Deps are the dependencies of an Issuer; all are optional.
 type Deps struct {
-	// Log hears of sign-ins and refusals, never of codes or tokens.
+	// Log receives sign-ins and refusals, never codes or tokens.
 	Log *slog.Logger
 	// Fetch gets the body of an https URL that a stranger chose: a client's metadata
-	// document. It must not follow redirects nor reach addresses that are not public.
-	// Without it such clients are refused, and the metadata does not offer it.
+	// document. It must not follow redirects or connect to addresses that are not public.
+	// If it is nil, such clients are refused, and the metadata does not offer documents.
 	Fetch func(ctx context.Context, url string) ([]byte, error)
 }
 
@@ -86,8 +86,8 @@ func (s *Issuer) route() {
 	s.open(http.MethodPost, introspectPath, s.introspect)
 }
 
-// open adds a path that scripts of any web page may use, such as the Inspector's:
-// none of these has cookies, and each proves by what it sends that it may.
+// open adds a path that scripts of any web page may use, such as the Inspector's: no such
+// path uses cookies, and every request proves by its content that it may do what it asks.
 func (s *Issuer) open(method, path string, handle http.HandlerFunc) {
 	s.mux.HandleFunc(method+" "+path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -103,9 +103,9 @@ func (s *Issuer) open(method, path string, handle http.HandlerFunc) {
 	})
 }
 
-// ServeHTTP answers requests from this machine that name this issuer. The host name
-// counts because of web pages that make their own name resolve to a loopback address
-// (DNS rebinding).
+// ServeHTTP answers requests from this machine that name this issuer. It checks the host
+// name because web pages can make their own name resolve to a loopback address (DNS
+// rebinding).
 func (s *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
 		http.Error(w, "this issuer is for development and serves its own machine only", http.StatusForbidden)
@@ -119,10 +119,10 @@ func (s *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// URL is the issuer identifier.
+// URL returns the issuer identifier.
 func (s *Issuer) URL() string { return s.cfg.URL }
 
-// Rotate replaces the signing key. The one before it stays published until the next
+// Rotate replaces the signing key. The previous key stays published until the next
 // rotation; older ones are withdrawn.
 func (s *Issuer) Rotate() error { return s.keys.rotate() }
 
@@ -138,7 +138,7 @@ func (s *Issuer) Token(user, audience string, scopes ...string) (string, error) 
 	return s.sign(s.userClaims(u, grant{client: "token", resource: audience, scopes: scopes}), s.cfg.TokenLifetime)
 }
 
-// Identity is whom a token is about.
+// Identity is the subject of a token.
 type Identity struct {
 	Subject  string
 	ClientID string
@@ -146,8 +146,8 @@ type Identity struct {
 	Expires  time.Time
 }
 
-// Verify checks a token of this issuer for the server that is audience, as servers in the
-// same process do.
+// Verify checks a token of this issuer for the server audience. It is for servers in the
+// same process.
 func (s *Issuer) Verify(token, audience string) (Identity, error) {
 	c, err := s.verify(token, audience)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// TestLoopbackOnly: this issuer cannot be made for an
-// address that other machines reach.
+// TestLoopbackOnly: an issuer cannot be made for an address that other machines can reach.
 func TestLoopbackOnly(t *testing.T) {
 	for _, tt := range []struct {
 		url  string
@@ -146,7 +145,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-// TestTokensPassOtherPeoplesChecks has go-oidc judge the tokens, over two rotations.
+// TestTokensPassOtherPeoplesChecks verifies the tokens with go-oidc, over two rotations.
 func TestTokensPassOtherPeoplesChecks(t *testing.T) {
 	s := start(t, Deps{})
 	provider, err := oidc.NewProvider(oidc.ClientContext(t.Context(), s.client), s.URL())
@@ -154,7 +153,7 @@ func TestTokensPassOtherPeoplesChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := oidc.ClientContext(t.Context(), s.client)
-	verify := func(token string) (*oidc.IDToken, error) { // a new one each time: it keeps keys for ever
+	verify := func(token string) (*oidc.IDToken, error) { // a new one each time, because it caches keys for ever
 		return provider.VerifierContext(ctx, &oidc.Config{ClientID: resource}).Verify(ctx, token)
 	}
 	first, err := s.Token("alice", resource, "mcp")

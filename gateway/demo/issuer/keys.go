@@ -15,7 +15,7 @@ import (
 
 const algorithm = jose.ES256
 
-// keys are the signing key and the one before it.
+// keys are the signing key and the previous one.
 type keys struct {
 	mu                sync.RWMutex // guards the fields below
 	current, previous *signingKey
@@ -62,7 +62,7 @@ func (k *keys) sign(claims any) (string, error) {
 	return jwt.Signed(signer).Claims(claims).Serialize()
 }
 
-// verify reads the claims of a token that a published key has signed.
+// verify reads the claims of a token that was signed with a published key.
 func (k *keys) verify(token string, claims any) error {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{algorithm})
 	if err != nil {

@@ -40,7 +40,7 @@ func testConfig(at string) Config {
 	}
 }
 
-// server is an issuer that listens, and a browser.
+// server is a listening issuer together with a browser.
 type server struct {
 	*Issuer
 	http   *httptest.Server
@@ -60,7 +60,7 @@ func start(t *testing.T, deps Deps) *server {
 	return &server{Issuer: s, http: h, client: browserClient(t, h.Client())}
 }
 
-// browserClient keeps cookies and follows nothing.
+// browserClient keeps cookies and follows no redirects.
 func browserClient(t *testing.T, client *http.Client) *http.Client {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -72,7 +72,7 @@ func browserClient(t *testing.T, client *http.Client) *http.Client {
 	return client
 }
 
-// answer is what came back, with its body read.
+// answer is a response with its body read.
 type answer struct {
 	*http.Response
 	body string
@@ -130,8 +130,8 @@ func clientID(t *testing.T, redirects ...string) string {
 	return id
 }
 
-// query is a good authorization request, with changes: name, value, name, value. The
-// value "-" takes a parameter away.
+// query is a good authorization request, with changes: name, value, name, value. The value
+// "-" removes a parameter.
 func query(clientID string, changes ...string) url.Values {
 	q := url.Values{
 		"response_type": {"code"}, "client_id": {clientID}, "redirect_uri": {callback}, "state": {"s&=t"},

@@ -14,9 +14,9 @@ const (
 	jwksPath       = "/jwks"
 )
 
-// metadata is the document of RFC 8414, and that of OpenID Connect Discovery, whose
-// required members it has. There are no ID tokens all the same: clients of MCP use
-// OpenID Connect for its discovery only.
+// metadata is the document of RFC 8414 and of OpenID Connect Discovery, with the latter's
+// required members. Nevertheless there are no ID tokens: clients of MCP use OpenID Connect
+// only for its discovery.
 type metadata struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
@@ -68,7 +68,7 @@ func (s *Issuer) metadata(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// writeJSON answers with a document that must not be kept: keys and issuer change with
+// writeJSON answers with a document that must not be cached: keys and issuer change with
 // each start.
 func writeJSON(w http.ResponseWriter, status int, document any) {
 	body, err := json.Marshal(document)

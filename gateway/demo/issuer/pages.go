@@ -16,12 +16,12 @@ var (
 	styleText string
 )
 
-// pages are what people see. They need no script.
+// pages are the pages for people. They need no script.
 type pages struct {
 	templates *template.Template
 }
 
-// signIn is what the page "signin" shows.
+// signIn is the data of the page "signin".
 type signIn struct {
 	Issuer      string
 	Client      string
@@ -46,8 +46,8 @@ func newPages() (*pages, error) {
 	return &pages{templates: t}, nil
 }
 
-// show writes a page, whose form may lead to this issuer and, with a redirect, to the
-// CSP source formTo.
+// show writes a page. Its form may lead to this issuer and, with a redirect, to the CSP
+// source formTo.
 func (p *pages) show(w http.ResponseWriter, status int, formTo, name string, data any) {
 	var body bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&body, name, data); err != nil {
@@ -60,7 +60,7 @@ func (p *pages) show(w http.ResponseWriter, status int, formTo, name string, dat
 		"; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // with less, browsers hide where our own form comes from
+	h.Set("Referrer-Policy", "same-origin") // with a stricter policy, browsers hide the origin of our own form
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	w.Write(body.Bytes())
@@ -74,8 +74,8 @@ func (p *pages) style(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, styleText)
 }
 
-// showProblem tells a person what went wrong. next, unless "", is where the client can
-// be told.
+// showProblem tells a person what went wrong. next, unless "", is the link that reports it
+// to the client.
 func (s *Issuer) showProblem(w http.ResponseWriter, status int, text, next string) {
 	s.pages.show(w, status, "", "problem", struct{ Text, Next string }{text, next})
 }

@@ -22,12 +22,12 @@ const (
 	errTokenType       = "unsupported_token_type"
 )
 
-// problem is an error in OAuth's words. What goes to programs has nothing in it that a
-// request brought, since RFC 6749 allows neither quotes nor backslashes there.
+// problem is an OAuth error. Texts for programs contain nothing from a request, since RFC
+// 6749 allows neither quotes nor backslashes there.
 type problem struct {
 	Code string `json:"error"`
 	Text string `json:"error_description"`
-	// basic asks for credentials in the way in which bad ones were sent.
+	// basic asks for credentials by HTTP Basic, if bad ones were sent that way.
 	basic bool
 }
 

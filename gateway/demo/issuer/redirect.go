@@ -15,19 +15,20 @@ const maxURI = 1000
 var (
 	// loopbackURI is http on this machine: its host, port and the rest.
 	loopbackURI = regexp.MustCompile(`^http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?([/?].*)?$`)
-	// plainHost is a host that may stand in a header.
+	// plainHost is a host that may appear in a header.
 	plainHost = regexp.MustCompile(`^[A-Za-z0-9.-]+(:[0-9]{1,5})?$`)
-	// printable excludes what parsers disagree on: spaces, controls, quotes, backslashes.
+	// printable excludes characters that parsers treat differently: spaces, controls,
+	// quotes, backslashes.
 	printable = regexp.MustCompile(`^[!#-&(-;=?-\[\]_a-z~]+$`)
 )
 
-// activeSchemes are those whose URIs browsers run or open themselves.
+// activeSchemes are schemes whose URIs browsers run or open themselves.
 var activeSchemes = []string{
 	"about", "blob", "data", "file", "filesystem", "ftp", "javascript", "mailto", "vbscript", "view-source", "ws", "wss",
 }
 
-// checkRedirect accepts where a browser may be sent with a code: https, this machine,
-// or a program on it (RFC 8252 §7).
+// checkRedirect accepts URIs to which a browser may be sent with a code: https, this
+// machine, or a program on it (RFC 8252 §7).
 func checkRedirect(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -37,7 +38,7 @@ func checkRedirect(raw string) error {
 		return errors.New("user and fragment do not belong in it")
 	case u.Scheme == "https" && !plainHost.MatchString(u.Host):
 		return errors.New("https needs a host")
-	case u.Scheme == "https": // what is shown as a link, too
+	case u.Scheme == "https": // it is also shown as a link
 		return safelink.Check(raw, true)
 	case u.Scheme == "http" && !loopbackURI.MatchString(raw):
 		return errors.New("http is for localhost, 127.0.0.1 and [::1] only")
@@ -47,9 +48,9 @@ func checkRedirect(raw string) error {
 	return nil
 }
 
-// matches compares with a registered URI: byte for byte, but for the port on this
-// machine, which programs take as they find it (RFC 8252 §7.3). That holds for the
-// name localhost too, which MCP clients use more than the addresses.
+// matches compares a URI with a registered one: byte for byte, except for the port on this
+// machine, which programs cannot choose in advance (RFC 8252 §7.3). That includes the name
+// localhost, which MCP clients use more than the addresses.
 func matches(registered, asked string) bool {
 	if registered == asked {
 		return true
@@ -62,13 +63,13 @@ func (c client) mayReturnTo(uri string) bool {
 	return checkRedirect(uri) == nil && slices.ContainsFunc(c.redirects, func(r string) bool { return matches(r, uri) })
 }
 
-// isLocal reports whether a redirect stays on this machine. A scheme has no case.
+// isLocal reports whether a redirect stays on this machine. Schemes are case-insensitive.
 func isLocal(uri string) bool {
 	scheme, _, _ := strings.Cut(uri, ":")
 	return !strings.EqualFold(scheme, "https")
 }
 
-// destination is where a redirect URI leads, for people.
+// destination says for people where a redirect URI leads.
 func destination(uri string) string {
 	u, err := url.Parse(uri)
 	switch {
@@ -80,8 +81,8 @@ func destination(uri string) string {
 	return "the program for " + u.Scheme + ": links"
 }
 
-// formAction is the CSP source by which a form may end at a redirect URI: browsers
-// look at redirects after a form too.
+// formAction returns the CSP source that lets a form lead to a redirect URI: browsers also
+// check redirects after a form.
 func formAction(uri string) string {
 	u, err := url.Parse(uri)
 	switch {
@@ -90,10 +91,10 @@ func formAction(uri string) string {
 	case plainHost.MatchString(u.Host) && (u.Scheme == "http" || u.Scheme == "https"):
 		return u.Scheme + "://" + u.Host
 	}
-	return u.Scheme + ":" // a program's own scheme, or IPv6, for which CSP has no spelling
+	return u.Scheme + ":" // a program's own scheme, or IPv6, which CSP cannot express
 }
 
-// withParams adds to the query of a redirect URI, whose own stays as it is.
+// withParams adds parameters to the query of a redirect URI, and keeps its own.
 func withParams(uri string, params url.Values) string {
 	separator := "?"
 	if strings.Contains(uri, "?") {

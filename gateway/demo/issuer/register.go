@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// registrationResponse is RFC 7591 §3.2.1.
+// registrationResponse is the response of RFC 7591 §3.2.1.
 type registrationResponse struct {
 	ClientID      string   `json:"client_id"`
 	IssuedAt      int64    `json:"client_id_issued_at"`
@@ -18,8 +18,8 @@ type registrationResponse struct {
 	AuthMethod    string   `json:"token_endpoint_auth_method"`
 }
 
-// register takes any client, as one without a secret whatever it asks for, which the
-// answer says (RFC 7591 §2: the server may replace values).
+// register accepts any client, always as one without a secret; the response says so (RFC
+// 7591 §2: the server may replace values).
 func (s *Issuer) register(w http.ResponseWriter, r *http.Request) {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		writeError(w, fail(errInvalidMetadata, "want Content-Type application/json"))

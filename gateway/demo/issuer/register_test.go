@@ -18,7 +18,7 @@ func quoted(s string) string {
 	return string(b)
 }
 
-// member is a string member of a JSON answer.
+// member returns a string member of a JSON answer.
 func member(t *testing.T, a answer, name string) string {
 	t.Helper()
 	var m map[string]any

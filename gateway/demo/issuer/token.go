@@ -19,10 +19,10 @@ const (
 	grantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 )
 
-// verifierFormat is RFC 7636 §4.1.
+// verifierFormat is the format of RFC 7636 §4.1.
 var verifierFormat = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// tokenResponse is RFC 6749 §5.1, with what RFC 8693 §2.2.1 adds.
+// tokenResponse is the response of RFC 6749 §5.1, with the additions of RFC 8693 §2.2.1.
 type tokenResponse struct {
 	AccessToken  string `json:"access_token"`
 	TokenType    string `json:"token_type"`
@@ -32,10 +32,10 @@ type tokenResponse struct {
 	IssuedType   string `json:"issued_token_type,omitempty"`
 }
 
-// requester is the client that makes a request to one of the endpoints for programs.
+// requester is the client that sends a request to an endpoint for programs.
 type requester struct {
 	id   string
-	with *Client // nil for one without a secret
+	with *Client // nil for a client without a secret
 }
 
 func (s *Issuer) token(w http.ResponseWriter, r *http.Request) {
@@ -94,8 +94,8 @@ func readForm(r *http.Request) (url.Values, error) {
 	return r.PostForm, nil
 }
 
-// authenticate finds out which client asks. One with a secret has to send it; one
-// without sends its id alone.
+// authenticate finds out which client sends the request. A client with a secret has to send
+// it; one without a secret sends only its id.
 func (s *Issuer) authenticate(r *http.Request, form url.Values) (requester, error) {
 	id, secret := form.Get("client_id"), form.Get("client_secret")
 	refused := &problem{Code: errInvalidClient, Text: "the client is unknown, or its secret is wrong"}
@@ -172,7 +172,8 @@ func (s *Issuer) byRefresh(from requester, form url.Values) (tokenResponse, erro
 	return s.respond(given, next)
 }
 
-// checkResource wants the resource of the sign-in, if one is named (RFC 8707 §2.2).
+// checkResource requires the resource of the sign-in, if the request names one (RFC 8707
+// §2.2).
 func checkResource(form url.Values, given grant) error {
 	if form.Has("resource") && form.Get("resource") != given.resource {
 		return fail(errInvalidTarget, "resource: not the one that was signed in to")
@@ -180,12 +181,12 @@ func checkResource(form url.Values, given grant) error {
 	return nil
 }
 
-// within reports whether all that is asked for was had.
+// within reports whether had contains everything in asked.
 func within(asked, had []string) bool {
 	return !slices.ContainsFunc(asked, func(name string) bool { return !slices.Contains(had, name) })
 }
 
-// respond makes the tokens of a sign-in.
+// respond makes the tokens for a sign-in.
 func (s *Issuer) respond(given grant, refresh string) (tokenResponse, error) {
 	user, ok := s.user(given.user)
 	if !ok {
@@ -198,7 +199,7 @@ func (s *Issuer) respond(given grant, refresh string) (tokenResponse, error) {
 	return s.bearer(token, given.scopes, refresh), nil
 }
 
-// byClient is for a client with a secret, which gets a token with itself as the user.
+// byClient handles a client with a secret, which gets a token with itself as the user.
 func (s *Issuer) byClient(from requester, form url.Values) (tokenResponse, error) {
 	if from.with == nil {
 		return tokenResponse{}, fail(errUnauthorized, "client_credentials is for clients with a secret")

@@ -23,7 +23,7 @@ func (s *server) code(t *testing.T, client string) string {
 	return s.signIn(t, "alice", query(client)).Get("code")
 }
 
-// claimsOf are the claims of the access token in an answer.
+// claimsOf returns the claims of the access token in an answer.
 func (s *server) claimsOf(t *testing.T, a answer, audience string) claims {
 	t.Helper()
 	if a.StatusCode != http.StatusOK {
@@ -137,7 +137,7 @@ func TestRefresh(t *testing.T) {
 			t.Errorf("scope %q: what was granted comes back", c.Scope)
 		}
 		s.post(t, tokenPath, refreshForm(id, first)).refused(t, errInvalidGrant)
-		s.post(t, tokenPath, refreshForm(id, member(t, b, "refresh_token"))).refused(t, errInvalidGrant) // ended by the line above
+		s.post(t, tokenPath, refreshForm(id, member(t, b, "refresh_token"))).refused(t, errInvalidGrant) // the line above ended it
 	})
 	for _, tt := range []struct {
 		name    string
@@ -153,7 +153,7 @@ func TestRefresh(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			good := token(t)
 			s.post(t, tokenPath, refreshForm(id, good, tt.changes...)).refused(t, tt.code)
-			s.claimsOf(t, s.post(t, tokenPath, refreshForm(id, good)), resource) // none of these hurts it
+			s.claimsOf(t, s.post(t, tokenPath, refreshForm(id, good)), resource) // none of the requests above affects it
 		})
 	}
 	t.Run("revoked", func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestIntrospect(t *testing.T) {
 	ask(clientID(t, callback), "", good).refused(t, errInvalidClient)
 }
 
-// TestTimes shows when things end.
+// TestTimes checks when codes and tokens expire.
 func TestTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig("http://127.0.0.1:9000")

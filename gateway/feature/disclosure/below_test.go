@@ -13,14 +13,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
-// below is what stands below the stage: the tools of two upstreams, some of which only
-// some users may use, and a record of what gets through.
+// below stands for the stages below: the tools of two upstreams, some restricted to some
+// users, and a record of the calls that get through.
 type below struct {
 	mu       sync.Mutex // guards the fields below
 	tools    []mcp.Item
 	hidden   map[string]string // tools that only this user sees
 	pageSize int
-	noLists  bool // but that of tools
+	noLists  bool // other than that of tools
 	reached  []*mcp.Call
 }
 
@@ -46,7 +46,7 @@ func (b *below) offer(upstream, native, raw string) {
 	b.tools = append(b.tools, mcp.Item{Name: name.Text(), Raw: mcp.Raw(raw), Target: mcp.Target{Kind: mcp.KindTools, Upstream: upstream, Name: native}})
 }
 
-// redefine changes what is said of a tool.
+// redefine changes the definition of a tool.
 func (b *below) redefine(raw string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,7 +107,7 @@ func (b *below) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return nil, mcp.ErrUnknown(c.Method, c.Name)
 }
 
-// list pages like the catalog: cursors are good as long as nothing changes.
+// list returns pages as the catalog does: cursors stay valid until something changes.
 func (b *below) list(c *mcp.Call) (*mcp.Reply, error) {
 	var visible []mcp.Item
 	for _, item := range b.tools {
@@ -128,7 +128,7 @@ func (b *below) list(c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{List: list}, nil
 }
 
-// calls are the tools that were called.
+// calls returns the names of the tools that were called.
 func (b *below) calls() (names []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func (b *below) calls() (names []string) {
 	return names
 }
 
-// rig is a stage above below.
+// rig is a stage above a below.
 type rig struct {
 	below  *below
 	grants *session.Grants
@@ -162,7 +162,7 @@ func newRig(t testing.TB, cfg Config, change func(*Deps)) *rig {
 
 func progressive(t testing.TB) *rig { return newRig(t, Config{Mode: ModeProgressive}, nil) }
 
-// who makes the calls of a rig.
+// who is the caller in a rig.
 type who struct {
 	user, session string
 	ephemeral     bool
@@ -191,7 +191,7 @@ func (r *rig) handle(t testing.TB, c *mcp.Call) *mcp.Reply {
 	return reply
 }
 
-// tool calls a tool and returns what its text says.
+// tool calls a tool and returns the text of its result.
 func (r *rig) tool(t testing.TB, w who, name, arguments string) string {
 	t.Helper()
 	reply := r.handle(t, w.call(mcp.MethodToolsCall, name, `{"name":"`+name+`","arguments":`+arguments+`}`))

@@ -10,7 +10,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// full is a stage whose caller is in mode full, above a handler that costs nothing.
+// full returns a stage whose caller is in mode full, above a handler that costs nothing.
 func full(t testing.TB) (h mcp.Handler, c *mcp.Call) {
 	t.Helper()
 	d, err := New(Config{}, Deps{
@@ -40,7 +40,7 @@ func BenchmarkFull(b *testing.B) {
 	}
 }
 
-// BenchmarkProgressive is a call that was granted.
+// BenchmarkProgressive measures a call with a grant.
 func BenchmarkProgressive(b *testing.B) {
 	r := progressive(b)
 	r.fetch(b, alice, "?tools=weather__now")

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// call lets a call through whose caller has fetched the description of the tool. What
-// does not exist for the caller is left to those below to say.
+// call passes a call on if its caller has fetched the description of the tool. Errors about
+// tools that do not exist for the caller are left to the stages below.
 func (s stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Name == ToolName {
 		return s.callOwn(ctx, c)
@@ -22,22 +22,22 @@ func (s stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			return refusal, err
 		}
 	}
-	if c.ParamHeaders != nil { // the client does not know the schema by which it would send them
+	if c.ParamHeaders != nil { // the client does not know the schema that defines these headers
 		c = c.Clone()
 		c.ParamHeaders = nil
 	}
 	return s.next.Handle(ctx, c)
 }
 
-// goesOn reports whether the call is a later round of one that was let through. Clients
-// without sessions show that by a state that was sealed for them; for others it is the
-// front that comes back.
+// goesOn reports whether the call is a later round of a call that was passed on. Clients
+// without sessions prove that with a state sealed for them; for other clients the front end
+// itself comes back.
 func goesOn(c *mcp.Call) bool {
 	return c.State != "" || c.Refused != nil || c.Answers != nil && !c.Ephemeral
 }
 
-// check returns the refusal of a call whose tool is not described yet, nil for one that
-// may go on.
+// check returns the refusal of a call whose tool is not described yet, nil for a call that
+// may pass.
 func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	var tool *mcp.Item
 	err := s.eachTool(ctx, c, func() { tool = nil }, func(item mcp.Item) bool {
@@ -50,7 +50,7 @@ func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, err
 	}
 	granted, err := s.grants.Granted(ctx, c.Session, c.Name, s.digest(*tool))
-	if err != nil { // no security hangs on it, and calls do
+	if err != nil { // this is no security boundary, and calls must go on
 		s.log.DebugContext(ctx, "it is not known which descriptions were shown", slog.Any("error", err))
 		return nil, nil
 	}
@@ -58,21 +58,21 @@ func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, nil
 	}
 	s.metrics.refused.Inc()
-	// The description comes at once, and the next call passes: a way round by the resource
-	// would tell the model nothing more.
+	// The refusal carries the description, and the next call passes: a detour through the
+	// resource would tell the model nothing more.
 	body := required(c.Name).With("tool_descriptions", mcp.Object(c.Name, s.full(*tool)))
 	s.grantTo(ctx, c, map[string]string{c.Name: s.digest(*tool)})
 	return &mcp.Reply{Result: textResult(body, true)}, nil
 }
 
-// required is the answer to a call before its description was fetched (2.1 §6.2).
+// required is the answer to a call whose description was not fetched (2.1 §6.2).
 func required(tool string) mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"TOOL_DESCRIPTION_REQUIRED"`),
 		"message", mcp.String("Tool '"+tool+"' requires fetching its description before use."),
 		"resource_uri", mcp.String(URI+"?tools="+escaped(tool))))
 }
 
-// callOwn answers a call of our tool.
+// callOwn answers a call of describe_tools.
 func (s stage) callOwn(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Task != nil {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
@@ -84,7 +84,7 @@ func (s stage) callOwn(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: textResult(answer.body, answer.error)}, nil
 }
 
-// textResult is the result of a tool that says just this.
+// textResult is a tool result with just this text.
 func textResult(body mcp.Raw, isError bool) mcp.Raw {
 	result := mcp.Object("content", mcp.Raw(`[{"type":"text","text":`+string(mcp.String(string(body)))+`}]`))
 	if isError {

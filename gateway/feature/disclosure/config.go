@@ -6,36 +6,37 @@ import (
 	"time"
 )
 
-// What is told of tools in tools/list.
+// Modes: what tools/list says of a tool.
 const (
-	// ModeFull is all that the upstream says.
+	// ModeFull lists everything that the upstream says.
 	ModeFull = "full"
-	// ModeProgressive is a short description; the rest has to be fetched before a call.
+	// ModeProgressive lists a short description; the rest must be fetched before a call.
 	ModeProgressive = "progressive"
 )
 
 const (
 	defaultGrant = time.Hour
 	maxGrant     = 24 * time.Hour
-	// maxSummary is the length of the longest summary that an operator may give, in bytes.
+	// maxSummary is the length of the longest summary of an operator, in bytes.
 	maxSummary = 400
 )
 
-// Config is what the section "disclosure" says for all. The zero Config is mode full.
+// Config is the section "disclosure", for all upstreams. The zero Config is mode full.
 type Config struct {
 	// Mode is "full", the default, or "progressive".
 	Mode string `yaml:"mode"`
-	// Grant is how long a client without sessions may call a tool after it has fetched
-	// its description; with a session it is as long as that lasts. At most 24h, default
-	// 1h.
+	// Grant is how long a client without sessions may call a tool after it has fetched the
+	// tool's description. With a session, the grant lasts as long as the session. At most
+	// 24h, default 1h.
 	Grant time.Duration `yaml:"grant"`
-	// Descriptions is a directory with a file TOOL.json, by the public name, for each
-	// tool of which there is more to say: see Description. Read at start and with each reload. Default none.
+	// Descriptions is a directory with a file TOOL.json, by public name, for each tool with
+	// additional texts: see Description. It is read at start and at each reload. Default
+	// none.
 	Descriptions string `yaml:"descriptions"`
 }
 
-// Validate reports everything that is wrong with the configuration. The directory of
-// descriptions is not read.
+// Validate reports everything that is wrong with the configuration. It does not read the
+// directory of descriptions.
 func (c Config) Validate() error {
 	var errs []error
 	if err := CheckMode(c.Mode); err != nil {
@@ -50,7 +51,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// CheckMode reports what is wrong with a mode; "" is none.
+// CheckMode reports what is wrong with a mode; "" means none is set.
 func CheckMode(mode string) error {
 	switch mode {
 	case "", ModeFull, ModeProgressive:
@@ -70,10 +71,10 @@ func CheckSummary(text string) error {
 	return nil
 }
 
-// Upstream is what the configuration says for the tools of one upstream.
+// Upstream is the configuration for the tools of one upstream.
 type Upstream struct {
-	// Mode is "" for that of all.
+	// Mode is "" for the global mode.
 	Mode string
-	// Summaries are the operator's short descriptions, by the tool's original name.
+	// Summaries are the operator's short descriptions, keyed by the tools' original names.
 	Summaries map[string]string
 }

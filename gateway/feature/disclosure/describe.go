@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// maxBytes bounds the descriptions of one answer, but for the first of them.
+	// maxBytes bounds the descriptions of one answer; the first description always fits.
 	maxBytes = 1 << 20
-	// maxAvailable is how many names an answer gives for one that does not exist.
+	// maxAvailable is how many available names an answer lists when a name does not exist.
 	maxAvailable = 100
 )
 
-// described is what is answered to whoever asks for descriptions.
+// described is the answer to a request for descriptions.
 type described struct {
 	body  mcp.Raw
-	error bool // body says what is wrong with the question
+	error bool // body says what is wrong with the request
 }
 
-// describe answers with the full descriptions of tools, and remembers that the caller
-// has seen them. A tool that the caller may not use answers as one that does not exist.
-// Without names it answers with missing.
+// describe answers with the full descriptions of tools, and records that the caller has
+// seen them. A tool that the caller may not use looks like one that does not exist. Without
+// names it answers with missing.
 func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missing mcp.Raw) (described, error) {
 	switch {
 	case len(names) == 0:
@@ -33,7 +33,7 @@ func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missin
 	case len(names) > maxSelected:
 		return described{tooMany(), true}, nil
 	}
-	var wanted map[string]*mcp.Item // nil for what was not found
+	var wanted map[string]*mcp.Item // nil for names that were not found
 	var available []string
 	left := 0
 	err := s.eachTool(ctx, c, func() {
@@ -63,7 +63,7 @@ func (s stage) describe(ctx context.Context, c *mcp.Call, names []string, missin
 	return described{body: body}, nil
 }
 
-// write makes the object of descriptions, in the order of the names, and says which
+// write makes the object of descriptions, in the order of the names, and returns which
 // definitions it shows.
 func (s stage) write(names []string, wanted map[string]*mcp.Item, available []string) (body mcp.Raw, shown map[string]string) {
 	body, shown = mcp.Raw{'{'}, make(map[string]string)
@@ -88,11 +88,10 @@ func (s stage) write(names []string, wanted map[string]*mcp.Item, available []st
 	return append(body, '}'), shown
 }
 
-// full is what a host would give a model of a tool that is listed in full, under its
-// public name, and examples and guidance where somebody has written them (2.1 §4.4). What
-// tools/list says of every tool is not said again, and neither is what is true of all tools.
-// What the operator says of a tool is put in place of what the upstream says, but never in
-// place of a schema.
+// full is what a host would give a model about a tool that is listed in full, under its
+// public name, plus examples and guidance if there are any (2.1 §4.4). It leaves out what
+// tools/list already says and what is true of all tools. The operator's texts replace the
+// upstream's, but never a schema.
 func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 	file := d.files[item.Name]
 	out := mcp.Object("name", mcp.String(item.Name))
@@ -130,14 +129,14 @@ func (d *Disclosure) full(item mcp.Item) mcp.Raw {
 	return out
 }
 
-// guidance is what an upstream says of a tool that discloses its tools itself.
+// guidance is the guidance of an upstream that itself discloses its tools progressively.
 func guidance(item mcp.Item) mcp.Raw {
 	meta, _ := item.Raw.Member("_meta")
 	value, _ := meta.Member(mcp.MetaGuidance)
 	return value
 }
 
-// examplesOf makes examples of those that a schema has (JSON Schema, examples).
+// examplesOf turns the examples in a schema (JSON Schema, examples) into examples of calls.
 func examplesOf(schema mcp.Raw) mcp.Raw {
 	inputs, _ := schema.Member("examples")
 	out := inputs.Filter(func(input mcp.Raw) mcp.Raw {
@@ -152,8 +151,8 @@ func examplesOf(schema mcp.Raw) mcp.Raw {
 	return out
 }
 
-// digest tells definitions apart: it changes with all that the upstream or the operator
-// say of a tool.
+// digest identifies a definition: it changes with everything that the upstream or the
+// operator says about a tool.
 func (d *Disclosure) digest(item mcp.Item) string {
 	h := sha256.New()
 	h.Write(item.Raw)
@@ -164,8 +163,8 @@ func (d *Disclosure) digest(item mcp.Item) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// grantTo notes what the caller was shown. A store that cannot take it takes nothing
-// from the answer: whether a call is let through is then its question.
+// grantTo records what the caller was shown. If the store fails, the answer stays the same;
+// the check of the later call deals with the missing grant.
 func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string) {
 	delete(shown, ToolName)
 	if len(shown) == 0 {
@@ -180,12 +179,12 @@ func (s stage) grantTo(ctx context.Context, c *mcp.Call, shown map[string]string
 	}
 }
 
-// notFound is the entry of a tool that does not exist for the caller (2.1 §6.3).
+// notFound is the entry for a tool that does not exist for the caller (2.1 §6.3).
 func notFound(name string, available []string) mcp.Raw {
 	return mcp.Object("error", mcp.String("Tool '"+name+"' not found"), "available_tools", mcp.Strings(available))
 }
 
-// missing is the answer to who selects nothing (2.1 §6.1).
+// missing is the answer to a request that selects nothing (2.1 §6.1).
 func missing() mcp.Raw {
 	return mcp.Object("error", mcp.Object("code", mcp.Raw(`"MISSING_TOOL_SELECTION"`), "message", mcp.String(missingText),
 		"examples", mcp.Raw(`["`+URI+`?tools=tool_name","`+URI+`?tools=tool1,tool2"]`)))

@@ -10,35 +10,34 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Resolver finds what the public name of a tool stands for; gateway/catalog is one.
+// Resolver finds the target of a tool's public name; gateway/catalog implements it.
 type Resolver interface {
 	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
 }
 
-// Grants remembers to whom which definitions were shown. A key is Call.Session: a
-// client's session, or what a client without sessions has in its place, which is the
-// same for all requests of one program of one user. Definitions are known by a digest:
-// for another one than was shown there is no grant.
+// Grants remembers which definitions were shown to whom. A key is Call.Session: a client's
+// session or, for a client without sessions, a key that all requests of one program of one
+// user share. Definitions are identified by a digest: a changed definition has no grant.
 type Grants interface {
-	// Grant notes that the definitions, digests by tool, were shown. They are good for
-	// ttl, or, if that is 0, as long as the session.
+	// Grant records that the definitions, digests by tool, were shown. The grant is valid
+	// for ttl or, if ttl is 0, as long as the session.
 	Grant(ctx context.Context, key string, shown map[string]string, ttl time.Duration) error
 	// Granted reports whether the definition was shown.
 	Granted(ctx context.Context, key, tool, digest string) (bool, error)
 }
 
-// Deps are what a Disclosure works with. Resolver, Grants and Log are needed.
+// Deps are the dependencies of a Disclosure. Resolver, Grants and Log are required.
 type Deps struct {
 	Resolver Resolver
 	Grants   Grants
 	Log      *slog.Logger
 	// Upstreams are all upstreams, by name.
 	Upstreams map[string]Upstream
-	// Clients are the modes of callers for whom there is one, and Whose tells which of
-	// them is a caller's, -1 for none.
+	// Clients are the modes of the clients that have one. Whose returns the index of a
+	// caller's mode, -1 for none.
 	Clients []string
 	Whose   func(*mcp.Caller) int
-	// Metrics count what is refused; nil for nobody to know.
+	// Metrics count refusals; may be nil.
 	Metrics *Metrics
 }
 
@@ -89,7 +88,7 @@ func New(cfg Config, deps Deps) (*Disclosure, error) {
 	return d, nil
 }
 
-// idle reports whether nobody is shown anything in short.
+// idle reports whether no caller is shown short descriptions.
 func (d *Disclosure) idle() bool {
 	for _, p := range d.clients {
 		if p != nil {
@@ -99,8 +98,8 @@ func (d *Disclosure) idle() bool {
 	return d.others == nil
 }
 
-// Middleware puts the stage in front of the guard. Where all is in mode full, it is the
-// guard itself.
+// Middleware puts the stage in front of the guard. If everything is in mode full, it
+// returns the guard itself.
 func (d *Disclosure) Middleware(next mcp.Handler) mcp.Handler {
 	if d.idle() {
 		return next
@@ -129,22 +128,22 @@ func (d *Disclosure) Middleware(next mcp.Handler) mcp.Handler {
 	})
 }
 
-// stage is the stage as one caller meets it.
+// stage is the stage for one caller.
 type stage struct {
 	*Disclosure
 	profile *profile
 	next    mcp.Handler
 }
 
-// Bounds of walking through the caller's tools.
+// Bounds on walking through the caller's tools.
 const (
 	maxPages = 100
 	maxWalks = 3 // a list may change between two pages
 )
 
 // eachTool calls fn for the tools that the caller may use, as long as it returns true.
-// begin is called before the first of them: a list that changes between two of its pages
-// is walked through again.
+// begin is called before the first tool: if the list changes between two pages, the walk
+// starts again.
 func (s stage) eachTool(ctx context.Context, c *mcp.Call, begin func(), fn func(mcp.Item) bool) error {
 	for walk := 1; ; walk++ {
 		begin()
@@ -155,7 +154,7 @@ func (s stage) eachTool(ctx context.Context, c *mcp.Call, begin func(), fn func(
 	}
 }
 
-// Tools are those that a handler lists for a caller without a name.
+// Tools lists the tools that a handler shows to an anonymous caller.
 func (d *Disclosure) Tools(ctx context.Context, h mcp.Handler) (tools []mcp.Item, err error) {
 	err = stage{d, nil, h}.eachTool(ctx, &mcp.Call{}, func() { tools = nil }, func(tool mcp.Item) bool {
 		tools = append(tools, tool)
@@ -173,7 +172,7 @@ func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (a
 	for page, err := range mcp.Pages(ctx, s.next, call, maxPages) {
 		switch {
 		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
-			return false, nil // nobody has tools
+			return false, nil // there are no tools
 		case err != nil:
 			return !first && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}), err
 		}

@@ -29,8 +29,8 @@ func namesOf(items []mcp.Item) (names []string) {
 	return names
 }
 
-// TestP9_202_ListIsMinimal: whatever the upstream says of a tool, the list has no more
-// than what it takes to choose and to consent.
+// TestP9_202_ListIsMinimal: whatever the upstream says of a tool, the list shows only what
+// is needed to choose the tool and to consent.
 func TestP9_202_ListIsMinimal(t *testing.T) {
 	r := progressive(t)
 	items := r.list(t, alice, mcp.MethodToolsList)
@@ -90,8 +90,8 @@ func TestP9_203_ResourceIsListed(t *testing.T) {
 	}
 }
 
-// TestP9_204_SelectedToolsOnly: what is selected is described in full, and nothing else
-// is said.
+// TestP9_204_SelectedToolsOnly: selected tools are described in full, and nothing else is
+// returned.
 func TestP9_204_SelectedToolsOnly(t *testing.T) {
 	tests := []struct {
 		query string
@@ -142,7 +142,7 @@ func TestP9_205_MissingSelection(t *testing.T) {
 	}
 	for _, arguments := range []string{`{}`, `{"names":[]}`, `{"names":[""]}`, `{"names":7}`, `null`, `{"tools":[]}`, `{"tool":"crm__export"}`} {
 		if text := r.tool(t, alice, ToolName, arguments); !strings.Contains(text, "MISSING_TOOL_SELECTION") || !strings.Contains(text, missingNamesText) || strings.Contains(text, "'tools'") {
-			t.Errorf("%s: %s", arguments, text) // who obeys it must not be told the same again
+			t.Errorf("%s: %s", arguments, text) // a caller that follows this must not get the same answer again
 		}
 	}
 	if text := r.tool(t, alice, ToolName, `{"tools":["weather__now"]}`); strings.Contains(text, "MISSING") || !strings.Contains(text, "weather__now") {
@@ -153,8 +153,8 @@ func TestP9_205_MissingSelection(t *testing.T) {
 	}
 }
 
-// TestP9_206_UnknownTool: what this caller may not use is as unknown as what nobody has,
-// and is not among what is available (H/203).
+// TestP9_206_UnknownTool: a tool that this caller may not use is as unknown as one that
+// does not exist, and is not listed as available (H/203).
 func TestP9_206_UnknownTool(t *testing.T) {
 	r := progressive(t)
 	entry := func(w who, name string) string {
@@ -188,7 +188,8 @@ func TestP9_206_UnknownTool(t *testing.T) {
 	}
 }
 
-// TestP9_207_CallBeforeFetching is refused before anything gets below.
+// TestP9_207_CallBeforeFetching: the call is refused before anything reaches the stages
+// below.
 func TestP9_207_CallBeforeFetching(t *testing.T) {
 	for _, w := range []who{alice, modern} {
 		r := progressive(t)
@@ -244,7 +245,8 @@ func TestP9_208_GrantIsTheSessions(t *testing.T) {
 	}
 }
 
-// TestP9_209_FetchingGivesNoAccess: nor does a grant from better times.
+// TestP9_209_FetchingGivesNoAccess: neither fetching a description nor an earlier grant
+// gives access.
 func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
 	r := progressive(t)
 	r.fetch(t, alice, "?tools=crm__secret")
@@ -273,8 +275,8 @@ func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
 	}
 }
 
-// TestP9_210_StatelessGrant: it is bound to user and client and ends by itself; a refused
-// call brings the description and is the fetch; and the list never changes.
+// TestP9_210_StatelessGrant: a grant is bound to user and client and expires; a refused
+// call returns the description and counts as the fetch; the list never changes.
 func TestP9_210_StatelessGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, Config{Mode: ModeProgressive, Grant: time.Minute}, nil)
@@ -326,7 +328,8 @@ func TestP9_211_ChangedDefinition(t *testing.T) {
 	}
 }
 
-// TestP9_51_HeadersOfParameters are not asked of who does not know the schema.
+// TestP9_51_HeadersOfParameters: a caller that does not know the schema need not send these
+// headers.
 func TestP9_51_HeadersOfParameters(t *testing.T) {
 	r := newRig(t, Config{Mode: ModeProgressive}, func(d *Deps) { d.Upstreams["weather"] = Upstream{Mode: ModeFull} })
 	r.fetch(t, modern, "?tools=crm__export")
@@ -340,7 +343,8 @@ func TestP9_51_HeadersOfParameters(t *testing.T) {
 	}
 }
 
-// TestRoundsAreNotCheckedAgain: whatever has become of the grant or the definition.
+// TestRoundsAreNotCheckedAgain: later rounds pass, whatever has become of the grant or the
+// definition.
 func TestRoundsAreNotCheckedAgain(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -367,12 +371,13 @@ func TestRoundsAreNotCheckedAgain(t *testing.T) {
 	}
 }
 
-// TestModes: the mode of a client beats that of an upstream, which beats that of all.
+// TestModes: the mode of a client overrides that of an upstream, which overrides the global
+// mode.
 func TestModes(t *testing.T) {
 	tests := []struct {
 		name               string
 		all, crm, client   string
-		wantCRM, wantOther bool // in short
+		wantCRM, wantOther bool // described briefly
 	}{
 		{"nothing said", "", "", "", false, false},
 		{"all", ModeProgressive, "", "", true, true},
@@ -417,8 +422,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestFullIsNotThere: with mode full for all, the stage is not even in the way, and for
-// callers in mode full it costs nothing and has nothing of its own.
+// TestFullIsNotThere: with mode full for everyone, the stage is not in the chain. For
+// callers in mode full it costs nothing and adds nothing.
 func TestFullIsNotThere(t *testing.T) {
 	idle := newRig(t, Config{}, nil)
 	if got, ok := idle.h.(*below); !ok || got != idle.below {
@@ -445,7 +450,7 @@ func TestFullIsNotThere(t *testing.T) {
 	}
 }
 
-// TestReserved: what an upstream without a prefix has under our names is not there.
+// TestReserved: items of an upstream without a prefix that have our names are withheld.
 func TestReserved(t *testing.T) {
 	r := progressive(t)
 	r.below.offer("weather", ToolName, `{"name":"describe_tools","description":"Hidden.","inputSchema":{"type":"object","properties":{"a":{}}}}`)
@@ -476,7 +481,7 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestManyPages: tools are found wherever the list breaks, and ours are listed once.
+// TestManyPages: tools are found on every page of the list, and ours are listed once.
 func TestManyPages(t *testing.T) {
 	r := progressive(t)
 	r.below.pageSize = 1
@@ -492,7 +497,7 @@ func TestManyPages(t *testing.T) {
 	}
 }
 
-// TestLargeDescriptions: an answer has a bound, and what is left out is not granted.
+// TestLargeDescriptions: an answer is bounded, and descriptions left out are not granted.
 func TestLargeDescriptions(t *testing.T) {
 	r := progressive(t)
 	var names []string
@@ -509,7 +514,7 @@ func TestLargeDescriptions(t *testing.T) {
 	}
 }
 
-// TestStoreDown: no security hangs on grants, so calls go on.
+// TestStoreDown: security does not depend on grants, so calls go on.
 func TestStoreDown(t *testing.T) {
 	r := newRig(t, Config{Mode: ModeProgressive}, func(d *Deps) { d.Grants = broken{} })
 	if text := r.fetch(t, alice, "?tools=crm__export"); !strings.Contains(text, "inputSchema") {

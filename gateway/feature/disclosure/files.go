@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// Bounds of a directory of descriptions.
+// Bounds on a directory of descriptions.
 const (
 	maxFiles     = 10_000
 	maxFileBytes = 64 << 10
 )
 
-// Description is what a file says of a tool, in JSON: what is there is told in place of
-// what the upstream says. The schema of the parameters is always the upstream's.
+// Description is a file about a tool, in JSON. Its members replace what the upstream says.
+// The schema of the parameters is always the upstream's.
 type Description struct {
-	// Name, if it is there, repeats the name of the file, which is the tool's.
+	// Name, if present, repeats the name of the file, which is the tool's.
 	Name string `json:"name"`
-	// Summary is the short description, in tools/list.
+	// Summary is the short description, for tools/list.
 	Summary string `json:"summary"`
-	// Description is the full one.
+	// Description is the full description.
 	Description string `json:"description"`
 	// Examples is an array of examples of calls, such as {"description": "Last month",
 	// "input": {"month": "2026-10"}}.
@@ -33,12 +33,12 @@ type Description struct {
 	UsageGuidance json.RawMessage `json:"usage_guidance"`
 	ErrorGuidance json.RawMessage `json:"error_guidance"`
 
-	text []byte // of the file
+	text []byte // the text of the file
 }
 
-// ReadDescriptions reads all files NAME.json of a directory, by their names without the
-// ending. Other files, and directories in it, are left alone. The error tells of all
-// that is wrong. No link leads out of the directory.
+// ReadDescriptions reads all files NAME.json of a directory, and returns them by NAME. It
+// ignores other files and subdirectories, and follows no link out of the directory. The
+// error reports everything that is wrong.
 func ReadDescriptions(dir string) (map[string]Description, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -92,7 +92,7 @@ func readDescription(root *os.Root, name string) (d Description, err error) {
 	return parseDescription(text)
 }
 
-// parseDescription reads the text of a file.
+// parseDescription parses the text of a file.
 func parseDescription(text []byte) (d Description, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()

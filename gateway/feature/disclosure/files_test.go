@@ -51,7 +51,8 @@ func TestReadDescriptions(t *testing.T) {
 	}
 }
 
-// TestDescriptionsStayInTheirDirectory: whoever can put a link there reads no other files.
+// TestDescriptionsStayInTheirDirectory: a link in the directory does not give access to
+// other files.
 func TestDescriptionsStayInTheirDirectory(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
@@ -64,7 +65,7 @@ func TestDescriptionsStayInTheirDirectory(t *testing.T) {
 	}
 }
 
-// TestChangedFileRevokes: what the operator says is part of what was shown.
+// TestChangedFileRevokes: the operator's texts are part of the definition that was shown.
 func TestChangedFileRevokes(t *testing.T) {
 	item := mcp.Item{Name: "a", Raw: mcp.Raw(`{}`)}
 	one, err := parseDescription([]byte(`{"description":"one"}`))

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGolden: each payload, as it is told to clients. What is JSON within a text is
-// written out.
+// TestGolden compares every payload that clients see with a golden file. JSON inside a text
+// is expanded.
 func TestGolden(t *testing.T) {
 	items := func(items []mcp.Item) string {
 		out := mcp.Raw{'['}
@@ -85,7 +85,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestDocsHaveThePrompt: what is recommended to agents is told in one wording.
+// TestDocsHaveThePrompt: the docs recommend the prompt in the same words.
 func TestDocsHaveThePrompt(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/disclosure.md")
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of the lists that are kept. At either, all are made anew.
+// Bounds on the cached lists. When either is reached, all are made anew.
 const (
 	maxLists     = 256
 	maxListBytes = 64 << 20
 )
 
-// lists are pages as callers of a profile see them, by the pages from below: as long as
-// those are the same, ours are, and so is what was rendered of them.
+// lists caches pages as callers of a profile see them, keyed by the pages from below: while
+// those stay the same, ours and their renderings do, too.
 type lists struct {
 	mu    sync.Mutex // guards the fields below
 	made  map[listKey]*mcp.List
@@ -28,10 +28,10 @@ type listKey struct {
 	method  string
 	profile int
 	first   bool
-	from    *mcp.List // nil where there is none below
+	from    *mcp.List // nil if there is none below
 }
 
-// of returns the list of a key; make makes its items from those below.
+// of returns the list of a key; make builds its items from those below.
 func (l *lists) of(key listKey, private bool, make func([]mcp.Item) []mcp.Item) *mcp.List {
 	l.mu.Lock()
 	known := l.made[key]
@@ -48,7 +48,7 @@ func (l *lists) of(key listKey, private bool, make func([]mcp.Item) []mcp.Item) 
 	} else {
 		list.Items = make(nil)
 	}
-	bytes += 2 * sizeOf(list.Items) // once more when rendered
+	bytes += 2 * sizeOf(list.Items) // counted twice, for the rendering
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known := l.made[key]; known != nil {
@@ -63,14 +63,14 @@ func (l *lists) of(key listKey, private bool, make func([]mcp.Item) []mcp.Item) 
 }
 
 func sizeOf(items []mcp.Item) (n int) {
-	const overhead = 128 // of an item, beside its text
+	const overhead = 128 // per item, in addition to its text
 	for _, item := range items {
 		n += len(item.Raw) + overhead
 	}
 	return n
 }
 
-// listTools shows the tools in short, and ours first.
+// listTools lists tools with short descriptions, and ours first.
 func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil || reply.List == nil {
@@ -96,8 +96,8 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	})}, nil
 }
 
-// listResources shows our resource, or its template, first. There is one also where no
-// upstream has any.
+// listResources lists our resource, or its template, first. It also works if no upstream
+// has resources.
 func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	key := listKey{method: c.Method, profile: s.profile.index, first: isFirst(c)}
@@ -125,8 +125,7 @@ func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	})}, nil
 }
 
-// private reports whether lists differ by who asks: nobody has another one's profile
-// where there is only one.
+// private reports whether lists differ by caller. With a single profile they do not.
 func (d *Disclosure) private() bool { return len(d.clients) > 0 }
 
 func isFirst(c *mcp.Call) bool {
@@ -134,8 +133,8 @@ func isFirst(c *mcp.Call) bool {
 	return !more
 }
 
-// reserved reports whether a public URI, or template of one, is ours: an upstream whose
-// URIs stay as they are may have such a one too.
+// reserved reports whether a public URI, or a template of one, is ours: an upstream whose
+// URIs stay unchanged may have the same one.
 func reserved(uri string) bool {
 	rest, ok := strings.CutPrefix(uri, URI)
 	return ok && (rest == "" || strings.ContainsRune("?#{", rune(rest[0])))

@@ -10,18 +10,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Lengths of a short description in characters: a first sentence that is shorter than
-// enough is followed by the second one if both fit.
+// Lengths of a short description, in characters. A first sentence shorter than enough is
+// followed by the second one if both fit.
 const (
 	enough  = 60
 	longest = 160
 )
 
-// Short is a tool as tools/list shows it in mode progressive, whatever mode is configured.
+// Short returns a tool as tools/list shows it in mode progressive, whatever mode is
+// configured.
 func (d *Disclosure) Short(tool mcp.Item) mcp.Item { return d.minimal(tool) }
 
-// minimal is a tool in short: what it is for, and what users consent by. Schemas, what
-// they say of headers, and how the tool runs are for the full description.
+// minimal returns a tool in short: its purpose, and what users need to consent. Schemas,
+// their headers, and how the tool runs belong to the full description.
 func (d *Disclosure) minimal(item mcp.Item) mcp.Item {
 	out := mcp.Object("name", mcp.String(item.Name))
 	keep := func(name string) {
@@ -35,7 +36,7 @@ func (d *Disclosure) minimal(item mcp.Item) mcp.Item {
 	keep("icons")
 	meta, _ := item.Raw.Member("_meta")
 	kept := mcp.Raw("{}")
-	for _, name := range []string{"ui", "ui/resourceUri"} { // MCP Apps: hosts need it before the call
+	for _, name := range []string{"ui", "ui/resourceUri"} { // MCP Apps: hosts need them before the call
 		if value, ok := meta.Member(name); ok {
 			kept = kept.With(name, value)
 		}
@@ -47,8 +48,9 @@ func (d *Disclosure) minimal(item mcp.Item) mcp.Item {
 	return item
 }
 
-// summary is the short description of a tool: the operator's, else the one that the
-// upstream has, else the beginning of its full one, else its title, else its name in words.
+// summary returns the short description of a tool: the operator's, otherwise the upstream's
+// own, otherwise the beginning of its full description, otherwise its title, otherwise its
+// name in words.
 func (d *Disclosure) summary(item mcp.Item) string {
 	if text := d.files[item.Name].Summary; text != "" {
 		return text
@@ -74,7 +76,7 @@ func (d *Disclosure) summary(item mcp.Item) string {
 	return words(item.Target.Name)
 }
 
-// parameters are the names of a tool's parameters.
+// parameters returns the names of a tool's parameters.
 func parameters(tool mcp.Raw) (names []string) {
 	schema, _ := tool.Member("inputSchema")
 	properties, _ := schema.Member("properties")
@@ -85,7 +87,7 @@ func parameters(tool mcp.Raw) (names []string) {
 	return names
 }
 
-// words makes a text of a name: "list_openOrders" becomes "List open orders".
+// words turns a name into a text: "list_openOrders" becomes "List open orders".
 func words(name string) string {
 	var out strings.Builder
 	lower := false
@@ -116,9 +118,9 @@ var (
 	listed  = regexp.MustCompile(`^([-*+•]|\d+[.)])\s`)
 )
 
-// beginning is the first sentence of a description, or two if they are short and the
-// second one names no parameter: without code, links, lists and what stands in sections
-// of parameters or examples.
+// beginning returns the first sentence of a description, or two if they are short and the
+// second names no parameter. It skips code, links, lists, and sections about parameters or
+// examples.
 func beginning(description string, parameters []string) string {
 	text := plain(paragraph(description))
 	first, rest := sentence(text)
@@ -129,9 +131,9 @@ func beginning(description string, parameters []string) string {
 	return clip(first)
 }
 
-// paragraph is the first paragraph of running text.
+// paragraph returns the first paragraph of running text.
 func paragraph(text string) string {
-	const most = 4 << 10 // a first sentence ends long before
+	const most = 4 << 10 // a first sentence ends long before this
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "")
 	}
@@ -155,8 +157,8 @@ func paragraph(text string) string {
 	return strings.Join(out, " ")
 }
 
-// plain takes out of a text what is not for reading: links, markup, and characters that
-// do not show.
+// plain removes from a text what is not for reading: links, markup and invisible
+// characters.
 func plain(text string) string {
 	text = link.ReplaceAllString(text, "$1")
 	text = address.ReplaceAllString(text, "")
@@ -174,8 +176,8 @@ func plain(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// sentence cuts the first sentence off a text. A stop within an abbreviation, or before
-// a small letter, ends none.
+// sentence splits the first sentence off a text. A full stop within an abbreviation, or
+// before a lower-case letter, does not end a sentence.
 func sentence(text string) (first, rest string) {
 	for i, r := range text {
 		if !strings.ContainsRune(".!?。！？", r) {
@@ -199,13 +201,13 @@ func abbreviates(before string) bool {
 	return slices.Contains([]string{"e.g", "i.e", "cf", "vs", "approx", "incl", "resp", "no", "No", "Dr", "St"}, word)
 }
 
-// names reports whether a text has one of the names in it as a word.
+// names reports whether a text contains one of the names as a word.
 func names(text string, all []string) bool {
 	found := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' })
 	return slices.ContainsFunc(found, func(word string) bool { return slices.Contains(all, word) })
 }
 
-// clip cuts a text that is too long between two words.
+// clip shortens a text that is too long, between two words.
 func clip(text string) string {
 	if utf8.RuneCountInString(text) <= longest {
 		return text

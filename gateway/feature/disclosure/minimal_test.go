@@ -81,7 +81,7 @@ func FuzzSelected(f *testing.F) {
 	})
 }
 
-// TestEscapedComesBack: a name goes into a URI of ours and comes out of it.
+// TestEscapedComesBack: a name survives the way into one of our URIs and back.
 func TestEscapedComesBack(t *testing.T) {
 	for _, name := range []string{"crm__a", "a b", "a%2Cb", "a+b", "a/b?c#d&e", "grün"} {
 		if got, ours := selected(URI + "?tools=" + escaped(name)); !ours || len(got) != 1 || got[0] != name {

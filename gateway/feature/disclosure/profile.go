@@ -2,14 +2,14 @@ package disclosure
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// profile is what holds for some callers. Immutable.
+// profile holds the modes for some callers. Immutable.
 type profile struct {
 	index   int
-	minimal map[string]bool // the upstreams whose tools are shown in short
+	minimal map[string]bool // the upstreams whose tools are listed in short
 }
 
-// newProfile resolves the mode of each upstream: that of the client beats that of the
-// upstream, which beats that of all. Nil where nothing is shown in short.
+// newProfile resolves the mode of each upstream: the client's mode overrides the
+// upstream's, which overrides the global one. It returns nil if nothing is listed in short.
 func newProfile(index int, client, all string, upstreams map[string]Upstream) *profile {
 	p := &profile{index: index, minimal: make(map[string]bool)}
 	for name, u := range upstreams {
@@ -30,7 +30,7 @@ func newProfile(index int, client, all string, upstreams map[string]Upstream) *p
 	return p
 }
 
-// profileOf returns what holds for a caller, nil for mode full.
+// profileOf returns the profile of a caller, nil for mode full.
 func (d *Disclosure) profileOf(caller *mcp.Caller) *profile {
 	if len(d.clients) > 0 {
 		if i := d.whose(caller); i >= 0 {

@@ -11,8 +11,8 @@ import (
 // server/utilities/completion).
 const maxValues = 100
 
-// read answers for our resource. What is wrong with the selection is its content, since
-// hosts show the model that, and not always an error.
+// read reads our resource. An invalid selection is reported in the content, since hosts
+// show the content to the model, but not always an error.
 func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	names, ours := selected(c.Name)
 	if !ours {
@@ -26,11 +26,11 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return nil, err
 	}
 	content := mcp.Object("uri", mcp.String(c.Name), "mimeType", mcp.Raw(`"application/json"`), "text", mcp.String(string(answer.body)))
-	// The fetch itself is what counts: nobody may answer for us.
+	// The fetch itself counts as the grant, so no cache may answer in our place.
 	return &mcp.Reply{Result: mcp.Object("contents", append(append(mcp.Raw{'['}, content...), ']'))}, nil
 }
 
-// complete completes the last of the names in the parameter tools.
+// complete completes the last name in the parameter tools.
 func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	ref, _ := c.Params.Member("ref")
 	if kind, _ := ref.Member("type"); kind.Text() != "ref/resource" || !reserved(c.Name) {
@@ -64,7 +64,8 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: mcp.Object("completion", mcp.Object("values", mcp.Strings(values), "total", mcp.Int(int64(total)), "hasMore", more))}, nil
 }
 
-// discover adds what we offer to what the upstreams do, and tells models how it is used.
+// discover adds our capabilities to those of the upstreams, and tells models how to use the
+// tools.
 func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil || !reply.Result.IsObject() {

@@ -11,20 +11,20 @@ import (
 const (
 	// maxSelected is how many tools are described at a time.
 	maxSelected = 50
-	// maxName is the length of the longest name that is looked for, in bytes.
+	// maxName is the length of the longest name that can be selected, in bytes.
 	maxName = 512
 )
 
-// selected reads the names that a URI of our resource selects; ours is false for any
-// other URI. The names stand behind tools=, separated by commas; percent-encoding is
-// taken off once, before that. Names are compared as they are, and "+" is no space.
+// selected reads the names that a URI of our resource selects; ours is false for any other
+// URI. The names follow tools=, separated by commas; percent-encoding is decoded once,
+// before splitting. Names are compared exactly, and "+" does not stand for a space.
 func selected(uri string) (names []string, ours bool) {
 	query, ok := strings.CutPrefix(uri, URI)
 	if !ok || query != "" && query[0] != '?' {
 		return nil, false
 	}
 	query, _, fragment := strings.Cut(query, "#")
-	if fragment { // a part of a resource is not what a resource is
+	if fragment { // a URI with a fragment names a part, not the resource
 		return nil, false
 	}
 	for part := range strings.SplitSeq(strings.TrimPrefix(query, "?"), "&") {
@@ -35,8 +35,8 @@ func selected(uri string) (names []string, ours bool) {
 	return tidy(names), true
 }
 
-// named reads the names that a call of our tool selects: an array of them, or, as models
-// write it too, one text with commas; under the name that the resource has for it, too.
+// named reads the names that a call of our tool selects: an array or, since models write
+// that too, one text with commas. It also accepts the resource's name of the parameter.
 func named(params mcp.Raw) (names []string) {
 	arguments, _ := params.Member("arguments")
 	value, ok := arguments.Member("names")
@@ -53,8 +53,7 @@ func named(params mcp.Raw) (names []string) {
 	return tidy(names)
 }
 
-// tidy leaves empty names out, and each but its first time; no tool has a name that has
-// to be cut.
+// tidy removes empty and repeated names. It cuts names that are longer than any tool's.
 func tidy(names []string) []string {
 	for i, name := range names {
 		names[i] = name[:min(len(name), maxName)]
@@ -67,7 +66,7 @@ func tidy(names []string) []string {
 	})
 }
 
-// escaped is a name as it stands in a query.
+// escaped returns a name in the form that a query needs.
 func escaped(name string) string {
 	out := make([]byte, 0, len(name))
 	for i := range len(name) {

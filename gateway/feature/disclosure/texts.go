@@ -2,20 +2,20 @@ package disclosure
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// What the gateway has of its own.
+// The gateway's own tool and resource.
 const (
 	// ToolName is the tool that describes tools, for hosts that show no resources to the
-	// model. The name is reserved: a tool of an upstream that would have it is withheld.
+	// model. The name is reserved: a tool of an upstream with this name is withheld.
 	ToolName = "describe_tools"
-	// URI is the resource of tool descriptions. It is reserved, with all that begins
-	// like it and goes on with ?, # or an expression.
+	// URI is the resource of tool descriptions. It is reserved, and so is every URI that
+	// continues it with ?, # or an expression.
 	URI = "resource:///tool_descriptions"
 	// Template is the resource as a template (RFC 6570).
 	Template = URI + "{?tools}"
 )
 
-// Prompt is the text that the system prompt of an agent should have (2.1 §8). Clients
-// are also told it in the instructions of the gateway.
+// Prompt is the recommended text for the system prompt of an agent (2.1 §8). The gateway's
+// instructions contain it, too.
 const Prompt = `Tools here are listed with short descriptions and without their parameters.
 1. Pick a tool from the list by what it does: the short descriptions are enough for that.
 2. Before the first call of a tool, fetch its full description: read the resource ` + URI + `?tools=TOOL_NAME (several at once: ?tools=TOOL_1,TOOL_2), or call the tool ` + ToolName + ` with {"names": ["TOOL_NAME"]}. Always name the tools that you are about to use; there is nothing to fetch without a name.
@@ -36,7 +36,7 @@ const (
 	missingNamesText = "You must specify one or more tool names in the 'names' argument of describe_tools."
 )
 
-// minimalSchema stands in place of every schema of a tool that is shown in short.
+// minimalSchema replaces every schema of a tool that is listed in short.
 const minimalSchema = `{"type":"object","additionalProperties":true}`
 
 func ownResource() mcp.Item {
@@ -49,7 +49,7 @@ func ownTemplate() mcp.Item {
 		"description", mcp.String(resourceText), "mimeType", mcp.Raw(`"application/json"`))}
 }
 
-// OwnTool is the tool that describes tools, as lists show it.
+// OwnTool returns the tool that describes tools, as lists show it.
 func OwnTool() mcp.Item {
 	return mcp.Item{Name: ToolName, Raw: mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Describe tools"`), "description", mcp.String(toolText),
 		"inputSchema", mcp.Raw(`{"type":"object","properties":{"names":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":50,`+

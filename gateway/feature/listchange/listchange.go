@@ -1,10 +1,10 @@
-// Package listchange tells callers who listen that a list changed, but only if it looks
+// Package listchange tells listening callers that a list changed only if the list looks
 // different to them: they must not learn that something hidden changed.
 //
-// It owns how lists are compared. It stands above the stages that shape a list by what its
+// It owns the comparison of lists. It stands above the stages that shape a list by what its
 // caller may know of (policy, gateway/feature/skills), and below those that shape it for
-// other reasons. It keeps one sum for each list that a call listens to, for as long as the
-// call lasts, and starts no goroutines.
+// other reasons. It keeps one checksum for each list that a call listens to, for the
+// duration of the call, and starts no goroutines.
 package listchange
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Sight tells whose lists are whole; policy.Guard is one.
+// Sight tells whose lists are complete; policy.Guard implements it.
 type Sight interface {
-	// SeesAll reports whether the caller may know of everything that there is.
+	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
 }
 
-// Middleware holds back, for callers who may not know of everything, notifications that
-// lists changed which look the same to them, and lets all else through.
+// Middleware drops notifications of changed lists if the list looks the same to a caller
+// who may not know of everything. It passes everything else through.
 func Middleware(sight Sight) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -35,7 +35,7 @@ func Middleware(sight Sight) mcp.Middleware {
 	}
 }
 
-// watched is a call whose events are held back where nothing changed for its caller.
+// watched returns a call that drops events about lists that did not change for its caller.
 func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
 	w := &watch{call: c, next: next, last: make(map[mcp.Lists]mcp.ListSum)}
 	inner := c.Clone()
@@ -53,7 +53,7 @@ func watched(ctx context.Context, next mcp.Handler, c *mcp.Call) *mcp.Call {
 	return inner
 }
 
-// watch is the lists that a caller listens to, as they saw them last.
+// watch remembers the lists that a caller listens to, as the caller last saw them.
 type watch struct {
 	call *mcp.Call
 	next mcp.Handler
@@ -62,7 +62,8 @@ type watch struct {
 	last map[mcp.Lists]mcp.ListSum
 }
 
-// changed reports whether a list looks different from the last time. When in doubt it does.
+// changed reports whether a list looks different from the last time, and true when in
+// doubt.
 func (w *watch) changed(ctx context.Context, list mcp.Lists) bool {
 	now, ok := Sum(ctx, w.next, w.call, list)
 	w.mu.Lock()
@@ -76,8 +77,8 @@ func (w *watch) changed(ctx context.Context, list mcp.Lists) bool {
 	return !known || now != before
 }
 
-// Sum sums up lists as the caller of a call reads them from a handler. A list that does
-// not exist is empty; ok is false where one cannot be read.
+// Sum computes the checksum of lists as the caller of a call reads them from a handler. A
+// list that does not exist counts as empty; ok is false if a list cannot be read.
 func Sum(ctx context.Context, from mcp.Handler, as *mcp.Call, lists mcp.Lists) (sum mcp.ListSum, ok bool) {
 	for _, method := range lists.Methods() {
 		sum = sum.Then()

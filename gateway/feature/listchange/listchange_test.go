@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// guarded is the stage above a guard of what answers.
+// guarded returns the stage above a guard, above a handler that answers.
 func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Reply, error)) mcp.Handler {
 	t.Helper()
 	p, err := policy.New(rules)
@@ -26,7 +26,7 @@ func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Rep
 	return mcp.Chain(last, Middleware(g), g.Middleware)
 }
 
-// nothing is a policy.Resolver without names.
+// nothing is a policy.Resolver that knows no names.
 type nothing struct{}
 
 func (nothing) Resolve(context.Context, string, string) (mcp.Target, bool) {
@@ -38,8 +38,8 @@ func alice() mcp.Caller {
 	return mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", ClientID: "cli"})
 }
 
-// TestP9_092_ListsChangeForThoseWhoSeeIt changes lists while a caller listens who may
-// see some of what is on them.
+// TestP9_092_ListsChangeForThoseWhoSeeIt changes lists while a caller listens who may see
+// some of their items.
 func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 	lists := map[string][]string{}
 	broken, absent := false, false

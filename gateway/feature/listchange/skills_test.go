@@ -12,7 +12,7 @@ import (
 
 const record = `{"name":"pb__a","dependencies":{"tools":["crm__a","crm__b"]},"uri":"skill://pb/a/SKILL.md","resources":"dynamic"}`
 
-// sees is a skills.Sight of what has one of these in it.
+// sees is a skills.Sight of names that contain one of these strings.
 type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
@@ -26,8 +26,8 @@ type seesAll struct{ sees }
 
 func (seesAll) SeesAll(*mcp.Caller) bool { return true }
 
-// TestChangesThatAreSeen: that skills changed is told to those to whom they look different
-// (H/203).
+// TestChangesThatAreSeen: a change of skills is reported to those callers to whom the list
+// looks different (H/203).
 func TestChangesThatAreSeen(t *testing.T) {
 	records, broken := []string{record}, false
 	var tell func(mcp.Event)

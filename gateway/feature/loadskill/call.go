@@ -9,15 +9,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// call loads the SKILL.md of a skill, or another one of its files, as the caller would read
-// it: what has to be approved is asked about first, and the next round comes back here.
+// call loads the SKILL.md of a skill, or another file of it, as the caller would read it.
+// If the read needs approval, the user is asked first, and the next round returns here.
 func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	skills, err := s.skills(ctx, c)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(skills.all) == 0:
-		return s.next.Handle(ctx, c) // for whom there is no such tool
+		return s.next.Handle(ctx, c) // the tool does not exist for this caller
 	case c.Task != nil:
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
 	}
@@ -75,7 +75,8 @@ func result(content mcp.Raw, isError bool) mcp.Raw {
 	return out
 }
 
-// others are the names of the skill's files beside its SKILL.md, as far as they are known.
+// others returns the names of the skill's files besides its SKILL.md, as far as they are
+// known.
 func (s skill) others() (names []string) {
 	s.each(func(name, uri string) bool {
 		if uri != s.uri {
@@ -86,7 +87,7 @@ func (s skill) others() (names []string) {
 	return names
 }
 
-// each calls fn for the files that are known, as long as it returns true.
+// each calls fn for the known files, as long as it returns true.
 func (s skill) each(fn func(name, uri string) bool) {
 	root, _ := mcp.SkillRoot(s.uri)
 	s.files.Elements(func(f mcp.Raw) bool {
@@ -97,7 +98,7 @@ func (s skill) each(fn func(name, uri string) bool) {
 	})
 }
 
-// file returns the URI of a file of the skill, by its path in it, or by its URI.
+// file returns the URI of a file of the skill, given its path in the skill or its URI.
 func (s skill) file(name string) (uri string, ok bool) {
 	root, _ := mcp.SkillRoot(s.uri)
 	name = path.Clean(strings.TrimPrefix(name, root+"/"))

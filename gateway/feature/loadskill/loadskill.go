@@ -9,18 +9,18 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// ToolName is the tool. The name is reserved while it is offered: a tool of an upstream
-// that would have it is withheld.
+// ToolName is the name of the tool. It is reserved while the tool is offered: a tool of an
+// upstream with this name is withheld.
 const ToolName = "load_skill"
 
 // Config is the section "skills".
 type Config struct {
-	// LoadTool offers the tool load_skill, for hosts that know no form of skills, to
-	// whoever may see a skill. Default false.
+	// LoadTool offers the tool load_skill, for hosts that know neither form of skills, to
+	// every caller who may see a skill. Default false.
 	LoadTool bool `yaml:"load_tool"`
 }
 
-// Middleware answers for the tool, if it is offered, and lets all else through.
+// Middleware implements the tool, if it is offered, and passes everything else through.
 func Middleware(cfg Config, log *slog.Logger) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		if !cfg.LoadTool {
@@ -51,16 +51,16 @@ type stage struct {
 	made map[listKey]*mcp.List
 }
 
-// listKey is what a page with the tool in it is made of.
+// listKey identifies the inputs of a page that contains the tool.
 type listKey struct {
-	from *mcp.List // nil where no upstream has tools
+	from *mcp.List // nil if no upstream has tools
 	tool string
 }
 
-// maxLists bounds how many pages are kept. At that, all are made anew.
+// maxLists bounds how many pages are cached. When it is reached, all are made anew.
 const maxLists = 64
 
-// list shows the tool first. There is one also where no upstream has any.
+// list shows the tool first. It also works if no upstream has a list of tools.
 func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	_, later := c.Params.Member("cursor")
@@ -114,7 +114,7 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{List: list}, nil
 }
 
-// discover says that there are tools to whoever may see skills.
+// discover announces tools to callers who may see skills.
 func (s *stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil {
@@ -128,7 +128,8 @@ func (s *stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("tools", mcp.Raw(`{"listChanged":true}`))), Release: reply.Release}, nil
 }
 
-// listen tells those who listen for changed tools when skills change: the tool names them.
+// listen reports changed tools when skills change, because the tool's description names
+// them.
 func (s *stage) listen(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	want, err := mcp.FilterOf(c.Params)
 	if err != nil || want.Lists&mcp.ToolLists == 0 {

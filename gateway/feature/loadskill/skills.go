@@ -11,29 +11,29 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of the tool's description: of what it says of one skill, in characters, and of
-// all of them, in bytes.
+// Bounds on the tool's description: for one skill in characters, and for all skills in
+// bytes.
 const (
 	maxAbout     = 120
 	maxAboutAll  = 4 << 10
 	maxSkillPage = 100
 )
 
-// skill is a skill as its caller is told of it.
+// skill is a skill as its caller sees it.
 type skill struct {
 	name, description string
 	uri               string // of its SKILL.md
 	files             mcp.Raw
 }
 
-// listing are the skills that a caller may see.
+// listing holds the skills that a caller may see.
 type listing struct {
 	all     []skill
-	expires time.Time // zero: it is not known
+	expires time.Time // zero: unknown
 	private bool
 }
 
-// skills lists those that the caller may see. Where there are none, that is no error.
+// skills lists the skills that the caller may see. Having none is not an error.
 func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) {
 	call := &mcp.Call{
 		ID: c.ID, Method: mcp.MethodSkillsList, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral,
@@ -76,7 +76,7 @@ func (l listing) find(name string) (skill, bool) {
 	return skill{}, false
 }
 
-// tool is the tool as lists show it: what each skill is for in a line, as far as there is
+// tool returns the tool as lists show it: with a line for each skill, as far as there is
 // room.
 func (l listing) tool() mcp.Raw {
 	var b strings.Builder
@@ -104,7 +104,7 @@ func (l listing) text() string {
 	return b.String()
 }
 
-// clip is the beginning of a text: its first sentence, if that is short enough.
+// clip returns the beginning of a text: its first sentence, if that is short enough.
 func clip(text string) string {
 	if at := strings.Index(text, ". "); at >= 0 && at <= maxAbout {
 		return text[:at+1]

@@ -9,7 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestTheToolIsShort however many skills there are, and says how to find the others.
+// TestTheToolIsShort: the tool stays short however many skills there are, and says how to
+// find the others.
 func TestTheToolIsShort(t *testing.T) {
 	var l listing
 	for i := range 2000 {
@@ -31,7 +32,7 @@ func TestTheToolIsShort(t *testing.T) {
 	}
 }
 
-// TestFilesOfASkill are found by their path or their URI, and nothing else is.
+// TestFilesOfASkill: files are found by their path or their URI, and by nothing else.
 func TestFilesOfASkill(t *testing.T) {
 	known := skill{uri: "skill://pb/a/SKILL.md", files: mcp.Raw(`[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/b%20c.md"}]`)}
 	open := skill{uri: "skill://pb/a/SKILL.md", files: mcp.Raw(`"dynamic"`)}

@@ -1,23 +1,23 @@
-// Package skills gives each client the spelling of skills that it reads.
+// Package skills gives each client skills in the form that it reads.
 //
-// There are two, with the same method names (mcp/skill.go): SEP-2076 and the extension of
-// SEP-2640. What comes up from below is one record with the members of both. A client that
-// declares the extension gets its members alone, any other one all of them: neither form
-// forbids members that it does not know. What a skill depends on is told as far as the
-// caller may know of it.
+// There are two forms, with the same method names (mcp/skill.go): SEP-2076 and the
+// extension of SEP-2640. The stages below deliver one record with the members of both. A
+// client that declares the extension gets only the extension's members; any other client
+// gets all members, since neither form forbids unknown ones. Dependencies of a skill are
+// shown only as far as the caller may know of them.
 //
 // The work on skills is divided so that policy decides on every skill, and on every file of
-// one, in its one place:
+// a skill, in one place:
 //
-//	upstream/skills  makes records of what a server says, and upstream/skilldir of what a
-//	                 directory holds; they read files
-//	gateway/catalog  merges records, gives them and what they depend on public names, knows
-//	                 of which skill a URI is a file, and so what policy has to decide on
+//	upstream/skills  makes records of what a server says, upstream/skilldir of a directory;
+//	                 both read files
+//	gateway/catalog  merges records, gives them and their dependencies public names, and
+//	                 knows which skill a URI is a file of, and so what policy decides on
 //	policy           filters lists of skills and of resources, and decides on skills/get,
-//	                 resources/read and resources/directory/read; a file is decided on as
-//	                 the skill that it is a part of, and by what is denied as a resource
-//	this package     above policy: only what the caller may know of comes here
+//	                 resources/read and resources/directory/read; the decision on a file is
+//	                 that on its skill, and rules that deny the resource apply as well
+//	this package     above policy: it receives only what the caller may know of
 //
-// It leaves pages, cursors and cache hints to gateway/catalog and gateway/front. It keeps
-// nothing and starts no goroutines.
+// It leaves pages, cursors and cache hints to gateway/catalog and gateway/front. It has no
+// state and starts no goroutines.
 package skills

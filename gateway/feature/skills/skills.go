@@ -7,16 +7,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Sight tells whether a caller may know of what has a public name or URI; policy.Guard is
-// one. Kind is one of the mcp.Kind words.
+// Sight tells whether a caller may know of the item with a public name or URI; policy.Guard
+// implements it. Kind is one of the mcp.Kind constants.
 type Sight interface {
 	Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool
-	// SeesAll reports whether the caller may know of everything that there is.
+	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
 }
 
-// Middleware shapes the answers of skills/list, skills/get and resources/directory/read,
-// and lets all else through.
+// Middleware shapes the answers to skills/list, skills/get and resources/directory/read,
+// and passes everything else through.
 func Middleware(sight Sight) mcp.Middleware {
 	return func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
@@ -51,12 +51,11 @@ type shaper struct {
 	ctx     context.Context
 	caller  *mcp.Caller
 	sight   Sight
-	short   bool // the members of SEP-2640 alone
-	trimmed bool // something was left out because of who asks
+	short   bool // only the members of SEP-2640
+	trimmed bool // something was left out because of the caller
 }
 
-// list shapes a page. One in which nothing changes stays the same, with what was rendered
-// of it.
+// list shapes a page. An unchanged page stays the same List, with its cached rendering.
 func (s *shaper) list(l *mcp.List) *mcp.List {
 	changed := false
 	items := make([]mcp.Item, len(l.Items))
@@ -71,7 +70,7 @@ func (s *shaper) list(l *mcp.List) *mcp.List {
 	return &mcp.List{Items: items, Next: l.Next, Expires: l.Expires, Private: l.Private || s.trimmed}
 }
 
-// result shapes an answer to skills/get, in either spelling.
+// result shapes an answer to skills/get, in either form.
 func (s *shaper) result(result mcp.Raw) mcp.Raw {
 	if record, ok := result.Member("skill"); ok {
 		if changed := s.record(record); len(changed) != len(record) {
@@ -92,9 +91,9 @@ func (s *shaper) record(record mcp.Raw) mcp.Raw {
 		mcp.Edit{Name: "version"}, mcp.Edit{Name: "tags"}, mcp.Edit{Name: "arguments"}, mcp.Edit{Name: "dependencies"})
 }
 
-// files leaves out of a member that lists files those that the caller may not know of.
-// What is left is all of the skill that there is for them: policy decides on its SKILL.md
-// wherever it decides on the skill.
+// files removes from a member that lists files those that the caller may not know of. For
+// the caller, the remaining files are the whole skill: a decision of policy about the skill
+// always covers its SKILL.md, too.
 func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	all, ok := object.Member(member)
 	if !ok || !all.IsArray() || s.sight.SeesAll(s.caller) {
@@ -115,8 +114,8 @@ func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	return object.With(member, seen)
 }
 
-// trim leaves out of the member dependencies what the caller may not know of, which
-// includes what does not exist.
+// trim removes from the member dependencies what the caller may not know of, including what
+// does not exist.
 func (s *shaper) trim(object mcp.Raw) mcp.Raw {
 	if !bytes.Contains(object, []byte(`"dependencies"`)) {
 		return object
@@ -138,7 +137,7 @@ func (s *shaper) trim(object mcp.Raw) mcp.Raw {
 	return object.With("dependencies", less)
 }
 
-// seen are the dependencies that the caller may know of. A list with none of them goes.
+// seen returns the dependencies that the caller may know of. Empty lists are removed.
 func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
 	var edits []mcp.Edit
 	for _, of := range [...]struct{ name, kind, member string }{
@@ -160,7 +159,7 @@ func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
 			return nil
 		})
 		if len(less) == len("[]") {
-			less = nil // a list with none of them goes
+			less = nil // empty lists are removed
 		}
 		edits = append(edits, mcp.Edit{Name: of.name, Value: less})
 	}

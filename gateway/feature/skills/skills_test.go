@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// sees is a Sight of what has one of these in it.
+// sees is a Sight of names that contain one of these strings.
 type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
@@ -109,7 +109,7 @@ func TestGetByName(t *testing.T) {
 	}
 }
 
-// TestFilesThatAreHidden are in none of the lists of files.
+// TestFilesThatAreHidden: hidden files appear in no list of files.
 func TestFilesThatAreHidden(t *testing.T) {
 	const files, less = `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"skill://pb/a/secret"},{"uri":"x:y"},{}]`, `[{"uri":"skill://pb/a/SKILL.md"},{"uri":"x:y"}]`
 	sight := sees{"SKILL.md", "x:y"}

@@ -10,13 +10,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// MaxPending bounds how many events wait for a listener, and maxPendingBytes their bytes.
+// MaxPending bounds how many events wait for a listener; maxPendingBytes bounds their size.
 const (
 	MaxPending      = 1000
 	maxPendingBytes = 1 << 20
 )
 
-// ErrTooMany ends a listener that does not take its events.
+// ErrTooMany ends a listener that does not take its events in time.
 var ErrTooMany = errors.New("restore: too many events")
 
 // Listener is one subscriptions/listen. It must be closed.
@@ -28,11 +28,12 @@ type Listener struct {
 
 	mu      sync.Mutex // guards the fields below
 	pending []mcp.Event
-	bytes   int // of them
+	bytes   int // of the events
 	err     error
 }
 
-// Listen adds a listener, which wants nothing yet but, with tasks, the events of all tasks.
+// Listen adds a listener. It receives nothing yet, except the events of all tasks if tasks
+// is set.
 func (s *State) Listen(tasks bool) *Listener {
 	l := &Listener{state: s, tasks: tasks, wake: make(chan struct{}, 1)}
 	s.mu.Lock()
@@ -41,17 +42,17 @@ func (s *State) Listen(tasks bool) *Listener {
 	return l
 }
 
-// Want sets what the listener is told.
+// Want sets which events the listener receives.
 func (l *Listener) Want(want mcp.Filter) {
 	l.state.mu.Lock()
 	defer l.state.mu.Unlock()
 	l.want = want
 }
 
-// Wake receives when Take has something.
+// Wake receives a value when Take has something to return.
 func (l *Listener) Wake() <-chan struct{} { return l.wake }
 
-// Take returns the events that wait, and why there will be no more.
+// Take returns the waiting events, and an error once there will be no more.
 func (l *Listener) Take() ([]mcp.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +69,8 @@ func (l *Listener) Close() (uris []string) {
 	return l.want.URIs
 }
 
-// wants reports whether the listener is told such an event, of whatever resource. The
-// state's lock is held.
+// wants reports whether the listener wants events of this kind, whatever their resource.
+// The state's lock is held.
 func (l *Listener) wants(e mcp.Event) bool {
 	if e.Method == mcp.NoteTask {
 		return l.tasks || slices.Contains(l.want.Tasks, mcp.TaskID(e.Params))
@@ -81,7 +82,7 @@ func (l *Listener) subscribed(uri string) bool {
 	return slices.ContainsFunc(l.want.URIs, func(own string) bool { return partOf(uri, own) })
 }
 
-// put queues an event, unless the same one waits already.
+// put queues an event, unless an equal one is already waiting.
 func (l *Listener) put(e mcp.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +114,7 @@ func (l *Listener) signal() {
 	}
 }
 
-// partOf reports whether a resource is another one or, by its path, below it.
+// partOf reports whether a resource equals another one or, by its path, lies below it.
 func partOf(uri, whole string) bool {
 	rest, ok := strings.CutPrefix(uri, whole)
 	return ok && (rest == "" || strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// maxPages bounds the ids that are kept.
+// maxPages bounds the stored ids.
 const maxPages = 100
 
 // Pages are the URLs that the user was sent to, the oldest first. Their ids are replaced by
-// ours: a client must not mix up those of two servers, and what a server says is done must
-// be something that it asked this client.
+// our own, so that a client cannot confuse the ids of two servers, and so that a server can
+// only report pages as done that it asked this client to open.
 type Pages struct {
 	mu  sync.Mutex // guards all
 	all []*page
@@ -19,12 +19,12 @@ type Pages struct {
 
 type page struct {
 	native, minted string
-	request        int64         // in whose course the server asked
+	request        int64         // the request during which the server asked
 	done           chan struct{} // closed when the server says that the user is done
 }
 
-// Mint returns our id for one of the server's, which asked in the course of a request. One
-// without an id gets a new one.
+// Mint returns our id for a server's id, and records the request during which the server
+// asked. A page without an id gets a new one.
 func (p *Pages) Mint(native string, request int64) (id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,9 +42,9 @@ func (p *Pages) Mint(native string, request int64) (id string) {
 	return id
 }
 
-// Complete notes that the user is done at a page of the server's id, and returns ours and
-// the request in whose course the server asked. ok is false for a page that is not known, or
-// was done with before.
+// Complete records that the user is done at the page with the server's id. It returns our
+// id and the request during which the server asked. ok is false for a page that is unknown
+// or already done.
 func (p *Pages) Complete(native string) (id string, request int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +63,8 @@ func (p *Pages) Complete(native string) (id string, request int64, ok bool) {
 	return "", 0, false
 }
 
-// Done returns what is closed when the user is done at a page of our id, nil for a page that
-// is not known.
+// Done returns a channel that is closed when the user is done at the page with our id, nil
+// for an unknown page.
 func (p *Pages) Done(id string) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,18 +2,18 @@ package restore
 
 import "context"
 
-// resource is one that somebody listens to, or that is being unsubscribed.
+// resource is a resource that somebody listens to, or that is being unsubscribed.
 type resource struct {
 	listeners int // guarded by the state's lock
-	// busy holds one while the server is asked to subscribe or to unsubscribe: by a listener,
-	// or for the last who left.
+	// busy is full while the server is asked to subscribe or unsubscribe: by a listener, or
+	// on behalf of the last one that left.
 	busy       chan struct{}
 	subscribed bool // guarded by busy
 }
 
-// Subscribe subscribes a listener to a resource by making the request, or waits for one that
-// is under way. Where there was one already it returns at once. Errors are those of the
-// request and of the context; the listener has not subscribed then.
+// Subscribe subscribes a listener to a resource by making the request, or waits for a
+// request under way. If the resource is already subscribed, it returns at once. Errors are
+// those of the request and of the context; the listener is then not subscribed.
 func (s *State) Subscribe(ctx context.Context, uri string, subscribe func() error) (err error) {
 	s.mu.Lock()
 	r := s.resources[uri]
@@ -46,9 +46,9 @@ func (s *State) Subscribe(ctx context.Context, uri string, subscribe func() erro
 	return err
 }
 
-// Unsubscribe ends what a listener has subscribed to. Where nobody listens to it any more,
-// the server is to be told, and then done is called; else that is nil. Whoever subscribes to
-// it meanwhile waits for that.
+// Unsubscribe ends a listener's subscription to a resource. If nobody else listens to it,
+// the caller must tell the server and then call done; otherwise done is nil. New
+// subscribers wait for done.
 func (s *State) Unsubscribe(uri string) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +56,7 @@ func (s *State) Unsubscribe(uri string) (done func()) {
 	if r.listeners--; r.listeners > 0 || s.ended {
 		return nil
 	}
-	r.busy <- struct{}{} // which nobody holds: they would listen
+	r.busy <- struct{}{} // nobody holds it: a holder would be listening
 	r.subscribed = false
 	return func() {
 		s.mu.Lock()
@@ -85,9 +85,9 @@ func (s *State) Wanted(uris []string) (some []string) {
 	return some
 }
 
-// subscribed reports whether anybody subscribed to a resource or to what it is a part of.
-// Where nobody did as far as its URI tells, the server means a part of something, and every
-// subscriber may have, if all are the same client. mu is held.
+// subscribed reports whether anybody subscribed to a resource or to one that it is a part
+// of. If the URIs show no such subscription, the server means a part of some subscribed
+// resource; then every subscriber may be meant, if all are the same client. mu is held.
 func (s *State) subscribed(uri string) bool {
 	for own, r := range s.resources {
 		if r.listeners > 0 && partOf(uri, own) {

@@ -1,9 +1,9 @@
-// Package restore remembers what the next session at a server needs of the one that it
-// replaces: the log level, the listeners and their subscriptions, the pages that the user was
-// sent to, and what the client said of its roots.
+// Package restore remembers what a new session at a server takes over from the session that
+// it replaces: the log level, the listeners and their subscriptions, the pages that the
+// user was sent to, and the client's roots.
 //
-// It owns the bounds of all that, and subscribes to a resource once for all its listeners. It
-// leaves every request to its caller, and starts no goroutine.
+// It owns the bounds of all these, and subscribes to a resource once for all its listeners.
+// It leaves every request to its caller, and starts no goroutine.
 package restore
 
 import (
@@ -17,7 +17,7 @@ type State struct {
 	Pages Pages
 	Roots Roots
 
-	shared bool // by several clients
+	shared bool // several clients use the session
 
 	mu        sync.Mutex // guards the fields below
 	level     string
@@ -26,7 +26,7 @@ type State struct {
 	resources map[string]*resource // by URI
 }
 
-// New returns an empty State. shared says that several clients use the session.
+// New returns an empty State. shared says whether several clients use the session.
 func New(shared bool) *State {
 	return &State{shared: shared, listeners: make(map[*Listener]struct{}), resources: make(map[string]*resource)}
 }
@@ -38,8 +38,8 @@ func (s *State) SetLevel(level string) {
 	s.level = level
 }
 
-// Restore returns what a new session has to be told: the log level, "" for none, and the
-// resources that somebody listens to.
+// Restore returns what a new session has to tell the server: the log level, "" for none,
+// and the resources that somebody listens to.
 func (s *State) Restore() (level string, uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *State) Restore() (level string, uris []string) {
 	return s.level, uris
 }
 
-// Tell tells an event to the listeners that want it.
+// Tell sends an event to the listeners that want it.
 func (s *State) Tell(e mcp.Event) {
 	updated := ""
 	if e.Method == mcp.NoteResourceUpdated {
@@ -68,7 +68,7 @@ func (s *State) Tell(e mcp.Event) {
 	}
 }
 
-// Missed tells the listeners that everything may have changed while nobody heard it.
+// Missed tells the listeners that everything may have changed unnoticed.
 func (s *State) Missed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *State) Missed() {
 	}
 }
 
-// End ends all listening: Listener.Take returns the error. From now on nothing is
-// unsubscribed: the session at the server ends, or another replica goes on with it.
+// End ends all listening: Listener.Take returns the error. After that nothing is
+// unsubscribed, because the session at the server ends or another replica takes it over.
 func (s *State) End(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,19 +7,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxRoots bounds the bytes of roots that are kept.
+// maxRoots bounds the stored roots, in bytes.
 const maxRoots = 64 << 10
 
-// Roots are what a client last answered, as long as it did not say that they changed.
+// Roots are the client's last answer, until the client says that its roots changed.
 type Roots struct {
 	mu      sync.Mutex // guards the fields below
 	answer  mcp.Raw    // nil while they are not known
-	told    bool       // the server was told some
+	told    bool       // the server was told an answer
 	changes int        // how often they changed
 }
 
-// Learn keeps an answer to a question that was asked after this many changes: one from
-// before the last is not kept.
+// Learn stores the answer to a question that was asked after this many changes. An answer
+// from before the last change is dropped.
 func (r *Roots) Learn(answer mcp.Raw, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,14 +37,14 @@ func (r *Roots) Changed() {
 	r.changes++
 }
 
-// Answer returns the last answer, nil where it is not known.
+// Answer returns the last answer, nil if it is unknown.
 func (r *Roots) Answer() mcp.Raw {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.answer
 }
 
-// Changes is how often the roots have changed.
+// Changes returns how often the roots have changed.
 func (r *Roots) Changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
