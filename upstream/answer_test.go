@@ -10,7 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestAnswersInTheServersWords answers as a client of the newest revision does.
+// TestAnswersInTheServersWords: answers get the form of the server's revision, even from a
+// client of the newest revision.
 func TestAnswersInTheServersWords(t *testing.T) {
 	const sample = `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`
 	for _, tt := range []struct{ name, version, question, answer, want string }{
@@ -43,8 +44,8 @@ func TestAnswersInTheServersWords(t *testing.T) {
 	}
 }
 
-// TestContextOfOtherServers: what is one server to the client are many, and what the
-// others said is not for this one.
+// TestContextOfOtherServers: to the client many servers look like one, so the context would
+// contain what other servers said.
 func TestContextOfOtherServers(t *testing.T) {
 	const with = `{"messages":[],"maxTokens":1,"includeContext":"allServers"}`
 	const without = `{"messages":[],"maxTokens":1}`
@@ -81,7 +82,7 @@ func TestContextOfOtherServers(t *testing.T) {
 	})
 }
 
-// A stateless server has no ids of URLs: what looks like one must not pass for ours.
+// A stateless server has no ids for URLs: an invented one must not pass for ours.
 func TestP9_115_AStatelessServerMakesUpAnID(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
@@ -114,7 +115,7 @@ func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
 	}
 }
 
-// The client hears that a question is withdrawn which it may be showing.
+// The client is told when a question is withdrawn that it may be showing.
 func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	f, u, say, finish := standingFake(t)
 	c := asked("a")
@@ -138,8 +139,8 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	}
 	say <- `{"jsonrpc":"2.0","id":"two",` + elicit + `}`
 	say <- `{"jsonrpc":"2.0","id":"there","method":"ping"}`
-	f.awaitAnswer(t, "there") // so the question is too
-	close(finish)             // the server does not wait any longer
+	f.awaitAnswer(t, "there") // so the question has arrived, too
+	close(finish)             // the server no longer waits
 	if e := <-heard; e.Method != mcp.NoteCancelled || string(e.Params) != `{"key":"g2"}` {
 		t.Errorf("heard %s %s", e.Method, e.Params)
 	}
@@ -148,8 +149,8 @@ func TestWithdrawnQuestionsAreTold(t *testing.T) {
 	wantOK(t, u, again)
 }
 
-// TestP9_137_LevelsOfCallsAtOnce: a session has one level, which must not be too severe
-// for any of the calls that run on it.
+// TestP9_137_LevelsOfCallsAtOnce: a session has one level, which must not be too severe for
+// any of its running calls.
 func TestP9_137_LevelsOfCallsAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {

@@ -17,9 +17,8 @@ import (
 
 const elicit = `"method":"elicitation/create","params":{"message":"m","mode":"form","requestedSchema":{"type":"object"},"_meta":{"x":1},"task":{},"elicitationId":"e"}`
 
-// askingFake asks what questions say, one round each, and answers with the answers
-// that it got. It belongs into a bubble of synctest: how long a round is kept open for
-// more questions is a matter of time.
+// askingFake asks the given questions, one round each, and answers with the answers that it
+// got. It runs in a bubble of synctest, because a round stays open for a fixed time.
 func askingFake(t *testing.T, cfg upstream.Config, rounds ...[]string) (*fake, *upstream.Upstream) {
 	answers := make(chan rpc, 20)
 	f := newBubbleFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -66,8 +65,8 @@ func testRounds(t *testing.T) {
 		t.Errorf("params %s, want %s", got, want)
 	}
 
-	// One answer is missing, one malformed: both are asked for again, and nothing that
-	// is no answer is sent.
+	// One answer is missing, one malformed: both are asked for again, and nothing invalid
+	// is sent.
 	again := c.Clone()
 	again.State = ask.State
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"perhaps"}`), "extra": mcp.Raw(`{}`)}
@@ -213,7 +212,7 @@ func testUndeclaredQuestionsAreRefused(t *testing.T) {
 	}
 }
 
-// standingFake has a standing stream on which it says what the test wants.
+// standingFake has a standing stream on which the test speaks.
 func standingFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string, finish chan struct{}) {
 	say, finish = make(chan string), make(chan struct{})
 	f = newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -260,7 +259,7 @@ func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
 	if ask == nil {
 		t.Fatal("with one call under way the question is not of that call")
 	}
-	go call(asked("b")) // now there are two under way
+	go call(asked("b")) // now two calls are under way
 	f.await(t, mcp.MethodToolsCall, 2)
 	say <- `{"jsonrpc":"2.0","id":"two",` + elicit + `}`
 	say <- `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}` // P9/168
@@ -291,7 +290,7 @@ func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
 		close(finish)
 		ctx, stop := context.WithCancel(t.Context())
 		listens := make(chan struct{})
-		go func() { // opens the session, as no call that can be asked
+		go func() { // opens the session with a call that cannot be asked
 			defer close(listens)
 			c := asked("")
 			c.Method, c.Params = mcp.MethodListen, mcp.Raw(`{"notifications":{}}`)
@@ -304,8 +303,8 @@ func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
 		stop()
 		<-listens
 	})
-	// The question is taken for the one call that is under way, which it has nothing
-	// to do with: it must not get lost when that ends.
+	// The question is assigned to the only call under way, which is the wrong one: it must
+	// not get lost when that call ends.
 	t.Run("as a call ends", func(t *testing.T) {
 		f, u, say, finish := standingFake(t)
 		done := make(chan struct{})
@@ -321,8 +320,8 @@ func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
 	})
 }
 
-// wantOKUnanswered wants a call to end well whose server does not wait for answers.
-// Where it is slow to end, it comes back with the questions.
+// wantOKUnanswered expects a call to succeed whose server does not wait for answers. If the
+// server is slow to end it, the call returns with the questions first.
 func wantOKUnanswered(t *testing.T, u *upstream.Upstream, c *mcp.Call) {
 	reply, err := u.Handle(t.Context(), c)
 	for err == nil && reply.Ask != nil {
@@ -335,7 +334,8 @@ func wantOKUnanswered(t *testing.T, u *upstream.Upstream, c *mcp.Call) {
 	}
 }
 
-// A server that answers a call without waiting for its own question is answered too.
+// A server that answers a call without waiting for its own question still gets an answer to
+// it.
 func TestQuestionsLeftOpenByTheirCall(t *testing.T) {
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
@@ -352,7 +352,7 @@ func TestQuestionsLeftOpenByTheirCall(t *testing.T) {
 	}
 }
 
-// A gate that is full of calls does not keep a parked one from being let go.
+// A full queue does not prevent a parked call from being released.
 func TestParkedCallIsLetGo(t *testing.T) {
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
@@ -372,7 +372,7 @@ func TestParkedCallIsLetGo(t *testing.T) {
 	blocked := make(chan struct{})
 	go func() {
 		defer close(blocked)
-		_, _ = u.Handle(busy, tool("b")) // which the fake asks, too, and never answers
+		_, _ = u.Handle(busy, tool("b")) // the fake asks here, too, and this call never answers
 	}()
 	f.await(t, mcp.MethodToolsCall, 2)
 	again := c.Clone()
@@ -460,7 +460,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 	}
 }
 
-// What is said up to the very end of a parked call, and the end itself, do not meet.
+// Messages up to the very end of a parked call do not race with the end itself.
 func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
@@ -485,7 +485,7 @@ func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
 }
 
 // A call that is cancelled while it asks is cancelled at its server first. Its question is
-// answered then, unless the server has ended the call by that.
+// answered afterwards, unless the server has ended the call by then.
 func TestQuestionOfACancelledCall(t *testing.T) {
 	for _, obeys := range []bool{true, false} {
 		t.Run(fmt.Sprint("the server obeys: ", obeys), func(t *testing.T) {
@@ -515,7 +515,7 @@ func TestQuestionOfACancelledCall(t *testing.T) {
 				if _, err := u.Handle(ctx, c); err != context.Canceled {
 					t.Errorf("error %v", err)
 				}
-				<-time.After(time.Second) // for what comes, and what does not
+				<-time.After(time.Second) // time for what comes, and for what must not come
 				var said []string
 				for _, s := range f.requests(http.MethodPost) {
 					switch {

@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkCall compares a call through an Upstream with the bare round trip that it
-// contains; the difference is what this package costs.
+// contains; the difference is the cost of this package.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range []int{100, 1 << 20} {
 		text := strings.Repeat("x", size)

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH159_Breaker: a server that cannot be reached is left alone but for one call at a
-// time that sees whether it is back, with longer and longer pauses.
+// TestH159_Breaker: a server that cannot be reached is left alone, except for one trial
+// call at a time, with longer and longer pauses.
 func TestH159_Breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
@@ -32,8 +32,8 @@ func TestH159_Breaker(t *testing.T) {
 		if s := u.Status(); s.State != upstream.StateReady || !s.Refused.IsZero() {
 			t.Errorf("at first: %+v", s)
 		}
-		// many makes calls at the same time, and returns how many of them got to the server
-		// and how many succeeded.
+		// many makes calls at the same time, and returns how many reached the server and
+		// how many succeeded.
 		many := func(calls int) (asked, good int) {
 			t.Helper()
 			before := len(f.requests(mcp.MethodToolsCall))
@@ -97,8 +97,8 @@ func TestH159_Breaker(t *testing.T) {
 	})
 }
 
-// TestBreakerIsClosedByDiscovery: the watch of the catalog asks a server what it can,
-// whatever calls have seen, and what it finds is good for them.
+// TestBreakerIsClosedByDiscovery: the catalog's watch asks the server for its capabilities
+// whatever happened to calls, and its success counts for them.
 func TestBreakerIsClosedByDiscovery(t *testing.T) {
 	var broken atomic.Bool
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, _ rpc) bool {
@@ -122,7 +122,7 @@ func TestBreakerIsClosedByDiscovery(t *testing.T) {
 	wantOK(t, u, tool("a"))
 }
 
-// TestDegraded: a server that can be reached, and whose answers do not come.
+// TestDegraded: a server that can be reached but does not answer is degraded.
 func TestDegraded(t *testing.T) {
 	var broken atomic.Bool
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, _ rpc) bool {
@@ -149,8 +149,8 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// TestBreakerSurvivesAPanic: a call that panics where it was let through to see keeps no
-// other call from it, nor its turn.
+// TestBreakerSurvivesAPanic: a trial call that panics does not keep other calls out, and
+// gives its place in the queue back.
 func TestBreakerSurvivesAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

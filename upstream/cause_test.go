@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// TestCause: an operator is told what exactly went wrong and where, without what of an
-// address may be a secret; a client is told neither.
+// TestCause: an operator learns exactly what went wrong and where, without those parts of
+// an address that may be secret; a client learns neither.
 func TestCause(t *testing.T) {
 	const secret = "s3cret"
 	asked := func(err error) error { return &url.Error{Op: "Post", URL: "https://crm.example/" + secret, Err: err} }
@@ -51,7 +51,7 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestAnErrorOfManyCallersIsNotChanged: those who wait for the same session get the same
+// TestAnErrorOfManyCallersIsNotChanged: callers that wait for the same session get the same
 // error, at the same time.
 func TestAnErrorOfManyCallersIsNotChanged(t *testing.T) {
 	u := &Upstream{cfg: Config{Name: "crm", URL: "https://crm.example"}}

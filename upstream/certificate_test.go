@@ -48,8 +48,8 @@ func newAuthority() (*authority, error) {
 	return &authority{cert, key}, err
 }
 
-// trusted is the authority that this process trusts, as an operator would have it: by the
-// system's list, which a process reads once.
+// trusted is the authority that this process trusts, as an operator would configure it:
+// through the system's list, which a process reads once.
 var trusted = sync.OnceValues(func() (*authority, error) {
 	a, err := newAuthority()
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *authority) serve(t *testing.T, f *fake, name string, until time.Duratio
 	t.Cleanup(f.Close)
 }
 
-// newHTTP2 serves over TLS and HTTP/2, with a certificate of who is trusted.
+// newHTTP2 serves over TLS and HTTP/2, with a certificate of the trusted authority.
 func newHTTP2(t *testing.T, handler http.Handler) *httptest.Server {
 	t.Helper()
 	known, err := trusted()
@@ -127,8 +127,8 @@ func (a *authority) certificate(t *testing.T, name string, until time.Duration) 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
 }
 
-// TestH255_CertificatesOfServers: H/255 a certificate that does not hold is never passed
-// over, the server hears nothing, and the client learns what is wrong.
+// TestH255_CertificatesOfServers: H/255 an invalid certificate is never ignored, the server
+// receives nothing, and the client learns what is wrong.
 func TestH255_CertificatesOfServers(t *testing.T) {
 	known, err := trusted()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Requests with the credentials of two users never go over one connection: what a server
-// says too much after one's answer is not read as the answer to the other.
+// Requests with the credentials of two users never share a connection: excess data after
+// one user's answer is not read as the other's answer.
 func TestConnectionsOfUsersAreApart(t *testing.T) {
 	endpoint := newTokens(t)
 	for _, how := range []string{"own", "standard", "HTTP/2"} {
@@ -71,8 +71,8 @@ func TestConnectionsOfUsersAreApart(t *testing.T) {
 	}
 }
 
-// Ids of requests begin anywhere, so that who sees those of one upstream, or none, cannot
-// tell those of another.
+// Ids of requests begin at a random number, so the ids of one upstream reveal nothing about
+// those of another.
 func TestIDsBeginAnywhere(t *testing.T) {
 	seen := make(map[string]bool)
 	for range 3 {
@@ -80,7 +80,7 @@ func TestIDsBeginAnywhere(t *testing.T) {
 		wantOK(t, f.start(t, upstream.Config{}), tool("a"))
 		seen[string(f.requests(mcp.MethodToolsCall)[0].ID)] = true
 	}
-	if len(seen) < 2 { // three that are equal by chance are one in 2^60
+	if len(seen) < 2 { // three that are equal by chance happen once in 2^60
 		t.Errorf("three upstreams begin with the ids %v", seen)
 	}
 }

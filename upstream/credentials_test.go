@@ -26,11 +26,11 @@ import (
 
 const userIssuer = "https://login.example.com"
 
-// tokens is a token endpoint. It issues "<subject token or machine>-<n>", and what it
-// got stays here.
+// tokens is a token endpoint. It issues "<subject token or machine>-<n>" and records what
+// it got.
 type tokens struct {
 	*httptest.Server
-	refuse atomic.Pointer[string] // the subject token that is refused
+	refuse atomic.Pointer[string] // the subject token to refuse
 
 	mu  sync.Mutex // guards the fields below
 	n   int
@@ -87,7 +87,7 @@ func user(name string) mcp.Caller {
 	})
 }
 
-// of makes the call that of a user, in a session of hers.
+// of assigns the call to a user, in a session of that user.
 func of(name string, c *mcp.Call) *mcp.Call {
 	c.Caller = user(name)
 	if c.Session != "" {
@@ -96,7 +96,7 @@ func of(name string, c *mcp.Call) *mcp.Call {
 	return c
 }
 
-// startAuthorized is start with the credentials that cfg.Auth says, and the log.
+// startAuthorized is start with the credentials from cfg.Auth, and with the log.
 func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *mcptest.Log) {
 	t.Helper()
 	cfg.Name = "fake"
@@ -117,7 +117,7 @@ func startAuthorized(t *testing.T, cfg upstream.Config) (*upstream.Upstream, *mc
 	return u, out
 }
 
-// eras runs a test for servers of both.
+// eras runs a test for servers of both eras.
 func eras(t *testing.T, test func(t *testing.T, stateful bool)) {
 	t.Run("stateful", func(t *testing.T) { test(t, true) })
 	t.Run("stateless", func(t *testing.T) { test(t, false) })
@@ -125,8 +125,8 @@ func eras(t *testing.T, test func(t *testing.T, stateful bool)) {
 
 func authorizationOf(s seen) string { return s.header.Get("Authorization") }
 
-// sessionless answers as the fake does, with a session id of its own for each
-// initialize and a standing stream that stays open.
+// sessionless answers as the fake does, but with a new session id for each initialize, and
+// with a standing stream that stays open.
 func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 	return func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {
@@ -146,9 +146,9 @@ func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *htt
 	}
 }
 
-// P9/223: nothing that a client sent to prove who it is leaves the gateway. The headers
-// that do are on this list, and the user's token is in none of what is sent or logged,
-// but for the exchange at its own issuer.
+// P9/223: no credential of a client leaves the gateway. The credential headers are on this
+// list, and the user's token is in nothing that is sent or logged, except in the exchange
+// at its own issuer.
 func TestP9_223_InboundTokenStays(t *testing.T) {
 	allowed := []string{"Accept", "Authorization", "Content-Length", "Content-Type", "Last-Event-Id", "User-Agent", "X-Team", "X-Api-Key",
 		"Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"}
@@ -156,7 +156,7 @@ func TestP9_223_InboundTokenStays(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		auth outbound.Config
-		want string // how Authorization begins
+		want string // the beginning of Authorization
 	}{
 		{"none", outbound.Config{}, ""},
 		{"header", outbound.Config{Type: outbound.TypeHeader, Header: "X-Api-Key", Token: "key"}, ""},
@@ -233,7 +233,7 @@ func TestP9_223_InboundTokenStays(t *testing.T) {
 	})
 }
 
-// refusing refuses requests with some credentials, as a resource server does.
+// refusing refuses requests with certain credentials, as a resource server does.
 func refusing(status int, challenge string, refuse func(authorization string) bool) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 	return func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if !refuse(r.Header.Get("Authorization")) {
@@ -251,7 +251,8 @@ func refusing(status int, challenge string, refuse func(authorization string) bo
 
 const challenge = `Bearer resource_metadata="https://evil.example/meta", error="insufficient_scope", scope="crm.admin"`
 
-// H/154: a 401 did not run, so the request is made once more with a new credential.
+// H/154: a request that got a 401 did not run, so it is repeated once with a new
+// credential.
 func TestH_154_Renewed(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
@@ -283,8 +284,8 @@ func TestH_154_Renewed(t *testing.T) {
 	})
 }
 
-// H/154, H/155, P9/224: what a server refuses in the end is an error of ours; its
-// challenge is for the operator's log and goes no further.
+// H/154, H/155, P9/224: a final refusal of a server is an error of ours; its challenge goes
+// only to the operator's log.
 func TestP9_224_ChallengeStays(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -307,7 +308,7 @@ func TestP9_224_ChallengeStays(t *testing.T) {
 					}
 					want := tt.each
 					if i > 0 {
-						want = 1 // a new credential was of no use just now
+						want = 1 // there was no use in a new credential
 					}
 					if got := len(f.requests(mcp.MethodToolsCall)) - before; got != want {
 						t.Errorf("call %d: %d requests, want %d", i, got, want)
@@ -331,7 +332,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// A token endpoint that fails is an error that says so, and nothing is sent.
+// A token endpoint that fails causes an error that says so, and nothing is sent.
 func TestNoToken(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
@@ -350,7 +351,7 @@ func TestNoToken(t *testing.T) {
 	})
 }
 
-// Two users share nothing: neither sessions nor credentials, whatever the call.
+// Two users share neither sessions nor credentials, whatever the call.
 func TestPerUser(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
@@ -393,7 +394,7 @@ func TestPerUser(t *testing.T) {
 					}
 				}
 				ephemeral := of(name, tool("c"))
-				ephemeral.Ephemeral, ephemeral.Session = true, "stateless-clients" // even if it were one for all
+				ephemeral.Ephemeral, ephemeral.Session = true, "stateless-clients" // even if all such clients shared one
 				if _, err := do(t, u, ephemeral); err != nil {
 					t.Error(err)
 				}
@@ -422,8 +423,8 @@ func TestPerUser(t *testing.T) {
 	})
 }
 
-// What server/discover told one user, who happened to be the first, another one asks
-// for himself.
+// The answer to server/discover for the first user is not reused for another user, who asks
+// again.
 func TestDiscoverPerUser(t *testing.T) {
 	endpoint := newTokens(t)
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -444,8 +445,8 @@ func TestDiscoverPerUser(t *testing.T) {
 	}
 }
 
-// One user's trouble is his own: it neither takes the server down nor fails a probe
-// that others wait for.
+// One user's failure concerns only that user: it neither takes the server down nor fails a
+// probe that others wait for.
 func TestTroubleOfOneUser(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
@@ -494,8 +495,8 @@ func TestTroubleOfOneUser(t *testing.T) {
 	})
 }
 
-// Two tokens of one user may not be good for the same: each call goes with what its own
-// token was exchanged for, in one session too.
+// Two tokens of one user may have different rights: each call uses the credential that its
+// own token was exchanged for, even within one session.
 func TestTokensOfOneUser(t *testing.T) {
 	eras(t, func(t *testing.T, stateful bool) {
 		endpoint := newTokens(t)
@@ -519,7 +520,7 @@ func TestTokensOfOneUser(t *testing.T) {
 	})
 }
 
-// What a session does on its own goes with the latest proof of its user.
+// A session's own requests use the latest credential of its user.
 func TestOwnTraffic(t *testing.T) {
 	endpoint := newTokens(t)
 	f := newFake(t, true, nil)
@@ -535,7 +536,7 @@ func TestOwnTraffic(t *testing.T) {
 	}
 }
 
-// What a user has without a client session, such as for lists, ends by idle time.
+// A user's session without a client session, such as for lists, ends by idle time.
 func TestNeutralSessionsOfUsersEnd(t *testing.T) {
 	endpoint := newTokens(t)
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -552,8 +553,8 @@ func TestNeutralSessionsOfUsersEnd(t *testing.T) {
 	}
 }
 
-// An answer that the server refuses for want of a credential leaves it open whether the
-// call ran: it was under way.
+// If the server refuses an answer for want of a credential, it is unknown whether the call
+// ran: it was under way.
 func TestAnswerRefused(t *testing.T) {
 	endpoint := newTokens(t)
 	f := newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport/streamable"
 )
 
-// TestPromisedDefaults: what docs/operations.md says of the bounds is what holds.
+// TestPromisedDefaults: the defaults are those that docs/operations.md states.
 func TestPromisedDefaults(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
 	if err != nil {

@@ -21,12 +21,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// patience bounds each wait for what must come. It is long, for a machine that is busy
-// with other things.
+// patience bounds every wait. It is long, because the machine may be busy.
 const patience = time.Minute
 
-// fake is a server on HTTP whose every answer a test writes. What it does not answer
-// itself (status 0 of the handler) is answered like a sound server of its era.
+// fake is a server on HTTP whose every answer a test can write. It answers the rest itself,
+// as a correct server of its era does.
 type fake struct {
 	*httptest.Server
 	network  *mcptest.Network // nil for the real one
@@ -36,7 +35,7 @@ type fake struct {
 	version  string // that initialize answers
 	caps     string
 	session  string
-	// handle answers; false leaves it to the fake.
+	// handle answers a request; it returns false to leave that to the fake.
 	handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool
 
 	mu   sync.Mutex // guards seen
@@ -52,7 +51,7 @@ type rpc struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// seen is one request as the fake got it.
+// seen is one request as the fake received it.
 type seen struct {
 	verb   string
 	target string // path and query
@@ -68,8 +67,8 @@ func newFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWr
 	return f
 }
 
-// newBubbleFake makes a fake in a bubble of synctest, where times pass that a test
-// could not wait for, or not exactly. It is reached by its own start.
+// newBubbleFake makes a fake in a bubble of synctest, for times that a test could not wait
+// for, or not exactly. Only its own start method connects to it.
 func newBubbleFake(t *testing.T, stateful bool, handle func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
 	t.Helper()
 	f := makeFake(stateful, handle)
@@ -94,7 +93,7 @@ func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	if f.network == nil {
 		return startOver(t, cfg, upstream.NewTransport(nil, cfg))
 	}
-	// The standard client: our own uses only connections of the system again.
+	// The standard client, because our own only uses the system's connections.
 	return startOver(t, cfg, &http.Transport{
 		MaxIdleConnsPerHost: 100,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -105,7 +104,7 @@ func (f *fake) start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // what is missing shows below
+	body, _ := io.ReadAll(r.Body) // missing data shows below
 	var m rpc
 	_ = json.Unmarshal(body, &m)
 	f.mu.Lock()
@@ -167,7 +166,7 @@ func event(m rpc, id, result string) string {
 
 const okResult = `{"content":[{"type":"text","text":"ok"}]}`
 
-// requests returns what was seen of a method ("" for all), or of an HTTP verb.
+// requests returns the requests seen of a method ("" for all), or of an HTTP verb.
 func (f *fake) requests(method string) []seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +179,7 @@ func (f *fake) requests(method string) []seen {
 	return out
 }
 
-// await waits until n requests of a method were seen.
+// await waits until n requests of a method have been seen.
 func (f *fake) await(t *testing.T, method string, n int) []seen {
 	t.Helper()
 	var got []seen
@@ -206,7 +205,7 @@ func (f *fake) awaitAnswer(t *testing.T, id string) (answer string) {
 	return answer
 }
 
-// until waits until the condition holds, which is looked at with every request.
+// until waits until the condition holds; it checks after every request.
 func (f *fake) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -225,7 +224,7 @@ func (f *fake) until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// start makes an Upstream for the fake, or for cfg where it says how.
+// start makes an Upstream for the fake, or for cfg if that says how to connect.
 func start(t *testing.T, cfg upstream.Config) *upstream.Upstream {
 	t.Helper()
 	return startOver(t, cfg, upstream.NewTransport(nil, cfg))
@@ -257,7 +256,7 @@ func shut(t *testing.T, u *upstream.Upstream) {
 	}
 }
 
-// tool makes a call of a tool by a client with a session that cannot be asked.
+// tool makes a tool call by a client with a session that cannot be asked.
 func tool(name string) *mcp.Call {
 	return &mcp.Call{
 		Method: mcp.MethodToolsCall, Name: name, Session: "user:session",
@@ -265,7 +264,7 @@ func tool(name string) *mcp.Call {
 	}
 }
 
-// asked makes a call by a client that can be asked everything.
+// asked makes a call by a client that supports every kind of question.
 func asked(name string) *mcp.Call {
 	c := tool(name)
 	c.Caps = mcp.Raw(`{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}`)

@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// P9/81: where a client session ends, its server hears that the calls are over before it
-// hears that the session is: some end no call because of that. It has not for ever to
-// listen.
+// P9/81: when a client session ends, its server is told that the calls are over before it
+// is told that the session is: some servers end no call when the session ends. The time for
+// this is limited.
 func TestP9_081_CallsEndBeforeTheirSession(t *testing.T) {
 	for name, tt := range map[string]struct{ takes, want time.Duration }{
 		"a server that takes its time": {2 * time.Second, 2 * time.Second},

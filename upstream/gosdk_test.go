@@ -95,7 +95,7 @@ func TestOfficialSDK(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			u := start(t, tt.cfg(t))
 			checkSDK(t, u)
-			if !strings.Contains(tt.name, "JSON") { // then it has no way to report
+			if !strings.Contains(tt.name, "JSON") { // otherwise it cannot report progress
 				checkSDKProgress(t, u)
 			}
 			if got := u.Status(); got.Stateful != tt.stateful || got.ServerName != "sdk" {

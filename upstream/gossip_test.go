@@ -19,8 +19,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// gossip is a server that mixes its callers up, as far as one message at a time can. Its
-// tools are
+// gossip is a server that confuses its callers, as far as single messages can. Its tools
+// are
 //
 //	hold  reports progress and is never answered
 //	leave is answered at once
@@ -84,7 +84,7 @@ func (g *gossip) result(id, text string) {
 	g.say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, id, text)
 }
 
-// playGossip is a stdio server of it.
+// playGossip runs it as a stdio server.
 func playGossip() {
 	g := &gossip{say: func(format string, args ...any) { fmt.Printf(format+"\n", args...) }}
 	lines := bufio.NewReader(os.Stdin)
@@ -109,8 +109,8 @@ func playGossip() {
 	}
 }
 
-// startGossip returns an Upstream whose calls all reach one gossip on one pipe, and what
-// its log has.
+// startGossip returns an Upstream whose calls all reach one gossip on one pipe, and its
+// log.
 func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(user string) string, log *mcptest.Log) {
 	t.Helper()
 	log = &mcptest.Log{}
@@ -136,7 +136,7 @@ func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(u
 		}
 		cfg = overSSE()
 		cfg.URL = f.URL + f.path
-		session = func(string) string { return "" } // what clients share there is the gateway's own
+		session = func(string) string { return "" } // clients that share it use the gateway's own session
 	case "stdio, stateless":
 		cfg = command(t, "gossip")
 		cfg.Revision = "2026-07-28"
@@ -155,7 +155,7 @@ func startGossip(t *testing.T, how string) (u *upstream.Upstream, session func(u
 	return u, session, log
 }
 
-// hearing makes a call that wants to hear all there is; events gets what it is told.
+// hearing makes a call that wants all events; events receives them.
 func hearing(name, session string, events chan<- string) *mcp.Call {
 	c := tool(name)
 	c.Session, c.LogLevel = session, "debug"
@@ -166,8 +166,8 @@ func hearing(name, session string, events chan<- string) *mcp.Call {
 
 var sharedPipes = []string{"stdio, shared", "stdio, stateless", "HTTP+SSE"}
 
-// What a shared process says without naming a call is of nobody: not of the call that
-// happens to be under way, and be it the only one.
+// Messages of a shared process that name no call belong to nobody: not even to the only
+// call under way.
 func TestLogsOfASharedProcessAreForNoCall(t *testing.T) {
 	for _, how := range sharedPipes {
 		t.Run(how, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestLogsOfASharedProcessAreForNoCall(t *testing.T) {
 	}
 }
 
-// A process, or a stream, of one client alone has no other client's messages.
+// A process, or a stream, of a single client has no messages of other clients.
 func TestLogsOfAPrivateProcessReachItsCall(t *testing.T) {
 	cfg := command(t, "gossip")
 	u := start(t, cfg)
@@ -228,7 +228,7 @@ func TestLogsOfAPrivateProcessReachItsCall(t *testing.T) {
 	}
 }
 
-// H/151: of two users' calls on one pipe each gets the answer with exactly its own id,
+// H/151: of two users' calls on one pipe, each gets the answer with exactly its own id,
 // whatever else is answered.
 func TestH151_IDsOfTwoUsersAreMixedUp(t *testing.T) {
 	for _, how := range sharedPipes {
@@ -256,8 +256,8 @@ func TestH151_IDsOfTwoUsersAreMixedUp(t *testing.T) {
 	}
 }
 
-// H/151: over streamable HTTP an answer belongs to the request that it came for, whatever
-// its id says.
+// H/151: over streamable HTTP an answer belongs to the request whose response it is,
+// whatever its id says.
 func TestH151_AnswerWithTheIDOfAnotherUsersCall(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprint("stateful ", stateful), func(t *testing.T) {

@@ -4,5 +4,5 @@ package upstream_test
 
 import "os/exec"
 
-// leaveGroup does nothing: there are no groups here.
+// leaveGroup does nothing: this system has no process groups.
 func leaveGroup(*exec.Cmd) {}

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// leaveGroup has a command run outside of this process's group.
+// leaveGroup makes a command run outside of this process's group.
 func leaveGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestHazardousAnswers: what a faulty server may answer to a call, in both eras.
+// TestHazardousAnswers covers what a faulty server may answer to a call, in both eras.
 func TestHazardousAnswers(t *testing.T) {
 	answer := func(contentType, body string) func(http.ResponseWriter, *http.Request, rpc) {
 		return func(w http.ResponseWriter, _ *http.Request, m rpc) {
@@ -104,7 +104,7 @@ func TestHazardousAnswers(t *testing.T) {
 					t.Errorf("%d calls: something was repeated", n)
 				}
 				other := tool("good")
-				other.Caller = user("other") // whom a server that has had enough of one still takes
+				other.Caller = user("other") // the server still accepts this user after refusing the other
 				wantOK(t, u, other)
 			})
 		}
@@ -153,7 +153,7 @@ func testEventStreamConnectionIsUsedAgain(t *testing.T) {
 		if _, err := u.Handle(ctx, tool("a")); err != nil {
 			t.Fatal(err)
 		}
-		cancel() // as a front's context ends with its request
+		cancel() // as a front end's context ends with its request
 		synctest.Wait()
 	}
 	if n := f.dialled.Load(); n != 1 {

@@ -11,12 +11,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH254_NameOfAnUpstream: H/254 what a client hears of a server whose name leads to the
-// metadata of a cloud. Nothing is sent there.
+// TestH254_NameOfAnUpstream: H/254 what a client is told about a server whose name leads to
+// the metadata service of a cloud. Nothing is sent there.
 func TestH254_NameOfAnUpstream(t *testing.T) {
 	was := net.DefaultResolver
 	net.DefaultResolver = mcptest.Resolver(func() netip.Addr { return netip.MustParseAddr("fd00:ec2::254") })
-	t.Cleanup(func() { net.DefaultResolver = was }) // once the upstream is closed
+	t.Cleanup(func() { net.DefaultResolver = was }) // after the upstream is closed
 	cfg := upstream.Config{URL: "http://crm.example/mcp", AllowPlaintext: true}
 	u := startOver(t, cfg, upstream.NewTransport(nil, cfg))
 	_, err := do(t, u, tool("a"))

@@ -16,8 +16,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH060_ProgressOfNoCall: only what has the call's own token, before its answer, is
-// its progress.
+// TestH060_ProgressOfNoCall: only messages with the call's own token, before its answer,
+// are its progress.
 func TestH060_ProgressOfNoCall(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stateful=%v", stateful), func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestH060_ProgressOfNoCall(t *testing.T) {
 	}
 }
 
-// TestH157_SessionsLostAtOnce: a server that forgets all sessions, as one that was
-// started anew, gets them back a few at a time, and no call is lost.
+// TestH157_SessionsLostAtOnce: a server that forgets all sessions, as after a restart, gets
+// them back a few at a time, and no call is lost.
 func TestH157_SessionsLostAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, atOnce = 200, 20
@@ -112,8 +112,8 @@ func TestH157_SessionsLostAtOnce(t *testing.T) {
 	})
 }
 
-// TestH162_ClosedAtReuse: a connection that its server closes when the next request has
-// just been written is no reason to write that once more.
+// TestH162_ClosedAtReuse: if the server closes a connection just after the next request was
+// written to it, that request is not written again.
 func TestH162_ClosedAtReuse(t *testing.T) {
 	for _, client := range []string{"own", "standard"} {
 		t.Run(client, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestH162_ClosedAtReuse(t *testing.T) {
 	}
 }
 
-// closer is a server that ends the connection on which it is asked for the tool "close".
+// closer is a server that ends the connection on which the tool "close" is called.
 type closer struct {
 	listener net.Listener
 	conns    sync.WaitGroup

@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// playHazard is the life of a stdio server with a fault, which its role names. What
-// is not part of the fault is done like a stateful server does it.
+// playHazard runs a stdio server with the fault that its role names. Otherwise it behaves
+// like a stateful server.
 func playHazard(role string) {
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	switch role {
@@ -45,10 +45,10 @@ func playHazard(role string) {
 		}
 		os.Setenv("CHILD", strconv.Itoa(child.Process.Pid))
 	case "says good-bye":
-		signal.Ignore(syscall.SIGTERM) // it ends by the end of its input, or is killed
+		signal.Ignore(syscall.SIGTERM) // it ends when its input ends, or is killed
 	case "ignores SIGTERM":
 		signal.Ignore(syscall.SIGTERM)
-		child := exec.Command("sleep", "300") // of the same group, and holding our output
+		child := exec.Command("sleep", "300") // in the same group, and holding our output
 		child.Stdout = os.Stdout
 		if err := child.Start(); err != nil {
 			panic(err)
@@ -134,8 +134,8 @@ func pause() {
 	}
 }
 
-// awaitEnd waits for the end of a process, which is not that of its parent: a signal
-// takes its time on a busy machine.
+// awaitEnd waits for the end of a process that is not a child: on a busy machine a signal
+// takes its time.
 func awaitEnd(t *testing.T, pid string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -147,7 +147,7 @@ func awaitEnd(t *testing.T, pid string) {
 	}
 }
 
-// lives reports whether a process is more than a zombie that nobody reaped.
+// lives reports whether a process exists and is not an unreaped zombie.
 func lives(t *testing.T, pid string) bool {
 	t.Helper()
 	number, err := strconv.Atoi(pid)
@@ -155,7 +155,7 @@ func lives(t *testing.T, pid string) bool {
 		t.Fatal(err)
 	}
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err == nil { // on other systems than Linux the signal has to do
+	if err == nil { // on systems other than Linux the signal has to be enough
 		if _, rest, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(rest, "Z") {
 			return false
 		}
@@ -169,7 +169,7 @@ func TestP9_152_ProbeOverStdio(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			cfg := command(t, role)
-			cfg.Timeout.Connect = 8 * time.Second // of which the probe may be silent for half
+			cfg.Timeout.Connect = 8 * time.Second // the probe may be silent for half of it
 			u := start(t, cfg)
 			wantOK(t, u, tool("a"))
 			if s := u.Status(); !s.Stateful || s.Revision != "2025-06-18" {
@@ -275,8 +275,8 @@ func TestP9_171_GarbageAndNoise(t *testing.T) {
 	wantOK(t, u, tool("a"))
 }
 
-// A process that writes 20 MiB to its standard error before it reads a message is not held
-// up by that, and little of it is logged.
+// A process that writes 20 MiB to its standard error before it reads a message is not
+// blocked by that, and little of it is logged.
 func TestH167_NoisyStderr(t *testing.T) {
 	t.Parallel()
 	cfg, log := command(t, "noisy stderr"), &mcptest.Log{}
@@ -315,8 +315,8 @@ func TestH165_LimitAboveTheDefault(t *testing.T) {
 	}
 }
 
-// deaf starts an Upstream whose process reads nothing, and returns how to wait until that is
-// there and what its number is.
+// deaf starts an Upstream whose process reads nothing. pid waits until the process exists
+// and returns its id.
 func deaf(t *testing.T, cfg upstream.Config) (u *upstream.Upstream, pid func() string) {
 	t.Helper()
 	deaf := command(t, "deaf")
@@ -336,15 +336,15 @@ func deaf(t *testing.T, cfg upstream.Config) (u *upstream.Upstream, pid func() s
 	}
 }
 
-// large makes a call that no pipe takes in at once.
+// large makes a call that is too large for the buffer of a pipe.
 func large() *mcp.Call {
 	c := tool("a")
 	c.Params = mcp.Raw(`{"name":"a","arguments":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`)
 	return c
 }
 
-// A process that takes none of a call for the time that calls have is killed. Its callers
-// do not wait for longer than that.
+// A process that does not read a call within the time limit of calls is killed. Its callers
+// wait no longer than that.
 func TestH166_DoesNotRead(t *testing.T) {
 	t.Parallel()
 	u, pid := deaf(t, upstream.Config{Timeout: upstream.Timeout{Call: time.Second}})
@@ -372,8 +372,8 @@ func TestH166_DoesNotRead(t *testing.T) {
 	awaitEnd(t, number)
 }
 
-// A process for which too many messages wait is killed, however much time its calls have,
-// and all of them are told at once.
+// A process for which too many messages wait is killed, however much time its calls have
+// left, and all callers are told at once.
 func TestH166_QueueIsFull(t *testing.T) {
 	t.Parallel()
 	const queued = 256
@@ -413,7 +413,7 @@ func TestH166_QueueIsFull(t *testing.T) {
 	}
 }
 
-// A descendant outside of the process's group may hold its output for ever.
+// A descendant outside of the process's group may hold the output open for ever.
 func TestH168_DescendantOutsideOfTheGroup(t *testing.T) {
 	t.Parallel()
 	u := start(t, command(t, "leaves its group"))

@@ -20,16 +20,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// frames serves a fake over HTTP/2, frame by frame. What happens to calls of tools is for
-// meet to say, which reports whether it has answered instead.
+// frames serves a fake over HTTP/2, frame by frame. meet decides what happens to tool
+// calls, and reports whether it has answered itself.
 type frames struct {
 	*fake
 	meet func(f *http2.Framer, stream uint32, call int) (over bool)
 
-	calls atomic.Int64 // of tools, that came
+	calls atomic.Int64 // tool calls that arrived
 }
 
-// newFrames starts one, with a certificate that is trusted.
+// newFrames starts a server with a trusted certificate.
 func newFrames(t *testing.T, stateful bool, meet func(f *http2.Framer, stream uint32, call int) bool) *frames {
 	t.Helper()
 	known, err := trusted()
@@ -63,7 +63,7 @@ func newFrames(t *testing.T, stateful bool, meet func(f *http2.Framer, stream ui
 	return s
 }
 
-// serve answers the requests of a connection, one after the other, until it ends.
+// serve answers the requests on a connection, one after the other, until it ends.
 func (s *frames) serve(conn net.Conn) {
 	defer conn.Close()
 	if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
@@ -137,8 +137,8 @@ func (s *frames) answer(f *http2.Framer, id uint32, r *http.Request, body *bytes
 	return f.WriteData(id, true, w.Body.Bytes())
 }
 
-// TestHTTP2Faults: over HTTP/2 a server says which requests it has not read. These are made
-// again, and they alone: what it may have read is lost, and said to be.
+// TestHTTP2Faults: over HTTP/2 a server says which requests it has not read. Only those are
+// repeated. A request that it may have read is reported as lost.
 func TestHTTP2Faults(t *testing.T) {
 	first := func(do func(f *http2.Framer, stream uint32) error) func(*http2.Framer, uint32, int) bool {
 		return func(f *http2.Framer, stream uint32, call int) bool {

@@ -17,16 +17,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// inn is a server that knows the sessions it has begun, and takes one standing stream for
-// each. It is in a bubble.
+// inn is a server that knows the sessions that it has begun, and accepts one standing
+// stream for each. It is in a bubble of synctest.
 type inn struct {
 	*fake
-	// calls takes what else than the usual is done for a request; false for nothing.
+	// calls handles requests beyond the usual ones; it returns false to do nothing.
 	calls func(w http.ResponseWriter, r *http.Request, m rpc) bool
 
 	mu    sync.Mutex // guards the fields below
 	begun int
-	open  map[string]chan string // what to say on its standing stream, by session
+	open  map[string]chan string // what to say on the standing stream, by session
 	stand map[string]bool
 }
 
@@ -94,21 +94,21 @@ func (i *inn) say(t *testing.T, text string) {
 	}
 }
 
-// forget is a restart.
+// forget simulates a restart.
 func (i *inn) forget() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	clear(i.open)
 }
 
-// count is how many sessions were ever begun, and how many are open.
+// count returns how many sessions were ever begun, and how many are open.
 func (i *inn) count() (begun, open int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.begun, len(i.open)
 }
 
-// shelf is upstream.Keeper in memory.
+// shelf implements upstream.Keeper in memory.
 type shelf struct {
 	mu     sync.Mutex // guards the fields below
 	kept   map[string]string
@@ -204,7 +204,7 @@ func (i *inn) wantEnded(t *testing.T, want ...string) {
 	}
 }
 
-// wantAt checks in which session of the inn a call is made.
+// wantAt checks in which session of the inn a call runs.
 func wantAt(t *testing.T, u *upstream.Upstream, c *mcp.Call, want string) {
 	t.Helper()
 	if reply := mustDo(t, u, c); !strings.Contains(string(reply.Result), `"text":"`+want+`"`) {
@@ -212,15 +212,15 @@ func wantAt(t *testing.T, u *upstream.Upstream, c *mcp.Call, want string) {
 	}
 }
 
-// ephemeral makes of a call that of a client without a session.
+// ephemeral makes a call one of a client without a session.
 func ephemeral(c *mcp.Call) *mcp.Call {
 	c.Session, c.Ephemeral = "user:~1", true
 	return c
 }
 
-// A session is resumed by whoever comes after the Upstream that opened it, H/47, and by
-// nobody who is, or declares, or is configured otherwise.
-// It runs in a bubble of synctest.
+// A session is resumed by the Upstream that follows the one which opened it, H/47, but not
+// for another user, other declared capabilities or another configuration. It runs in a
+// bubble of synctest.
 func TestH_047_SessionsAreResumed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		other := tool("x")
@@ -252,8 +252,8 @@ func TestH_047_SessionsAreResumed(t *testing.T) {
 	})
 }
 
-// A session that its server has forgotten meanwhile is opened anew, and the new one is kept.
-// It runs in a bubble of synctest.
+// A session that its server has forgotten meanwhile is opened anew, and the new one is
+// kept. It runs in a bubble of synctest.
 func TestH_156_ResumedSessionIsGone(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		first := h.start(t, upstream.Config{})
@@ -265,7 +265,7 @@ func TestH_156_ResumedSessionIsGone(t *testing.T) {
 			wantAt(t, u, tool("x"), "s2")
 			shut(t, u)
 		}
-		// A server that forgets each session at once is not asked for ever.
+		// If a server forgets each session at once, the attempts end.
 		h.calls = func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method == mcp.MethodToolsCall {
 				w.WriteHeader(http.StatusNotFound)
@@ -280,9 +280,9 @@ func TestH_156_ResumedSessionIsGone(t *testing.T) {
 	})
 }
 
-// In a resumed session the log level is set and resources are subscribed when its client,
-// or who speaks for it, asks again; what the server says is heard.
-// It runs in a bubble of synctest.
+// In a resumed session the log level is set and resources are subscribed when the client,
+// or the gateway on its behalf, asks again; messages of the server arrive. It runs in a
+// bubble of synctest.
 func TestResumedSessionIsUsed(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		for range 2 {
@@ -310,8 +310,8 @@ func TestResumedSessionIsUsed(t *testing.T) {
 	})
 }
 
-// The server of a resumed session hears that the roots may be others now.
-// It runs in a bubble of synctest.
+// The server of a resumed session is told that the roots may have changed. It runs in a
+// bubble of synctest.
 func TestResumedSessionHasOtherRoots(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		for want := range 2 {
@@ -327,9 +327,9 @@ func TestResumedSessionHasOtherRoots(t *testing.T) {
 	})
 }
 
-// With its client's session, one at a server ends and is forgotten. So is one that was lost
-// and cannot be opened anew.
-// It runs in a bubble of synctest.
+// When its client's session ends, a session at a server ends and is forgotten. The same
+// holds for a session that was lost and cannot be opened anew. It runs in a bubble of
+// synctest.
 func TestEndedSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{})
@@ -354,8 +354,8 @@ func TestEndedSessionIsForgotten(t *testing.T) {
 	})
 }
 
-// So does one that nobody uses for long, and one that makes room.
-// It runs in a bubble of synctest.
+// A session that is idle for too long, or that makes room, is also forgotten. It runs in a
+// bubble of synctest.
 func TestIdleSessionIsForgotten(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: 10 * time.Minute}})
@@ -379,9 +379,8 @@ func TestIdleSessionIsForgotten(t *testing.T) {
 	})
 }
 
-// A session that is not this process's to forget, since another one has it by now, does not
-// end at the server.
-// It runs in a bubble of synctest.
+// A session that another process owns by now, so that this one may not forget it, does not
+// end at the server. It runs in a bubble of synctest.
 func TestSessionOfAnotherIsNotEnded(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		u := h.start(t, upstream.Config{Timeout: upstream.Timeout{Idle: 10 * time.Minute}})
@@ -397,9 +396,8 @@ func TestSessionOfAnotherIsNotEnded(t *testing.T) {
 	})
 }
 
-// A client session that another process goes on with is let go: its calls are cancelled, and
-// its session at the server is resumed there.
-// It runs in a bubble of synctest.
+// A client session that another process takes over is released: its calls are cancelled,
+// and the other process resumes its session at the server. It runs in a bubble of synctest.
 func TestDroppedSession(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		h.calls = func(w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -441,9 +439,8 @@ func TestDroppedSession(t *testing.T) {
 
 const question = `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}}`
 
-// Without its keeper a client has a session, too, which ends with the Upstream; and what is
-// kept but cannot be read is no session.
-// It runs in a bubble of synctest.
+// If its keeper fails, a client still gets a session, which ends with the Upstream. A kept
+// session that cannot be read does not count. It runs in a bubble of synctest.
 func TestKeeperThatFails(t *testing.T) {
 	inHouse(t, func(t *testing.T, h *house) {
 		a, b := h.start(t, upstream.Config{}), h.start(t, upstream.Config{})
@@ -464,7 +461,7 @@ func TestKeeperThatFails(t *testing.T) {
 	})
 }
 
-// A session on HTTP+SSE is its stream: it ends with the Upstream, and where it is dropped.
+// A session on HTTP+SSE is its stream: it ends with the Upstream, and when it is dropped.
 func TestSessionsOnSSEAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, shelf := newSSEFake(t, newBubbleFake), &shelf{kept: make(map[string]string)}
@@ -476,7 +473,7 @@ func TestSessionsOnSSEAreNotKept(t *testing.T) {
 			s.answer(m, `{"content":[{"type":"text","text":"`+s.id+`"}]}`)
 			return true
 		}
-		cfg := upstream.Config{Transport: "auto"} // which finds out when it opens one
+		cfg := upstream.Config{Transport: "auto"} // it finds out the transport when it opens a session
 		a, b := startKept(t, f.fake, cfg, shelf), startKept(t, f.fake, cfg, shelf)
 		wantAt(t, a, tool("x"), "s1")
 		a.DropSession("user:session")

@@ -98,8 +98,8 @@ func TestLogLevelOfABadServer(t *testing.T) {
 	})
 }
 
-// A call that is cancelled with its session must not open another one, which nobody
-// would end.
+// A call that is cancelled together with its session must not open another session, which
+// nobody would end.
 func TestCancelledCallOpensNoSession(t *testing.T) {
 	f := newFake(t, true, nil)
 	u := start(t, upstream.Config{URL: f.URL, Limits: upstream.Limits{Sessions: 1}})
@@ -147,7 +147,7 @@ func TestConcurrencyLimit(t *testing.T) {
 	}
 }
 
-// A call that still waits for its turn when the upstream is closed was never sent.
+// A call that is still queued when the upstream is closed was never sent.
 func TestCloseWhileCallsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBubbleFake(t, false, func(_ *fake, _ http.ResponseWriter, r *http.Request, m rpc) bool {

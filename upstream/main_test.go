@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// play is the life of a stdio server.
+// play runs a stdio server.
 func play(role string) {
 	switch role {
 	case "stateful", "stateless":

@@ -14,15 +14,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestEventsWithoutAnEndAreCounted: what a server says outside of calls is taken from the
-// memory of its user, and of the server. What is over is ended; calls go on.
+// TestEventsWithoutAnEndAreCounted: messages outside of calls count against the memory of
+// their user and of the server. A stream that exceeds it is ended; calls continue.
 func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 	const (
 		most  = 8 << 20
 		piece = 64 << 10
 		large = 256 << 10
 	)
-	over := make(chan struct{}, 1) // told of each stream that was ended
+	over := make(chan struct{}, 1) // receives a value for each stream that was ended
 	var memory *mcp.Memory
 	var seen atomic.Int64 // the most that was held
 	look := func() {
@@ -104,8 +104,8 @@ func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 	}
 }
 
-// TestPipesAreCounted: the same of processes, and of servers on HTTP+SSE, all of whose
-// messages come on one pipe. The call there gets an error that says so.
+// TestPipesAreCounted checks the same for processes and for servers on HTTP+SSE, all of
+// whose messages come on one pipe. The call there gets an error that says so.
 func TestPipesAreCounted(t *testing.T) {
 	const most = 4 << 20
 	for name, server := range map[string]func(t *testing.T) upstream.Config{

@@ -19,8 +19,8 @@ import (
 // page is a question by URLElicitationRequiredError, which servers with sessions have.
 const page = "page"
 
-// TestH175_QuestionsArePaced: each client is asked as much as its minute has room for, and
-// the server, or the call that cannot go on, is told of what is too much.
+// TestH175_QuestionsArePaced: each client is asked at most as often as a minute allows.
+// Excess questions are refused, towards the server or in the call that cannot go on.
 func TestH175_QuestionsArePaced(t *testing.T) {
 	for name, stateful := range map[string]bool{"stateful": true, "stateless": false} {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestH175_QuestionsArePaced(t *testing.T) {
 	}
 }
 
-// It runs in a bubble of synctest.
+// testQuestionsArePaced runs in a bubble of synctest.
 func testQuestionsArePaced(t *testing.T, stateful bool) {
 	s := startPaced(t, stateful, upstream.Limits{QuestionsPerMinute: 2})
 	refused := 0
@@ -45,7 +45,7 @@ func testQuestionsArePaced(t *testing.T, stateful bool) {
 		{25 * time.Second, "a", mcp.MethodElicit, 1, false},
 		{10 * time.Second, "a", mcp.MethodElicit, 1, true},
 		{0, "a", mcp.MethodElicit, 1, false},
-		{5 * time.Minute, "a", mcp.MethodElicit, 2, true}, // what is not used does not add up
+		{5 * time.Minute, "a", mcp.MethodElicit, 2, true}, // unused questions do not add up
 		{0, "a", mcp.MethodElicit, 1, false},
 		{0, "c", mcp.MethodCreateMessage, 20, true}, // ten count as one
 		{0, "c", mcp.MethodCreateMessage, 1, false},
@@ -72,13 +72,13 @@ func testQuestionsArePaced(t *testing.T, stateful bool) {
 		t.Errorf("H/175 %d are counted, %d were refused", got, refused)
 	}
 	synctest.Wait()
-	// The third, and one five minutes later; not all that were refused in between.
+	// The third question, and one five minutes later; not every refused one in between.
 	if got := strings.Count(s.log.String(), "asks a client too much"); got != 2 {
 		t.Errorf("H/175 it was logged %d times, want twice: %s", got, s.log.String())
 	}
 }
 
-// pacedServer asks, in each call of a tool, what the tool is called.
+// pacedServer asks, in each tool call, the kind of question that the tool is named after.
 type pacedServer struct {
 	*upstream.Upstream
 	stateful bool
@@ -130,7 +130,8 @@ func startPaced(t *testing.T, stateful bool, limits upstream.Limits) *pacedServe
 	return s
 }
 
-// asks makes a call, and reports whether the client was asked what the tool is called.
+// asks makes a call, and reports whether the client was asked the question that the tool is
+// named after.
 func (s *pacedServer) asks(t *testing.T, client, method string) bool {
 	t.Helper()
 	c := asked(method)
@@ -163,7 +164,7 @@ func (s *pacedServer) asks(t *testing.T, client, method string) bool {
 	return true
 }
 
-// refused is what the metric says.
+// refused returns the value of the metric.
 func (s *pacedServer) refused(t *testing.T) int {
 	t.Helper()
 	families, err := s.registry.Gather()
@@ -179,7 +180,7 @@ func (s *pacedServer) refused(t *testing.T) int {
 	return 0
 }
 
-// TestH175_QuestionsOfTasksArePaced: a task whose questions are too much is cancelled, for
+// TestH175_QuestionsOfTasksArePaced: a task with too many questions is cancelled, because
 // nobody will come back for it.
 func TestH175_QuestionsOfTasksArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

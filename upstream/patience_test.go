@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// slowProgram is a stateless stdio server that takes its time to start, as one that
-// is fetched first, and then answers all that was written to it.
+// slowProgram is a stateless stdio server that is slow to start, like one that has to be
+// fetched first, and then answers everything that was written to it.
 type slowProgram struct {
 	startup time.Duration
 	started int
@@ -79,8 +79,8 @@ func (s *slowStream) Reply(result mcp.Raw) *mcp.Reply     { return &mcp.Reply{Re
 func (s *slowStream) Taken() <-chan struct{}              { return nil }
 func (s *slowStream) Close()                              { s.life.End() }
 
-// A stateless server that needs longer to start than silence is waited for is taken
-// for a stateful one, once: when it then refuses initialize, the next probe waits.
+// A stateless server that starts more slowly than the silence allowed to it is taken for a
+// stateful one, once: when it then refuses initialize, the next probe waits longer.
 func TestSlowStatelessProgram(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, err := New(Config{Name: "slow", Command: []string{"slow"}}, Deps{Log: slog.New(slog.DiscardHandler)})

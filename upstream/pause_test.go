@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// by makes of a call one of a user, in a session of theirs.
+// by assigns a call to a user, in a session of that user.
 func by(user string, c *mcp.Call) *mcp.Call {
 	c.Caller = mcp.Caller{Issuer: "https://issuer", Subject: user}
 	c.Session = user + ":" + c.Session
 	return c
 }
 
-// TestH158_RetryAfter: a server that says how long to wait is left alone for so long by the
-// user to whom it said so, and by nobody else.
+// TestH158_RetryAfter: a server that says how long to wait is left alone for that time by
+// the user to whom it said so, and by nobody else.
 func TestH158_RetryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		name, header, date string
@@ -44,7 +44,7 @@ func TestH158_RetryAfter(t *testing.T) {
 	}
 }
 
-// It runs in a bubble of synctest.
+// testRetryAfter runs in a bubble of synctest.
 func testRetryAfter(t *testing.T, stateful bool, header, date string, want time.Duration) {
 	limited := true
 	f := newBubbleFake(t, stateful, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -82,7 +82,7 @@ func testRetryAfter(t *testing.T, stateful bool, header, date string, want time.
 			t.Errorf("H/158 the server got %d calls that it wanted to wait", n)
 		}
 		wantOK(t, u, by("bob", tool("a")))
-		wantOK(t, u, tool("a")) // of nobody
+		wantOK(t, u, tool("a")) // without a user
 		if _, err := do(t, u, by("ann", &mcp.Call{Method: mcp.MethodDiscover, Notify: func(mcp.Event) {}})); err != nil {
 			t.Errorf("H/158 who asks how the server is: %v", err)
 		}

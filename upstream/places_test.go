@@ -12,12 +12,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// guests is a server that counts its sessions, now and at most.
+// guests is a server that counts its sessions, the current ones and the maximum.
 type guests struct {
 	*fake
 	sessions, most atomic.Int32
-	hold           chan struct{} // nil, or closed when calls may end
-	slow           chan struct{} // nil, or closed when sessions may end
+	hold           chan struct{} // nil, or closed to let calls end
+	slow           chan struct{} // nil, or closed to let sessions end
 }
 
 func newGuests(t *testing.T) *guests {
@@ -41,7 +41,7 @@ func newGuests(t *testing.T) *guests {
 	return g
 }
 
-// as is a call of one of a user's clients.
+// as makes a call of one of a user's clients.
 func as(user, client string, ephemeral bool) *mcp.Call {
 	c := tool("a")
 	if user != "" {
@@ -51,9 +51,9 @@ func as(user, client string, ephemeral bool) *mcp.Call {
 	return c
 }
 
-// TestMadeUpClientsTakeNotAllPlaces: a user who calls by the names of many clients has half
-// of the sessions at a server, of which the server sees no more than it may have, and others
-// find theirs.
+// TestMadeUpClientsTakeNotAllPlaces: a user who calls under the names of many clients gets
+// half of the sessions at a server. The server never sees more sessions than the limit, and
+// other users get theirs.
 func TestMadeUpClientsTakeNotAllPlaces(t *testing.T) {
 	const places = 16
 	t.Run("idle", func(t *testing.T) {
@@ -108,8 +108,8 @@ func TestMadeUpClientsTakeNotAllPlaces(t *testing.T) {
 	})
 }
 
-// TestIdleClientsMakeRoom: where all places are taken, and by clients with sessions of their
-// own, those who have the most make room.
+// TestIdleClientsMakeRoom: when all places are taken by clients with sessions of their own,
+// idle sessions of those who have the most make room.
 func TestIdleClientsMakeRoom(t *testing.T) {
 	g := newGuests(t)
 	u := g.start(t, upstream.Config{Limits: upstream.Limits{Sessions: 8}})
@@ -127,7 +127,8 @@ func TestIdleClientsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestPlacesWithoutAuthentication: there is one user then, who may have all of them.
+// TestPlacesWithoutAuthentication: without authentication there is one user, who may have
+// all places.
 func TestPlacesWithoutAuthentication(t *testing.T) {
 	u := newGuests(t).start(t, upstream.Config{Limits: upstream.Limits{Sessions: 8}})
 	for i := range 8 {
@@ -137,7 +138,8 @@ func TestPlacesWithoutAuthentication(t *testing.T) {
 	wantError(t, err, mcp.CodeOverloaded, mcp.ExecutedNo)
 }
 
-// TestAPlaceIsFreeWhenItsSessionHasEnded at the server, not before.
+// TestAPlaceIsFreeWhenItsSessionHasEnded: a place becomes free when its session has ended
+// at the server, not before.
 func TestAPlaceIsFreeWhenItsSessionHasEnded(t *testing.T) {
 	g := newGuests(t)
 	g.slow = make(chan struct{})
@@ -158,8 +160,8 @@ func TestAPlaceIsFreeWhenItsSessionHasEnded(t *testing.T) {
 	}
 }
 
-// TestOneUserOpensNotAllSessions: sessions are opened a few at a time, and a user whose take
-// long leaves room for others there, too.
+// TestOneUserOpensNotAllSessions: sessions are opened a few at a time, and a user whose
+// sessions are slow to open leaves room for others.
 func TestOneUserOpensNotAllSessions(t *testing.T) {
 	opening := make(chan struct{})
 	var mu sync.Mutex
@@ -171,7 +173,7 @@ func TestOneUserOpensNotAllSessions(t *testing.T) {
 		}
 		mu.Lock()
 		slow++
-		held := slow <= 10 // as many as one user may open at a time
+		held := slow <= 10 // one user may open ten at a time
 		mu.Unlock()
 		if held {
 			<-opening
@@ -204,8 +206,8 @@ func isOverloaded(err error) bool {
 	return ok && e.Code == mcp.CodeOverloaded
 }
 
-// TestH169_Processes: H/169 each client has a process of its own, of which there are as many
-// as may be, and one that nobody uses is stopped.
+// TestH169_Processes: H/169 each client has its own process, up to the limit, and an idle
+// process is stopped.
 func TestH169_Processes(t *testing.T) {
 	t.Parallel()
 	cfg := command(t, "stateful")
@@ -223,7 +225,7 @@ func TestH169_Processes(t *testing.T) {
 			t.Errorf("H/169 %d processes for %d clients", n, i+1)
 		}
 	}
-	mustDo(t, u, echo("dave")) // one that is idle makes room
+	mustDo(t, u, echo("dave")) // an idle process makes room
 	if n := u.Status().Sessions; n != 3 {
 		t.Errorf("H/169 %d processes, of which there may be 3", n)
 	}

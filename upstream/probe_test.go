@@ -68,7 +68,7 @@ func TestProbeHTTP(t *testing.T) {
 				if n := len(f.requests(mcp.MethodInitialize)); n != 0 {
 					t.Errorf("%d times initialize", n)
 				}
-				sane.Store(true) // nothing was concluded: the next call probes again
+				sane.Store(true) // the failed probe concluded nothing: the next call probes again
 				wantOK(t, u, tool("a"))
 				return
 			}
@@ -90,8 +90,8 @@ func TestProbeHTTP(t *testing.T) {
 func TestP9_153_EraIsProbedAgainWhenItProvesWrong(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		was  bool   // stateful
-		says string // the stateless server of a request that is not for it, "" for 404
+		was  bool   // it was stateful
+		says string // the stateless server's answer to a request of the other era, "" for 404
 	}{
 		{"stateless server becomes stateful", false, ""},
 		{"stateful server becomes stateless", true, ""},

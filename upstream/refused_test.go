@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestCodesThatWouldBeAboutUs: by these 2026-07-28 judges the request of a client to us,
-// which the server has never seen.
+// TestCodesThatWouldBeAboutUs: with these codes 2026-07-28 judges the client's request to
+// us, which the server has never seen.
 func TestCodesThatWouldBeAboutUs(t *testing.T) {
 	for _, code := range []int{mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion} {
 		words := fmt.Sprintf(`{"code":%d,"message":"m","data":{"supported":["2024-11-05"],"requiredCapabilities":{"elicitation":{}}}}`, code)
@@ -52,8 +52,8 @@ func TestCodesThatWouldBeAboutUs(t *testing.T) {
 	}
 }
 
-// TestWhatAClientLacks: a server with sessions may say it by that code, too, and it is
-// true of the client.
+// TestWhatAClientLacks: a server with sessions may report a missing capability with that
+// code, too, if the client really lacks it.
 func TestWhatAClientLacks(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {

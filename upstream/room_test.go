@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH242_LargeResults: H/242 a large result is taken from what its call holds, however it
-// comes, and refused where there is no room.
+// TestH242_LargeResults: H/242 a large result is taken from its call's memory, over every
+// transport, and refused if there is no room.
 func TestH242_LargeResults(t *testing.T) {
 	const size = 1 << 20
 	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
@@ -34,7 +34,7 @@ func TestH242_LargeResults(t *testing.T) {
 		result(w, m, large)
 	})
 	onAStream := answer(func(w http.ResponseWriter, m rpc) {
-		for range 20 { // more than there is room for, but one after the other
+		for range 20 { // in all more than fits, but one after the other
 			events(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"`+strings.Repeat("y", size/2)+`"}}`+"\n\n")
 		}
 		events(w, event(m, "", large))

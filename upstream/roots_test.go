@@ -13,7 +13,7 @@ import (
 
 const rootsQuestion = `data: {"jsonrpc":"2.0","id":"ID","method":"roots/list"}` + "\n\n"
 
-// rootsFake asks for roots on its standing stream whenever the test says so.
+// rootsFake asks for roots on its standing stream when the test says so.
 func rootsFake(t *testing.T) (f *fake, u *upstream.Upstream, ask func(id string)) {
 	t.Helper()
 	say := make(chan string)
@@ -37,7 +37,7 @@ func rootsFake(t *testing.T) (f *fake, u *upstream.Upstream, ask func(id string)
 	}
 }
 
-// answered returns what the server was answered, "" for nothing yet.
+// answered returns the answer that the server got, "" for none yet.
 func (f *fake) answered(id string) string {
 	for _, s := range f.requests("") {
 		if s.verb == http.MethodPost && s.Method == "" && string(s.ID) == `"`+id+`"` {
@@ -65,7 +65,7 @@ func testRootsOutsideOfACall(t *testing.T) {
 		t.Fatalf("it was answered %s with nobody asked", got)
 	}
 
-	// The next call is asked first, and made when the server knows.
+	// The next call is asked first, and made once the server has the answer.
 	c := withRoots("second")
 	q := mustDo(t, u, c).Ask
 	if q == nil || len(q.Requests) != 1 || q.Requests[0].Method != mcp.MethodRootsList || q.Expires.IsZero() {
@@ -79,7 +79,7 @@ func testRootsOutsideOfACall(t *testing.T) {
 		t.Errorf("it was answered %s", got)
 	}
 
-	// From then on the answer is known, until it changes.
+	// From then on the answer is known, until the roots change.
 	ask("again")
 	if got := f.answered("again"); got != twoRoots {
 		t.Errorf("asked again it was answered %s", got)
@@ -99,7 +99,7 @@ func testRootsOutsideOfACall(t *testing.T) {
 		t.Errorf("it was answered %s, which is old", got)
 	}
 	// There is no call: what the server knows is better than nothing, and the next call
-	// tells it to ask.
+	// makes it ask again.
 	<-time.After(3 * time.Second)
 	if got := f.answered("changed"); !strings.Contains(got, "-32603") {
 		t.Errorf("with no call it was answered %s", got)
@@ -126,7 +126,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 		t.Errorf("told %d times that roots changed, want once: it could be answered now", n)
 	}
 
-	// The client refuses; the call is made all the same.
+	// The client refuses; the call is made nevertheless.
 	ask("two")
 	q := mustDo(t, u, c).Ask
 	again := c.Clone()
@@ -136,7 +136,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 		t.Errorf("it was answered %q", got)
 	}
 
-	// The client goes away, and with it the session.
+	// The client goes away, and its session with it.
 	ask("three")
 	if mustDo(t, u, c).Ask == nil {
 		t.Error("not asked")
@@ -147,7 +147,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 		t.Errorf("after its session it was answered %q", got)
 	}
 
-	// A stateless client says what it has with each call: nothing is remembered.
+	// A stateless client declares everything with each call: nothing is remembered.
 	c = withRoots("fourth")
 	c.Session, c.Ephemeral, c.Caps = "user:~c", true, mcp.Raw(`{"roots":{}}`)
 	wantOK(t, u, c)
@@ -162,7 +162,7 @@ func testNobodyToAskForRoots(t *testing.T) {
 	}
 }
 
-// A server that asks for more than there is room for is answered at once.
+// A server that asks more often than there is room for gets an answer at once.
 func TestRootsAskedTooOften(t *testing.T) { synctest.Test(t, testRootsAskedTooOften) }
 
 func testRootsAskedTooOften(t *testing.T) {
@@ -181,7 +181,7 @@ func testRootsAskedTooOften(t *testing.T) {
 	}
 }
 
-// What a client answers to a question in mid-call is known for the next time, too.
+// The client's answer to a question during a call is kept for the next time, too.
 func TestRootsOfACallAreKept(t *testing.T) { synctest.Test(t, testRootsOfACallAreKept) }
 
 func testRootsOfACallAreKept(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 // sseFake is a fake on HTTP+SSE.
 type sseFake struct {
 	*fake
-	endpoint string // what the first event of a stream says; $ID stands for the stream's id
-	// opened begins a stream; false leaves that to the fake. The stream ends when it
-	// returns true.
+	endpoint string // the first event of a stream; $ID stands for the stream's id
+	// opened begins a stream; it returns false to leave that to the fake. If it returns
+	// true, the stream ends.
 	opened func(s *sseStream) bool
-	// posted answers a message to a stream; false leaves it to the fake.
+	// posted answers a message to a stream; it returns false to leave it to the fake.
 	posted func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool
 
 	mu      sync.Mutex // guards the fields below
@@ -55,7 +55,7 @@ func (s *sseStream) answer(m rpc, result string) {
 	s.say("event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":" + string(m.ID) + ",\"result\":" + result + "}\n\n")
 }
 
-// welcome says where messages go.
+// welcome sends the endpoint for messages.
 func (s *sseStream) welcome() {
 	s.say("event: endpoint\ndata: " + strings.ReplaceAll(s.f.endpoint, "$ID", s.id) + "\n\n")
 }
@@ -95,7 +95,7 @@ func (f *sseFake) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forget takes a stream out; what is said on it afterwards is not heard.
+// forget removes a stream; later messages on it are lost.
 func (f *sseFake) forget(s *sseStream) {
 	f.mu.Lock()
 	delete(f.streams, s.id)
@@ -126,7 +126,7 @@ func (f *sseFake) message(w http.ResponseWriter, r *http.Request, m rpc) {
 	}
 }
 
-// calls is how many requests for tools came.
+// calls returns how many tool calls came.
 func (f *sseFake) calls() int { return len(f.requests(mcp.MethodToolsCall)) }
 
 func overSSE() upstream.Config { return upstream.Config{Transport: "sse"} }

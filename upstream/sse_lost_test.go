@@ -20,7 +20,7 @@ func TestSSERefusedPosts(t *testing.T) {
 		status     int
 		code       int
 		executed   mcp.Executed
-		calls      int // a message that certainly did not arrive is sent once more
+		calls      int // a message that certainly did not arrive is sent again, once
 	}{
 		{"P9/162 the session is not known", "", 404, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
 		{"P9/162 the session is not known, in words", "No transport found for sessionId", 400, mcp.CodeUpstreamSessionLost, mcp.ExecutedNo, 2},
@@ -56,7 +56,7 @@ func TestSSERefusedPosts(t *testing.T) {
 	}
 }
 
-// A lost session is made anew, once, and what did not arrive is sent again.
+// A lost session is made anew, once, and messages that did not arrive are sent again.
 func TestP9_162_SSESessionGone(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	u := f.start(t, overSSE())
@@ -106,11 +106,11 @@ func TestSSEStreamEnds(t *testing.T) {
 			s.end()
 			return true
 		}
-		f.opened = func(*sseStream) bool { return gone.Load() } // ends it, without a word
+		f.opened = func(*sseStream) bool { return gone.Load() } // ends the stream without a message
 		u := f.start(t, overSSE())
 		wantOK(t, u, tool("a"))
 		gone.Store(true)
-		for range 3 { // of these the second one finds the session over, and no other
+		for range 3 { // only the second of them finds the session lost
 			if _, err := do(t, u, tool("a")); err == nil {
 				t.Error("answered by nobody")
 			}
@@ -186,8 +186,8 @@ func TestSSEStreamEnds(t *testing.T) {
 	})
 }
 
-// A server whose streams end soon is not asked for more of them in a loop; one whose
-// streams end after a while is not left alone for that.
+// A server whose streams end soon does not get new ones in a loop; one whose streams end
+// after a while still gets new ones.
 func TestSSEStreamsThatEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -269,7 +269,7 @@ func TestP9_169_SSEBatches(t *testing.T) {
 	wantOK(t, f.start(t, overSSE()), tool("a"))
 }
 
-// P9/167: a ping is answered, also of a server that answers no POST before its next event
+// P9/167: a ping gets an answer, even if the server answers no POST before its next event
 // was read.
 func TestP9_167_SSEPing(t *testing.T) {
 	f := newSSEFake(t, newFake)
@@ -294,8 +294,8 @@ func TestP9_167_SSEPing(t *testing.T) {
 	}
 }
 
-// P9/172, P9/223: each user's stream and messages have the user's credential, and a
-// refused one is renewed.
+// P9/172, P9/223: each user's stream and messages carry the user's credential, and a
+// refused credential is renewed.
 func TestP9_172_SSECredentials(t *testing.T) {
 	issuer := newTokens(t)
 	f := newSSEFake(t, newFake)
@@ -344,8 +344,8 @@ func TestP9_172_SSECredentials(t *testing.T) {
 	}
 }
 
-// P9/150: a server that takes neither server/discover nor initialize by POST is asked
-// for an event stream.
+// P9/150: if a server accepts neither server/discover nor initialize by POST, the gateway
+// asks it for an event stream.
 func TestP9_150_SSEIsFoundOut(t *testing.T) {
 	for _, status := range []int{400, 404, 405} {
 		for _, revision := range []string{"", "2024-11-05"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// The endpoint is where the stream is, or there is none: whoever could move it would get
-// what the gateway authenticates with.
+// The endpoint must have the origin of the stream: whoever could move it would get the
+// gateway's credentials.
 func TestSSEEndpoint(t *testing.T) {
 	var elsewhere atomic.Int32
 	foreign := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
@@ -70,7 +70,7 @@ func TestSSEEndpoint(t *testing.T) {
 	}
 }
 
-// A stream that does not begin as it should is given up in time.
+// A stream that does not begin correctly is given up in time.
 func TestSSEWithoutEndpoint(t *testing.T) {
 	const connect = 7 * time.Second
 	for _, tt := range []struct {
@@ -127,7 +127,7 @@ func TestSSEWithoutEndpoint(t *testing.T) {
 	}
 }
 
-// What may come before the endpoint, and a second one, change nothing.
+// Other events before the endpoint, and a second endpoint, change nothing.
 func TestSSEEndpointOnce(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	f.opened = func(s *sseStream) bool {
@@ -148,7 +148,7 @@ func TestSSEEndpointOnce(t *testing.T) {
 	}
 }
 
-// Servers answer the POST of a request in many ways; the answer is what comes on the
+// Servers answer the POST of a request in many ways; the answer that counts comes on the
 // stream.
 func TestSSEAnswersToPosts(t *testing.T) {
 	for _, tt := range []struct {
@@ -202,7 +202,8 @@ func TestSSEAnswersToPosts(t *testing.T) {
 	}
 }
 
-// Answers often come before the POSTs are answered, whose connections are used again.
+// Answers often come before the responses to their POSTs, whose connections are still
+// reused.
 func TestSSEConnectionsAreUsedAgain(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	var connections sync.Map // by the address of their client
@@ -235,7 +236,7 @@ func TestSSEConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A server that is said to speak HTTP+SSE is asked once.
+// A server that is configured for HTTP+SSE is not probed.
 func TestSSEIsNotProbed(t *testing.T) {
 	f := newSSEFake(t, newFake)
 	f.posted = func(s *sseStream, w http.ResponseWriter, r *http.Request, m rpc) bool {

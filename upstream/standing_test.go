@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// A server that closes its stream at once and wants it back at once gets it back a
+// A server that closes its stream at once, and asks for it back at once, gets it back a
 // little later.
 func TestStandingStreamIsNotReopenedInALoop(t *testing.T) {
 	synctest.Test(t, testStandingStreamIsNotReopenedInALoop)
@@ -45,7 +45,7 @@ func testStandingStreamIsNotReopenedInALoop(t *testing.T) {
 	}
 }
 
-// What changed before a slow server had opened its stream was told to nobody.
+// Changes before a slow server had opened its stream were reported to nobody.
 func TestP9_93_StandingStreamThatOpensLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
@@ -74,8 +74,8 @@ func TestP9_93_StandingStreamThatOpensLate(t *testing.T) {
 	})
 }
 
-// Who subscribes while the stream is being opened is answered when it is open, and then
-// has missed nothing.
+// A caller that subscribes while the stream is being opened is answered when it is open,
+// and has missed nothing.
 func TestP9_090_SubscribedWhileTheStreamOpens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 200 * time.Millisecond
@@ -104,7 +104,7 @@ func TestP9_090_SubscribedWhileTheStreamOpens(t *testing.T) {
 	})
 }
 
-// A stream and an answer are two connections: an update may be there first.
+// A stream and an answer are two connections: an update may arrive first.
 func TestP9_090_UpdateBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan string, 1)
@@ -124,8 +124,8 @@ func TestP9_090_UpdateBeforeTheAnswer(t *testing.T) {
 
 const update = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
 
-// subscribable is a server whose stream takes a while to open and then says what it is
-// told to; subscribed is called before it answers that somebody has.
+// subscribable is a server whose stream takes a while to open and then sends what the test
+// says. It calls subscribed before it answers a subscription.
 func subscribable(t *testing.T, say <-chan string, takes time.Duration, subscribed func()) *upstream.Upstream {
 	return newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {
@@ -147,8 +147,8 @@ func subscribable(t *testing.T, say <-chan string, takes time.Duration, subscrib
 	}).start(t, upstream.Config{})
 }
 
-// What is kept must not lie in memory that is used again, nor keep a large piece of
-// it from being so.
+// Stored data must not share memory that is reused, nor keep a large buffer from being
+// reused.
 func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		switch m.Method {
@@ -178,9 +178,9 @@ func TestOnlyWhatIsPassedOnIsReleased(t *testing.T) {
 	}
 }
 
-// TestUpdatesOfOthers: listeners of one session hear of what they subscribed to and of its
-// parts; of what nobody subscribed to, as far as its URI tells, all that subscribed to
-// anything.
+// TestUpdatesOfOthers: listeners of one session get updates of their own subscriptions and
+// of parts of these. An update of a resource that, by its URI, nobody subscribed to goes to
+// all subscribers.
 func TestUpdatesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan string, 1)
@@ -217,8 +217,8 @@ func TestUpdatesOfOthers(t *testing.T) {
 	})
 }
 
-// Who subscribes to what is just being unsubscribed does so after that: a server that takes
-// them in another order would tell nobody.
+// A caller that subscribes to a resource that is just being unsubscribed does so
+// afterwards: a server that saw the two in the other order would send no updates.
 func TestSubscribedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan string, 10)

@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// statefulFake answers tools/call as said, all else soundly.
+// statefulFake answers tools/call with call, and everything else correctly.
 func statefulFake(t *testing.T, call func(f *fake, w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
 	f := newFake(t, true, onCall(call))
 	return f, f.start(t, upstream.Config{})
@@ -69,7 +69,7 @@ func TestP9_161_SessionAndVersionHeaders(t *testing.T) {
 
 func TestUnknownRevisionOfTheServer(t *testing.T) {
 	f, u := statefulFake(t, nil)
-	f.version = "2026-07-28" // never over initialize
+	f.version = "2026-07-28" // never by initialize
 	_, err := do(t, u, tool("a"))
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedNo)
 }
@@ -186,7 +186,7 @@ func TestH156_SessionGoneAgainAndAgain(t *testing.T) {
 	}
 }
 
-// listen makes a subscriptions/listen; the function ends it.
+// listen makes a subscriptions/listen call; end ends it.
 func listen(t *testing.T, u *upstream.Upstream, want, session string) (end func(), events chan mcp.Event) {
 	t.Helper()
 	events = make(chan mcp.Event, 20)
@@ -240,7 +240,7 @@ func TestListenStateful(t *testing.T) {
 			t.Fatalf("no %s", method)
 		}
 	}
-	// The fake has no prompts.listChanged: what it cannot do is not honoured.
+	// The fake lacks prompts.listChanged, so that is not honoured.
 	want(mcp.NoteAcknowledged, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:b"]}}`)
 	say <- `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"x":1}}}`
 	want(mcp.NoteToolsListChanged, `{}`)
@@ -293,8 +293,8 @@ func testBrokenStreamGoesOn(t *testing.T) {
 	}
 }
 
-// A stream that goes on may end without an event of its own: the place to go on from
-// stays the same.
+// A resumed stream may end without an event of its own: the next one resumes from the same
+// event.
 func TestP9_163_PollingGoesOn(t *testing.T) { synctest.Test(t, testPollingGoesOn) }
 
 func testPollingGoesOn(t *testing.T) {
@@ -321,7 +321,7 @@ func testPollingGoesOn(t *testing.T) {
 	}
 }
 
-// What comes on the stream that goes on shows life as what came on the first one does.
+// Messages on a resumed stream show life just as those on the first one do.
 func TestP9_163_ResumedStreamShowsLife(t *testing.T) { synctest.Test(t, testResumedStreamShowsLife) }
 
 func testResumedStreamShowsLife(t *testing.T) {
@@ -333,7 +333,7 @@ func testResumedStreamShowsLife(t *testing.T) {
 		case r.Method == http.MethodGet:
 			tick := time.NewTicker(50 * time.Second)
 			defer tick.Stop()
-			for range 12 { // longer in all than the call may be silent
+			for range 12 { // in all longer than the call may be silent
 				<-tick.C
 				events(w, ": still at it\n\n")
 			}
@@ -362,7 +362,7 @@ func testBrokenStreamIsLostInTheEnd(t *testing.T) {
 	if n := len(f.requests(http.MethodGet)); n != 3 {
 		t.Errorf("%d attempts to go on, want 3", n)
 	}
-	f.await(t, mcp.NoteCancelled, 1) // the server may still be at it
+	f.await(t, mcp.NoteCancelled, 1) // the server may still be working on it
 }
 
 func TestP9_165_NoStandingStream(t *testing.T) {
@@ -418,7 +418,7 @@ func testTimeoutCancels(t *testing.T) {
 		if m.Method != mcp.MethodToolsCall {
 			return false
 		}
-		for r.Context().Err() == nil { // lively for ever: only the total ends it
+		for r.Context().Err() == nil { // active for ever: only the total limit ends it
 			events(w, ": still here\n\n")
 			select {
 			case <-time.After(50 * time.Second):

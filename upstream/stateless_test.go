@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// statelessFake answers tools/call as said, all else soundly.
+// statelessFake answers tools/call with call, and everything else correctly.
 func statelessFake(t *testing.T, call func(w http.ResponseWriter, r *http.Request, m rpc)) (*fake, *upstream.Upstream) {
 	f := newFake(t, false, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall || call == nil {
@@ -56,7 +56,7 @@ func TestStatelessRequest(t *testing.T) {
 		"io.modelcontextprotocol/protocolVersion": `"2026-07-28"`, "io.modelcontextprotocol/logLevel": `"warning"`,
 		"vendor/k": `[1, 2]`, "progressToken": string(got.ID),
 		"traceparent": `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`,
-		// P9/160: what the client declared and what can be relayed.
+		// P9/160: what the client declared, reduced to what can be relayed.
 		"io.modelcontextprotocol/clientCapabilities": `{"roots":{},"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html"]}}}`,
 		"io.modelcontextprotocol/clientInfo":         `{"name":"gatehouse","version":"dev"}`,
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// A session may be found lost by what is subscribed, too.
+// A subscription, too, may be what finds a session lost.
 func TestP9_162_SessionGoneBeforeASubscription(t *testing.T) {
 	var sessions atomic.Int32
 	f := newFake(t, true, nil)
@@ -52,8 +52,8 @@ func TestP9_162_SessionGoneBeforeASubscription(t *testing.T) {
 	f.await(t, mcp.MethodResourcesUnsubscribe, 2)
 }
 
-// Who wants what somebody else is just subscribing to has it only when that has succeeded,
-// and asks for it otherwise.
+// A caller that wants a resource to which another caller is just subscribing gets it only
+// if that succeeds, and otherwise subscribes itself.
 func TestSubscribedByTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -94,8 +94,8 @@ func TestSubscribedByTwo(t *testing.T) {
 	})
 }
 
-// What cannot be subscribed to in the session after a lost one is subscribed to later, and
-// counts as changed; a session that turns out to be lost is not waited in.
+// A resource that cannot be subscribed to in the session after a lost one is subscribed to
+// later, and counts as changed. Nobody waits in a session that turns out to be lost.
 func TestP9_162_SubscriptionsAreMended(t *testing.T) {
 	for name, status := range map[string]int{"the server is busy": http.StatusServiceUnavailable, "the session is lost again": http.StatusNotFound} {
 		t.Run(name, func(t *testing.T) {

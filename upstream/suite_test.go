@@ -51,7 +51,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// command is the configuration of this binary as a stdio server.
+// command is the configuration that runs this binary as a stdio server.
 func command(t *testing.T, role string) upstream.Config {
 	t.Helper()
 	self, err := os.Executable()
@@ -60,6 +60,6 @@ func command(t *testing.T, role string) upstream.Config {
 	}
 	return upstream.Config{Name: "stdio", Command: []string{self}, Env: map[string]mcp.Secret{
 		roleEnv:  mcp.Secret(role),
-		"GORACE": "atexit_sleep_ms=0", // else each process takes a second to end
+		"GORACE": "atexit_sleep_ms=0", // otherwise each process takes a second to end
 	}}
 }

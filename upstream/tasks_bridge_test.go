@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// bridged is a call about a task, or a tool's, of a stateless client that knows tasks of
+// bridged is a call about a task, or a tool call, of a stateless client that knows tasks of
 // the extension.
 func bridged(method, name, user string) *mcp.Call {
 	c := &mcp.Call{
@@ -26,8 +26,8 @@ func bridged(method, name, user string) *mcp.Call {
 	return c
 }
 
-// askingTask is a server whose tasks all ask, with their own names in the questions' ids,
-// and end when that was answered.
+// askingTask is a server whose tasks all ask a question with the task's name in its id, and
+// end when they get the answer.
 func askingTask(t *testing.T, cfg upstream.Config) (*fake, *upstream.Upstream) {
 	t.Helper()
 	var f *fake
@@ -60,7 +60,7 @@ func askingTask(t *testing.T, cfg upstream.Config) (*fake, *upstream.Upstream) {
 	return f, f.start(t, cfg)
 }
 
-// answered is closed when the server's question has an answer.
+// answered returns a channel that is closed when the server's question has an answer.
 func answered(f *fake, id string) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -94,12 +94,12 @@ func keyOf(t *testing.T, reply *mcp.Reply) (key string) {
 	return key
 }
 
-// TestQuestionsThatNobodyComesBackFor: the stream that waits for their answers is freed.
+// TestQuestionsThatNobodyComesBackFor: the stream that waits for their answers is released.
 func TestQuestionsThatNobodyComesBackFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, u := askingTask(t, upstream.Config{Timeout: upstream.Timeout{Ask: 10 * time.Second}})
 		first := keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann")))
-		for range 5 { // whoever comes back has more time
+		for range 5 { // each return of the client starts the time anew
 			<-time.After(9 * time.Second)
 			if key := keyOf(t, mustDo(t, u, bridged(mcp.MethodTasksGet, "t", "ann"))); key != first || key == "" {
 				t.Errorf("asked under %q, then under %q", first, key)
@@ -126,7 +126,7 @@ func TestQuestionsThatNobodyComesBackFor(t *testing.T) {
 	})
 }
 
-// TestTasksThatAskAreBounded: of one user only so many wait.
+// TestTasksThatAskAreBounded: only a limited number of one user's tasks wait.
 func TestTasksThatAskAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, u := askingTask(t, upstream.Config{Limits: upstream.Limits{AsksPerUser: 2}})
@@ -151,7 +151,7 @@ func TestTasksThatAskAreBounded(t *testing.T) {
 		}
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
-		_ = u.Close(now) // with two that ask
+		_ = u.Close(now) // with two waiting tasks
 		_, err = do(t, u, bridged(mcp.MethodTasksGet, "t4", "ann"))
 		wantError(t, err, mcp.CodeDraining, mcp.ExecutedNo)
 	})
@@ -169,7 +169,7 @@ func TestHoldsEndWithTheirSession(t *testing.T) {
 	})
 }
 
-// TestTaskWithoutItsQuestion: a server may say that it has some and not ask any.
+// TestTaskWithoutItsQuestion: a server may say that a task has questions and not ask any.
 func TestTaskWithoutItsQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request, m rpc){
@@ -198,7 +198,7 @@ func TestTaskWithoutItsQuestion(t *testing.T) {
 	})
 }
 
-// TestSessionLastsForItsTasks: at many servers they go with it.
+// TestSessionLastsForItsTasks: at many servers, tasks end with their session.
 func TestSessionLastsForItsTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, nil)
@@ -218,7 +218,8 @@ func TestSessionLastsForItsTasks(t *testing.T) {
 	})
 }
 
-// TestErrorsOfBridgedTasks pass, and make nothing of what is no task.
+// TestErrorsOfBridgedTasks: errors are passed on, and invalid tasks are not treated as
+// tasks.
 func TestErrorsOfBridgedTasks(t *testing.T) {
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodTasksGet && m.Method != mcp.MethodTasksCancel {
@@ -233,7 +234,7 @@ func TestErrorsOfBridgedTasks(t *testing.T) {
 		_, err := do(t, u, bridged(method, "t", "ann"))
 		wantError(t, err, mcp.CodeInvalidParams, "")
 	}
-	_, err := do(t, u, bridged(mcp.MethodTasksResult, "t", "ann")) // which the extension does not have
+	_, err := do(t, u, bridged(mcp.MethodTasksResult, "t", "ann")) // the extension does not have this method
 	wantError(t, err, mcp.CodeInvalidParams, "")
 	none := newFake(t, true, nil)
 	u = start(t, upstream.Config{URL: none.URL})
@@ -249,8 +250,8 @@ func TestErrorsOfBridgedTasks(t *testing.T) {
 	}
 }
 
-// TestURLsOfBridgedTasks: what 2026-07-28 does not have in a question is not in one that
-// stands in a task either.
+// TestURLsOfBridgedTasks: members of a question that 2026-07-28 does not have are removed
+// from a question in a task, too.
 func TestURLsOfBridgedTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -276,7 +277,7 @@ func TestURLsOfBridgedTasks(t *testing.T) {
 	})
 }
 
-// TestSeveralWaitForOneQuestion: all hear of it as soon as it comes.
+// TestSeveralWaitForOneQuestion: all callers get the question as soon as it comes.
 func TestSeveralWaitForOneQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -312,8 +313,8 @@ func TestSeveralWaitForOneQuestion(t *testing.T) {
 	})
 }
 
-// TestFollowedTasksAreThosePromised: what an acknowledgement names is followed, and a
-// server that is asked for more than can be is not said to tell of all.
+// TestFollowedTasksAreThosePromised: the tasks that an acknowledgement names are followed,
+// and it does not name more tasks than can be.
 func TestFollowedTasksAreThosePromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, nil)

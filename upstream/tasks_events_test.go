@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestEventsOfATaskThatIsWaitedFor: who made a call and knows of no task is not told the
-// id that it has at its server.
+// TestEventsOfATaskThatIsWaitedFor: a caller that knows of no task is not told the task's
+// id at its server.
 func TestEventsOfATaskThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, func(w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -33,8 +33,8 @@ func TestEventsOfATaskThatIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestQuestionOfACallBesideATask: a question that names no task is of the one call that
-// runs, whatever waits for tasks at the same time.
+// TestQuestionOfACallBesideATask: a question that names no task belongs to the one running
+// call, whatever waits for tasks at the same time.
 func TestQuestionOfACallBesideATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan string)

@@ -22,8 +22,9 @@ const (
 	knowsThem = `{"elicitation":{"form":{}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 )
 
-// taskFake is a server that runs every call as a task, "t", and of which a test writes
-// what is answered about it: of 2025-11-25, or of the extension, where it insists on it.
+// taskFake is a server that runs every call as a task, "t". The test writes its answers
+// about the task. The tasks are those of 2025-11-25, or of the extension, on which the
+// server then insists.
 func taskFake(t *testing.T, stateful bool, tell func(w http.ResponseWriter, r *http.Request, m rpc) bool) *fake {
 	t.Helper()
 	f := newBubbleFake(t, stateful, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -58,7 +59,7 @@ func taskFake(t *testing.T, stateful bool, tell func(w http.ResponseWriter, r *h
 	return f
 }
 
-// inTask is a call that shall run as a task, for a caller who knows none.
+// inTask is a call that has to run as a task, for a caller that knows no tasks.
 func inTask() *mcp.Call {
 	c := asked("a")
 	c.Caps = mcp.Raw(`{"elicitation":{"form":{}}}`)
@@ -75,8 +76,8 @@ func eachForm(t *testing.T, test func(t *testing.T, stateful bool)) {
 	}
 }
 
-// TestP9_186_TasksForThoseWhoDeclareThem: a server must not answer with a task whom it
-// was not told that they know any.
+// TestP9_186_TasksForThoseWhoDeclareThem: a server must not answer with a task to a client
+// that did not declare that it knows tasks.
 func TestP9_186_TasksForThoseWhoDeclareThem(t *testing.T) {
 	f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method == mcp.MethodDiscover {
@@ -105,7 +106,7 @@ func TestP9_186_TasksForThoseWhoDeclareThem(t *testing.T) {
 	wantError(t, err, mcp.CodeUpstreamBadAnswer, mcp.ExecutedUnknown)
 }
 
-// TestTasksThatAreNone: what nobody could ask for is no task.
+// TestTasksThatAreNone: a task that nobody could ask for is not a task.
 func TestTasksThatAreNone(t *testing.T) {
 	for _, task := range []string{`{}`, `{"taskId":1,"status":"working"}`, `{"taskId":"","status":"working"}`, `{"taskId":null,"status":"working"}`,
 		`{"taskId":"` + strings.Repeat("x", mcp.MaxTaskID+1) + `","status":"working"}`} {
@@ -135,16 +136,16 @@ func TestTasksThatAreNone(t *testing.T) {
 	}
 }
 
-// TestTheFormOfATaskIsThatOfItsServer: whoever has the id of a server that is another
-// one by now has none.
+// TestTheFormOfATaskIsThatOfItsServer: an id is invalid once its server has another form of
+// tasks.
 func TestTheFormOfATaskIsThatOfItsServer(t *testing.T) {
 	for _, stateful := range []bool{true, false} {
-		f := newFake(t, stateful, nil) // it has no tasks
+		f := newFake(t, stateful, nil) // it does not have tasks
 		u := start(t, upstream.Config{URL: f.URL})
 		form := mcp.CoreTasks
 		if stateful {
 			f.version = "2025-06-18"
-			f.caps = coreCaps // which are void there
+			f.caps = coreCaps // these are invalid there
 		}
 		for _, method := range []string{mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel} {
 			_, err := do(t, u, &mcp.Call{Method: method, Name: "t", Session: "user:session", Tasks: form, Notify: func(mcp.Event) {}})
@@ -156,10 +157,10 @@ func TestTheFormOfATaskIsThatOfItsServer(t *testing.T) {
 	}
 }
 
-// TestP9_191_EndsOfATaskThatIsWaitedFor are all ways in which it can end.
+// TestP9_191_EndsOfATaskThatIsWaitedFor covers every way in which such a task can end.
 func TestP9_191_EndsOfATaskThatIsWaitedFor(t *testing.T) {
 	tests := []struct {
-		name, core, ext string // what tasks/result, or tasks/get, answers
+		name, core, ext string // the answers of tasks/result and of tasks/get
 		code            int    // 0 for okResult
 		cancels         bool
 	}{
@@ -209,7 +210,7 @@ func TestP9_191_EndsOfATaskThatIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestTaskThatTakesTooLong: the call ends with its limit of time, and the task with it.
+// TestTaskThatTakesTooLong: the call ends at its time limit, and its task with it.
 func TestTaskThatTakesTooLong(t *testing.T) {
 	eachForm(t, func(t *testing.T, stateful bool) {
 		f := taskFake(t, stateful, nil)
@@ -224,7 +225,8 @@ func TestTaskThatTakesTooLong(t *testing.T) {
 	})
 }
 
-// TestTaskWithoutItsCaller: who leaves wants it no more, nor does a gateway that stops.
+// TestTaskWithoutItsCaller: when the caller leaves or the gateway stops, the task is
+// cancelled.
 func TestTaskWithoutItsCaller(t *testing.T) {
 	eachForm(t, func(t *testing.T, stateful bool) {
 		f := taskFake(t, stateful, nil)
@@ -275,7 +277,7 @@ func TestTaskIsNotMadeTwice(t *testing.T) {
 	})
 }
 
-// TestTaskSurvivesHiccups: a poll that fails is made again, for a while.
+// TestTaskSurvivesHiccups: a poll that fails is repeated, for a while.
 func TestTaskSurvivesHiccups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := atomic.Int32{}
@@ -296,8 +298,8 @@ func TestTaskSurvivesHiccups(t *testing.T) {
 	})
 }
 
-// TestWaitsAreBounded: of one user only so many calls wait for tasks, and they take no
-// turn of other calls.
+// TestWaitsAreBounded: only a limited number of one user's calls wait for tasks, and they
+// take no places of other calls.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, nil)
@@ -336,8 +338,8 @@ func TestWaitsAreBounded(t *testing.T) {
 	})
 }
 
-// TestParkedTaskExpires: when nobody answers its question, the task that was made here
-// is cancelled.
+// TestParkedTaskExpires: when nobody answers its question, a task that was made here is
+// cancelled.
 func TestParkedTaskExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskFake(t, true, func(w http.ResponseWriter, r *http.Request, m rpc) bool {
@@ -359,8 +361,8 @@ func TestParkedTaskExpires(t *testing.T) {
 	})
 }
 
-// TestQuestionOfATaskOnAnotherStream: a server may put it anywhere, saying which task it
-// belongs to (2025-11-25 basic/utilities/tasks).
+// TestQuestionOfATaskOnAnotherStream: a server may send it on any stream, with a reference
+// to its task (2025-11-25 basic/utilities/tasks).
 func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		say := make(chan string)
@@ -415,7 +417,7 @@ func TestQuestionOfATaskOnAnotherStream(t *testing.T) {
 	})
 }
 
-// TestP9_105_StatesThatLookLikeOurs come back to their server as they were.
+// TestP9_105_StatesThatLookLikeOurs: such states return to their server unchanged.
 func TestP9_105_StatesThatLookLikeOurs(t *testing.T) {
 	for _, state := range []string{`task:["t"]`, "task:", "=", "=task:x", "==", "plain", "anew:x"} {
 		f := newFake(t, false, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
@@ -439,7 +441,8 @@ func TestP9_105_StatesThatLookLikeOurs(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfAPolledTask: each is put once, and its answer goes by tasks/update.
+// TestQuestionsOfAPolledTask: each question is put once, and its answer goes by
+// tasks/update.
 func TestQuestionsOfAPolledTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := func(key, message string) string {

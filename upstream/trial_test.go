@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH159_LongTrial: the call that sees whether a server is back may take as long as calls
-// take: others do not wait for its end.
+// TestH159_LongTrial: the trial call may take as long as any call: others do not wait for
+// its end.
 func TestH159_LongTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool

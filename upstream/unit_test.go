@@ -7,7 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
 )
 
-// FuzzJudge: no answer to the probe panics, and an era is concluded or an error given.
+// FuzzJudge: no answer to the probe causes a panic, and the result is either an era or an
+// error.
 func FuzzJudge(f *testing.F) {
 	f.Add(`{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"]}}`, 200)
 	f.Add(`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"data":{"supported":["2025-11-25"]}}}`, 400)

@@ -21,13 +21,14 @@ const (
 		`{"mode":"url","message":"m","url":"https://a.example/x","elicitationId":"theirs"},{"mode":"form"}]}}`
 )
 
-// told is what an Upstream told a session, for no call of it.
+// told is an event that an Upstream sent to a session, outside of its calls.
 type told struct {
 	session string
 	event   mcp.Event
 }
 
-// startTelling is fake.start for one in a bubble, with what is told to sessions.
+// startTelling is fake.start in a bubble of synctest, and also returns the events for
+// sessions.
 func (f *fake) startTelling(t *testing.T, cfg upstream.Config) (*upstream.Upstream, chan told) {
 	t.Helper()
 	out := make(chan told, 10)
@@ -57,7 +58,7 @@ func elicitationID(t *testing.T, params mcp.Raw) string {
 	return id.Text()
 }
 
-// answerTo makes the retry of a call with one answer to all that was asked.
+// answerTo makes the retry of a call with the same answer to all questions.
 func answerTo(c *mcp.Call, ask *mcp.Ask, answer string) *mcp.Call {
 	again := c.Clone()
 	again.State, again.Answers = ask.State, map[string]mcp.Raw{}
@@ -145,7 +146,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 		c := asked("a")
 		c.Session, c.Ephemeral = "user:~client", true
 		wantOK(t, u, answerTo(c, mustDo(t, u, c).Ask, `{"action":"accept"}`))
-		say <- pageDone // on one of the standing streams; of the others nobody listens to say
+		say <- pageDone // on one of the standing streams; nobody listens to the others
 		synctest.Wait()
 		select {
 		case got := <-tell:
@@ -215,7 +216,7 @@ func testAURLIsRequired(t *testing.T) {
 			t.Errorf("it was made anew with %s", last.Params)
 		}
 	}
-	{ // the user does not want to
+	{ // the user declines
 		before := calls
 		for _, no := range []string{`{"action":"decline"}`, `{"action":"cancel"}`} {
 			result := mustDo(t, u, answerTo(c, ask, no)).Result
@@ -243,7 +244,7 @@ func testAURLIsRequired(t *testing.T) {
 		wantOK(t, u, answerTo(c, ask, `{"action":"accept"}`)) // at once
 		done = false
 	}
-	{ // P9/97 who cannot be sent there
+	{ // P9/97: this client supports no URLs
 		c := tool("a")
 		c.Caps = mcp.Raw(`{"elicitation":{}}`)
 		c.Session = "user:other"

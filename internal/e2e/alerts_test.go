@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The parts of PromQL that alerts use. promtool checks all of it: this is about names.
+// The parts of PromQL that alerts use. promtool checks the syntax; this checks names.
 var (
 	promSelector = regexp.MustCompile(`\b(gatehouse_[a-z_]+|up)(\{[^}]*\})?`)
 	promMatcher  = regexp.MustCompile(`(\w+)(=~|=)"([^"]*)"`)
@@ -18,8 +18,8 @@ var (
 	promTarget   = []string{"job", "instance"} // labels that Prometheus adds
 )
 
-// checkAlerts wants each metric, label and value that an alert names to be there: the series
-// of an alert have to be from the start, so that the first failure is an increase.
+// checkAlerts expects each metric, label and value that an alert names to exist. The series
+// of an alert must exist from the start, so that the first failure is an increase.
 func checkAlerts(t *testing.T, n numbers) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
@@ -39,7 +39,7 @@ func checkAlerts(t *testing.T, n numbers) {
 	}
 	checked := 0
 	for _, r := range file.Groups[0].Rules {
-		labels := slices.Clone(promTarget) // those that the expression's series have
+		labels := slices.Clone(promTarget) // the labels of the expression's series
 		for _, m := range promSelector.FindAllStringSubmatch(r.Expr, -1) {
 			checked++
 			if m[1] == "up" { // Prometheus' own
@@ -85,7 +85,7 @@ func checkAlerts(t *testing.T, n numbers) {
 	}
 }
 
-// labels returns the values that each label of a metric has, nil for no such metric.
+// labels returns the values of each label of a metric, nil for an unknown metric.
 func (n numbers) labels(name string) map[string][]string {
 	family := n.families[name]
 	if family == nil {

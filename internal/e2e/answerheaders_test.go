@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// badHeaders are headers with which a server would speak to clients, or to what is between.
+// badHeaders are headers with which a server would address clients or intermediaries.
 var badHeaders = map[string]string{
 	"Set-Cookie": "id=stolen", "Location": "https://evil.example/", "Refresh": "0; url=https://evil.example/",
 	"WWW-Authenticate": `Bearer resource_metadata="https://evil.example/"`, "Mcp-Session-Id": "session-of-the-server",
@@ -24,11 +24,11 @@ var badHeaders = map[string]string{
 	"Strict-Transport-Security": "max-age=1", "Server": "evil", "X-Evil": "evil", "X-Accel-Redirect": "/secret",
 }
 
-// answerHeaders are all that answers of the gateway to these calls have.
+// answerHeaders are the only headers that the gateway's answers to these calls have.
 var answerHeaders = []string{"Cache-Control", "Content-Length", "Content-Type", "Date", "Mcp-Session-Id", "X-Accel-Buffering", "X-Content-Type-Options"}
 
 // TestH176_HeadersAndIDsOfTheServer: H/176 no header of a server's answer reaches a client,
-// nor do the ids under which the gateway speaks to the server.
+// and neither do the ids that the gateway uses towards the server.
 func TestH176_HeadersAndIDsOfTheServer(t *testing.T) {
 	for _, newer := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulClient, stateless} {
@@ -55,7 +55,7 @@ func TestH176_HeadersAndIDsOfTheServer(t *testing.T) {
 				})
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					for name, value := range badHeaders {
-						if name != "Mcp-Session-Id" || r.Header.Get(name) != "" { // the first answer has the right one
+						if name != "Mcp-Session-Id" || r.Header.Get(name) != "" { // the first answer has the correct one
 							w.Header().Set(name, value)
 						}
 					}

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// eachAskedPair runs a test for each pair of eras and each method that may be asked in,
-// behind authentication. The server, "up", asks for a sample.
+// eachAskedPair runs a test for each pair of eras and each method that allows questions,
+// with authentication. The server, "up", asks for a sample.
 func eachAskedPair(t *testing.T, test func(t *testing.T, g *guarded, s *inquirer, client, method string)) {
 	for _, server := range []string{statefulServer, stateless} {
 		s := newInquirer(t, server)
@@ -29,7 +29,7 @@ func eachAskedPair(t *testing.T, test func(t *testing.T, g *guarded, s *inquirer
 	}
 }
 
-// shown is a question that a stateless client got, and what it would come back with.
+// shown is a question that a stateless client got, and the params of its retry.
 type shown struct{ key, state, retry string }
 
 func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown {
@@ -49,7 +49,7 @@ func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown 
 	return q
 }
 
-// TestP9_102_AnswersOfAnotherUser presents what one user was asked as another one.
+// TestP9_102_AnswersOfAnotherUser answers one user's question as another user.
 func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		alice := g.rawWith(t, client, g.issuer.Token(claims{"sub": "alice"}), askable)
@@ -91,7 +91,7 @@ func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 	})
 }
 
-// TestP9_102_AnswersTwice answers again, late, and to a request that was changed.
+// TestP9_102_AnswersTwice answers again, late, and with a changed request.
 func TestP9_102_AnswersTwice(t *testing.T) {
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		c := g.rawWith(t, client, g.issuer.Token(nil), askable)
@@ -131,7 +131,7 @@ func TestP9_102_AnswersTwice(t *testing.T) {
 				t.Errorf("%s: %s %v", name, m.Text, err)
 			}
 		}
-		for _, other := range askMethods { // of which the state is not
+		for _, other := range askMethods { // the state belongs to another method
 			if other == method {
 				continue
 			}
@@ -147,8 +147,8 @@ func TestP9_102_AnswersTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A server without sessions has to keep what may happen once from happening twice
-		// by itself (2026-07-28 basic/patterns/mrtr).
+		// A server without sessions must itself prevent that a retry runs twice (2026-07-28
+		// basic/patterns/mrtr).
 		if s.revision.Stateful && (m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Text, "expired")) {
 			t.Errorf("P9/102 the right one again: %s", m.Text)
 		}
@@ -219,7 +219,7 @@ func TestP9_110_NobodyAnswers(t *testing.T) {
 	}
 }
 
-// show2 is show for two questions, to which the retry has no answers.
+// show2 is show for two questions; the retry has no answers to them.
 func show2(t *testing.T, c *mcptest.Client, params string) shown {
 	t.Helper()
 	m, _, err := c.Call(deadline(t), "tools/call", params)
@@ -231,8 +231,8 @@ func show2(t *testing.T, c *mcptest.Client, params string) shown {
 	return q
 }
 
-// TestP9_104_105_StatesOfServers: to a client without sessions a server without sessions
-// says what it wants, and gets back just that.
+// TestP9_104_105_StatesOfServers: a stateless server's state reaches a stateless client,
+// and comes back unchanged.
 func TestP9_104_105_StatesOfServers(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")

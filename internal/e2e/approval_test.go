@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// cautious is a gateway in front of one server whose tools payers may use when they
-// approve of the call: "do" of each, "keep" of equal ones for an hour, and "confirm",
-// which asks something itself.
+// cautious is a gateway in front of one server whose tools payers may use after they
+// approve of the call: "do" each time, "keep" for equal calls within an hour, and
+// "confirm", which asks a question itself.
 func cautious(t *testing.T, revision string) (*guarded, *mcptest.Server) {
 	t.Helper()
 	s := scripted(t, revision)
@@ -55,7 +55,7 @@ func (g *guarded) payer(more claims) string {
 	return g.issuer.Token(with(claims{"groups": "payers"}, more))
 }
 
-// TestApproval is what a go-sdk client meets whose user is asked.
+// TestApproval shows what a go-sdk client sees when its user is asked.
 func TestApproval(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -105,8 +105,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestAQuestionWithinAnApprovedCall: the server's own question comes after the
-// approval, in the same call, and asks for no second one.
+// TestAQuestionWithinAnApprovedCall: the server's own question comes after the approval, in
+// the same call, and needs no second approval.
 func TestAQuestionWithinAnApprovedCall(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
@@ -141,7 +141,7 @@ func TestAQuestionWithinAnApprovedCall(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeAsked is refused with a reason, and what to do.
+// TestWhoCannotBeAsked: such a client is refused, with the reason and what to do.
 func TestWhoCannotBeAsked(t *testing.T) {
 	g, s := cautious(t, stateless)
 	for _, caps := range []string{`{}`, `{"sampling":{}}`, `{"elicitation":{"url":{}}}`, `{"elicitation":true}`} {
@@ -175,7 +175,8 @@ func TestWhoCannotBeAsked(t *testing.T) {
 
 const approve = `{"action":"accept","content":{"approve":true}}`
 
-// TestAnApprovalIsForOneCall uses one in all ways that it was not given for.
+// TestAnApprovalIsForOneCall tries to use an approval in every way that it was not given
+// for.
 func TestAnApprovalIsForOneCall(t *testing.T) {
 	g, s := cautious(t, stateless)
 	const caps, params = `{"elicitation":{}}`, `{"name":"up__do","arguments":{"amount":1}}`
@@ -192,7 +193,7 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 		name   string
 		client *mcptest.Client
 		params string
-		asks   bool // again, in place of an error
+		asks   bool // asks again, instead of an error
 	}{
 		{"other arguments", alice, strings.Replace(yes, `"amount":1`, `"amount":1000`, 1), false},
 		{"another tool", alice, strings.Replace(yes, "up__do", "up__keep", 1), false},
@@ -237,7 +238,7 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 	})
 }
 
-// TestApprovalOfWhatIsNoTool: prompts and resources are asked about in the same way.
+// TestApprovalOfWhatIsNoTool: prompts and resources need approval in the same way.
 func TestApprovalOfWhatIsNoTool(t *testing.T) {
 	s := secretive(t, stateless)
 	g := guard(t, gateway.Config{
@@ -266,7 +267,7 @@ func TestApprovalOfWhatIsNoTool(t *testing.T) {
 	}
 }
 
-// TestAnApprovalThatHolds is asked for once, in whatever era the call comes again.
+// TestAnApprovalThatHolds: it is requested once, whatever the era of the next equal call.
 func TestAnApprovalThatHolds(t *testing.T) {
 	g, s := cautious(t, statefulServer)
 	c := newClient(statefulClient)
@@ -309,8 +310,8 @@ func TestAnApprovalThatHolds(t *testing.T) {
 	}
 }
 
-// TestTheAnswerIsTheUsersOfNow: whoever has lost the group between question and answer
-// approves of nothing any more.
+// TestTheAnswerIsTheUsersOfNow: a user who has lost the group between question and answer
+// can no longer approve.
 func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -347,7 +348,7 @@ func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 	}
 }
 
-// TestTheQuestionShowsTheCall: what could hide something is shown for what it is.
+// TestTheQuestionShowsTheCall: characters that could hide something are made visible.
 func TestTheQuestionShowsTheCall(t *testing.T) {
 	g, _ := cautious(t, stateless)
 	alice := g.rawWith(t, stateless, g.payer(nil), `{"elicitation":{}}`)
@@ -362,7 +363,7 @@ func TestTheQuestionShowsTheCall(t *testing.T) {
 	}
 }
 
-// TestAskGrantsNothing: a rule that asks is no way in for those whom no rule allows
+// TestAskGrantsNothing: a rule that asks gives no access to callers whom no rule allows
 // anything, whatever they answer.
 func TestAskGrantsNothing(t *testing.T) {
 	s := secretive(t, stateless)

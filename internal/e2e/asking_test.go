@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// inquiry is what a scripted server asks its client, and what a scripted client was asked.
+// inquiry is a question of a scripted server, or one that a scripted client got.
 type inquiry struct{ Method, Params string }
 
-// inquirer is a scripted server of a revision that asks what a test wants, whatever it is
-// called for, and answers with what it was answered.
+// inquirer is a scripted server of a revision that asks what a test wants, whatever is
+// called, and answers with the answers that it got.
 type inquirer struct {
 	*mcptest.Server
 	name     string
@@ -28,7 +28,8 @@ type inquirer struct {
 	rounds [][]inquiry
 }
 
-// newInquirer starts one. Its tool and prompt are called do, its resource test://do.
+// newInquirer starts an inquirer. Its tool and prompt are called do, its resource
+// test://do.
 func newInquirer(t *testing.T, revision string) *inquirer {
 	t.Helper()
 	s := &inquirer{Server: scripted(t, revision), revision: wire.Lookup(revision), name: "s" + strings.ReplaceAll(revision, "-", "")}
@@ -41,10 +42,10 @@ func newInquirer(t *testing.T, revision string) *inquirer {
 	return s
 }
 
-// askMethods are those during which a server may ask.
+// askMethods are the methods during which a server may ask.
 var askMethods = []string{"tools/call", "prompts/get", "resources/read"}
 
-// params are those of a client's call of a method.
+// params returns the params of a client's call of a method.
 func (s *inquirer) params(method string) string {
 	if method == "resources/read" {
 		return fmt.Sprintf(`{"uri":"%s+test://do"}`, s.name)
@@ -52,7 +53,7 @@ func (s *inquirer) params(method string) string {
 	return fmt.Sprintf(`{"name":"%s__do"}`, s.name)
 }
 
-// asks sets what is asked, in rounds of questions at once.
+// asks sets the questions, in rounds of simultaneous ones.
 func (s *inquirer) asks(rounds ...[]inquiry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +68,7 @@ func (s *inquirer) now() [][]inquiry {
 
 func (s *inquirer) serve(c *mcptest.Call) { askIn(s.revision, c, s.now()) }
 
-// askIn asks, in the way of a server's revision, whoever calls it, and answers with the
-// answers.
+// askIn asks the caller, in the way of a server's revision, and answers with the answers.
 func askIn(revision *wire.Revision, c *mcptest.Call, rounds [][]inquiry) {
 	if revision.Stateful {
 		askStateful(c, rounds)
@@ -77,7 +77,7 @@ func askIn(revision *wire.Revision, c *mcptest.Call, rounds [][]inquiry) {
 	}
 }
 
-// askStateful asks in mid-call.
+// askStateful asks during the call.
 func askStateful(c *mcptest.Call, rounds [][]inquiry) {
 	var all []string
 	for _, round := range rounds {
@@ -100,7 +100,7 @@ func askStateful(c *mcptest.Call, rounds [][]inquiry) {
 	finish(c, all)
 }
 
-// askStateless asks as the result of the call. Its state is what it knows so far.
+// askStateless asks in the result of the call. Its state contains the answers so far.
 func askStateless(c *mcptest.Call, rounds [][]inquiry) {
 	var state string
 	var known []string
@@ -149,7 +149,7 @@ func finish(c *mcptest.Call, answers []string) {
 	}
 }
 
-// outcome is the text of a result of an inquirer, or what went wrong.
+// outcome returns the text of an inquirer's result, or what went wrong.
 func outcome(m mcptest.Message) string {
 	var result struct {
 		Content  []struct{ Text string }
@@ -173,7 +173,7 @@ func outcome(m mcptest.Message) string {
 	return m.Text
 }
 
-// converse makes a call and answers what comes, in the way of the client's revision.
+// converse makes a call and answers its questions, in the way of the client's revision.
 // answer returns a result, or "" for an error, which only clients with a session have.
 func converse(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
 	t.Helper()
@@ -207,7 +207,7 @@ func converse(t *testing.T, c *mcptest.Client, method, params string, answer fun
 	}
 }
 
-// answerTo is the answer to a question: a result, or "" for an error.
+// answerTo returns the answer to a question: a result, or "" for an error.
 func answerTo(q mcptest.Message, result string) string {
 	if result == "" {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"no"}}`, q.ID)
@@ -240,7 +240,7 @@ func converseStateless(t *testing.T, c *mcptest.Client, method, params string, a
 				given[key] = json.RawMessage(result)
 			}
 		}
-		responses, _ := json.Marshal(given) // JSON that came as such
+		responses, _ := json.Marshal(given) // it was parsed from JSON
 		next = strings.TrimSuffix(params, "}") + `,"inputResponses":` + string(responses)
 		var state json.RawMessage
 		if m.Value("requestState", &state) {
@@ -267,7 +267,7 @@ func allRevisions(t *testing.T, change func(*gateway.Config)) (url string, serve
 	return start(t, cfg), servers
 }
 
-// canElicit reports whether a revision has elicitation at all, and with URLs.
+// canElicit reports whether a revision has elicitation, and whether it has URLs.
 func canElicit(revision string) (forms, urls bool) {
 	return revision >= "2025-06-18", revision >= "2025-11-25"
 }

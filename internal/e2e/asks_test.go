@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestP9_96_NobodyIsAskedWhoDidNotSaySo has a client that declares nothing: the
-// call ends with an error instead of a question or a wait.
+// TestP9_96_NobodyIsAskedWhoDidNotSaySo: for a client that declares nothing, the call ends
+// with an error instead of a question or a wait.
 func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {
 	url, _ := shared(t)
 	for _, revision := range []string{statefulClient, stateless} {
@@ -32,7 +32,7 @@ func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {
 	}
 }
 
-// asker is a stateful server whose tool asks and says what was answered.
+// asker is a stateful server whose tool asks and returns the answer.
 func asker(t *testing.T) *mcptest.Server {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -79,7 +79,7 @@ func TestQuestionsDoNotCross(t *testing.T) {
 			t.Errorf("%s was asked %q", key, message)
 		}
 	}
-	// An answer of the other session to this question's id must not count.
+	// The other session's answer to this question's id must not count.
 	if err := sides["a"].client.Answer(deadline(t), json.RawMessage(`"made up"`), `{"action":"accept"}`); err != nil {
 		t.Logf("an answer to no question: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestAClientRefusesToAnswer(t *testing.T) {
 	}
 }
 
-// TestARetryIsBoundToItsCall takes the state of one question to another call.
+// TestARetryIsBoundToItsCall uses the state of one question in another call.
 func TestARetryIsBoundToItsCall(t *testing.T) {
 	url, _ := shared(t)
 	c := rawWith(t, url, stateless, `{"elicitation":{"form":{}}}`)

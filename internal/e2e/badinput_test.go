@@ -65,7 +65,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestBadRequests sends rubbish while somebody else's call runs: each answer is
+// TestBadRequests sends invalid requests while another client's call runs: each answer is
 // clear, and the call is not disturbed.
 func TestBadRequests(t *testing.T) {
 	url, e := shared(t)
@@ -139,7 +139,7 @@ func TestBadRequests(t *testing.T) {
 			if answer.Error.Message == "" {
 				t.Error("the error does not say anything")
 			}
-			// Nothing else is disturbed: not this client, and not the bystander.
+			// Neither this client nor the bystander is disturbed.
 			ok, _, err := c.client.Call(deadline(t), "tools/call", `{"name":"new-http__echo","arguments":{"text":"hi"}}`)
 			if err != nil || ok.Error != nil {
 				t.Errorf("the next call: %s, %v", ok.Text, err)
@@ -250,7 +250,7 @@ func TestUpstreamDiesInMidCall(t *testing.T) {
 		if err != nil || answer.Error == nil || !strings.Contains(answer.Error.Message, "frail") {
 			t.Fatalf("%s, %v: want an error that names frail", answer.Text, err)
 		}
-		// The other session has a process of its own; this one gets a new one.
+		// The other session has its own process; this one gets a new one.
 		for who, c := range map[string]*mcptest.Client{"another session": other, "the same session": c} {
 			ok, _, err := c.Call(deadline(t), "tools/call", `{"name":"frail__echo","arguments":{"text":"b"}}`)
 			if err != nil || ok.Error != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH243_ASlowServerAlone: H/243 a server that does not answer costs nobody else anything:
-// not the calls of its users to others, and not other users theirs to it.
+// TestH243_ASlowServerAlone: H/243 a server that does not answer affects nobody else:
+// neither its users' calls to other servers nor other users' calls to it.
 func TestH243_ASlowServerAlone(t *testing.T) {
 	slow, fast := scripted(t, stateless), doing(t)
 	arrived, release := make(chan string, 100), make(chan struct{})
@@ -45,7 +45,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 			outcomes <- m
 		}()
 	}
-	for range 2 { // half of those that may run; the others wait
+	for range 2 { // half of those that may run; the others are queued
 		receive(t, "ann's call at the server", arrived)
 	}
 	for _, c := range []*mcptest.Client{ann, bob} {
@@ -74,7 +74,7 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 }
 
 // fewFilesCommand makes the test binary a gateway that may open few files: fewFilesCommand
-// URL, in front of a server at this URL. It says its own, and where its metrics are, on
+// URL, in front of the server at URL. It prints its own URL and that of its metrics on
 // standard output, and ends with its standard input.
 const fewFilesCommand = "few-files-gateway"
 
@@ -99,8 +99,8 @@ func serveWithFewFiles(server string) error {
 	return g.Stop(ctx)
 }
 
-// TestH241_NoMoreFiles: H/241 when no file can be opened any more, what is open goes on,
-// nothing spins, and new clients come in as soon as others leave.
+// TestH241_NoMoreFiles: H/241 when no file can be opened any more, open connections
+// continue, nothing spins, and new clients get in as soon as others leave.
 func TestH241_NoMoreFiles(t *testing.T) {
 	s := doing(t)
 	cmd := exec.Command(os.Args[0], fewFilesCommand, s.URL)
@@ -129,7 +129,7 @@ func TestH241_NoMoreFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, metrics, _ := strings.Cut(strings.TrimSpace(string(said[:n])), " ")
-	operator := &http.Client{Transport: &http.Transport{}} // whose connection stays, as that of Prometheus
+	operator := &http.Client{Transport: &http.Transport{}} // its connection stays open, like that of Prometheus
 	defer operator.CloseIdleConnections()
 	if text := scraped(t, operator, metrics); !strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
 		t.Errorf("H/241 before: %s", text)
@@ -146,7 +146,7 @@ func TestH241_NoMoreFiles(t *testing.T) {
 		}
 	}()
 	begun := time.Now()
-	for len(crowd) < 400 { // each stays open until it was idle for a minute
+	for len(crowd) < 400 { // each stays open until it has been idle for a minute
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +195,7 @@ func scraped(t *testing.T, by *http.Client, url string) string {
 	return string(text)
 }
 
-// opened is a client with connections of its own.
+// opened makes a client with connections of its own.
 func opened(t *testing.T, url, revision string) *mcptest.Client {
 	t.Helper()
 	c := unopened(t, url, revision)

@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestACancelledCallIsNoFailure has calls ended by their clients in each way that
-// there is: the log says so, and warns of nothing.
+// TestACancelledCallIsNoFailure: clients end calls in every possible way. The log records
+// each as cancelled, and has no warnings.
 func TestACancelledCallIsNoFailure(t *testing.T) {
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestACancelledCallIsNoFailure(t *testing.T) {
 			}
 			g.Start()
 			stop := func() error { return g.Stop(deadline(t)) }
-			defer func() { _ = stop() }() // when the test has failed
+			defer func() { _ = stop() }() // if the test has failed
 			if err := g.WaitReady(deadline(t)); err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// recording writes down every request before it is served.
+// recording stores every request before it is served.
 type recording struct {
 	next http.Handler
 
@@ -48,7 +48,7 @@ func (r *recording) String() string {
 	return r.all.String()
 }
 
-// recorded serves next and writes down what comes.
+// recorded serves next and records the requests.
 func recorded(t *testing.T, next http.Handler) (url string, r *recording) {
 	t.Helper()
 	r = &recording{next: next}
@@ -60,7 +60,7 @@ func recorded(t *testing.T, next http.Handler) (url string, r *recording) {
 	return served.URL, r
 }
 
-// recordedIssuer is an issuer of whose every request is written down.
+// recordedIssuer is an issuer whose requests are recorded.
 func recordedIssuer(t *testing.T) (*mcptest.Issuer, *recording) {
 	t.Helper()
 	var issuer *mcptest.Issuer
@@ -70,8 +70,8 @@ func recordedIssuer(t *testing.T) (*mcptest.Issuer, *recording) {
 	return issuer, r
 }
 
-// serveRecorded is a peer over stdio that writes to a file how it was started and what
-// it reads.
+// serveRecorded is a peer over stdio that writes to a file how it was started and what it
+// reads.
 func serveRecorded(revision, file string) {
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -79,7 +79,7 @@ func serveRecorded(revision, file string) {
 		os.Exit(1)
 	}
 	fmt.Fprintf(out, "%q\n%q\n", os.Args, os.Environ())
-	// go-sdk says as an error that the gateway closes our standard input.
+	// The gateway closes our standard input, which go-sdk reports as an error.
 	_ = newPeer(revision, func(string) {}).Run(context.Background(), &sdk.IOTransport{
 		Reader: struct {
 			io.Reader
@@ -89,9 +89,9 @@ func serveRecorded(revision, file string) {
 	})
 }
 
-// TestP9_223_TheCanary does all that a client can do, with tokens that can be told from
-// anything else, and then looks for them, for what they say, and for the client's other
-// handles, in everything that has left the gateway.
+// TestP9_223_TheCanary does everything that a client can do, with recognizable tokens. Then
+// it looks for the tokens, their claims and the client's other handles in everything that
+// has left the gateway.
 func TestP9_223_TheCanary(t *testing.T) {
 	canary := "canary-" + rand.Text()
 	issuer, atIssuer := recordedIssuer(t)
@@ -151,8 +151,8 @@ func TestP9_223_TheCanary(t *testing.T) {
 		}
 		cookie := "cookie-" + rand.Text()
 		secrets = append(secrets, cookie)
-		// H/108 would have an Mcp-Param that nobody declared forwarded. Ours are made of the
-		// arguments: of any other nobody knows what is in it.
+		// H/108 requires that an undeclared Mcp-Param is not forwarded. Ours are made from
+		// the arguments, so nobody knows what any other contains.
 		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
 			raw.Header[name] = []string{value}
 		}
@@ -170,7 +170,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 				t.Error(status, err)
 			}
 		}
-		// Those that get in nowhere leave no trace either.
+		// Refused tokens leave no trace, either.
 		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": int64(1 << 33)}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
 			c := unopened(t, g.url, revision)
 			present(c, bad)
@@ -190,7 +190,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 	for where, what := range left {
 		text := what.String()
 		if where == "another issuer" {
-			text = strings.ReplaceAll(text, "token="+opaque, "") // it is its own
+			text = strings.ReplaceAll(text, "token="+opaque, "") // this one is its own
 		} else if !strings.Contains(text, "echo") {
 			t.Errorf("%s has written down nothing", where)
 		}
@@ -201,7 +201,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 	for line := range strings.Lines(atIssuer.String()) {
 		if strings.HasPrefix(line, "grant_type=") || strings.Contains(line, "&subject_token=") {
 			asked++
-			continue // where the token is exchanged
+			continue // the token is exchanged there
 		}
 		wantNowhere(t, "its own issuer, but for the exchange", line, append(secrets, canary)...)
 	}
@@ -218,8 +218,8 @@ func (f writtenTo) String() string {
 	return fmt.Sprintf("%s %v", text, err)
 }
 
-// useEverything makes each request of a client once, at an upstream that need not have
-// what it asks for.
+// useEverything makes each request of a client once, at an upstream that may not have what
+// it asks for.
 func useEverything(t *testing.T, c *mcptest.Client, name string) {
 	t.Helper()
 	calls := []struct{ method, params string }{

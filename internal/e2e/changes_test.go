@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_92_ListChangesReachEveryClient lets a go-sdk server of each era get a new
-// tool; clients of both eras hear of it and find it.
+// TestP9_92_ListChangesReachEveryClient: a go-sdk server of each era gets a new tool;
+// clients of both eras are told of it and find it.
 func TestP9_92_ListChangesReachEveryClient(t *testing.T) {
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestP9_92_ListChangesReachEveryClient(t *testing.T) {
 	}
 }
 
-// TestTheLastGoodListStays takes a server away and brings it back.
+// TestTheLastGoodListStays stops a server and starts it again.
 func TestTheLastGoodListStays(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")

@@ -14,13 +14,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// elicitOf is the params of a question whose answer tells which one it was.
+// elicitOf returns the params of a question whose answer identifies it.
 func elicitOf(message string) string {
 	return fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"m":{"type":"string"}}}}`, message)
 }
 
-// TestQuestionsOfSeveralCalls: over stdio and HTTP+SSE a question does not say which call
-// it is of. While several run it comes to the one that asked.
+// TestQuestionsOfSeveralCalls: over stdio and HTTP+SSE a question does not name its call.
+// While several calls run, it still reaches the one that asked.
 func TestQuestionsOfSeveralCalls(t *testing.T) {
 	for _, over := range []string{overStdio, overSSE} {
 		for _, revision := range []string{statefulClient, stateless} {
@@ -98,7 +98,8 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 							ask(call, message, nil)
 						})
 						all.Go(func() {
-							// Which of them is asked which question nobody knows; each answer comes to its own.
+							// It is unknown which call gets which question; each answer
+							// reaches its own question.
 							if m, questions := converse(t, c, "tools/call", do(key), echo); !strings.Contains(m.Text, `"text":"`+message+`"`) {
 								t.Errorf("%s: after %v: %s", message, questions, m.Text)
 							}

@@ -14,7 +14,7 @@ import (
 
 //lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
 
-// client is a go-sdk client with everything that can be asked of one.
+// client is a go-sdk client that supports every kind of question.
 type client struct {
 	*sdk.ClientSession
 	revision string
@@ -23,8 +23,8 @@ type client struct {
 	updated  chan string
 	changed  chan struct{} // of tools
 	asked    chan string
-	// answer is what the user says to a question; nil for yes to everything. It is set
-	// before there can be one.
+	// answer is the user's answer to a question; nil accepts everything. It must be set
+	// before the first question.
 	answer func(*sdk.ElicitParams) *sdk.ElicitResult
 }
 
@@ -36,7 +36,7 @@ func connect(t *testing.T, url, revision string) *client {
 	return c
 }
 
-// connectSSE is connect over HTTP+SSE, beside the endpoint.
+// connectSSE is connect over HTTP+SSE, which is served next to the endpoint.
 func connectSSE(t *testing.T, url, revision string) *client {
 	t.Helper()
 	c := newClient(revision)
@@ -137,7 +137,7 @@ func rawWith(t *testing.T, url, revision, caps string) *mcptest.Client {
 	return c
 }
 
-// unopened is a scripted client that has not said anything yet.
+// unopened makes a scripted client that has not sent anything yet.
 func unopened(t *testing.T, url, revision string) *mcptest.Client {
 	t.Helper()
 	c := mcptest.NewClient(url, wire.Lookup(revision))

@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// conditional are tools that a server has only for clients that can be asked so.
+// conditional are tools that a server offers only to clients that support such questions.
 var conditional = map[string]struct {
-	needs []string // members of the client's capabilities, each in the one before
+	needs []string // members of the client's capabilities, each inside the one before
 	inquiry
 }{
 	"form":   {[]string{"elicitation", "form"}, inquiry{"elicitation/create", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`}},
@@ -24,8 +24,8 @@ var conditional = map[string]struct {
 	"roots":  {[]string{"roots"}, inquiry{"roots/list", `{}`}},
 }
 
-// picky is a server that lists those tools by what its client declares. Whoever asks for the
-// list is asked all that it declared first.
+// picky is a server that lists those tools by what its client declares. It asks every
+// client that requests the list all declared kinds of questions first.
 type picky struct {
 	*mcptest.Server
 	revision string
@@ -92,8 +92,8 @@ func (p *picky) declares(c *mcptest.Call, needs []string) bool {
 	return true
 }
 
-// TestToolsForClientsThatCanBeAsked: the gateway lists them, whoever can be asked can call
-// them, and nobody is asked what they did not declare.
+// TestToolsForClientsThatCanBeAsked: the gateway lists them, every client that can be asked
+// can call them, and no client gets a question that it did not declare.
 func TestToolsForClientsThatCanBeAsked(t *testing.T) {
 	for _, revision := range []string{statefulClient, stateless} {
 		p := newPicky(t, revision)
@@ -133,7 +133,7 @@ func TestToolsForClientsThatCanBeAsked(t *testing.T) {
 	}
 }
 
-// usualOrPage is usual, for pages too, which have no content.
+// usualOrPage is usual, also for pages, which have no content.
 func usualOrPage(q inquiry) string {
 	if strings.Contains(q.Params, `"mode":"url"`) {
 		return `{"action":"accept"}`

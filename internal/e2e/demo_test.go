@@ -61,7 +61,7 @@ func TestDemoCommands(t *testing.T) {
 	}
 }
 
-// TestDemoThroughTheGateway does what the demo invites to.
+// TestDemoThroughTheGateway does what the welcome text suggests.
 func TestDemoThroughTheGateway(t *testing.T) {
 	url := startDemo(t)
 	for _, revision := range []string{statefulClient, stateless} {

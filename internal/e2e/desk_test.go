@@ -21,19 +21,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// desk is the token endpoint of an issuer. It checks what it is asked, and issues
-// tokens with the issuer's key.
+// desk is the token endpoint of an issuer. It checks the requests, and issues tokens with
+// the issuer's key.
 type desk struct {
 	issuer *mcptest.Issuer
-	// judge says what is wrong with a request, or what the token is to say.
+	// judge returns what is wrong with a request, or the claims of the token.
 	judge func(r *http.Request) (claims, error)
 
 	mu      sync.Mutex // guards the fields below
 	issued  []string
-	refused []string // why
+	refused []string // the reasons
 }
 
-// errorCode is a refusal in the words of RFC 6749 §5.2.
+// errorCode is an error code of RFC 6749 §5.2.
 type errorCode string
 
 func (e errorCode) Error() string { return string(e) }
@@ -69,14 +69,14 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, token)
 }
 
-// answers returns the tokens that were issued, and why others were not.
+// answers returns the issued tokens, and the reasons for refusals.
 func (d *desk) answers() (issued, refused []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.issued), slices.Clone(d.refused)
 }
 
-// tokens returns those that were issued, after no refusal.
+// tokens returns the issued tokens, and expects no refusals.
 func (d *desk) tokens(t *testing.T) []string {
 	t.Helper()
 	issued, refused := d.answers()
@@ -86,7 +86,7 @@ func (d *desk) tokens(t *testing.T) []string {
 	return issued
 }
 
-// wantForm checks members of a form, of which no other may be there.
+// wantForm checks the members of a form, and that there are no others.
 func wantForm(r *http.Request, want map[string]string) error {
 	if err := r.ParseForm(); err != nil {
 		return err
@@ -102,7 +102,8 @@ func wantForm(r *http.Request, want map[string]string) error {
 	return nil
 }
 
-// verified are the claims of a JWT that a key has signed, for an audience and now.
+// verified returns the claims of a JWT that a key has signed, for an audience and valid
+// now.
 func verified(token string, alg jose.SignatureAlgorithm, key crypto.PublicKey, audience string) (claims, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{alg})
 	if err != nil {
@@ -115,8 +116,8 @@ func verified(token string, alg jose.SignatureAlgorithm, key crypto.PublicKey, a
 	return all, standard.Validate(jwt.Expected{AnyAudience: jwt.Audience{audience}, Time: time.Now()})
 }
 
-// door stands in front of a scripted server: in gets who has a token of the issuer
-// that is for this server (RFC 6750). A subject that has one may be kept out.
+// door stands in front of a scripted server. It lets in callers with the issuer's token for
+// this server (RFC 6750). A subject with a token can be kept out.
 type door struct {
 	*mcptest.Server
 	url    string
@@ -124,11 +125,11 @@ type door struct {
 
 	mu      sync.Mutex // guards the fields below
 	revoked map[string]bool
-	out     map[string]int // subjects, and the status that they get
+	out     map[string]int // subjects, and the status for each
 	seen    map[string]int // Authorization headers
 }
 
-// challenge is what a door answers who has no token that it takes.
+// challenge is a door's answer to a caller without a valid token.
 const challenge = `Bearer realm="the door", error="invalid_token", resource_metadata="https://evil.example/metadata", scope="everything"`
 
 func newDoor(t *testing.T, s *mcptest.Server, issuer *mcptest.Issuer) *door {
@@ -136,7 +137,7 @@ func newDoor(t *testing.T, s *mcptest.Server, issuer *mcptest.Issuer) *door {
 	d := &door{Server: s, issuer: issuer, revoked: map[string]bool{}, out: map[string]int{}, seen: map[string]int{}}
 	served := httptest.NewServer(d)
 	t.Cleanup(func() {
-		s.Close() // what hangs there
+		s.Close() // ends requests that hang
 		served.CloseClientConnections()
 		served.Close()
 	})
@@ -163,7 +164,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.Server.ServeHTTP(w, r)
 }
 
-// revoke makes tokens useless.
+// revoke invalidates tokens.
 func (d *door) revoke(tokens ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,14 +173,14 @@ func (d *door) revoke(tokens ...string) {
 	}
 }
 
-// keepOut lets a subject in no more, whatever the token.
+// keepOut refuses a subject from now on, whatever the token.
 func (d *door) keepOut(subject string, status int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.out[subject] = status
 }
 
-// shown are the tokens that the door was shown.
+// shown returns the tokens that the door received.
 func (d *door) shown() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,16 +204,16 @@ func subjectOf(r mcptest.Received) string {
 	return all.Subject
 }
 
-// clientAt is how the gateway authenticates at a desk.
+// clientAt is the configuration with which the gateway authenticates at a desk.
 func (d *desk) clientAt(kind string) outbound.Config {
 	return outbound.Config{Type: kind, TokenURL: d.url(), ClientID: "gatehouse", ClientSecret: deskSecret}
 }
 
-// deskSecret has what is written otherwise in a form.
+// deskSecret contains characters that a form has to escape.
 const deskSecret = "100% desk+secret:&"
 
-// wantUpstreamError wants the error of a call that an upstream refused, with nothing
-// in it of what the upstream said of that.
+// wantUpstreamError expects the error of a call that an upstream refused, without anything
+// that the upstream said about it.
 func wantUpstreamError(t *testing.T, what string, x *mcptest.Exchange, text string) {
 	t.Helper()
 	m, err := x.Response()

@@ -13,14 +13,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// discloser is a scripted server that discloses its tools progressively by itself.
+// discloser is a scripted server that itself discloses its tools progressively.
 type discloser struct {
 	*mcptest.Server
 	mu   sync.Mutex // guards read
 	read map[string]bool
 }
 
-// newDiscloser makes one; refuse is how it answers a call too early.
+// newDiscloser makes a discloser; refuse answers a call that comes too early.
 func newDiscloser(t *testing.T, revision string, refuse func(c *mcptest.Call, body string)) *discloser {
 	t.Helper()
 	d := &discloser{Server: scripted(t, revision), read: map[string]bool{}}
@@ -77,8 +77,8 @@ func (d *discloser) forget() {
 	clear(d.read)
 }
 
-// TestServerThatDiscloses: its tools are told in full in mode full, in short in the other
-// one, and either way nobody meets its own rules.
+// TestServerThatDiscloses: its tools are described in full in mode full, and in short in
+// the other mode; in both modes no client meets the server's own rules.
 func TestServerThatDiscloses(t *testing.T) {
 	refusals := map[string]func(c *mcptest.Call, body string){
 		"a result": func(c *mcptest.Call, body string) {
@@ -112,7 +112,8 @@ func TestServerThatDiscloses(t *testing.T) {
 					if n := len(d.Received("tools/call")) - before; n != 2 {
 						t.Errorf("the server was called %d times", n)
 					}
-					// What it does not tell of, it refuses to the end: once more, and that is it.
+					// A tool without a description is refused for good: after one more
+					// attempt.
 					before = len(d.Received("tools/call"))
 					if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__gone","arguments":{}}`); err != nil || !strings.Contains(m.Text, "TOOL_DESCRIPTION_REQUIRED") {
 						t.Errorf("called: %s, %v", m.Text, err)
@@ -126,8 +127,8 @@ func TestServerThatDiscloses(t *testing.T) {
 	}
 }
 
-// TestServerThatDisclosesInShort: what the server has in short is shown in short, what it
-// tells in full is told in full, and its headers are made of that.
+// TestServerThatDisclosesInShort: the server's short descriptions are shown in short, its
+// full ones in full, and headers follow the full ones.
 func TestServerThatDisclosesInShort(t *testing.T) {
 	d := newDiscloser(t, stateless, func(c *mcptest.Call, body string) {
 		c.Result(fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%q}]}`, body))
@@ -153,8 +154,8 @@ func TestServerThatDisclosesInShort(t *testing.T) {
 	}
 }
 
-// TestOrdinaryServersAreCalledOnce: a tool that fails with such a text, at a server that
-// has no descriptions, may have run.
+// TestOrdinaryServersAreCalledOnce: at a server without descriptions, a tool that fails
+// with such a text may have run.
 func TestOrdinaryServersAreCalledOnce(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		s := scripted(t, server)

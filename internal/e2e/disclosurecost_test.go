@@ -17,9 +17,9 @@ import (
 )
 
 // TestDescribedToolsCostLittle: the tools of the demo cost at most 1.3 times what a host
-// gives a model of them in mode full, their names, descriptions and schemas; and no tool
-// costs more than that, its name once more, the names of the members and a description in
-// words where it has none.
+// gives a model in mode full: their names, descriptions and schemas. No single tool costs
+// more than that, its name once more, the member names, and a description in words if it
+// has none.
 func TestDescribedToolsCostLittle(t *testing.T) {
 	d, err := demo.Start(deadline(t), demo.Options{Executable: os.Args[0], Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -69,8 +69,9 @@ func TestDescribedToolsCostLittle(t *testing.T) {
 	}
 }
 
-// TestLimitsDoNotCountWhatDisclosureRefuses: an agent that does not know it does not spend
-// its allowance on refusals, nor on descriptions (2.1 §5.3: rate limits come after it).
+// TestLimitsDoNotCountWhatDisclosureRefuses: an agent that does not know disclosure spends
+// its allowance neither on refusals nor on descriptions (2.1 §5.3: rate limits come after
+// disclosure).
 func TestLimitsDoNotCountWhatDisclosureRefuses(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

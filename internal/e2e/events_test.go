@@ -12,11 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// patience bounds every wait of a test; it is only reached when something is broken,
-// however busy the machine is.
+// patience bounds every wait of a test; it is reached only if something is broken, however
+// busy the machine is.
 const patience = time.Minute
 
-// deadline is a context that ends before the test binary loses patience.
+// deadline returns a context that ends before the time limit of the test binary.
 func deadline(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -24,12 +24,12 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// events is where servers tell tests what happened to them, also servers in
-// processes of their own, which reach it by HTTP.
+// events collects what servers report to tests. Servers in other processes report over
+// HTTP.
 type events struct {
 	server *httptest.Server
 
-	mu   mcptest.Cond // guards seen, wakes when it grows
+	mu   mcptest.Cond // guards seen; wakes waiters when it grows
 	seen map[string]int
 }
 
@@ -48,14 +48,14 @@ func (e *events) happened(event string) {
 	e.mu.Wake()
 }
 
-// count is how often something has happened.
+// count returns how often something has happened.
 func (e *events) count(event string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.seen[event]
 }
 
-// await returns when the event has happened.
+// await waits until the event has happened.
 func (e *events) await(t testing.TB, event string) {
 	t.Helper()
 	if e.mu.Await(deadline(t), func() bool { return e.seen[event] > 0 }) != nil {
@@ -69,11 +69,11 @@ func (e *events) String() string {
 	return fmt.Sprint(e.seen)
 }
 
-// remote tells events in another process.
+// remote reports events to another process.
 func remote(address string) func(string) {
 	return func(event string) {
 		resp, err := http.Post(address+"?event="+url.QueryEscape(event), "text/plain", nil)
-		if err == nil { // else the test is over
+		if err == nil { // otherwise the test is over
 			resp.Body.Close()
 		}
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// exchanging is a gateway that comes to its server "up" in the name of each user, with
-// a token that the users' issuer gives for theirs.
+// exchanging is a gateway that connects to its server "up" on behalf of each user, with a
+// token that the users' issuer gives in exchange for theirs.
 type exchanging struct {
 	*guarded
 	door  *door
 	desk  *desk
-	other *mcptest.Issuer // whose users are let in too
+	other *mcptest.Issuer // its users are accepted, too
 }
 
-// newExchanging has the server show each user a tool of their own, and say in its
-// answers who it was called by. The issuer has nothing for the user "carol".
+// newExchanging: the server shows each user a tool of their own, and its answers name the
+// caller. The issuer has nothing for the user "carol".
 func newExchanging(t *testing.T, server string) *exchanging {
 	t.Helper()
 	issuer := newIssuer(t)
@@ -69,8 +69,8 @@ func newExchanging(t *testing.T, server string) *exchanging {
 	return e
 }
 
-// wantTools asks for the list until it is the one that is wanted: an upstream that is
-// slow to answer a user for the first time is left out of it for the moment.
+// wantTools requests the list until it is the expected one: an upstream that is slow to
+// answer a user for the first time is left out for the moment.
 func wantTools(t *testing.T, c *mcptest.Client, want ...string) {
 	t.Helper()
 	ctx := deadline(t)
@@ -86,8 +86,8 @@ func wantTools(t *testing.T, c *mcptest.Client, want ...string) {
 	}
 }
 
-// TestTokenExchange: each user is to the server who they are, by a token that was
-// issued for it and in their name; nobody sees what another one is shown.
+// TestTokenExchange: the server recognizes each user by a token that was issued for the
+// server on behalf of that user; nobody sees another user's tools.
 func TestTokenExchange(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestTokenExchange(t *testing.T) {
 				}
 				sessions[r.Session] = user
 			}
-			// A new token of the user is exchanged anew: the first one may be worth nothing
-			// by now.
+			// A new token of the user is exchanged again: the first one may be invalid by
+			// now.
 			c := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"}))
 			mustCall(t, c, "tools/call", `{"name":"up__all"}`)
 			if got := e.desk.tokens(t); len(got) != 3 {
@@ -144,8 +144,8 @@ func TestTokenExchange(t *testing.T) {
 	}
 }
 
-// TestTokenExchangeRefused: who has no token for the server is told so, in the
-// gateway's own words, and keeps everything else.
+// TestTokenExchangeRefused: a user without a token for the server is told so, in the
+// gateway's own words, and can still use everything else.
 func TestTokenExchangeRefused(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTokenExchangeRefused(t *testing.T) {
 				t.Errorf("the server was shown %q", got)
 			}
 
-			// One user's trouble with the server is no other's.
+			// One user's failure at the server does not affect others.
 			alice, bob := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"})), e.raw(t, stateless, e.issuer.Token(claims{"sub": "bob"}))
 			for _, c := range []*mcptest.Client{alice, bob} {
 				mustCall(t, c, "tools/call", `{"name":"up__all"}`)

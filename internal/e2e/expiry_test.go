@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_36_WhatATokenDoesNotOutlive has a token expire while a call and a stream are
-// open: the stream ends in good order, and the call is brought to its end.
+// TestH_36_WhatATokenDoesNotOutlive: a token expires while a call and a stream are open.
+// The stream ends normally, and the call runs to its end.
 func TestH_36_WhatATokenDoesNotOutlive(t *testing.T) {
 	t.Parallel()
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
-			// A busy machine may need more than a short life only to begin.
+			// A busy machine may need more than a short lifetime just to begin.
 			for life := 2 * time.Second; !outlived(t, revision, life); life *= 2 {
 				if life > patience {
 					t.Fatal("it never got as far as that")
@@ -29,7 +29,7 @@ func TestH_36_WhatATokenDoesNotOutlive(t *testing.T) {
 	}
 }
 
-// outlived reports whether there was time for the test before the token expired.
+// outlived reports whether the test finished its preparations before the token expired.
 func outlived(t *testing.T, revision string, life time.Duration) bool {
 	t.Helper()
 	s := scripted(t, statefulServer)

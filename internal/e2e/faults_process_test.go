@@ -17,13 +17,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// serveFaulty is a process that is a session of a scripted server at an address, but that
-// as long as a file says so it has a fault.
+// serveFaulty is a process that relays a session of a scripted server at an address, and
+// has a fault as long as a file says so.
 func serveFaulty(address, file string) error {
 	fault := func() string {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "" // it was mended
+			return "" // the fault has been removed
 		}
 		return string(text)
 	}
@@ -71,7 +71,8 @@ func serveFaulty(address, file string) error {
 	}
 }
 
-// playFault does what a call with the id meets, and reports whether that was all.
+// playFault applies the fault to the call with the id, and reports whether nothing else
+// should happen.
 func playFault(fault string, id json.RawMessage, say func(format string, args ...any)) (all bool) {
 	switch fault {
 	case "crash", "crash loop":
@@ -82,7 +83,7 @@ func playFault(fault string, id json.RawMessage, say func(format string, args ..
 	case "stderr":
 		line := bytes.Repeat([]byte("secret "), 1<<17)
 		for range 20 {
-			_, _ = os.Stderr.Write(line) // whoever reads it or not
+			_, _ = os.Stderr.Write(line) // whether or not anybody reads it
 		}
 	case "rubbish":
 		say("%s", strings.Repeat("secret rubbish\n\x00\xff\n{}\n[]\n", 10))
@@ -103,14 +104,14 @@ func playFault(fault string, id json.RawMessage, say func(format string, args ..
 	return false
 }
 
-// TestProcessFaults has calls meet a fault of a server that is a process, one of each era,
-// by clients of each era.
+// TestProcessFaults: calls of clients of each era meet a fault of a server that is a
+// process, also of each era.
 func TestProcessFaults(t *testing.T) {
 	lost := verdict{200, 50202, "unknown", "was lost before its answer came; it may have done what was asked"}
 	for _, tt := range []struct {
 		name  string
 		fault string
-		want  verdict // zero for an answer like any other
+		want  verdict // zero for an ordinary answer
 	}{
 		{"H/163 it crashes in mid-call", "crash", lost},
 		{"H/164 rubbish between messages", "rubbish", verdict{}},
@@ -150,8 +151,8 @@ func TestProcessFaults(t *testing.T) {
 	}
 }
 
-// TestProcessCrashLoop has the process of a session end as soon as it begins, again and
-// again, until that is mended.
+// TestProcessCrashLoop: the process of a session ends as soon as it begins, again and
+// again, until the fault is removed.
 func TestProcessCrashLoop(t *testing.T) {
 	t.Parallel()
 	s, broken := newProcesses(t)
@@ -196,7 +197,7 @@ func newProcesses(t *testing.T) (s *scene, broken func(fault string)) {
 			}
 			return
 		}
-		next := file + ".new" // to be there in one step: nobody reads half of it
+		next := file + ".new" // renamed in one step, so that nobody reads half of it
 		if err := os.WriteFile(next, []byte(fault), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// redisFault is something that befalls a Redis and passes.
+// redisFault is a temporary fault of a Redis.
 type redisFault struct {
 	name       string
 	begin, end func(*testing.T, *outage)
-	// lost says that Redis is empty afterwards, answers that meanwhile it answers what
-	// adds nothing, and passes on what replicas tell each other, and late that it does what
-	// nobody waits for any more.
+	// lost says that Redis is empty afterwards; answers that it still serves commands that
+	// add nothing, and messages between replicas; late that it executes commands for which
+	// nobody waits any more.
 	lost, answers, late bool
 }
 
@@ -39,7 +39,7 @@ func redisFaults() []redisFault {
 			end:   func(_ *testing.T, s *outage) { s.eachLink((*faultproxy.Proxy).Pass) }},
 		{name: "read-only",
 			begin: func(t *testing.T, s *outage) {
-				s.other.Follow(t, s.redis) // which has the data, when it leads
+				s.other.Follow(t, s.redis) // it has the data when it takes over
 				s.other.Lead(t)
 				s.redis.Follow(t, s.other)
 			},
@@ -50,28 +50,28 @@ func redisFaults() []redisFault {
 	}
 }
 
-// outage is three replicas, and what clients of both eras have begun there.
+// outage is three replicas, and what clients of both eras have started there.
 type outage struct {
 	*several
 	other *redistest.Server
 	links []*faultproxy.Proxy // between each replica and Redis
 
-	known *mcptest.Client // with a session, which is at replica 0 and known to all
-	free  *mcptest.Client // without one
-	// Calls that wait at replica 0 for an answer, which will come to replica 0 and to
+	known *mcptest.Client // with a session that replica 0 owns and all know
+	free  *mcptest.Client // without a session
+	// Calls that wait at replica 0 for an answer, which will come to replica 0 or to
 	// replica 1.
 	here, there         *waiting
 	freeHere, freeThere shown
 	approval            shown // asked by replica 0
 }
 
-// waiting is a call of a client with a session, and the question that it waits with.
+// waiting is a call of a client with a session, and the question for which it waits.
 type waiting struct {
 	*mcptest.Exchange
 	question mcptest.Message
 }
 
-// newOutage starts one with a fault proxy between each replica and Redis.
+// newOutage starts an outage with a fault proxy between each replica and Redis.
 func newOutage(t *testing.T) *outage {
 	t.Helper()
 	server := redistest.Start(t)
@@ -103,7 +103,7 @@ func newOutageBy(t *testing.T, server *redistest.Server, way func(replica int) s
 			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: plain.URL})
 		}
 		cfg.Upstreams[len(cfg.Upstreams)-1].Disclosure.Mode = disclosure.ModeProgressive
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // of no session: served where it comes
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // without a session: served where it arrives
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"}, Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
 	})
@@ -127,7 +127,7 @@ func (s *outage) set(t *testing.T, name, value string) {
 	}
 }
 
-// asker is the server that keeps its calls open while it asks.
+// asker returns the server that keeps its calls open while it asks.
 func (s *outage) asker() *inquirer {
 	for _, server := range s.servers {
 		if server.revision.Name == statefulServer {
@@ -137,7 +137,7 @@ func (s *outage) asker() *inquirer {
 	panic("there is no such server")
 }
 
-// prepare has everything under way.
+// prepare starts everything.
 func (s *outage) prepare(t *testing.T) {
 	t.Helper()
 	asker := s.asker()
@@ -154,7 +154,7 @@ func (s *outage) prepare(t *testing.T) {
 	s.called(t, "described", s.at(s.known, 0), "short")
 }
 
-// ask makes a call at replica 0 that waits with a question.
+// ask makes a call at replica 0 that waits for the answer to a question.
 func (s *outage) ask(t *testing.T) *waiting {
 	t.Helper()
 	x, err := s.at(s.known, 0).Send(deadline(t), "tools/call", s.asker().params("tools/call"))
@@ -169,7 +169,7 @@ func (s *outage) ask(t *testing.T) *waiting {
 	return &waiting{x, q}
 }
 
-// called wants a tool to be called.
+// called expects a tool call to succeed.
 func (s *outage) called(t *testing.T, what string, c *mcptest.Client, server string) {
 	t.Helper()
 	if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"`+server+`__do"}`); err != nil || outcome(m) != "done" {
@@ -177,7 +177,7 @@ func (s *outage) called(t *testing.T, what string, c *mcptest.Client, server str
 	}
 }
 
-// unavailable wants the answer of a store that is away: nothing was done, try again.
+// unavailable expects the answer of a store that is away: nothing was done, try again.
 func unavailable(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	defer x.Close()
@@ -206,8 +206,8 @@ func (s *outage) begin(t *testing.T, here int) *mcptest.Exchange {
 		`{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
 }
 
-// answered answers a question at a replica, and wants the call to end well. An answer that
-// could not be carried to where it is waited for is refused, and given again.
+// answered answers a question at a replica, and expects the call to succeed. An answer that
+// could not be forwarded is refused, and given again.
 func (s *outage) answered(t *testing.T, here int, w *waiting) {
 	t.Helper()
 	s.eventually(t, "an answer is taken", func() bool {
@@ -226,7 +226,7 @@ func (s *outage) answered(t *testing.T, here int, w *waiting) {
 	}
 }
 
-// allowance counts how many of so many calls a limit lets through at a replica.
+// allowance returns how many of the calls a limit lets through at a replica.
 func (s *outage) allowance(t *testing.T, here int) (through int) {
 	t.Helper()
 	for range 4 {
@@ -243,7 +243,7 @@ func (s *outage) allowance(t *testing.T, here int) (through int) {
 	return through
 }
 
-// TestRedisFaults has Redis fail for all three replicas alike, and come back.
+// TestRedisFaults: Redis fails for all three replicas, and comes back.
 func TestRedisFaults(t *testing.T) {
 	for _, f := range redisFaults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestRedisFaults(t *testing.T) {
 	}
 }
 
-// during is what clients see meanwhile.
+// during checks what clients see during the fault.
 func (s *outage) during(t *testing.T, f redisFault) {
 	t.Helper()
 	for here := range 3 {
@@ -282,7 +282,7 @@ func (s *outage) during(t *testing.T, f redisFault) {
 	unavailable(t, "an approval", s.send(t, s.at(s.free, 0), "tools/call", s.approval.retry))
 }
 
-// after is what has become of it all.
+// after checks everything afterwards.
 func (s *outage) after(t *testing.T, f redisFault) {
 	t.Helper()
 	for here := range 3 {
@@ -293,7 +293,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 		return
 	}
 	for here := range 3 {
-		mustCall(t, s.at(s.known, here), "logging/setLevel", `{"level":"debug"}`) // H/182 the session is there, and can change
+		mustCall(t, s.at(s.known, here), "logging/setLevel", `{"level":"debug"}`) // H/182: the session exists and can change
 	}
 	s.answered(t, 1, s.there)
 	s.goesOn(t)
@@ -305,7 +305,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 	}
 }
 
-// afterLoss is what has become of it all when Redis has lost everything.
+// afterLoss checks everything after Redis has lost all data.
 func (s *outage) afterLoss(t *testing.T) {
 	t.Helper()
 	for here := range 3 {
@@ -324,7 +324,7 @@ func (s *outage) afterLoss(t *testing.T) {
 	}
 	s.answered(t, 1, s.ask(t))
 	s.goesOn(t)
-	// What the user was asked is forgotten: they are asked anew.
+	// The question for approval is forgotten: the user is asked again.
 	question := strings.TrimSuffix(s.approval.retry, "}") + "}"
 	m, _, err := s.at(s.free, 2).Call(deadline(t), "tools/call", question)
 	if err != nil || !strings.Contains(m.Text, "input_required") {
@@ -335,8 +335,8 @@ func (s *outage) afterLoss(t *testing.T) {
 	}
 }
 
-// goesOn wants what a client without a session was asked to go on at another replica, once
-// the two hear each other: answered shows that.
+// goesOn expects a client without a session to be able to continue at another replica, once
+// the two can reach each other: answered shows that.
 func (s *outage) goesOn(t *testing.T) {
 	t.Helper()
 	if m, _, err := s.at(s.free, 1).Call(deadline(t), "tools/call", s.freeThere.retry); err != nil || outcome(m) != yes {
@@ -344,7 +344,7 @@ func (s *outage) goesOn(t *testing.T) {
 	}
 }
 
-// heals wants a replica to take new sessions again, and to serve them.
+// heals expects a replica to accept new sessions again, and to serve them.
 func (s *outage) heals(t *testing.T, here int) {
 	t.Helper()
 	fresh := unopened(t, s.urls[here], statefulClient)
@@ -361,8 +361,8 @@ func (s *outage) heals(t *testing.T, here int) {
 	})
 }
 
-// eventually wants something to happen soon: that is within a second or two, as long as the
-// machine is not busy with other things.
+// eventually waits for something that should happen within a second or two, unless the
+// machine is busy.
 func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.After(20 * time.Second); !happened(); {
@@ -374,7 +374,7 @@ func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestRedisPartition has one of three replicas lose its way to Redis.
+// TestRedisPartition: one of three replicas loses its connection to Redis.
 func TestRedisPartition(t *testing.T) {
 	faults := map[string]func(*faultproxy.Proxy){
 		"cut": (*faultproxy.Proxy).Cut, "reset": (*faultproxy.Proxy).Reset, "black hole": (*faultproxy.Proxy).BlackHole,
@@ -420,7 +420,7 @@ func TestRedisPartition(t *testing.T) {
 	}
 }
 
-// TestRedisFailover has a Sentinel make a replica of Redis the master, under load.
+// TestRedisFailover: Sentinel promotes a replica of Redis under load.
 func TestRedisFailover(t *testing.T) {
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(t, master)
@@ -446,7 +446,7 @@ func TestRedisFailover(t *testing.T) {
 			}
 		}
 	}()
-	// What was written last may be lost with a master: not what this test asks for later.
+	// The last writes may be lost with a master, but not those that this test needs later.
 	master.Replicated(t)
 	sentinel.Failover(t, "gate", replica)
 	master.Kill()
@@ -459,8 +459,8 @@ func TestRedisFailover(t *testing.T) {
 	s.after(t, redisFault{})
 }
 
-// TestRedisUser: H/189 replicas need no more in Redis than docs/configuration.md says, for
-// whatever they keep there.
+// TestRedisUser: H/189 replicas need no more rights in Redis than docs/configuration.md
+// states, whatever they store there.
 func TestRedisUser(t *testing.T) {
 	server := redistest.Start(t)
 	redistest.AddUser(t, "../../docs/configuration.md", server)

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestIssuerIsGone has nobody listen where the issuer was. Whoever is known goes on, in
-// running sessions and without; who is not is told to come back, with neither a challenge
-// nor a word of where the issuer is; and once it is back they are let in.
+// TestIssuerIsGone: nobody listens at the issuer's address. Known users continue, with and
+// without running sessions. Others are told to come back, without a challenge or the
+// issuer's address, and get in once the issuer is back.
 func TestIssuerIsGone(t *testing.T) {
 	t.Parallel()
 	for _, opaque := range []bool{false, true} {
@@ -65,7 +65,7 @@ func TestIssuerIsGone(t *testing.T) {
 			}
 			fetches := issuer.Fetches(mcptest.EndpointJWKS)
 			revive(t, at)
-			if !opaque { // by itself: the pauses are of 1 s, 2 s and so on
+			if !opaque { // by itself: the pauses are 1 s, 2 s and so on
 				soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				if err := issuer.WaitFetches(soon, mcptest.EndpointJWKS, fetches+1); err != nil {

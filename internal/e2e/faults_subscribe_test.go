@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestSubscribeWhileDown: who subscribes to a resource of a server that is down, one of
-// each era, hears that it is, and not that there is no such resource.
+// TestSubscribeWhileDown: a client that subscribes to a resource of a server that is down,
+// one of each era, is told so, and not that the resource does not exist.
 func TestSubscribeWhileDown(t *testing.T) {
 	t.Parallel()
 	down := verdict{200, 50201, "no", "connection refused; try again later"}
@@ -43,7 +43,7 @@ func TestSubscribeWhileDown(t *testing.T) {
 				t.Fatalf("reading: %s", read.Text)
 			}
 			m.Kill()
-			down.check(t, subscribe(fresh)) // has no session there
+			down.check(t, subscribe(fresh)) // it has no session there
 			down.check(t, subscribe(known))
 			x, err := raw(t, url, stateless).Send(deadline(t), "subscriptions/listen", `{"notifications":{"resourceSubscriptions":["up+test://do"]}}`)
 			if err != nil {

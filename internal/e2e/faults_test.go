@@ -17,11 +17,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// This file is the stage of the tests of faults: servers that can be broken and mended,
-// and a gateway in front of two of them, one of each era, and of one that is sound.
+// This file sets up the tests of faults: servers that can be broken and repaired, and a
+// gateway in front of two of them, one of each era, and of a sound one.
 
-// newMortal starts a server that can be killed. Whoever wants any free port of 127.0.0.1
-// does not get one of 127.0.0.2, which not every system has.
+// newMortal starts a server that can be killed. It uses 127.0.0.2, if the system has that,
+// because another process that asks for a free port of 127.0.0.1 cannot get its port.
 func newMortal(t *testing.T, handler http.Handler) *mcptest.Mortal {
 	t.Helper()
 	m, err := mcptest.NewMortal("127.0.0.2", handler)
@@ -42,20 +42,20 @@ func revive(t *testing.T, m *mcptest.Mortal) {
 	}
 }
 
-// faulty is a scripted server with the tool "do". As long as it has a fault, that is what
-// calls meet, and lists wait: what is known of the server comes from calls alone.
+// faulty is a scripted server with the tool "do". While it has a fault, calls meet the
+// fault and lists wait: only calls show the state of the server.
 type faulty struct {
 	*mcptest.Server
 	*mcptest.Mortal
 	name   string // of the upstream
 	fault  atomic.Pointer[fault]
-	struck chan struct{} // gets one for each call that meets the fault
-	inside atomic.Int64  // calls that do so now
+	struck chan struct{} // receives a value for each call that meets the fault
+	inside atomic.Int64  // calls that are meeting the fault
 }
 
 type fault struct {
 	meet strike
-	over chan struct{} // closed when it is
+	over chan struct{} // closed when the fault is over
 }
 
 // strike is what a call meets instead of an answer; id is that of its request.
@@ -70,7 +70,7 @@ func newFaulty(t *testing.T, name, revision string) *faulty {
 	return f
 }
 
-// breaks gives it a fault, and mend takes that away.
+// breaks gives the server a fault, and mend removes it.
 func (f *faulty) breaks(meet strike) { f.fault.Store(&fault{meet, make(chan struct{})}) }
 func (f *faulty) mend()              { close(f.fault.Swap(nil).over) }
 
@@ -101,15 +101,15 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault.meet(w, r, string(m.ID))
 }
 
-// scene is a gateway in front of two faulty upstreams and a good one, with a client of
-// each era.
+// scene is a gateway in front of two faulty upstreams and a good one, with a client of each
+// era.
 type scene struct {
 	g       *gateway.Gateway
 	faulty  []*faulty
 	clients []*mcptest.Client
 }
 
-// newScene sets it up and makes one call of each client to each upstream.
+// newScene makes a scene, and one call of each client to each upstream.
 func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *scene {
 	t.Helper()
 	s := &scene{faulty: []*faulty{newFaulty(t, "older", statefulServer), newFaulty(t, "newer", stateless)}}
@@ -125,7 +125,7 @@ func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *s
 	return s
 }
 
-// open starts the gateway, with a good upstream more, and its clients.
+// open starts the gateway, with an additional good upstream, and its clients.
 func (s *scene) open(t *testing.T, cfg gateway.Config) {
 	t.Helper()
 	cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "good", URL: doing(t).URL})
@@ -144,7 +144,7 @@ func (s *scene) open(t *testing.T, cfg gateway.Config) {
 	s.undisturbed(t)
 }
 
-// undisturbed wants the good upstream to serve as if nothing was.
+// undisturbed expects the good upstream to serve as usual.
 func (s *scene) undisturbed(t *testing.T) {
 	t.Helper()
 	for _, c := range s.clients {
@@ -173,7 +173,7 @@ func (s *scene) health(t *testing.T, name string) gateway.UpstreamHealth {
 	panic("unreachable")
 }
 
-// outcome is what came of one call of a tool "do".
+// faultOutcome is the result of one call of a tool "do".
 type faultOutcome struct {
 	client   string // its revision
 	upstream string
@@ -198,7 +198,7 @@ func (s *scene) call(t *testing.T, c *mcptest.Client, name string) (o faultOutco
 	return o
 }
 
-// all has each client make calls to an upstream at the same time, as many as given.
+// all makes each client send several calls to an upstream at the same time.
 func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome)) (wait func()) {
 	var running sync.WaitGroup
 	for _, c := range s.clients {
@@ -209,8 +209,8 @@ func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome
 	return running.Wait
 }
 
-// healed wants the next call of each client to an upstream to work. It takes no time, or
-// the seconds until a process may be started again.
+// healed expects the next call of each client to an upstream to work, at once or after the
+// seconds until a process may start again.
 func (s *scene) healed(t *testing.T, name string) {
 	t.Helper()
 	began := time.Now()
@@ -227,9 +227,9 @@ func (s *scene) healed(t *testing.T, name string) {
 	s.ready(t, name)
 }
 
-// comesBack wants an upstream whose calls are refused to be healed after the pause that
-// they name, which is short at first. Another pause may follow: a call of the gateway's own
-// may be trying just then.
+// comesBack expects an upstream that refuses calls to recover after the pause that the
+// refusals name, which is short at first. Another pause may follow, because one of the
+// gateway's own calls may be trying at that moment.
 func (s *scene) comesBack(t *testing.T, name string) {
 	t.Helper()
 	for range 3 {
@@ -246,7 +246,7 @@ func (s *scene) comesBack(t *testing.T, name string) {
 	s.healed(t, name)
 }
 
-// ready waits until an upstream is, lists and all.
+// ready waits until an upstream is ready, lists included.
 func (s *scene) ready(t *testing.T, name string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -264,7 +264,7 @@ func (s *scene) ready(t *testing.T, name string) {
 	}
 }
 
-// is wants an upstream to be in a state, after a failure at a stage, "" for none.
+// is expects an upstream to be in a state, after a failure at a stage, "" for none.
 func (s *scene) is(t *testing.T, name string, state upstream.State, stage string) {
 	t.Helper()
 	h := s.health(t, name)
@@ -277,7 +277,7 @@ func (s *scene) is(t *testing.T, name string, state upstream.State, stage string
 	}
 }
 
-// nothingLeft wants all calls to be over, at the gateway and at the faulty servers.
+// nothingLeft expects all calls to be over, at the gateway and at the faulty servers.
 func (s *scene) nothingLeft(t *testing.T) {
 	t.Helper()
 	ctx := deadline(t)
@@ -303,7 +303,7 @@ func (s *scene) nothingLeft(t *testing.T) {
 	}
 }
 
-// verdict is what an error has to be.
+// verdict is the expected error.
 type verdict struct {
 	status   int // of HTTP, for a client of either era
 	code     int
@@ -311,8 +311,8 @@ type verdict struct {
 	says     string // part of the message: what to do
 }
 
-// check holds the outcome of a call against it. Whatever it is, it names the upstream and
-// tells nothing of where that is.
+// check compares the outcome of a call with the verdict. Every error names the upstream and
+// does not reveal where it is.
 func (want verdict) check(t *testing.T, o faultOutcome) {
 	t.Helper()
 	var data struct {

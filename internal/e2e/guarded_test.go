@@ -33,8 +33,8 @@ type guarded struct {
 	log    *mcptest.Log // at level debug
 }
 
-// guard starts a gateway in mode oauth with an issuer of its own. What cfg says of
-// issuers and policy holds; by default everybody with a token may do everything.
+// guard starts a gateway in mode oauth with an issuer of its own. Settings of cfg for
+// issuers and policy take precedence; by default everybody with a token may do everything.
 func guard(t *testing.T, cfg gateway.Config) *guarded {
 	t.Helper()
 	return guardWith(t, newIssuer(t), cfg)
@@ -47,8 +47,8 @@ func newIssuer(t *testing.T) *mcptest.Issuer {
 	return issuer
 }
 
-// guardWith is guard with an issuer that is there already: its tokens are for this
-// gateway from now on.
+// guardWith is guard with an existing issuer, whose tokens are for this gateway from now
+// on.
 func guardWith(t *testing.T, issuer *mcptest.Issuer, cfg gateway.Config) *guarded {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +78,7 @@ func guardWith(t *testing.T, issuer *mcptest.Issuer, cfg gateway.Config) *guarde
 	return &guarded{served: g, url: cfg.PublicURL, issuer: issuer, log: log}
 }
 
-// raw makes a scripted client with a token, its session open.
+// raw makes a scripted client with a token and an open session.
 func (g *guarded) raw(t *testing.T, revision, token string) *mcptest.Client {
 	t.Helper()
 	return g.rawWith(t, revision, token, "{}")
@@ -101,7 +101,7 @@ func present(c *mcptest.Client, token string) {
 	c.Header = http.Header{"Authorization": {"Bearer " + token}}
 }
 
-// as is a copy of a scripted client, session and all, in the hands of whoever has
+// as returns a copy of a scripted client, session included, in the hands of somebody with
 // another token.
 func as(t *testing.T, c *mcptest.Client, token string) *mcptest.Client {
 	t.Helper()
@@ -138,7 +138,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// wholeAnswer is everything that a client can see of an answer: status, headers but
+// wholeAnswer returns everything that a client can see of an answer: status, headers except
 // for Date, and body.
 func wholeAnswer(t *testing.T, c *mcptest.Client, verb, body string, header http.Header) string {
 	t.Helper()
@@ -150,7 +150,7 @@ func wholeAnswer(t *testing.T, c *mcptest.Client, verb, body string, header http
 	return seen(x)
 }
 
-// wholeCall is wholeAnswer of a request, always with the same id.
+// wholeCall is wholeAnswer for a request, always with the same id.
 func wholeCall(t *testing.T, c *mcptest.Client, method, params string) string {
 	t.Helper()
 	x, err := c.SendID(deadline(t), "4711", method, params)
@@ -172,7 +172,7 @@ func seen(x *mcptest.Exchange) string {
 	return b.String() + x.Text()
 }
 
-// mustCall makes a request that has to succeed.
+// mustCall makes a request that must succeed.
 func mustCall(t *testing.T, c *mcptest.Client, method, params string) mcptest.Message {
 	t.Helper()
 	m, _, err := c.Call(deadline(t), method, params)
@@ -182,7 +182,7 @@ func mustCall(t *testing.T, c *mcptest.Client, method, params string) mcptest.Me
 	return m
 }
 
-// obey waits for as long as an answer told to.
+// obey waits for as long as an answer asks.
 func obey(t *testing.T, retryAfter string) {
 	t.Helper()
 	wait, err := time.ParseDuration(retryAfter + "s")
@@ -196,12 +196,12 @@ func obey(t *testing.T, retryAfter string) {
 	}
 }
 
-// untilTheEnd starts a gateway, which is ready then, and stops it when the test ends.
+// untilTheEnd starts a gateway, waits until it is ready, and stops it when the test ends.
 func untilTheEnd(t *testing.T, g *gateway.Gateway) {
 	t.Helper()
 	g.Start()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience) // t's own is over
+		ctx, cancel := context.WithTimeout(context.Background(), patience) // the context of t has ended
 		defer cancel()
 		if err := g.Stop(ctx); err != nil {
 			t.Error("stopping the gateway:", err)

@@ -36,7 +36,7 @@ func dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// TestPaths asks for what is not the endpoint, written as no library writes it.
+// TestPaths requests paths other than the endpoint, in spellings that no library uses.
 func TestPaths(t *testing.T) {
 	for _, c := range []struct{ row, method, target string }{
 		{"H/129", "POST", "/mcp/../admin"},
@@ -55,7 +55,7 @@ func TestPaths(t *testing.T) {
 		{"H/140", "GET", "/debug/pprof/"},
 		{"H/140", "GET", "/debug/vars"},
 		{"H/140", "GET", "/admin/"},
-		{"H/140", "GET", "/.well-known/oauth-protected-resource"}, // there is nobody to authorize yet
+		{"H/140", "GET", "/.well-known/oauth-protected-resource"}, // there is no authorization here
 	} {
 		t.Run(c.row+" "+c.method+" "+c.target, func(t *testing.T) {
 			conn := dial(t)
@@ -68,10 +68,11 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestConnections have neither an end to their headers nor a protocol that is served.
+// TestConnections opens connections whose headers never end, or whose protocol is not
+// served.
 func TestConnections(t *testing.T) {
 	t.Run("H/115 headers that do not end", func(t *testing.T) {
-		t.Parallel() // it takes as long as the gateway's patience lasts
+		t.Parallel() // it takes as long as the gateway's time limit
 		conn, begun := dial(t), time.Now()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
 		got, err := io.ReadAll(conn)
@@ -82,7 +83,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("H/115 closed after %s, want 5s", took)
 		}
 	})
-	// HTTP/2 comes with TLS; without it there is no way in to what it is flooded by.
+	// HTTP/2 needs TLS here, so without TLS it cannot be used for a flood.
 	t.Run("H/132 HTTP/2 without TLS", func(t *testing.T) {
 		conn := dial(t)
 		fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
@@ -103,8 +104,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestHeadersStayOnTheirSide has a client send headers that are meant for the gateway
-// alone, or for nobody. A server gets those that the gateway writes, no others.
+// TestHeadersStayOnTheirSide: a client sends headers that are only for the gateway, or for
+// nobody. A server gets only the headers that the gateway writes.
 func TestHeadersStayOnTheirSide(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -133,7 +134,7 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 	})
 }
 
-// TestReservedMetaIsOurs has a client write members of _meta that only we may write
+// TestReservedMetaIsOurs: a client writes members of _meta that only the gateway may write
 // towards a server.
 func TestReservedMetaIsOurs(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
@@ -149,14 +150,14 @@ func TestReservedMetaIsOurs(t *testing.T) {
 		var meta map[string]json.RawMessage
 		call.Param("_meta", &meta)
 		for name, value := range meta {
-			// A traceparent that is well-formed passes, as the specification wants: it
-			// says where spans belong, and nothing here believes it (TestP9_146).
+			// A well-formed traceparent passes, as the specification requires: it says
+			// where spans belong, and nothing here trusts it (TestP9_146).
 			if strings.Contains(string(value), "forged") {
 				t.Errorf("H/92 %s arrived as %s", name, value)
 			}
 		}
 		if call.Session != "" {
-			return // a revision that has none of ours
+			return // a revision without members of ours
 		}
 		for name, want := range map[string]string{"protocolVersion": `"` + stateless + `"`, "clientInfo": `"gatehouse"`} {
 			if got := string(meta["io.modelcontextprotocol/"+name]); !strings.Contains(got, want) {
@@ -166,8 +167,8 @@ func TestReservedMetaIsOurs(t *testing.T) {
 	})
 }
 
-// TestAnOldServerAndANewClient is one question across the whole range of revisions,
-// in both directions.
+// TestAnOldServerAndANewClient asks one question across the whole range of revisions, in
+// both directions.
 func TestAnOldServerAndANewClient(t *testing.T) {
 	const question = `{"maxTokens":1,"messages":[{"role":"user","content":{"type":"text","text":"say something"}}]}`
 	const answer = `{"role":"assistant","model":"parrot","content":{"type":"text","text":"hello"}}`

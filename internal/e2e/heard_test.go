@@ -16,7 +16,7 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel() // each waits for lists that changed to settle
+				t.Parallel() // each waits for changed lists to settle
 				s := scripted(t, server)
 				s.Tools("open-1", "secret-1")
 				g := guard(t, gateway.Config{
@@ -51,8 +51,8 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	}
 }
 
-// TestRootsChange: the servers with sessions of that client are told, and ask again
-// when there is a call to do so in.
+// TestRootsChange: the servers with sessions of that client are told, and ask again when
+// there is a call.
 func TestRootsChange(t *testing.T) {
 	for _, server := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
 		t.Run(server, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRootsChange(t *testing.T) {
 	}
 }
 
-// hearing opens the stream on which a client hears that lists changed.
+// hearing opens the stream on which a client is told that lists changed.
 func hearing(t *testing.T, c *mcptest.Client) (x *mcptest.Exchange) {
 	t.Helper()
 	var err error

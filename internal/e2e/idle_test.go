@@ -15,14 +15,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestIdleStreams: what an idle stream costs is bounded (H/252).
+// TestIdleStreams: the cost of an idle stream is bounded (H/252).
 func TestIdleStreams(t *testing.T) {
 	const streams = 200
-	// What is measured here is 21 to 29 KiB, with the client's end of the connection. The
-	// gateway alone, as a process of its own, is measured by make bench. make test runs it
-	// without the race detector, too, whose instrumentation makes stacks larger.
-	// Of all kinds together, as the runtime gives stacks of one kind back when it pleases, which
-	// may be while the next kind is measured.
+	// The measured cost is 21 to 29 KiB, including the client's end of the connection. make
+	// bench measures the gateway alone, in its own process. make test also runs this test
+	// without the race detector, whose instrumentation enlarges stacks. The limit covers
+	// all kinds of streams together, because the runtime releases stacks of one kind when
+	// it likes, perhaps while the next kind is measured.
 	limit := int64(3 * 28 << 10)
 	if raceEnabled {
 		limit = 3 * 80 << 10
@@ -42,8 +42,8 @@ func TestIdleStreams(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request func(i int) string
-		first   string                                   // the beginning of the first line that says that it is open
-		begin   func(t *testing.T, address, path string) // a session, where that line says at which path; nil for none
+		first   string                                   // the beginning of the first line of an open stream
+		begin   func(t *testing.T, address, path string) // begins a session; the line names its path; nil for none
 	}{
 		{"of sessions", func(i int) string {
 			return "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + sessions[i].Session + "\r\n\r\n"
@@ -84,7 +84,7 @@ func TestIdleStreams(t *testing.T) {
 			}
 			_ = conn.SetDeadline(time.Time{})
 		}
-		open(0) // what is made once
+		open(0) // allocates what is needed only once
 		before := inUse()
 		for i := 1; i < streams; i++ {
 			open(i)
@@ -116,9 +116,9 @@ func beginOld(t *testing.T, address, path string) {
 	}
 }
 
-// inUse is what this process holds in heap and stacks.
+// inUse returns the bytes that this process holds in heap and stacks.
 func inUse() int64 {
-	for range 6 { // sync.Pools give up what they hold, and each time stacks shrink by half
+	for range 6 { // sync.Pools release their contents, and each collection halves stacks
 		runtime.GC()
 	}
 	var m runtime.MemStats

@@ -12,7 +12,7 @@ import (
 
 // player is a scripted client of an interleaving.
 type player struct {
-	*mcptest.Client // another one with each session
+	*mcptest.Client // a new one with each session
 	w               *interleaving
 	name            string
 	calls           int
@@ -21,7 +21,7 @@ type player struct {
 
 func (p *player) stateful() bool { return p.Revision.Stateful }
 
-// query is a question as a client was shown it.
+// query is a question as a client received it.
 type query struct {
 	id     json.RawMessage // of the request, for clients with a session
 	key    string          // in an input_required result, for those without
@@ -31,7 +31,7 @@ type query struct {
 
 // line is what a client sees of one of its calls. w.mu guards all of it.
 type line struct {
-	log       []string // for people
+	log       []string // for people who read the failure
 	events    []int    // numbers of progress and log messages
 	questions []query  // in the order in which they came
 	rounds    int      // input_required results
@@ -42,7 +42,7 @@ type line struct {
 	hangUp    context.CancelFunc
 }
 
-// read takes what comes for a call on a stream that open opens.
+// read reads the messages for a call from a stream that open opens.
 func (c *call) read(open func(context.Context) (*mcptest.Exchange, error)) {
 	ctx, cancel := context.WithCancel(c.w.ctx)
 	c.w.mu.Lock()
@@ -65,14 +65,14 @@ func (c *call) read(open func(context.Context) (*mcptest.Exchange, error)) {
 			c.line.lastID = cmp.Or(x.LastEventID(), c.line.lastID)
 			c.w.mu.Unlock()
 			if err != nil {
-				return // that it ended too early is found out by what is missing
+				return // if it ended too early, the missing messages show it
 			}
 			c.w.change(func() { c.take(m) })
 		}
 	})
 }
 
-// take is called with w.mu held.
+// take handles a message. w.mu is held.
 func (c *call) take(m mcptest.Message) {
 	l := &c.line
 	if l.response != nil {
@@ -97,7 +97,7 @@ func (c *call) take(m mcptest.Message) {
 	case m.Method != "" && m.ID != nil:
 		c.tookQuestion(query{id: m.ID, method: m.Method, nonce: mcptest.QuestionText(m.Params)})
 	case m.IsResponse():
-		if string(m.ID) != c.id && !c.expired { // that there is no such session has no id
+		if string(m.ID) != c.id && !c.expired { // an unknown session has no id
 			c.w.wrongLocked("%s: the response has the id %s, want %s", c, m.ID, c.id)
 		}
 		if kind := ""; m.Value("resultType", &kind) && kind == "input_required" {
@@ -162,7 +162,7 @@ func (c *call) send(more string) {
 	})
 }
 
-// resume opens the stream of the call again, after the last event that came.
+// resume opens the stream of the call again, after its last event.
 func (c *call) resume() {
 	c.w.mu.Lock()
 	after := c.line.lastID
@@ -171,13 +171,13 @@ func (c *call) resume() {
 	c.read(func(ctx context.Context) (*mcptest.Exchange, error) { return as.Get(ctx, after) })
 }
 
-// drop closes the call's stream, and waits until nothing is read from it any more.
+// drop closes the call's stream, and waits until nobody reads from it any more.
 func (c *call) drop() {
 	c.line.hangUp()
 	c.w.until(fmt.Sprintf("the end of %s's stream", c), func() bool { return c.line.ended })
 }
 
-// listen opens a GET stream, on which nothing may come that belongs to a call.
+// listen opens a GET stream, on which no message of a call may come.
 func (p *player) listen() {
 	ctx, cancel := context.WithCancel(p.w.ctx)
 	x, err := p.Get(ctx, "")

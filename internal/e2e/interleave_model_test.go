@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// call is one request of a client: the model of what must and may be seen of it, and
-// what was.
+// call is one request of a client: the model of what must and may be seen of it, and what
+// was seen.
 type call struct {
 	w     *interleaving
 	by    *player
@@ -23,21 +23,21 @@ type call struct {
 	tag   string // as in the messages, different in each run
 	id    string // of the request, which other clients use too
 	turns <-chan *turn
-	now   *turn // at the server; nil when it is not there yet, or was left there
+	now   *turn // at the server; nil if it has not arrived, or was abandoned there
 
 	n        int      // events and questions so far
-	must     []int    // events that have to come
-	may      []int    // events that can be lost
-	asked    []string // questions without an answer yet
-	told     []string // answers that the server has to get
+	must     []int    // events that must come
+	may      []int    // events that may be lost
+	asked    []string // questions without an answer
+	told     []string // answers that the server must get
 	rounds   int      // at a server without sessions: turns that ended with questions
 	played   int      // turns that were taken
-	finished string   // how the server ended it, "" not yet
-	raced    bool     // it did so while questions were open
+	finished string   // how the server ended it, "" for not yet
+	raced    bool     // the server ended it while questions were open
 	replay   *query   // a question that was answered
 
-	over bool // cancelled, or its session has ended: what was under way may be lost
-	left bool // by a client without sessions, with questions open
+	over bool // cancelled, or its session has ended: messages under way may be lost
+	left bool // abandoned by a client without sessions, with questions open
 	away bool // its stream is closed, to be resumed
 	deaf bool // its stream is closed for good
 
@@ -51,13 +51,13 @@ func (c *call) String() string { return c.name }
 
 func (c *call) token() string { return c.tag + "-token" }
 
-// alive reports whether the server has not ended it and nobody has given it up.
+// alive reports whether the server has not ended the call and nobody has given it up.
 func (c *call) alive() bool { return c.finished == "" && !c.over && !c.left }
 
-// playing reports whether the server can do something now.
+// playing reports whether the server can act now.
 func (c *call) playing() bool { return c.alive() && (c.at.stateful || len(c.asked) == 0) }
 
-// open reports whether the client sees what comes.
+// open reports whether the client receives messages.
 func (c *call) open() bool { return !c.over && !c.left && !c.away && !c.deaf }
 
 func (w *interleaving) call(p *player, at *stage) {
@@ -102,7 +102,7 @@ func (c *call) turn() *turn {
 	return c.now
 }
 
-// state is the requestState of a server without sessions.
+// state returns the requestState of a server without sessions.
 func (c *call) state() string { return fmt.Sprintf("%s round %d", c.tag, c.rounds) }
 
 func (c *call) report(kind string) {
@@ -151,7 +151,7 @@ func (c *call) finish(how string) {
 	}
 }
 
-// nextQuestion waits for a question that has no answer yet.
+// nextQuestion waits for a question that is not answered yet.
 func (c *call) nextQuestion() (next query) {
 	c.w.until("a question of "+c.name, func() bool {
 		for _, q := range c.line.questions {
@@ -165,7 +165,7 @@ func (c *call) nextQuestion() (next query) {
 	return next
 }
 
-// answer answers the next question or, without a session, all that were shown.
+// answer answers the next question or, without a session, all questions received.
 func (c *call) answer() {
 	if c.by.stateful() {
 		q := c.nextQuestion()
@@ -201,7 +201,7 @@ func (c *call) answer() {
 		c.asked, c.told = nil, nil
 		return
 	}
-	// From now on it is heard again.
+	// From now on the call receives messages again.
 	if !c.at.stateful {
 		c.turn()
 		return
@@ -216,7 +216,7 @@ func (c *call) answered(nonce string) {
 	c.told = append(c.told, nonce)
 }
 
-// reply answers a question, which may be another client's.
+// reply answers a question, possibly another client's.
 func (p *player) reply(q query) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, inPatience)
 	defer cancel()
@@ -233,7 +233,7 @@ func (p *player) sayCancelled(id string) {
 	}
 }
 
-// lose notes that what is under way may not get there any more.
+// lose records that messages under way may be lost.
 func (c *call) lose() {
 	c.over = true
 	c.may, c.must = append(c.may, c.must...), nil
@@ -251,14 +251,14 @@ func (c *call) hangUp() {
 	c.drop()
 }
 
-// begun waits until the gateway has the call: what overtakes it is lost.
+// begun waits until the gateway has the call: a message that overtakes it is lost.
 func (c *call) begun() {
 	if c.played == 0 && c.playing() {
 		c.turn()
 	}
 }
 
-// forsake closes the call's stream, never to come back for it.
+// forsake closes the call's stream for good.
 func (c *call) forsake() {
 	c.begun()
 	c.deaf = true
@@ -284,8 +284,8 @@ func (w *interleaving) settle() {
 	}
 }
 
-// settle waits until the client has seen what it must have seen by now, and the server
-// has got its answers.
+// settle waits until the client has seen what it must have seen by now, and the server has
+// its answers.
 func (c *call) settle() {
 	if c.finished == "" && !c.over && !c.left && c.at.stateful && len(c.asked) == 0 {
 		for _, nonce := range c.told {
@@ -303,7 +303,7 @@ func (c *call) settle() {
 	}
 }
 
-// end brings all calls to their ends and looks at what was seen.
+// end ends all calls and checks what was seen.
 func (w *interleaving) end() {
 	for _, c := range w.calls {
 		if c.away && !c.over {
@@ -331,7 +331,7 @@ func (w *interleaving) end() {
 	w.mustBeRight()
 }
 
-// check looks at what was seen of a call that is over.
+// check checks what was seen of a call that is over.
 func (c *call) check() {
 	c.checkServer()
 	c.w.mu.Lock()
@@ -351,8 +351,8 @@ func (c *call) check() {
 	}
 }
 
-// checkServer waits until the call is over at its server, and looks for calls that
-// nobody made.
+// checkServer waits until the call is over at its server, and looks for calls that nobody
+// made.
 func (c *call) checkServer() {
 	for {
 		if c.now != nil && !c.left {
@@ -373,7 +373,7 @@ func (c *call) checkServer() {
 	}
 }
 
-// fits reports whether a response is what the server said.
+// fits reports whether a response matches what the server sent.
 func (c *call) fits(m mcptest.Message) bool {
 	switch {
 	case m.Error != nil && m.Error.Code == 7:

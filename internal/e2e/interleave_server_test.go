@@ -13,16 +13,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// stage is a scripted server whose one tool does what the script of a call says, step
-// by step. It tells calls apart by the tag in their arguments.
+// stage is a scripted server whose only tool follows the script of a call, step by step. It
+// tells calls apart by the tag in their arguments.
 type stage struct {
 	*mcptest.Server
 	name     string // of the upstream
 	stateful bool
-	// piped says that its messages share one pipe: what carries neither an id nor a token,
-	// a log message or a question, is of no call as soon as there are two.
+	// piped says that its messages share one pipe: with two calls under way, log messages
+	// and questions, which carry neither an id nor a token, belong to none.
 	piped  bool
-	asking sync.WaitGroup // for answers, to the end of the server at the latest
+	asking sync.WaitGroup // waits for answers, until the server ends at the latest
 
 	mu      sync.Mutex // guards the fields below
 	entries map[string]chan *turn
@@ -33,14 +33,14 @@ type stage struct {
 type turn struct {
 	*mcptest.Call
 	token json.RawMessage  // of its progress
-	do    chan func() bool // what is to be done next, which reports whether it was the last
+	do    chan func() bool // the next action, which reports whether it was the last
 	over  chan struct{}    // closed when it is over for the server
 }
 
-// maxTurns is more than the rounds of any call.
+// maxTurns exceeds the rounds of any call.
 const maxTurns = 64
 
-// newStage starts one, and says how the gateway reaches it.
+// newStage starts a stage, and returns how the gateway reaches it.
 func newStage(t *testing.T, name, revision, transport string) (*stage, upstream.Config) {
 	t.Helper()
 	s := &stage{name: name, stateful: revision != stateless, piped: transport != "streamable", entries: map[string]chan *turn{}}
@@ -65,7 +65,7 @@ func newStage(t *testing.T, name, revision, transport string) (*stage, upstream.
 	return s, cfg
 }
 
-// expect makes a tag known. The turns of its call come on the channel.
+// expect registers a tag. The channel receives the turns of its call.
 func (s *stage) expect(tag string) <-chan *turn {
 	entry := make(chan *turn, maxTurns)
 	s.mu.Lock()
@@ -102,14 +102,15 @@ func (s *stage) play(c *mcptest.Call) {
 	}
 }
 
-// uninvited are the calls that came and that nobody made.
+// uninvited returns the calls that nobody made.
 func (s *stage) uninvited() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.strays
 }
 
-// step has the turn do something and waits for it; false if the call was over before.
+// step makes the turn do something and waits for it; it returns false if the call was over
+// before.
 func (at *turn) step(last bool, do func()) bool {
 	done := make(chan struct{})
 	select {
@@ -132,7 +133,7 @@ func (at *turn) report(kind, tag string, n int) bool {
 	})
 }
 
-// finish ends the turn: by a result, an error, or by breaking the connection.
+// finish ends the turn with a result or an error, or by breaking the connection.
 func (at *turn) finish(how, tag string) bool {
 	if how != "dies" {
 		return at.step(true, func() {
@@ -143,7 +144,7 @@ func (at *turn) finish(how, tag string) bool {
 			}
 		})
 	}
-	select { // it does not come back from its death
+	select { // the process does not return from its end
 	case at.do <- func() bool { at.Die(); return true }:
 		<-at.over
 		return true
@@ -152,10 +153,10 @@ func (at *turn) finish(how, tag string) bool {
 	}
 }
 
-// isAnswer reports whether a server was given the answer to just this question.
+// isAnswer reports whether a server got the answer to exactly this question.
 func isAnswer(answer json.RawMessage, nonce string) bool {
 	return strings.Contains(string(answer), `"`+nonce+` yes"`) && strings.Count(string(answer), " yes") == 1
 }
 
-// theAnswer is what a client answers to a question.
+// theAnswer returns a client's answer to a question.
 func theAnswer(q query) string { return mcptest.Answer(q.method, q.nonce+" yes") }

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// step is something that can happen next.
+// step is a possible next step.
 type step struct {
 	name string
 	do   func()
 }
 
-// steps are all that can be done now. Only what was done decides on that, never what
-// was seen of it, so that a sequence can be done again.
+// steps returns all possible next steps. They depend only on previous steps, never on what
+// was seen, so that a sequence can be repeated.
 func (w *interleaving) steps() (all []step) {
 	add := func(do func(), format string, args ...any) {
 		all = append(all, step{fmt.Sprintf(format, args...), do})
@@ -55,7 +55,7 @@ func (w *interleaving) serverSteps(c *call, add func(func(), string, ...any)) {
 		}
 	}
 	for _, how := range []string{"ends", "fails", "dies"} {
-		if how == "dies" && c.at.piped { // and all others with it
+		if how == "dies" && c.at.piped { // and all other calls with it
 			continue
 		}
 		add(func() { c.finish(how) }, "%s: %s %s", c.at.name, c, how)

@@ -21,25 +21,25 @@ import (
 )
 
 const (
-	// interleavingTime is for how long new interleavings are begun.
+	// interleavingTime is how long new interleavings are started.
 	interleavingTime = 10 * time.Second
 	maxSteps         = 40
 	maxCalls         = 10
-	// inPatience bounds each wait of a run, of which there are several once one has failed.
+	// inPatience bounds each wait of a run; a failed run has several waits.
 	inPatience = 30 * time.Second
 )
 
-// TestInterleavings has clients of both eras and two users call servers of both eras at
-// the same time. Whatever the order of progress, log messages, questions, answers,
-// results, errors, cancellations, dropped and resumed streams and the ends of sessions:
-// each message comes once, and to the call that it belongs to. Steps follow each other
-// without a pause, but where a step says that it waits: what the one before set off is
-// still under way.
+// TestInterleavings has clients of both eras and two users call servers of both eras at the
+// same time. Whatever the order of progress, log messages, questions, answers, results,
+// errors, cancellations, dropped and resumed streams and ends of sessions, each message
+// comes once, to the call that it belongs to. Steps follow each other without a pause,
+// unless a step says that it waits: the effects of the previous step may still be under
+// way.
 //
-// A failure prints the steps ("draw step"), the shortest that were found, and how to
-// run them again.
+// A failure prints the steps ("draw step") of the shortest failing sequence found, and how
+// to run them again.
 func TestInterleavings(t *testing.T) {
-	bounded(t, "rapid.checks", "500") // time is the bound, but when rapid.checks is given
+	bounded(t, "rapid.checks", "500") // the time is the bound, unless rapid.checks is given
 	var upstreams []upstream.Config
 	var stages []*stage
 	for _, s := range []struct{ name, revision, transport string }{
@@ -117,7 +117,7 @@ func bounded(t *testing.T, name, value string) {
 	t.Cleanup(func() { _ = flag.Set(name, before) }) // it was valid
 }
 
-// interleaving is one run: what was done, and what everybody saw.
+// interleaving is one run: what was done, and what every party saw.
 type interleaving struct {
 	t       *rapid.T
 	ctx     context.Context
@@ -127,11 +127,11 @@ type interleaving struct {
 	calls   []*call
 	readers sync.WaitGroup
 
-	mu       mcptest.Cond // guards problems, and the line and the answers of each call
+	mu       mcptest.Cond // guards problems, and each call's line and answers
 	problems []string
 }
 
-// enter begins a session of a client that has them, with a GET stream.
+// enter begins a session, for a client that has sessions, with a GET stream.
 func (w *interleaving) enter(p *player) {
 	before := p.Client
 	p.Client, p.stand = mcptest.NewClient(before.URL, before.Revision), nil
@@ -166,7 +166,7 @@ func (w *interleaving) bye(p *player) {
 	}
 }
 
-// change changes what w.mu guards, and tells who waits.
+// change changes what w.mu guards, and wakes waiters.
 func (w *interleaving) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +178,7 @@ func (w *interleaving) wrong(format string, args ...any) {
 	w.change(func() { w.wrongLocked(format, args...) })
 }
 
-// wrongLocked is wrong with w.mu held.
+// wrongLocked is wrong for callers that hold w.mu.
 func (w *interleaving) wrongLocked(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
@@ -192,7 +192,7 @@ func (w *interleaving) mustBeRight() {
 	}
 }
 
-// until waits for something that w.mu guards.
+// until waits for a condition that w.mu guards.
 func (w *interleaving) until(what string, is func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), inPatience)
@@ -204,7 +204,7 @@ func (w *interleaving) until(what string, is func() bool) {
 	}
 }
 
-// fail ends the run, with what each call saw.
+// fail ends the run, and reports what each call saw.
 func (w *interleaving) fail(format string, args ...any) {
 	w.t.Helper()
 	var b strings.Builder

@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	leakWarmUp  = 1000 // calls before the numbers are taken that have to be met again
+	leakWarmUp  = 1000 // calls before the baseline is measured
 	leakWorkers = 32
 
-	// leakSettled is how long no goroutine ends before they are counted: longer than a
-	// connection to a server waits to be used again.
+	// leakSettled is how long no goroutine must end before they are counted: longer than an
+	// idle connection to a server is kept.
 	leakSettled = 4 * time.Second
 
-	// What may be more at the end. Of 10,000 calls each way to leave one is gone 600
-	// times: what each time leaves 4 kB is too much.
+	// Tolerances at the end. Of 10,000 calls, each way of leaving is used 600 times: 4 kB
+	// left by each is too much.
 	leakGoroutines = 5
 	leakHeap       = 2 << 20
 )
 
-// TestNothingIsLeft leaves thousands of calls, many at a time: questions that nobody
+// TestNothingIsLeft abandons thousands of calls, many at a time: questions that nobody
 // answers, calls that are cancelled or die, streams that are dropped, by clients and
-// servers of both eras. Then everything is as it was before. With the race detector,
-// which takes four times as long, there are fewer; make test runs it without, too, and
-// with the profile of goroutines that nothing can wake any more (H/251).
+// servers of both eras. Afterwards everything is as before. With the race detector, which
+// takes four times as long, there are fewer calls; make test also runs it without, and with
+// the profile of goroutines that nothing can wake any more (H/251).
 func TestNothingIsLeft(t *testing.T) {
 	ground := newLeakGround(t)
 	ground.leave(t, leakWarmUp)
@@ -50,7 +50,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	if after.goroutines > before.goroutines+leakGoroutines {
 		var all strings.Builder
-		_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a strings.Builder takes it
+		_ = pprof.Lookup("goroutine").WriteTo(&all, 1) // a strings.Builder returns no error
 		t.Errorf("H/251 %d goroutines, before: %d\n%s", after.goroutines, before.goroutines, all.String())
 	}
 	if after.heap > before.heap+leakHeap {
@@ -59,7 +59,7 @@ func TestNothingIsLeft(t *testing.T) {
 	noneIsStuck(t)
 }
 
-// noneIsStuck wants no goroutine to wait for what nobody else knows of any more. Only Go
+// noneIsStuck expects no goroutine to wait for something that can never happen. Only Go
 // built with GOEXPERIMENT=goroutineleakprofile can tell.
 func noneIsStuck(t *testing.T) {
 	t.Helper()
@@ -76,7 +76,7 @@ func noneIsStuck(t *testing.T) {
 	}
 }
 
-// leakGround is where it happens.
+// leakGround is the gateway under test.
 type leakGround struct {
 	g       *gateway.Gateway
 	servers []*mcptest.Server
@@ -90,7 +90,7 @@ func newLeakGround(t *testing.T) *leakGround {
 	const soon = 100 * time.Millisecond
 	cfg := gateway.Config{
 		HTTP:     front.Config{AskTimeout: soon},
-		Sessions: session.Config{MaxPerUser: leakWorkers}, // one that is not ended leaves no room
+		Sessions: session.Config{MaxPerUser: leakWorkers}, // a session that does not end leaves no room
 	}
 	for _, revision := range []string{statefulServer, stateless} {
 		name, s := "s"+revision[:4], scripted(t, revision)
@@ -119,7 +119,7 @@ func leakScript(c *mcptest.Call, stateful bool) {
 	c.Param("arguments|what", &what)
 	switch {
 	case what == "ask" && stateful:
-		_, _ = c.Ask("sampling/createMessage", aSample.Params) // whatever comes of it
+		_, _ = c.Ask("sampling/createMessage", aSample.Params) // the result does not matter
 		c.Text("done")
 	case what == "ask":
 		c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"q":{"method":%q,"params":%s}},"requestState":"s"}`, aSample.Method, aSample.Params))
@@ -135,7 +135,7 @@ func leakScript(c *mcptest.Call, stateful bool) {
 	}
 }
 
-// leave leaves n calls, some at the same time.
+// leave abandons n calls, some at the same time.
 func (l *leakGround) leave(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
@@ -166,7 +166,7 @@ func (l *leakGround) leave(t *testing.T, n int) {
 	}
 }
 
-// leakCount is what there is when nothing happens.
+// leakCount is what exists when nothing happens.
 type leakCount struct {
 	load       string
 	goroutines int
@@ -188,12 +188,12 @@ func (l *leakGround) rest(t *testing.T) leakCount {
 		busy := load.Front.Sessions + load.Front.Calls + load.Front.Questions + load.Front.Streams
 		running, sessions := 0, 0
 		for i, u := range load.Upstreams {
-			busy += u.Calls + u.Parked + u.Sessions - 1 // its own
+			busy += u.Calls + u.Parked + u.Sessions - 1 // minus its own
 			at, kept, asked := l.servers[i].Load()
 			busy += asked
 			running, sessions = running+at, sessions+kept
 		}
-		// Of its own the gateway has a session at the first server and a subscription at each.
+		// The gateway's own are a session at the first server and a subscription at each.
 		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 && running == 2 && sessions == 1 {
 			l.clients.CloseIdleConnections()
 			fewest, since := runtime.NumGoroutine(), time.Now()

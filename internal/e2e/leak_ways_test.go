@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// way is one to leave a call: what the server is to do, until which message the client
-// waits, and how it goes away, unless it merely closes the stream.
+// way is a way to abandon a call: what the server does, for which message the client waits,
+// and how it leaves, unless it merely closes the stream.
 type way struct {
 	name, revision string
 	what, until    string
@@ -42,8 +42,8 @@ var leakWays = []way{
 	{"a subscription dropped", stateless, "listen", "notifications/subscriptions/acknowledged", nil},
 }
 
-// leaver is one of those who leave. Its session has seen many calls that were left
-// before it ends.
+// leaver is a user that abandons calls. Its session sees many abandoned calls before it
+// ends.
 type leaver struct {
 	ground  *leakGround
 	clients map[string]*mcptest.Client // by revision
@@ -65,7 +65,7 @@ func (l *leaver) cancel(ctx context.Context, id string, _ *mcptest.Exchange) err
 	return err
 }
 
-// resume goes on where the stream was left, and leaves it again.
+// resume resumes the abandoned stream, and abandons it again.
 func (l *leaver) resume(ctx context.Context, _ string, x *mcptest.Exchange) error {
 	ids := x.EventIDs()
 	x.Close()

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestNobodyWaitsForAnAnswerThatCannotCome ends calls while their stateful server
-// waits for an answer: the server is told at once, not after its time limit.
+// TestNobodyWaitsForAnAnswerThatCannotCome ends calls while their stateful server waits for
+// an answer: the server is told at once, not after its time limit.
 func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
 	for _, c := range []struct {
 		name, revision, caps string
@@ -30,7 +30,8 @@ func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
 			s.Tools("do")
 			ended := make(chan struct{})
 			s.Tool("do", func(c *mcptest.Call) {
-				// Whatever comes of the question, the call goes on until it is cancelled.
+				// Whatever becomes of the question, the call continues until it is
+				// cancelled.
 				_, _ = c.Ask("elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`)
 				c.Hang()
 				close(ended)
@@ -51,7 +52,7 @@ func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
 	}
 }
 
-// wasCancelled waits until the server was told that its one call is over.
+// wasCancelled waits until the server was told that its only call is over.
 func wasCancelled(t *testing.T, s *mcptest.Server) {
 	t.Helper()
 	told, err := s.Await(deadline(t), "the cancellation", isMethod("notifications/cancelled"))

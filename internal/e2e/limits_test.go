@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestConditions lets calls through by their arguments. What cannot be told is no.
+// TestConditions allows calls by their arguments. A condition that cannot be evaluated
+// counts as false.
 func TestConditions(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
@@ -53,7 +54,7 @@ func TestConditions(t *testing.T) {
 		} {
 			got := askRaw(t, c, "tools/call", `{"name":%q,`+a.params+`}`, "up__do")
 			if strings.Contains(a.row, "arguments twice") || strings.Contains(a.row, "another case too") {
-				if !strings.Contains(got, `"error":{"code":-32`) { // refused before it means anything
+				if !strings.Contains(got, `"error":{"code":-32`) { // refused for another reason first
 					t.Errorf("%s: %s", a.row, got)
 				}
 				continue
@@ -71,8 +72,8 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// TestLimits are kept for each user, in all their sessions together, and told with
-// when to come back.
+// TestLimits: limits apply to each user, across all sessions, and refusals say when to come
+// back.
 func TestLimits(t *testing.T) {
 	s := doing(t)
 	var rate policy.Rate
@@ -112,7 +113,7 @@ func TestLimits(t *testing.T) {
 			if _, err := client.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__do"}); err == nil || !strings.Contains(err.Error(), "Too Many Requests") {
 				t.Errorf("go-sdk: %v", err)
 			}
-			// Nothing else is limited, and the connection lives on.
+			// Nothing else is limited, and the connection stays open.
 			if got := listTools(t, client); len(got) != 1 {
 				t.Errorf("go-sdk after it was refused: %q", got)
 			}
@@ -124,7 +125,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestALimitIsOver: whoever comes back when they were told to is served.
+// TestALimitIsOver: a client that comes back when told to is served.
 func TestALimitIsOver(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
@@ -138,7 +139,7 @@ func TestALimitIsOver(t *testing.T) {
 		clients = append(clients, c)
 		began := time.Now()
 		for served, refused := 0, false; !refused; served++ {
-			// On a machine that is too slow for the limit, another one or two may pass.
+			// On a machine that is too slow for the limit, one or two more may pass.
 			if most := 1 + int(time.Since(began)/(2*time.Second)); served > most {
 				t.Fatalf("%s: %d calls were served, at most %d may be", revision, served, most)
 			}
@@ -163,7 +164,7 @@ func TestALimitIsOver(t *testing.T) {
 	}
 }
 
-// TestAThousandRules are right for many users at the same time.
+// TestAThousandRules: a thousand rules work correctly for many users at the same time.
 func TestAThousandRules(t *testing.T) {
 	const users, tools = 25, 40
 	s := scripted(t, stateless)
@@ -173,7 +174,7 @@ func TestAThousandRules(t *testing.T) {
 	}
 	s.Tools(all...)
 	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
-	// Of each user one rule for each tool: it is allowed, denied or not decided.
+	// For each user one rule per tool: allow, deny or none.
 	var rules []policy.Rule
 	allowed := func(user, tool int) bool { return (user*7+tool)%3 == 0 }
 	for u := range users {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestOrdinaryLoadIsCarried: 256 clients without authentication, as many as a bare proxy
-// carries, call one server at the same time, with the defaults. All calls get there.
+// handles, call one server at the same time, with the default limits. All calls succeed.
 func TestOrdinaryLoadIsCarried(t *testing.T) {
 	const clients, calls = 256, 4
 	for _, server := range []string{statefulServer, stateless} {
@@ -24,7 +24,7 @@ func TestOrdinaryLoadIsCarried(t *testing.T) {
 				s.Tools("do")
 				s.Tool("do", func(c *mcptest.Call) {
 					select {
-					case <-time.After(50 * time.Millisecond): // so that many run at a time
+					case <-time.After(50 * time.Millisecond): // so that many run at the same time
 						c.Text("done")
 					case <-c.Done():
 					}

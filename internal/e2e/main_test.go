@@ -17,18 +17,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// The revisions that stand for their eras: as a client's, and as a server's.
+// The revisions that represent the two eras, for clients and for servers.
 const (
 	stateless      = "2026-07-28"
 	statefulClient = "2025-11-25"
 	statefulServer = "2025-06-18"
 )
 
-// stdioCommand makes the test binary a peer over stdio: stdioCommand REVISION EVENTS.
-// recordedCommand makes it one that writes down what it is given: recordedCommand
-// REVISION FILE. linesCommand makes it one that says what a scripted server says:
-// linesCommand ADDRESS. faultyCommand does the same, but for the fault that a file names:
-// faultyCommand ADDRESS FILE.
+// The commands that make the test binary a peer over stdio. stdioCommand REVISION EVENTS is
+// a plain one. recordedCommand REVISION FILE records its input. linesCommand ADDRESS relays
+// a scripted server. faultyCommand ADDRESS FILE does the same, with the fault that the file
+// names.
 const (
 	stdioCommand    = "stdio-peer"
 	recordedCommand = "recorded-stdio-peer"
@@ -40,14 +39,15 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case stdioCommand:
-			// The gateway closes our standard input to end us, and go-sdk says so as an error.
+			// The gateway ends us by closing our standard input, which go-sdk reports as an
+			// error.
 			_ = newPeer(os.Args[2], remote(os.Args[3])).Run(context.Background(), &sdk.StdioTransport{})
 			os.Exit(0)
 		case recordedCommand:
 			serveRecorded(os.Args[2], os.Args[3])
 			os.Exit(0)
 		case linesCommand:
-			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // one of the two ends is closed eventually
 			os.Exit(0)
 		case faultyCommand:
 			_ = serveFaulty(os.Args[2], os.Args[3]) // as above
@@ -76,8 +76,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// everything is the one gateway that tests share which change nothing: peers of
-// each era over each transport that it has.
+// everything is the gateway that all read-only tests share: peers of each era over each of
+// its transports.
 var everything struct {
 	once   sync.Once
 	stop   func()
@@ -124,7 +124,7 @@ func startEverything() error {
 			continue
 		}
 		serve := serve
-		if p.transport == "HTTP+SSE" { // which the gateway finds out
+		if p.transport == "HTTP+SSE" { // the gateway finds this out
 			serve = serveSSE
 		}
 		url, stop := serve(newPeer(p.revision, e.happened), p.revision == stateless)
@@ -171,7 +171,7 @@ func launch(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
 	}, nil
 }
 
-// start is run for one test; it returns the endpoint.
+// start is run for one test; it returns the endpoint's URL.
 func start(t *testing.T, cfg gateway.Config) string {
 	t.Helper()
 	g, stop, err := run(cfg)

@@ -11,12 +11,12 @@ import (
 
 // These are the scenarios of the matrix in which a server asks its client.
 
-// rounds put questions on, in rounds of them at once.
+// rounds registers questions, in rounds of simultaneous ones.
 func (p *pair) rounds(t *testing.T, rounds ...[]inquiry) (key string) {
 	return p.actor.put(t, func(c *mcptest.Call) { askIn(p.server, c, rounds) })
 }
 
-// served skips where the server's revision does not have a question.
+// served skips the test if the server's revision does not have a question.
 func (p *pair) served(t *testing.T, q inquiry) {
 	t.Helper()
 	if forms, _ := canElicit(p.server.Name); q == aForm && !forms {
@@ -24,7 +24,7 @@ func (p *pair) served(t *testing.T, q inquiry) {
 	}
 }
 
-// asked is one question in mid-call of each method that allows it.
+// asked asks one question during a call of each method that allows it.
 func asked(q inquiry) func(t *testing.T, p *pair) {
 	return func(t *testing.T, p *pair) {
 		p.served(t, q)
@@ -97,7 +97,7 @@ func askedForURL(t *testing.T, p *pair) {
 	}
 }
 
-// askedWithTools has the client's model use the tools that the server gives it.
+// askedWithTools: the client's model uses the tools that the server gives it.
 func askedWithTools(t *testing.T, p *pair) {
 	if !since(p.server, "2025-11-25") {
 		cannot(t, "the server's revision has no tools in sampling")
@@ -151,7 +151,7 @@ func refusedByClient(t *testing.T, p *pair) {
 	}
 }
 
-// unaskable is a client that declares nothing.
+// unaskable covers a client that declares nothing.
 func unaskable(t *testing.T, p *pair) {
 	c := p.open(t, "{}")
 	for _, q := range []inquiry{aForm, aSample, theirs} {

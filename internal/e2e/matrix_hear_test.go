@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// These are the scenarios of the matrix in which a client hears what it did not ask for
-// at that moment.
+// These are the scenarios of the matrix in which a client receives messages that it did not
+// request at that moment.
 
 func updated(t *testing.T, p *pair) {
 	const note = "notifications/resources/updated"
@@ -31,7 +31,7 @@ func updated(t *testing.T, p *pair) {
 				r.Param("notifications|resourceSubscriptions", &several) && slices.Contains(several, native))
 		}
 	}
-	begins, ends := "subscriptions/listen", "" // whose end is that of its stream
+	begins, ends := "subscriptions/listen", "" // it ends with its stream
 	if p.server.Stateful {
 		begins, ends = "resources/subscribe", "resources/unsubscribe"
 	}
@@ -65,7 +65,7 @@ func changed(t *testing.T, p *pair) {
 	p.actor.grow(tool)
 	p.actor.Push(note, "{}")
 	for {
-		f.until(t, note) // perhaps of another change
+		f.until(t, note) // possibly of another change
 		if _, ok := p.wire.list(t, "tools/list", "tools", "name")[p.actor.name+"__"+tool]; ok {
 			return
 		}

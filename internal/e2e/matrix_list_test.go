@@ -9,14 +9,14 @@ import (
 
 // This is the scenario of the matrix about the items of lists.
 
-// odd is JSON that nobody may read and write anew.
+// odd is JSON that must not be parsed and encoded again.
 const odd = `{"n":1.0,"big":12345678901234567890,"e":1E400,"text":"\u00e9\/é","N":null,"z":[],"a":{}}`
 
-// parts are the members of an item and the revision that each came with, "" for what
-// every client is shown.
+// parts are the members of an item and the revision that each came with, "" for members
+// that every client gets.
 type parts []struct{ since, text string }
 
-// in is the item as a revision knows it. %s in a part stands for its name.
+// in returns the item as a revision knows it. %s in a part stands for its name.
 func (ps parts) in(revision, name string) string {
 	var all []string
 	for _, p := range ps {
@@ -59,7 +59,7 @@ var (
 	}
 )
 
-// list is a whole list, by the member that names its items.
+// list returns a whole list, keyed by the member that names its items.
 func (c *speaker) list(t *testing.T, method, member, key string) map[string]json.RawMessage {
 	t.Helper()
 	items := map[string]json.RawMessage{}
@@ -85,8 +85,8 @@ func (c *speaker) list(t *testing.T, method, member, key string) map[string]json
 	return items
 }
 
-// listed looks at the items of lists: what the client's revision has of them is there, as
-// the server wrote it.
+// listed checks the items of lists: all members that the client's revision has are there,
+// as the server wrote them.
 func listed(t *testing.T, p *pair) {
 	for _, l := range []struct {
 		method, member, key string

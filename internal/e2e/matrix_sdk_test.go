@@ -152,7 +152,7 @@ func tryLinks(t *testing.T, p *pair) {
 	var got []string
 	if since(p.client, "2025-06-18") {
 		got = append(got, result.Content[0].(*sdk.ResourceLink).URI)
-	} else { // there are no links: it is said in words
+	} else { // there are no links: text replaces them
 		got = append(got, strings.TrimSuffix(strings.TrimPrefix(textOf(t, result), "Resource: static ("), ")"))
 	}
 	got = append(got, result.Content[1].(*sdk.EmbeddedResource).Resource.URI)
@@ -250,8 +250,8 @@ func tryCancel(t *testing.T, p *pair) {
 
 func tryElicitation(t *testing.T, p *pair) {
 	if forms, _ := canElicit(p.client.Name); forms {
-		// go-sdk servers ask whoever says that they can be asked, also in revisions that
-		// have no elicitation.
+		// go-sdk servers ask every client that declares the capability, even in revisions
+		// without elicitation.
 		if got, want := p.sdk.text(t, p.peer+"__confirm", nil), "accept because it is time"; got != want {
 			t.Errorf("elicitation: %q, want %q", got, want)
 		}
@@ -260,7 +260,7 @@ func tryElicitation(t *testing.T, p *pair) {
 		}
 		return
 	}
-	// Whatever a client declares, it is not asked what its revision does not know.
+	// Whatever a client declares, it never gets questions that its revision does not know.
 	result, err := p.sdk.CallTool(deadline(t), &sdk.CallToolParams{Name: p.peer + "__confirm"})
 	if err == nil && !result.IsError || len(p.sdk.asked) > 0 {
 		t.Errorf("P9/96 %+v, %v", result, err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// This file is the promise of the gateway as two tables: a client of any revision works
-// with a server of any revision, over the transports that they have. Who they are stands
-// in matrix_peers_test.go.
+// This file states the promise of the gateway as two tables: a client of any revision works
+// with a server of any revision, over their transports. matrix_peers_test.go defines the
+// peers.
 
 // matrixClients and matrixServers are the two sides of the matrix.
 var (
@@ -25,9 +25,9 @@ var (
 	}
 )
 
-// scenarios are what every pair of them goes through, in this order: those named go-sdk
-// with a go-sdk client and a go-sdk server, the others with scripted ones. A scenario
-// that a pair cannot have says why.
+// scenarios are what every pair goes through, in this order: those named go-sdk with a
+// go-sdk client and a go-sdk server, the others with scripted ones. A scenario that is
+// impossible for a pair says why.
 var scenarios = []struct {
 	name string
 	run  func(t *testing.T, p *pair)
@@ -71,9 +71,9 @@ var scenarios = []struct {
 	{"lists change", changed},          // P9/92
 }
 
-// TestMatrix has the clients go through the scenarios with each server one after the
-// other: where several calls are under way over stdio, nothing says whose log messages
-// are. The servers go at the same time, since all wait more than they compute.
+// TestMatrix runs the clients' scenarios with each server one after the other: with several
+// calls under way over stdio, log messages could not be assigned to calls. The servers run
+// at the same time, since they mostly wait.
 func TestMatrix(t *testing.T) {
 	m := newMatrix(t)
 	var all sync.WaitGroup
@@ -92,8 +92,8 @@ func TestMatrix(t *testing.T) {
 	all.Wait()
 }
 
-// cannot ends a scenario that says why its pair cannot have it.
+// cannot ends a scenario that is impossible for its pair, with the reason.
 func cannot(t *testing.T, why string) {
 	t.Helper()
-	t.Skip(why) // one of the two revisions has nothing of it, or its transport has not
+	t.Skip(why) // one of the revisions, or its transport, does not support it
 }

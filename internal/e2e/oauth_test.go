@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestRefusals: whoever gets in nowhere is answered the same on every way in, with the
-// status, the challenge and the body that tell them what to do; no server hears of it.
+// TestRefusals: a caller with no valid token gets the same answer from every endpoint, with
+// the status, challenge and body that say what to do; no server receives anything.
 func TestRefusals(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
@@ -60,7 +60,7 @@ func TestRefusals(t *testing.T) {
 		query         string
 		status        int
 		code, text    string
-		scope         string // "" for that which is always told
+		scope         string // "" for the scope that is always named
 	}{
 		{"H/1 P9/212 no token", nil, "", 401, "", none, ""},
 		{"H/2 Basic", []string{"Basic dXNlcjpwYXNz"}, "", 401, "", none, ""},
@@ -143,8 +143,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// waysIn are requests of every kind; that the body of one makes no sense must not
-// matter, since nobody reads it.
+// waysIn are requests of every kind. That one has a nonsensical body must not matter, since
+// nobody reads it.
 var waysIn = []struct {
 	name, revision, session, verb, body string
 	header                              http.Header
@@ -157,7 +157,7 @@ var waysIn = []struct {
 	{"DELETE", statefulClient, "ABC", "DELETE", "", nil},
 }
 
-// TestGoodTokens get in whatever their form, in both eras.
+// TestGoodTokens: they are accepted in every form, in both eras.
 func TestGoodTokens(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -191,7 +191,7 @@ func TestGoodTokens(t *testing.T) {
 	})
 }
 
-// TestResourceMetadata are what a client finds its issuer by, without a token.
+// TestResourceMetadata: a client without a token finds its issuer through these documents.
 func TestResourceMetadata(t *testing.T) {
 	s := scripted(t, stateless)
 	g := guard(t, gateway.Config{
@@ -207,13 +207,13 @@ func TestResourceMetadata(t *testing.T) {
 		{"/.well-known/oauth-protected-resource/mcp", 200},
 		{"/.well-known/oauth-protected-resource", 200},
 		{"/.well-known/oauth-protected-resource/other", 404},
-		{"/.well-known/oauth-authorization-server", 404}, // that is the issuer's to serve
+		{"/.well-known/oauth-authorization-server", 404}, // the issuer serves this one
 	} {
 		req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, origin+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Host = "localhost" // which is not what they are made of
+		req.Host = "localhost" // the documents do not depend on it
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +226,7 @@ func TestResourceMetadata(t *testing.T) {
 	}
 }
 
-// with are members on top of others.
+// with adds members to a map.
 func with[M ~map[string]V, V any](base, more M) M {
 	all := make(M, len(base)+len(more))
 	for _, from := range []M{base, more} {
@@ -239,7 +239,7 @@ func with[M ~map[string]V, V any](base, more M) M {
 
 func part(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// hs256 signs with the text of the issuer's public key, which everybody has.
+// hs256 signs with the text of the issuer's public key, which everybody knows.
 func hs256(t *testing.T, issuer *mcptest.Issuer, payload string) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(issuer.Key().Public())

@@ -23,7 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestFixedCredentials are on every request to their server, and nowhere else.
+// TestFixedCredentials: they are on every request to their server, and nowhere else.
 func TestFixedCredentials(t *testing.T) {
 	const secret = "fixed-credential-of-the-gateway"
 	for _, c := range []struct {
@@ -65,8 +65,8 @@ func TestFixedCredentials(t *testing.T) {
 	}
 }
 
-// TestClientCredentials has the gateway get a token of its own, in each way that it
-// can prove who it is, and use it for everybody.
+// TestClientCredentials: the gateway gets a token of its own, with each way to prove its
+// identity, and uses it for everybody.
 func TestClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -171,7 +171,7 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// TestTheDeskRefuses: what the token endpoint says is for the operator.
+// TestTheDeskRefuses: only the operator sees what the token endpoint says.
 func TestTheDeskRefuses(t *testing.T) {
 	for _, c := range []struct{ code, text string }{
 		{"invalid_client", "the token endpoint refused the gateway itself (invalid_client)"},
@@ -187,7 +187,7 @@ func TestTheDeskRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// There is no list yet, so all that can be said is that there is none.
+			// There is no list yet, and the answer can only say so.
 			m, err := x.Response()
 			x.Close()
 			if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code/100 != 502 || strings.Contains(m.Text, "desk") || strings.Contains(m.Text, "127.0.0.1") {
@@ -204,7 +204,7 @@ func TestTheDeskRefuses(t *testing.T) {
 	}
 }
 
-// wantNowhere looks for secrets in what is to have none.
+// wantNowhere checks that a text contains no secrets.
 func wantNowhere(t *testing.T, where, text string, secrets ...string) {
 	t.Helper()
 	for _, secret := range secrets {

@@ -14,8 +14,8 @@ import (
 
 //lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
 
-// peer is a go-sdk server with one tool for everything that a call can meet. tell
-// hears what happens to its calls.
+// newPeer makes a go-sdk server with one tool for everything that can happen to a call.
+// tell receives what happens to its calls.
 func newPeer(revision string, tell func(event string)) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, &sdk.ServerOptions{
 		Instructions:              "peer of " + revision,
@@ -41,7 +41,7 @@ func newPeer(revision string, tell func(event string)) *sdk.Server {
 		return nil, nil, ctx.Err()
 	})
 	sdk.AddTool(server, &sdk.Tool{Name: "exit"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-		os.Exit(3) // only ever called in a process of its own
+		os.Exit(3) // only ever called in a separate process
 		return nil, nil, nil
 	})
 	sdk.AddTool(server, &sdk.Tool{Name: "touch"}, func(ctx context.Context, _ *sdk.CallToolRequest, in touchInput) (*sdk.CallToolResult, any, error) {
@@ -82,8 +82,7 @@ func newPeer(revision string, tell func(event string)) *sdk.Server {
 
 const unicodeURI = "test://ünicode/文"
 
-// peerResources are URIs of every kind that a gateway could get wrong, and what
-// they hold.
+// peerResources are URIs of every kind that a gateway could get wrong, with their contents.
 var peerResources = map[string]string{
 	"test://static":                      "static text",
 	"file:///a%20b/%C3%BC.txt":           "percent-encoded",
@@ -140,8 +139,7 @@ type countInput struct {
 	To int `json:"to"`
 }
 
-// count reports progress at each number, and logs it once as debug and once as
-// warning.
+// count reports progress at each number, and logs it once at debug and once at warning.
 func count(ctx context.Context, req *sdk.CallToolRequest, in countInput) (*sdk.CallToolResult, any, error) {
 	for i := 1; i <= in.To; i++ {
 		for _, level := range []sdk.LoggingLevel{"debug", "warning"} {
@@ -181,8 +179,8 @@ type touchInput struct {
 	URI string `json:"uri"`
 }
 
-// asking is a tool that asks its client and says what was answered, in the way of
-// the revision that it is called by.
+// asking is a tool that asks its client and returns the answer, in the way of the revision
+// of the call.
 func asking(what string, question sdk.InputRequest) sdk.ToolHandlerFor[struct{}, any] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
 		if req.ProtocolVersion() != stateless {
@@ -205,7 +203,7 @@ func asking(what string, question sdk.InputRequest) sdk.ToolHandlerFor[struct{},
 	}
 }
 
-// ask asks in the middle of the call, as stateful servers do.
+// ask asks during the call, as stateful servers do.
 func ask(ctx context.Context, session *sdk.ServerSession, question sdk.InputRequest) (sdk.InputResponse, error) {
 	switch q := question.(type) {
 	case *sdk.ElicitParams:

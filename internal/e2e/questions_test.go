@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// askable is what a client declares that can be asked everything its revision has.
+	// askable are the capabilities of a client that supports every question of its
+	// revision.
 	askable = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
 
 	yes     = `{"action":"accept","content":{"a":"x","n":1.50,"b":true}}`
@@ -21,7 +22,7 @@ var (
 	theirs  = inquiry{"roots/list", `{}`}
 )
 
-// usual is how a client answers that does what it is asked.
+// usual returns the answer of a cooperative client.
 func usual(q inquiry) string {
 	switch q.Method {
 	case "elicitation/create":
@@ -74,18 +75,18 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 	}
 }
 
-// voiced are the params of a question of the named server as a client is asked it.
+// voiced returns the params of a question of the named server as a client gets it.
 func voiced(name, params string) string {
 	return strings.Replace(params, `"message":"`, `"message":"`+name+" asks: ", 1)
 }
 
-// unvoiced is the message of a question as its server wrote it.
+// unvoiced returns the message of a question as its server wrote it.
 func unvoiced(message string) string {
 	_, text, _ := strings.Cut(message, " asks: ")
 	return text
 }
 
-// sameJSON reports whether two objects say the same, in whatever order.
+// sameJSON reports whether two objects are equal, in whatever order.
 func sameJSON(a, b string) bool {
 	var x, y any
 	if a == "" {
@@ -94,7 +95,7 @@ func sameJSON(a, b string) bool {
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
 		return false
 	}
-	p, _ := json.Marshal(x) // what was JSON a moment ago
+	p, _ := json.Marshal(x) // it was just parsed from JSON
 	q, _ := json.Marshal(y)
 	return string(p) == string(q)
 }

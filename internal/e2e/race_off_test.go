@@ -2,8 +2,8 @@
 
 package e2e
 
-// leaks is how many calls TestNothingIsLeft leaves.
+// leaks is how many calls TestNothingIsLeft abandons.
 const leaks = 10_000
 
-// raceEnabled says that the race detector runs.
+// raceEnabled says whether the race detector runs.
 const raceEnabled = false

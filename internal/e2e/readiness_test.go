@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// ready asks whether the gateway takes new sessions, and why not.
+// ready asks whether the gateway accepts new sessions, and why not.
 func (g *guarded) ready(t *testing.T, query string) (status int, reasons []string) {
 	t.Helper()
 	resp := g.operator(t, http.MethodGet, "/readyz"+query, nil)
@@ -27,8 +27,8 @@ func (g *guarded) ready(t *testing.T, query string) (status int, reasons []strin
 	return resp.StatusCode, answer.Reasons
 }
 
-// TestReadyWithoutRoom: a gateway whose Redis takes nothing new begins no sessions, and so
-// is not ready for any; a balancer that leaves the store out of its question keeps it.
+// TestReadyWithoutRoom: a gateway whose Redis is full begins no sessions, and so is not
+// ready. A balancer that leaves the store out of its check keeps the gateway.
 func TestReadyWithoutRoom(t *testing.T) {
 	server, master := redistest.Start(t), redistest.Start(t)
 	client := server.Client()

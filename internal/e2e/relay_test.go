@@ -21,8 +21,8 @@ func inFrontOf(t *testing.T, s *mcptest.Server) (url string) {
 	return start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 }
 
-// eachPair runs a test for each pair of eras with scripted peers. The server has
-// the tool "do", which test scripts.
+// eachPair runs a test for each pair of eras with scripted peers. The test scripts the
+// server's tool "do".
 func eachPair(t *testing.T, test func(t *testing.T, clientRevision string, s *mcptest.Server)) {
 	for _, c := range []string{statefulClient, stateless} {
 		for _, s := range []string{statefulServer, stateless} {
@@ -155,7 +155,7 @@ func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
 
 func TestP9_145_ATimeoutCancelsUpstream(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
-		t.Parallel() // it takes as long as the limit, which is long enough to meet the server
+		t.Parallel() // it takes as long as the limit, which must be long enough to reach the server
 		ended := make(chan struct{})
 		s.Tool("do", func(c *mcptest.Call) {
 			c.Hang()
@@ -229,7 +229,7 @@ func TestP9_160_CapabilitiesNeverGrow(t *testing.T) {
 				last.Param("_meta|io.modelcontextprotocol/clientCapabilities", &declared)
 			} else {
 				for _, hello := range s.Received("initialize") {
-					clear(declared) // the last one is this session's
+					clear(declared) // what remains is from this session
 					hello.Param("capabilities", &declared)
 				}
 			}
@@ -279,9 +279,9 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 			t.Errorf("P9/139 P9/162 the level was set by %s, %v", level.Text, err)
 		}
 	}
-	leveled(first.Session) // which was opened after the client had set it
+	leveled(first.Session) // the session was opened after the client had set the level
 	s.Forget()
-	second := call() // once more, invisibly
+	second := call() // sent once more by the gateway
 	if second.Session == first.Session {
 		t.Error("P9/162 there is no new session")
 	}
@@ -298,7 +298,7 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 			t.Errorf("P9/162 initialize carried the session %q", hello.Session)
 		}
 	}
-	if n := len(s.Received("tools/call")); n != 3 { // the first, the refused, the repeated
+	if n := len(s.Received("tools/call")); n != 3 { // the first, the refused and the repeated one
 		t.Errorf("%d calls reached the server, want 3", n)
 	}
 }

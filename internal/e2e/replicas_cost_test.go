@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestCallsCostNoRedis: a call of a session costs its owner no Redis command, nor does one of
-// a client without sessions.
+// TestCallsCostNoRedis: neither a call in a session at its owner nor a call of a client
+// without sessions costs a Redis command.
 func TestCallsCostNoRedis(t *testing.T) {
 	r := replicated(t, withoutStreams)
 	for _, revision := range wire.Revisions() {
@@ -20,7 +20,7 @@ func TestCallsCostNoRedis(t *testing.T) {
 			t.Run("client "+revision.Name+" server "+s.revision.Name, func(t *testing.T) {
 				s.asks()
 				owner := r.at(c, 0)
-				mustCall(t, owner, "tools/call", s.params("tools/call")) // which makes it that
+				mustCall(t, owner, "tools/call", s.params("tools/call")) // this makes it the owner
 				said := commands(t, r, func() {
 					for range 20 {
 						mustCall(t, owner, "tools/call", s.params("tools/call"))
@@ -34,8 +34,8 @@ func TestCallsCostNoRedis(t *testing.T) {
 	}
 }
 
-// TestForwardedCallsCostNoRedis: nor does one that another replica forwards, once it knows
-// where.
+// TestForwardedCallsCostNoRedis: a forwarded call costs none either, once the replica knows
+// the owner.
 func TestForwardedCallsCostNoRedis(t *testing.T) {
 	r := replicated(t, withoutStreams)
 	s := r.servers[0]
@@ -54,11 +54,11 @@ func TestForwardedCallsCostNoRedis(t *testing.T) {
 	}
 }
 
-// withoutStreams has calls be answered without event streams, which are kept in Redis.
+// withoutStreams answers calls without event streams, which are stored in Redis.
 func withoutStreams(cfg *gateway.Config) { cfg.HTTP.StreamAfter = time.Minute }
 
-// commands are what Redis is asked while something is done, but for leases, which are renewed
-// all the time, and what a connection begins with.
+// commands returns the Redis commands during do, except for leases, which are renewed all
+// the time, and for the start of connections.
 func commands(t *testing.T, r *several, do func()) []string {
 	t.Helper()
 	return slices.DeleteFunc(r.redis.Commands(t, do), func(command string) bool {

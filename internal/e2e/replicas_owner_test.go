@@ -18,19 +18,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// desktop is a server each of whose sessions only one replica can have: a process, or an
-// event stream. It counts what is done in each.
+// desktop is a server whose sessions can each belong to only one replica: a process, or an
+// event stream. It counts the uses of each.
 type desktop struct {
 	*mcptest.Server
 	config upstream.Config
-	began  chan string // sessions in which a call waits
+	began  chan string // sessions in which a call is waiting
 	ended  chan string
 
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
 }
 
-// desktops are a desktop of each kind.
+// desktops runs a test for each kind of desktop.
 func desktops(t *testing.T, test func(t *testing.T, d *desktop)) {
 	for kind, start := range map[string]func(*wire.Revision) *mcptest.Server{"stdio": mcptest.NewServer, "HTTP+SSE": mcptest.NewSSEServer} {
 		t.Run(kind, func(t *testing.T) {
@@ -68,7 +68,7 @@ func desktops(t *testing.T, test func(t *testing.T, d *desktop)) {
 	}
 }
 
-// ask asks, and tells what was answered and what was counted before and after.
+// ask asks a question, and returns the answer with the counts before and after.
 func (d *desktop) ask(c *mcptest.Call) {
 	n := d.add(c.Session)
 	answer, err := c.Ask("elicitation/create", `{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}`)
@@ -88,7 +88,7 @@ func (d *desktop) add(session string) int {
 	return d.counts[session]
 }
 
-// used is in how many sessions anything was counted.
+// used returns how many sessions were used.
 func (d *desktop) used() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ const (
 	toAsk  = `{"name":"up__ask","arguments":{}}`
 )
 
-// countAt uses the client's session, and returns the how manieth time that was.
+// countAt uses the client's session, and returns how many times it has been used.
 func countAt(t *testing.T, c *mcptest.Client) (n int) {
 	t.Helper()
 	text := outcome(mustCall(t, c, "tools/call", toAdd))
@@ -116,7 +116,7 @@ func countAt(t *testing.T, c *mcptest.Client) (n int) {
 	return n
 }
 
-// wantCount checks which of the uses of its session this one is.
+// wantCount checks how many times the session has been used.
 func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 	t.Helper()
 	if m := mustCall(t, c, "tools/call", toAdd); outcome(m) != fmt.Sprint(want) {
@@ -125,7 +125,7 @@ func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 }
 
 // TestReplicasShareProcesses: a process, or an event stream, that one replica has for a
-// client is that of its calls at all of them.
+// client serves the client's calls at all replicas.
 func TestReplicasShareProcesses(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
@@ -136,8 +136,8 @@ func TestReplicasShareProcesses(t *testing.T) {
 	})
 }
 
-// hasOneProcess: whichever replicas the calls of a client come to, one process,
-// or event stream, has them all; each client has its own.
+// hasOneProcess: one process or event stream serves all calls of a client, whichever
+// replicas they come to; each client has its own.
 func hasOneProcess(t *testing.T, d *desktop, r *several) {
 	for i, revision := range []string{statefulServer, statefulClient, stateless} {
 		for _, caps := range []string{"{}", askable} {
@@ -151,7 +151,7 @@ func hasOneProcess(t *testing.T, d *desktop, r *several) {
 			}
 		}
 	}
-	for _, revision := range []string{statefulClient, stateless} { // all at once
+	for _, revision := range []string{statefulClient, stateless} { // all at the same time
 		c := rawWith(t, r.url, revision, `{"sampling":{}}`)
 		before := d.used()
 		var all sync.WaitGroup
@@ -174,20 +174,20 @@ func hasOneProcess(t *testing.T, d *desktop, r *several) {
 	}
 }
 
-// asksFromOneProcess: a question in mid-call is put where the call came in, and
-// its answer, wherever that lands, goes to the process.
+// asksFromOneProcess: a question during a call is put where the call came in, and its
+// answer reaches the process, wherever it arrives.
 func asksFromOneProcess(t *testing.T, d *desktop, r *several) {
 	for _, revision := range []string{statefulClient, stateless} {
 		c := rawWith(t, r.url, revision, askable)
-		before := countAt(t, r.at(c, 0)) // which has the process
-		for n := range 6 {               // each of them is asked at another replica
+		before := countAt(t, r.at(c, 0)) // this replica has the process
+		for n := range 6 {               // each is asked at another replica
 			m, asked := converse(t, c, "tools/call", toAsk, usual)
 			if want := fmt.Sprint("accept ", before+2*n+1, " ", before+2*n+2); outcome(m) != want || len(asked) != 1 {
 				t.Errorf("%s: after %d questions %s, want %s", revision, len(asked), m.Text, want)
 			}
 		}
 	}
-	// Two clients without sessions that are one: the answer comes to a third replica.
+	// Two clients without sessions that count as one: the answer comes to a third replica.
 	c := rawWith(t, r.url, stateless, askable)
 	m := mustCall(t, r.at(c, 1), "tools/call", toAsk)
 	var state string
@@ -206,8 +206,8 @@ func asksFromOneProcess(t *testing.T, d *desktop, r *several) {
 	}
 }
 
-// cancelsInOneProcess: what runs in a process of another replica hears of its
-// progress, and ends as its client wants it to.
+// cancelsInOneProcess: a call in a process of another replica reports its progress, and
+// ends when its client cancels it.
 func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 	c := raw(t, r.url, statefulClient)
 	countAt(t, r.at(c, 0))
@@ -235,10 +235,10 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 		t.Fatal(err)
 	}
 	receive(t, "the call's start", d.began)
-	x.Close() // which is how it cancels
+	x.Close() // this is how it cancels
 	receive(t, "the call's end", d.ended)
 
-	// A question that nobody will answer is let go with its call.
+	// A question that nobody will answer ends with its call.
 	asking := rawWith(t, r.url, statefulClient, askable)
 	countAt(t, r.at(asking, 0))
 	y, err := r.at(asking, 1).SendID(deadline(t), `"asked"`, "tools/call", toAsk)
@@ -259,7 +259,7 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 		t.Errorf("%s %v", cancelled.Text, err)
 	}
 
-	// With the client's session its process ends.
+	// The process ends with the client's session.
 	z, err := r.at(c, 2).Send(deadline(t), "tools/call", toWait)
 	if err != nil {
 		t.Fatal(err)
@@ -272,8 +272,8 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 	receive(t, "the end of the process", d.ended)
 }
 
-// hearsOneProcess: who listens at any replica hears what the process of a client
-// says outside of calls, from the moment on that it is told so.
+// hearsOneProcess: a listener at any replica receives messages that the client's process
+// sends outside of calls, from the acknowledgement on.
 func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 	c := raw(t, r.url, statefulClient)
 	countAt(t, r.at(c, 0))
@@ -316,8 +316,8 @@ func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 	}
 }
 
-// TestReplicasThatStopGiveProcessesUp: the process of a replica that stops ends with it, and
-// the next call has a new one, at any other.
+// TestReplicasThatStopGiveProcessesUp: the process of a replica that stops ends with it,
+// and the next call gets a new one at any other replica.
 func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		var cfg gateway.Config
@@ -350,9 +350,9 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	})
 }
 
-// TestH_178_ProcessesWithoutRedis: the process of a client is known, as its owner is; for
-// one that is not each replica has a process of its own as long as nobody can tell whose it
-// is, and one has it again afterwards.
+// TestH_178_ProcessesWithoutRedis: a client whose process is known keeps it, as its owner
+// is known. For another client, each replica has a process of its own as long as the owner
+// cannot be looked up, and afterwards one replica has it again.
 func TestH_178_ProcessesWithoutRedis(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestReplicasThatCannotReachEachOther: /readyz and check say so, with the address and why.
+// TestReplicasThatCannotReachEachOther: /readyz and check report it, with the address and
+// the reason.
 func TestReplicasThatCannotReachEachOther(t *testing.T) {
 	s, redis := doing(t), redistest.Start(t)
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}

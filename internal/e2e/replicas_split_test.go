@@ -20,13 +20,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// books are what was asked and answered.
+// books record the calls and their answers.
 type books struct {
 	mu      sync.Mutex
 	ran     map[string]int      // how often a call ran, by its key
-	answers map[string][]string // what its client was answered
-	resumed int                 // answers that came on another stream than the call's own
-	done    int                 // answers of the server's
+	answers map[string][]string // the answers that its client got
+	resumed int                 // answers on another stream than the call's own
+	done    int                 // answers of the server
 }
 
 // errand is a call, and where its stream broke off.
@@ -36,14 +36,14 @@ type errand struct {
 	first, last string // events of its stream, "" for none
 }
 
-// begun counts a run.
+// begun counts a run of a call.
 func (b *books) begun(key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ran[key]++
 }
 
-// answered enters an answer that a client got.
+// answered records an answer that a client got.
 func (b *books) answered(t *testing.T, key string, m mcptest.Message, resumed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *books) answered(t *testing.T, key string, m mcptest.Message, resumed bo
 	}
 }
 
-// split are replicas of which each has a way of its own to Redis and to the others.
+// split is a set of replicas, each with its own connections to Redis and to the others.
 type split struct {
 	*several
 	ways, links []*faultproxy.Proxy
@@ -85,7 +85,7 @@ func newSplit(t *testing.T) *split {
 		s.begun(key)
 		c.Progress(1)
 		select {
-		case <-time.After(rand.N(time.Second)): // some of it comes to the answer during a fault
+		case <-time.After(rand.N(time.Second)): // so that some answers come during a fault
 			c.Text("done " + key)
 		case <-c.Done():
 		}
@@ -116,10 +116,10 @@ func newSplit(t *testing.T) *split {
 	return s
 }
 
-// anywhere is a client at any of the replicas.
+// anywhere returns a client at a random replica.
 func (s *split) anywhere(c *mcptest.Client) *mcptest.Client { return s.at(c, rand.IntN(len(s.urls))) }
 
-// work makes calls, each at another replica, until ctx is over, and returns them.
+// work makes calls, each at another replica, until ctx ends, and returns them.
 func (s *split) work(ctx context.Context, t *testing.T, c *mcptest.Client, name string) (made []*errand) {
 	for n := 0; ctx.Err() == nil; n++ {
 		a := &errand{client: c, key: fmt.Sprint(name, "-", n)}
@@ -141,21 +141,22 @@ func (s *split) work(ctx context.Context, t *testing.T, c *mcptest.Client, name 
 	return made
 }
 
-// count is how often a call was answered.
+// count returns how often a call was answered.
 func (s *split) count(key string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.answers[key])
 }
 
-// wentWell reports whether a call is done.
+// wentWell reports whether a call succeeded.
 func (s *split) wentWell(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.answers[key]) == 1 && strings.Contains(s.answers[key][0], "done "+key)
 }
 
-// read reads a stream to its end, or, for one who leaves, to where it can be gone on with.
+// read reads a stream to its end or, if the client leaves, to a point from which it can be
+// resumed.
 func (s *split) read(t *testing.T, a *errand, x *mcptest.Exchange, resumed, leaves bool) {
 	defer x.Close()
 	for {
@@ -178,9 +179,9 @@ func (s *split) read(t *testing.T, a *errand, x *mcptest.Exchange, resumed, leav
 	}
 }
 
-// resume goes on with the stream of a call, after an event, at any replica.
+// resume resumes the stream of a call, after an event, at any replica.
 func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after string) {
-	within, cancel := context.WithTimeout(ctx, 2*time.Second) // there may be nobody to end a stream without an answer
+	within, cancel := context.WithTimeout(ctx, 2*time.Second) // a stream without an answer may never be ended
 	defer cancel()
 	x, err := s.anywhere(a.client).Get(within, after)
 	switch {
@@ -196,9 +197,9 @@ func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after strin
 	}
 }
 
-// TestReplicasSplit has one replica lose its way to the others, another one its way to Redis
-// for longer than its lease lasts, and Redis hang for all of them meanwhile. No request is
-// answered twice, and none with what is another's.
+// TestReplicasSplit: one replica loses its connection to the others, another one loses
+// Redis for longer than its lease, and meanwhile Redis hangs for all. No request is
+// answered twice, or with another request's answer.
 func TestReplicasSplit(t *testing.T) {
 	s := newSplit(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -212,7 +213,7 @@ func TestReplicasSplit(t *testing.T) {
 			all := s.work(ctx, t, c, fmt.Sprint("c", i))
 			mu.Lock()
 			defer mu.Unlock()
-			made, recent = append(made, all...), append(recent, all[max(0, len(all)-20):]...) // their streams are still kept
+			made, recent = append(made, all...), append(recent, all[max(0, len(all)-20):]...) // the streams of the recent calls are still stored
 		})
 	}
 	wait := func(d time.Duration) {
@@ -255,7 +256,7 @@ func TestReplicasSplit(t *testing.T) {
 	}
 	t.Logf("%d calls, %d answered, %d done, %d on another stream, %d never", len(made), answered, s.done, s.resumed, open)
 
-	// Whoever reads a stream anew reads the same answer, once.
+	// A client that reads a stream again gets the same answer, once.
 	for _, a := range recent {
 		if s.count(a.key) != 1 || a.first == "" {
 			continue

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestReplicasSubscribe: what is subscribed to at any replica is heard from that moment on,
-// while earlier subscriptions still move to the replica with the stream.
+// TestReplicasSubscribe: after a subscription at any replica, updates arrive from that
+// moment on, while earlier subscriptions are still moving to the replica with the stream.
 func TestReplicasSubscribe(t *testing.T) {
 	const resources, atOnce = 1 + 20*4, 4
 	var listed []string
@@ -45,7 +45,7 @@ func TestReplicasSubscribe(t *testing.T) {
 	if err != nil || first.Error != nil {
 		t.Fatal(first.Text, err)
 	}
-	// The catalogs' of the replicas, and one for the client.
+	// Those of the replicas' catalogs, and one for the client.
 	if err := server.AwaitStanding(deadline(t), 4); err != nil {
 		t.Fatal(err)
 	}

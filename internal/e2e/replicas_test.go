@@ -23,8 +23,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// several are replicas of one gateway with one Redis, behind a balancer that gives each
-// request to the next of them.
+// several is a set of replicas of one gateway with one Redis, behind a balancer that gives
+// each request to the next one.
 type several struct {
 	url     string
 	redis   *redistest.Server
@@ -39,7 +39,7 @@ func replicated(t *testing.T, change func(*gateway.Config)) *several {
 	return replicatedBy(t, server, func(int) string { return server.URL() }, change)
 }
 
-// replicatedBy is replicated with a Redis that each replica has its own way to.
+// replicatedBy is replicated with a separate address of Redis for each replica.
 func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) string, change func(*gateway.Config)) *several {
 	t.Helper()
 	s := &several{redis: server}
@@ -85,15 +85,15 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 	return s
 }
 
-// at is the client at one of the replicas, past the balancer.
+// at returns the client at one of the replicas, bypassing the balancer.
 func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	there := mcptest.NewClient(s.urls[replica], c.Revision)
 	there.Caps, there.Session, there.HTTP = c.Caps, c.Session, c.HTTP
 	return there
 }
 
-// TestReplicasQuestions has servers of all revisions ask clients of all revisions in
-// mid-call, whose answers land on other replicas.
+// TestP9_111_ReplicasQuestions: servers of all revisions ask clients of all revisions
+// during calls, and the answers arrive at other replicas.
 func TestP9_111_ReplicasQuestions(t *testing.T) {
 	r := replicated(t, nil)
 	for _, revision := range wire.Revisions() {
@@ -114,7 +114,7 @@ func TestP9_111_ReplicasQuestions(t *testing.T) {
 	}
 }
 
-// TestReplicasClients are go-sdk clients of both eras that know nothing of replicas.
+// TestReplicasClients covers go-sdk clients of both eras, which know nothing of replicas.
 func TestReplicasClients(t *testing.T) {
 	peer, stop := serve(newPeer(statefulServer, func(string) {}), false)
 	defer stop()
@@ -145,8 +145,8 @@ func TestReplicasClients(t *testing.T) {
 	}
 }
 
-// TestReplicasCancel cancels at one replica what runs at another, and ends a session at
-// one of which the others hold something.
+// TestReplicasCancel cancels at one replica a call that runs at another, and ends at one
+// replica a session that others use.
 func TestReplicasCancel(t *testing.T) {
 	slow := scripted(t, statefulServer)
 	slow.Tools("wait")
@@ -203,8 +203,8 @@ func TestReplicasCancel(t *testing.T) {
 	}
 }
 
-// TestReplicasResume breaks a call's stream and goes on with it at another replica, while
-// the call runs and after its end.
+// TestReplicasResume breaks a call's stream and resumes it at another replica, while the
+// call runs and after its end.
 func TestReplicasResume(t *testing.T) {
 	steady := scripted(t, statefulServer)
 	steady.Tools("work")
@@ -257,7 +257,7 @@ func TestReplicasResume(t *testing.T) {
 	}
 }
 
-// TestReplicasLimits has three replicas count as one.
+// TestReplicasLimits: limits count the calls at all three replicas together.
 func TestReplicasLimits(t *testing.T) {
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"}, Rate: policy.Rate{Count: 5, Per: 24 * time.Hour}}}
@@ -281,7 +281,8 @@ func TestReplicasLimits(t *testing.T) {
 	}
 }
 
-// TestReplicasApproval has users approve of calls at another replica than asked them.
+// TestReplicasApproval: users approve of calls at a different replica from the one that
+// asked them.
 func TestReplicasApproval(t *testing.T) {
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*"}}}}
@@ -303,7 +304,7 @@ func TestReplicasApproval(t *testing.T) {
 	}
 }
 
-// TestReplicasStand has events of a session reach its one stream, wherever that is.
+// TestReplicasStand: events of a session reach its only stream, wherever that is.
 func TestReplicasStand(t *testing.T) {
 	e := newEvents()
 	defer e.server.Close()
@@ -330,7 +331,7 @@ func TestReplicasStand(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// Before there is a stream: the event waits where it was heard.
+	// There is no stream yet: the event waits where it arrived.
 	touch(1)
 	first, err := r.at(c, 2).Get(deadline(t), "")
 	if err != nil {
@@ -341,7 +342,7 @@ func TestReplicasStand(t *testing.T) {
 	hears("what happens while the stream is open", first)
 	ids := first.EventIDs()
 	first.Close()
-	// Gone on with elsewhere, by its last event.
+	// Resumed elsewhere, after its last event.
 	second, err := r.at(c, 1).Get(deadline(t), ids[len(ids)-1])
 	if err != nil {
 		t.Fatal(err)
@@ -351,8 +352,8 @@ func TestReplicasStand(t *testing.T) {
 	hears("after going on elsewhere", second)
 }
 
-// TestReplicasWithoutRedis: what is known goes on, what is new is told to come back, and
-// all is well once Redis is.
+// TestReplicasWithoutRedis: known sessions continue, new ones are told to come back, and
+// all is well once Redis is back.
 func TestReplicasWithoutRedis(t *testing.T) {
 	r := replicated(t, nil)
 	s := r.servers[0]
@@ -367,7 +368,7 @@ func TestReplicasWithoutRedis(t *testing.T) {
 			t.Errorf("H/178 a known session at replica %d: %s", here, m.Text)
 		}
 	}
-	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // H/177: who needs no session goes on
+	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // H/177: a client that needs no session is still served
 	fresh := unopened(t, r.url, statefulClient)
 	begin := func() *mcptest.Exchange {
 		x, err := fresh.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)

@@ -35,7 +35,7 @@ func wantStatus(t *testing.T, what string, x *mcptest.Exchange, want int) {
 	}
 }
 
-// wantLater wants an answer that says: not now, for no fault of yours.
+// wantLater expects an answer that asks to try later, and blames the gateway.
 func wantLater(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	m, err := x.Response()
@@ -53,8 +53,8 @@ func doing(t *testing.T) *mcptest.Server {
 	return s
 }
 
-// TestKeysAreRotatedInMidRun has clients of both eras call without a pause while the
-// issuer changes its keys twice: no call fails whose token is good.
+// TestKeysAreRotatedInMidRun: clients of both eras call without a pause while the issuer
+// changes its keys twice. No call with a valid token fails.
 func TestKeysAreRotatedInMidRun(t *testing.T) {
 	s := doing(t)
 	g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
@@ -62,7 +62,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	wantStatus(t, "before", try(t, g, oldest), 200)
 	fetches := g.issuer.Fetches(mcptest.EndpointJWKS)
 
-	// The key that all begin with stays when the next one comes.
+	// The first key stays published when the next one comes.
 	second := g.issuer.AddKey("RS256")
 	var clients []*mcptest.Client
 	for _, revision := range eras {
@@ -98,8 +98,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	}
 	third := g.issuer.AddKey("EdDSA")
 	flood := g.issuer.Fetches(mcptest.EndpointJWKS)
-	// Another new key so soon: there is one fetch on demand in 30 s at most, or whoever
-	// makes up keys could have the issuer asked as often as they like.
+	// Another new key so soon: there is at most one fetch on demand in 30 s. Otherwise
+	// anyone who invents keys could cause any number of requests to the issuer.
 	for i := range 20 {
 		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
 		wantStatus(t, "H/25 a key of which the issuer cannot be asked yet", x, 503)
@@ -112,8 +112,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	wantStatus(t, "H/25 the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
 }
 
-// TestAWithdrawnKeyDies: with the first fetch that does not bring it, its tokens are
-// worth nothing, those that were found good before included.
+// TestAWithdrawnKeyDies: after the first fetch without the key, its tokens are invalid,
+// including those accepted before.
 func TestAWithdrawnKeyDies(t *testing.T) {
 	s := doing(t)
 	started, release := make(chan struct{}, 1), make(chan struct{})
@@ -138,7 +138,7 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 	receive(t, "the call", started)
 
 	g.issuer.Rotate("ES256")
-	// Many come with the new key at the same time, and all of them get in by one fetch.
+	// Many clients with the new key come at the same time, and one fetch lets them all in.
 	fetches := g.issuer.Fetches(mcptest.EndpointJWKS)
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -169,10 +169,11 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 		t.Errorf("the call that ran: %s", got)
 	}
 	present(session, g.issuer.Token(nil))
-	mustCall(t, session, "ping", "{}") // the session is the user's, not the key's
+	mustCall(t, session, "ping", "{}") // the session belongs to the user, not to the key
 }
 
-// TestTheIssuerIsDownAtStart: the gateway starts, says that it cannot tell, and heals.
+// TestTheIssuerIsDownAtStart: the gateway starts, says that it cannot check tokens, and
+// recovers.
 func TestTheIssuerIsDownAtStart(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
@@ -196,7 +197,7 @@ func TestTheIssuerIsDownAtStart(t *testing.T) {
 	}
 }
 
-// TestTheIssuerGoesDown: what is known goes on.
+// TestTheIssuerGoesDown: known tokens stay valid.
 func TestTheIssuerGoesDown(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
@@ -218,7 +219,7 @@ func TestTheIssuerGoesDown(t *testing.T) {
 	wantStatus(t, "the new key, when it is back", try(t, g, unknown), 200)
 }
 
-// TestOpaqueTokens are what the one issuer says of them that is asked.
+// TestOpaqueTokens: the only issuer that is asked decides on them.
 func TestOpaqueTokens(t *testing.T) {
 	s := doing(t)
 	issuer, other := newIssuer(t), newIssuer(t)

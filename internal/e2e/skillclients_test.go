@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// The messages about skills as a program on the go-sdk would write them: it has no types
-// of its own for them.
+// The messages about skills as a program on the go-sdk would define them: the go-sdk has no
+// types for them.
 type (
 	skillParams struct {
 		sdk.ParamsBase
@@ -55,8 +55,8 @@ type (
 	}
 )
 
-// TestSkillsWithTheGoSDK: a host on go-sdk's own client finds skills, in both forms,
-// verifies the digest of each file, and walks through their directories.
+// TestSkillsWithTheGoSDK: a host with go-sdk's client finds skills in both forms, verifies
+// the digest of each file, and walks through their directories.
 func TestSkillsWithTheGoSDK(t *testing.T) {
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
 	for _, declares := range []bool{false, true} {
@@ -128,8 +128,8 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 	}
 }
 
-// TestSkillsOfEachUser: what a server says of a skill to one user no other one is told, in
-// whichever way it is asked for.
+// TestSkillsOfEachUser: what a server says of a skill to one user is never shown to
+// another, however it is requested.
 func TestSkillsOfEachUser(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestSkillsOfEachUser(t *testing.T) {
 						c := e.raw(t, revision, e.issuer.Token(claims{"sub": user}))
 						wantTools(t, c, "up__all", "up__of-"+user, "plain__do")
 						skills := allSkills(t, c)
-						for ctx := deadline(t); len(skills) == 0 && ctx.Err() == nil; { // its lists come one after the other
+						for ctx := deadline(t); len(skills) == 0 && ctx.Err() == nil; { // its lists arrive one after the other
 							skills = allSkills(t, c)
 						}
 						if len(skills) != 1 || skills[0]["description"] != "The plan of "+user+"." {
@@ -171,8 +171,8 @@ func TestSkillsOfEachUser(t *testing.T) {
 	}
 }
 
-// TestFilesOfSkillsObeyPolicy: a file that is denied is in no list of files, and of a skill
-// whose SKILL.md is denied, or is asked about, nothing is told in other ways.
+// TestFilesOfSkillsObeyPolicy: a denied file is in no list of files. If the SKILL.md of a
+// skill is denied or needs approval, no other way reveals the skill.
 func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 	up := scripted(t, stateless)
 	serveSkill(t, up, "primitive")
@@ -189,7 +189,7 @@ func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, files)}, {Name: "up", URL: up.URL}},
 	}
 	g := guard(t, cfg)
-	cfg.Upstreams = cfg.Upstreams[:1] // of which all files of all skills are known
+	cfg.Upstreams = cfg.Upstreams[:1] // all files of all its skills are known
 	directories := guard(t, cfg)
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

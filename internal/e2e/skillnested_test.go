@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// nestedSkills are a skill with two within it, of which one is left out since its name is
-// not that of its directory.
+// nestedSkills are a skill with two skills inside it. One of these is left out because its
+// name differs from that of its directory.
 var nestedSkills = map[string]string{
 	"outer/SKILL.md":          "---\nname: outer\ndescription: Around.\n---\nOuter.\n",
 	"outer/a.md":              "a",
@@ -24,8 +24,8 @@ var nestedSkills = map[string]string{
 	"outer/template/c.md":     "c",
 }
 
-// TestRulesForSkillsWithinSkills: a skill within another one is decided on as itself, on
-// each way to it (SEP-2640, Nested skills: it is subject to the same rules as any other).
+// TestRulesForSkillsWithinSkills: policy decides on a nested skill separately, however it
+// is reached (SEP-2640, Nested skills: it is subject to the same rules as any other).
 func TestRulesForSkillsWithinSkills(t *testing.T) {
 	g := guard(t, gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
@@ -40,7 +40,7 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 			all := g.raw(t, revision, g.issuer.Token(claims{"sub": "all"}))
 			guest := g.raw(t, revision, g.issuer.Token(claims{"sub": "guest", "groups": "guests"}))
 			within := g.raw(t, revision, g.issuer.Token(claims{"sub": "within", "groups": "inner"}))
-			missing := func(method string) int { // the code for what does not exist
+			missing := func(method string) int { // the code for missing items
 				if method == "resources/read" && revision != stateless {
 					return -32002
 				}
@@ -104,7 +104,8 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 	}
 }
 
-// TestExplainTellsOfSkillsWithinSkills what happens to them.
+// TestExplainTellsOfSkillsWithinSkills: explain describes how policy decides on nested
+// skills.
 func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 	cfg := gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},

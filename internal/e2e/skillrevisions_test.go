@@ -13,7 +13,7 @@ import (
 )
 
 // TestEveryRevisionIsToldOfSkills: a client of any stateful revision learns of skills when
-// it begins (SEP-2076 §2), has them all, reads them, and hears of a change.
+// its session begins (SEP-2076 §2), lists and reads all of them, and is told of a change.
 func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 	for _, revision := range wire.Revisions() {
 		if !revision.Stateful {
@@ -58,8 +58,8 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 	}
 }
 
-// TestChangesBeforeTheFirstStream: a client that opens its stream late hears of the lists
-// that have changed since it asked for them, and of no other.
+// TestChangesBeforeTheFirstStream: a client that opens its stream late is told of the lists
+// that have changed since it requested them, and of no others.
 func TestChangesBeforeTheFirstStream(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	dir := skillsDir(t, skillFiles)
@@ -76,7 +76,7 @@ func TestChangesBeforeTheFirstStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(x.Close)
-		mustCall(t, c, "resources/subscribe", `{"uri":"up+file:///docs/open"}`) // answered when the session listens
+		mustCall(t, c, "resources/subscribe", `{"uri":"up+file:///docs/open"}`) // answered once the session listens
 		return x
 	}
 	write := func(text string) {

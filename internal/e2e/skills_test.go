@@ -41,7 +41,7 @@ metadata:
 See [the rules](references/rules.md).
 `
 
-// skillFiles are two skills: one of them three directories deep, one with a binary file.
+// skillFiles are two skills: one three directories deep, one with a binary file.
 var skillFiles = map[string]string{
 	"refunds/SKILL.md":            refundsSkill,
 	"refunds/references/rules.md": "grüße\r\n\u2028",
@@ -64,8 +64,8 @@ func skillsDir(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// playbooks is a gateway with a directory of skills "pb" and a server "up" whose tools,
-// prompts and resources they depend on.
+// playbooks is a gateway with a directory of skills "pb" and a server "up", which has the
+// tools, prompts and resources that they depend on.
 func playbooks(t *testing.T, rules policy.Config) *guarded {
 	t.Helper()
 	up := secretive(t, stateless)
@@ -77,7 +77,7 @@ func playbooks(t *testing.T, rules policy.Config) *guarded {
 
 type object = map[string]any
 
-// result decodes the result of a call that has to succeed.
+// result decodes the result of a call that must succeed.
 func result(t *testing.T, c *mcptest.Client, method, params string) object {
 	t.Helper()
 	var out object
@@ -104,8 +104,8 @@ func allSkills(t *testing.T, c *mcptest.Client) (skills []object) {
 	}
 }
 
-// typed checks the members of an object: by name "string", "boolean", "object", "number",
-// "[]string" or "any", with ! behind it for one that has to be there.
+// typed checks the members of an object. Their types are "string", "boolean", "object",
+// "number", "[]string" or "any", followed by ! if the member is required.
 func typed(t *testing.T, what string, of object, members map[string]string) {
 	t.Helper()
 	for name, kind := range members {
@@ -200,7 +200,7 @@ func checkEntry(t *testing.T, s object) {
 	}
 }
 
-// readFile reads a resource to its bytes.
+// readFile reads a resource and returns its bytes.
 func readFile(t *testing.T, c *mcptest.Client, uri string) []byte {
 	t.Helper()
 	contents := objects(result(t, c, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)), "contents")
@@ -217,7 +217,7 @@ func readFile(t *testing.T, c *mcptest.Client, uri string) []byte {
 	return blob
 }
 
-// refused makes a call that has to fail with a code.
+// refused makes a call that must fail with a code.
 func refused(t *testing.T, c *mcptest.Client, method, params string, code int) {
 	t.Helper()
 	m, _, err := c.Call(deadline(t), method, params)
@@ -287,7 +287,7 @@ func TestSkills(t *testing.T) {
 	}
 }
 
-// golden compares a result with the file of its name.
+// golden compares a result with the golden file of that name.
 func golden(t *testing.T, name string, result json.RawMessage) {
 	t.Helper()
 	var pretty bytes.Buffer
@@ -370,8 +370,8 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsObeyPolicy: what is denied looks as if it did not exist, in whichever way it
-// is asked for, and what a skill depends on is told as far as it can be seen.
+// TestSkillsObeyPolicy: a denied skill looks as if it did not exist, however it is
+// requested, and dependencies are shown only as far as the caller may see them.
 func TestSkillsObeyPolicy(t *testing.T) {
 	g := playbooks(t, policy.Config{Rules: []policy.Rule{
 		{Name: "all", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"*:*"}},
@@ -409,7 +409,7 @@ func TestSkillsObeyPolicy(t *testing.T) {
 			}
 			readFile(t, some, "skill://pb/refunds/references/rules.md")
 
-			// What is denied answers as what does not exist.
+			// The answer for a denied item equals that for a missing one.
 			same := func(c *mcptest.Client, method, denied, missing string) {
 				t.Helper()
 				got := wholeCall(t, c, method, denied)
@@ -449,7 +449,8 @@ func TestSkillsObeyPolicy(t *testing.T) {
 	}
 }
 
-// TestP9_201_ChangedSkillsAreAnnounced to whoever sees them.
+// TestP9_201_ChangedSkillsAreAnnounced: changes are announced to everyone who sees the
+// skills.
 func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	for _, revision := range eras {
@@ -489,8 +490,8 @@ func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestP9_201_DependenciesThatCome: a skill looks different when a tool comes that it depends
-// on. Who sees that is told, and nobody else.
+// TestP9_201_DependenciesThatCome: a skill looks different when a tool appears that it
+// depends on. Everyone who sees that is told, and nobody else.
 func TestP9_201_DependenciesThatCome(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	const filter = `{"notifications":{"skillsListChanged":true,"promptsListChanged":true}}`
@@ -516,7 +517,7 @@ func TestP9_201_DependenciesThatCome(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(x.Close)
-				if revision != stateless { // answered when the session listens
+				if revision != stateless { // answered once the session listens
 					mustCall(t, c, "resources/subscribe", `{"uri":"up+file:///docs/open"}`)
 				}
 				return x

@@ -23,8 +23,8 @@ const (
 	goodDir = `{"resources":[{"uri":"skill://a/b","name":"b","mimeType":"inode/directory"}]}`
 )
 
-// TestSkillSchemas: each schema takes what is right, and nothing that is wrong in one
-// place.
+// TestSkillSchemas: each schema accepts valid values, and rejects values with a single
+// error.
 func TestSkillSchemas(t *testing.T) {
 	answer := func(result string) string { return `{"jsonrpc":"2.0","id":1,"result":` + result + `}` }
 	list := func(entry string) string { return answer(`{"skills":[` + entry + `],"nextCursor":"x"}`) }
@@ -33,7 +33,7 @@ func TestSkillSchemas(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		document, definition, good string
-		bad                        []string // "old=>new", each wrong by itself
+		bad                        []string // "old=>new", each introducing one error
 	}{
 		{primitive, "ListSkillsRequest", ask("skills/list", `{"cursor":"x"}`), []string{`"x"=>7`, `2.0=>1.0`, `skills/list=>skills/get`, `"id":"a",=>`}},
 		{primitive, "ListSkillsResponse", list(goodSkill), []string{
@@ -73,7 +73,7 @@ func TestSkillSchemas(t *testing.T) {
 	}
 }
 
-// TestSkillWatch: what is wrong is noticed, in either kind of body, and of each message.
+// TestSkillWatch: errors are noticed in either kind of body, and in each message.
 func TestSkillWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name, request, answer string

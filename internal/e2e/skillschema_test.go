@@ -17,9 +17,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// Every message about skills that a client of these tests exchanges with a gateway, and
-// every request that a scripted server gets, is validated against the schemas of the two
-// documents (testdata/skills/schema).
+// Every message about skills between a client of these tests and a gateway, and every
+// request to a scripted server, is validated against the schemas of the two documents
+// (testdata/skills/schema).
 
 //go:embed testdata/skills/schema/*.json
 var skillSchemaFiles embed.FS
@@ -29,7 +29,7 @@ const (
 	extension = "sep-2640"
 )
 
-// skillSchemas are the schemas by "document definition".
+// skillSchemas are the schemas, keyed by "document definition".
 var skillSchemas = sync.OnceValues(func() (map[string]*jsonschema.Resolved, error) {
 	all := make(map[string]*jsonschema.Resolved)
 	for _, document := range []string{primitive, extension} {
@@ -79,7 +79,7 @@ func conforms(document, definition string, text []byte) error {
 	return nil
 }
 
-// skillWatch validates what goes over a client's transport.
+// skillWatch validates the messages on a client's transport.
 type skillWatch struct {
 	next http.RoundTripper
 
@@ -98,7 +98,7 @@ type skillRequest struct {
 	stateless bool
 }
 
-// watchSkills makes a transport one that fails the test for a message that is not valid.
+// watchSkills wraps a transport so that an invalid message fails the test.
 func watchSkills(t *testing.T, next http.RoundTripper) *skillWatch {
 	w := &skillWatch{next: next, asked: make(map[string]skillRequest)}
 	t.Cleanup(func() {
@@ -132,7 +132,7 @@ func (w *skillWatch) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// sent takes what the client says.
+// sent handles a message of the client.
 func (w *skillWatch) sent(text []byte) {
 	if !bytes.Contains(text, []byte("skills/")) && !bytes.Contains(text, []byte(`"resources/directory/read"`)) && !bytes.Contains(text, []byte(`"initialize"`)) {
 		return
@@ -143,7 +143,7 @@ func (w *skillWatch) sent(text []byte) {
 		Params json.RawMessage
 	}
 	if json.Unmarshal(text, &m) != nil {
-		return // a test of what is no message
+		return // a test sent something that is not a message
 	}
 	declared := bytes.Contains(m.Params, []byte(`"io.modelcontextprotocol/skills":{}`))
 	w.mu.Lock()
@@ -165,7 +165,7 @@ func hasMember(object json.RawMessage, member string) bool {
 	return json.Unmarshal(object, &all) == nil && all[member] != nil
 }
 
-// heard takes a message of the gateway.
+// heard handles a message of the gateway.
 func (w *skillWatch) heard(text []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *skillWatch) heard(text []byte) {
 		return
 	}
 	delete(w.asked, string(m.ID))
-	if m.Result != nil { // what is refused need not have been valid
+	if m.Result != nil { // a refused request need not have been valid
 		w.note(r.check(text))
 	}
 }
@@ -200,7 +200,7 @@ func (w *skillWatch) note(err error) {
 	}
 }
 
-// check validates a request that was answered, and its answer, in each form that it has.
+// check validates an answered request and its answer, in each form that applies.
 func (r skillRequest) check(answer []byte) error {
 	var errs []error
 	both := func(document, kind string) {
@@ -232,15 +232,15 @@ func (r skillRequest) check(answer []byte) error {
 	return errors.Join(errs...)
 }
 
-// watchedBody shows a watch the messages of a body that is read.
+// watchedBody passes the messages of a body to a watch while it is read.
 type watchedBody struct {
 	io.ReadCloser
 	watch  *skillWatch
 	stream bool
 
 	mu   sync.Mutex // guards the fields below
-	text []byte     // of a message, or of a stream what is no whole event yet
-	past int        // where in text no event ends before
+	text []byte     // of a message; for a stream the incomplete event
+	past int        // no event ends in text before this index
 	done bool
 }
 
@@ -266,7 +266,7 @@ func (b *watchedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// whole takes a body that is one message.
+// whole handles a body that is one message.
 func (b *watchedBody) whole() {
 	if !b.done {
 		b.done = true
@@ -274,7 +274,7 @@ func (b *watchedBody) whole() {
 	}
 }
 
-// events takes the events that are complete.
+// events handles the complete events.
 func (b *watchedBody) events() {
 	for {
 		end := bytes.Index(b.text[b.past:], []byte("\n\n"))
@@ -292,7 +292,7 @@ func (b *watchedBody) events() {
 	}
 }
 
-// checkAsked validates what a scripted server was asked about skills.
+// checkAsked validates the requests about skills that a scripted server got.
 func checkAsked(t *testing.T, s *mcptest.Server) {
 	for method, definition := range map[string]string{"skills/list": "ListSkillsRequest", "skills/get": "GetSkillRequest", "resources/directory/read": "ReadDirectoryRequest"} {
 		for _, r := range s.Received(method) {

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// skillForms are the ways in which servers say that they have a skill "refunds": as a
-// primitive (SEP-2076), by the extension (SEP-2640), as a resource like any other, and as
-// one that an index and a manifest tell of.
+// skillForms are the ways in which servers announce a skill "refunds": as a primitive
+// (SEP-2076), by the extension (SEP-2640), as an ordinary resource, and in an index with a
+// manifest.
 var skillForms = []string{"primitive", "extension", "plain", "indexed"}
 
 const serverSkill = "---\nname: refunds\ndescription: Give money back.\nmetadata: {version: \"3\"}\n---\nRefund it.\n"
@@ -26,7 +26,7 @@ func digestText(text string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// serveSkill makes a scripted server have the skill.
+// serveSkill gives a scripted server the skill.
 func serveSkill(t *testing.T, s *mcptest.Server, form string) {
 	t.Helper()
 	files := map[string]string{"skill://refunds/SKILL.md": serverSkill, "skill://refunds/a.md": "A", "file:///rules": "R"}
@@ -105,7 +105,7 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// TestSkillsOfServers: whatever form a server has, clients get both, and policy decides.
+// TestSkillsOfServers: whatever form a server uses, clients get both, and policy decides.
 func TestSkillsOfServers(t *testing.T) {
 	for _, form := range skillForms {
 		for _, server := range []string{statefulServer, stateless} {
@@ -188,7 +188,7 @@ func TestSkillsOfServers(t *testing.T) {
 						}
 					}
 
-					// Who may read resources may not for that read the skill.
+					// Permission to read resources does not include reading the skill.
 					other := g.raw(t, revision, g.issuer.Token(claims{"sub": "other"}))
 					if got := allSkills(t, other); len(got) != 0 {
 						t.Errorf("it is shown: %v", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestFilesOfSkillsAreSubscribedTo: who subscribed to a file of a directory is told when it
-// changes; what they may not have cannot be subscribed to.
+// TestFilesOfSkillsAreSubscribedTo: a subscriber to a file of a directory is told when it
+// changes; a file that the caller may not have cannot be subscribed to.
 func TestFilesOfSkillsAreSubscribedTo(t *testing.T) {
 	const updated = "notifications/resources/updated"
 	const rules, stamp = "skill://pb/refunds/references/rules.md", "skill://pb/refunds/assets/stamp.png"

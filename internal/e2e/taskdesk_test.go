@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// taskServer is the revision of a server that has tasks of 2025-11-25.
+// taskServer is the revision of servers with tasks of 2025-11-25.
 const taskServer = statefulClient
 
 // Capabilities of clients and servers with tasks.
@@ -24,7 +24,7 @@ const (
 )
 
 // taskDesk is a scripted server whose tools run as tasks, in the form of its revision: slow
-// as nothing else, maybe if the client wants it, and quick never.
+// always, maybe if the client wants it, and quick never.
 type taskDesk struct {
 	*mcptest.Server
 	stateful bool
@@ -38,7 +38,7 @@ type taskDesk struct {
 // job is one task.
 type job struct {
 	id   string
-	call *mcptest.Call // that made it; over by now
+	call *mcptest.Call // the call that made it, over by now
 
 	mu       sync.Mutex // guards the fields below
 	status   string
@@ -102,8 +102,8 @@ func newTaskDesk(t *testing.T, revision string) *taskDesk {
 	return d
 }
 
-// gateway starts one in front of the server, as upstream "up". Answers become streams
-// soon, so that the test has them in its hands while the server works.
+// gateway starts a gateway in front of the server, as upstream "up". Answers become streams
+// soon, so that the test gets them while the server works.
 func (d *taskDesk) gateway(t *testing.T) (url string) {
 	t.Helper()
 	return start(t, gateway.Config{
@@ -145,7 +145,7 @@ func (d *taskDesk) call(c *mcptest.Call) {
 	d.began <- j
 }
 
-// show is a task in the server's form.
+// show returns a task in the server's form.
 func (d *taskDesk) show(j *job) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,14 +180,14 @@ func (d *taskDesk) find(c *mcptest.Call) *job {
 	return j
 }
 
-// forget loses all jobs.
+// forget makes the server lose all jobs.
 func (d *taskDesk) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lost = true
 }
 
-// result answers tasks/result: it asks what there is to ask, and waits for the end.
+// result answers tasks/result: it asks the open questions, and waits for the end.
 func (d *taskDesk) result(c *mcptest.Call) {
 	j := d.find(c)
 	if j == nil {
@@ -238,7 +238,7 @@ func (j *job) set(status, outcome string) {
 	j.changed = make(chan struct{})
 }
 
-// goesOn has the job work again, unless it was cancelled while it asked.
+// goesOn makes the job work again, unless it was cancelled while it asked.
 func (j *job) goesOn() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -264,7 +264,7 @@ func (j *job) finish(text string) {
 // breaks ends the job with a JSON-RPC error.
 func (j *job) breaks() { j.set("failed", `"error":{"code":-32603,"message":"the job broke"}`) }
 
-// ask has the job wait for an answer.
+// ask makes the job wait for an answer.
 func (j *job) ask(message string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_88_TaskIDsWithoutTheExtension: who has not declared it cannot ask for it.
+// TestP9_88_TaskIDsWithoutTheExtension: a client that has not declared the extension cannot
+// use it.
 func TestP9_88_TaskIDsWithoutTheExtension(t *testing.T) {
 	for _, server := range []string{stateless, statefulServer} {
 		c := raw(t, newTaskDesk(t, server).gateway(t), stateless)
@@ -31,7 +32,8 @@ func TestP9_88_TaskIDsWithoutTheExtension(t *testing.T) {
 	}
 }
 
-// TestListeningToTasks: a client of the extension hears of its tasks, and of no others.
+// TestListeningToTasks: a client of the extension is told of its own tasks, and of no
+// others.
 func TestListeningToTasks(t *testing.T) {
 	d := newTaskDesk(t, stateless)
 	g := guard(t, gateway.Config{
@@ -87,13 +89,13 @@ func TestListeningToTasks(t *testing.T) {
 	}
 }
 
-// TestStatusOfTasks: a client of 2025-11-25 that listens hears how its tasks are, by its
-// own ids.
+// TestStatusOfTasks: a listening client of 2025-11-25 is told the status of its tasks, by
+// its own ids.
 func TestStatusOfTasks(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
 	url := d.gateway(t)
 	open := func() (*mcptest.Client, *mcptest.Exchange) {
-		c := raw(t, url, statefulClient) // who cannot be asked, so that nobody listens until there is a task
+		c := raw(t, url, statefulClient) // cannot be asked, so nobody listens until there is a task
 		x, err := c.Get(deadline(t), "")
 		if err != nil {
 			t.Fatal(err)
@@ -105,8 +107,8 @@ func TestStatusOfTasks(t *testing.T) {
 	bob, bobHears := open()
 	annID, annJob := d.create(t, ann)
 	bobID, bobJob := d.create(t, bob)
-	// The gateway's own, and those of the two. A GET is answered before the gateway listens,
-	// and a task is followed from when its client gets it or asks for it from then on.
+	// The gateway's own stream, and those of the two clients. A GET is answered before the
+	// gateway listens, and a task is followed from when its client gets it or asks for it.
 	for limit, standing := deadline(t), false; !standing; {
 		request(t, ann, "tasks/get", about(annID))
 		request(t, bob, "tasks/get", about(bobID))

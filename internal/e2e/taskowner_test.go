@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_66_P9_192_TasksAreTheirOwners has others try what only an owner may do, each with
-// the very id: what they hear is what anybody hears of an id that does not exist.
+// TestH_66_P9_192_TasksAreTheirOwners: other users try what only an owner may do, each with
+// the genuine id. They get the same answers as for an id that does not exist.
 func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
 			if j.now() != "working" {
 				t.Errorf("the job is %s", j.now())
 			}
-			again := g.rawWith(t, revision, g.issuer.Token(staff("ann", "cli")), caps) // with another token, and session
+			again := g.rawWith(t, revision, g.issuer.Token(staff("ann", "cli")), caps) // with another token and session
 			if got := value(t, request(t, again, "tasks/get", about(id)), "status"); got != "working" {
 				t.Errorf("the owner comes back: %s", got)
 			}
@@ -60,8 +60,8 @@ func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
 	}
 }
 
-// TestTasksCostNothingWhileTheyRun: of a task nothing is kept here, so that no number of
-// them is too large.
+// TestTasksCostNothingWhileTheyRun: the gateway stores nothing for a task, so there can be
+// any number of them.
 func TestTasksCostNothingWhileTheyRun(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

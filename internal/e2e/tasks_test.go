@@ -22,7 +22,7 @@ func request(t *testing.T, c *mcptest.Client, method, params string) mcptest.Mes
 
 func about(id string) string { return fmt.Sprintf(`{"taskId":%q}`, id) }
 
-// value is a string member of a result.
+// value returns a string member of a result.
 func value(t *testing.T, m mcptest.Message, path string) string {
 	t.Helper()
 	var s string
@@ -50,7 +50,7 @@ func (d *taskDesk) create(t *testing.T, c *mcptest.Client) (id string, j *job) {
 	return value(t, answer, "task|taskId"), receive(t, "a job", d.began)
 }
 
-// TestTasksOf20251125 is a client of 2025-11-25 with a server of it.
+// TestTasksOf20251125 covers a client and a server of 2025-11-25.
 func TestTasksOf20251125(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
 	url := d.gateway(t)
@@ -136,7 +136,7 @@ func TestTasksOf20251125(t *testing.T) {
 	}
 }
 
-// TestTasksOfTheExtension is a client of the extension with a server of it.
+// TestTasksOfTheExtension covers a client and a server of the extension.
 func TestTasksOfTheExtension(t *testing.T) {
 	d := newTaskDesk(t, stateless)
 	url := d.gateway(t)
@@ -150,7 +150,7 @@ func TestTasksOfTheExtension(t *testing.T) {
 		t.Errorf("created: %s", answer.Text)
 	}
 
-	got := request(t, c, "tasks/get", about(id)) // P9/187: nothing happened in between
+	got := request(t, c, "tasks/get", about(id)) // P9/187: nothing has changed in between
 	if value(t, got, "resultType") != "complete" || value(t, got, "taskId") != id || value(t, got, "status") != "working" ||
 		!strings.Contains(got.Text, `"ttlMs":null`) || strings.Contains(got.Text, "cacheScope") {
 		t.Errorf("P9/187, P9/188: %s", got.Text)
@@ -220,7 +220,7 @@ func TestTasksOfTheExtension(t *testing.T) {
 	}
 }
 
-// TestP9_50_TheHeaderOfATask: it repeats the id.
+// TestP9_50_TheHeaderOfATask: the header repeats the id.
 func TestP9_50_TheHeaderOfATask(t *testing.T) {
 	d := newTaskDesk(t, stateless)
 	c := rawWith(t, d.gateway(t), stateless, askedAndTasks)
@@ -243,7 +243,7 @@ func TestP9_50_TheHeaderOfATask(t *testing.T) {
 	}
 }
 
-// TestP9_185_TasksAreOfferedWhereTheyWork looks at what each client is told in front of
+// TestP9_185_TasksAreOfferedWhereTheyWork checks what each client is offered in front of
 // each server.
 func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
 	for _, tt := range []struct {
@@ -296,7 +296,7 @@ func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
 	}
 }
 
-// TestTasksThatNobodyOffers: what was not offered is not there.
+// TestTasksThatNobodyOffers: tasks that were not offered do not exist.
 func TestTasksThatNobodyOffers(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -314,8 +314,8 @@ func TestTasksThatNobodyOffers(t *testing.T) {
 	}
 }
 
-// TestP9_191_ClientsWithoutTasks call a tool that runs as nothing else: the gateway makes
-// the task and waits for it.
+// TestP9_191_ClientsWithoutTasks: such a client calls a tool that only runs as a task; the
+// gateway makes the task and waits for it.
 func TestP9_191_ClientsWithoutTasks(t *testing.T) {
 	for _, server := range []string{taskServer, stateless} {
 		for _, revision := range []string{"2024-11-05", "2025-06-18", statefulClient, stateless} {
@@ -361,7 +361,7 @@ func TestP9_191_ClientsWithoutTasks(t *testing.T) {
 	}
 }
 
-// slow calls the tool that runs as nothing but a task.
+// slow calls the tool that only runs as a task.
 func slow(t *testing.T, c *mcptest.Client, meta string) *mcptest.Exchange {
 	t.Helper()
 	x, err := c.SendID(deadline(t), `"slow"`, "tools/call", `{"name":"up__slow","_meta":`+meta+`}`)
@@ -371,7 +371,7 @@ func slow(t *testing.T, c *mcptest.Client, meta string) *mcptest.Exchange {
 	return x
 }
 
-// abandoned is the job of a call that its client cancels in the way of its revision.
+// abandoned returns the job of a call that its client cancels in the way of its revision.
 func abandoned(t *testing.T, c *mcptest.Client, d *taskDesk) *job {
 	t.Helper()
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -405,7 +405,7 @@ func abandoned(t *testing.T, c *mcptest.Client, d *taskDesk) *job {
 	return j
 }
 
-// TestP9_191_QuestionsOfATaskThatIsWaitedFor are those of the call.
+// TestP9_191_QuestionsOfATaskThatIsWaitedFor: they are put as questions of the call.
 func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 	for _, server := range []string{taskServer, stateless} {
 		t.Run("client "+statefulClient+" server "+server, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 					t.Errorf("answered %q", got)
 				}
 				if server == stateless {
-					break // its keys are unique in the life of a task, and it has but one
+					break // keys are unique in a task, and this task has only one
 				}
 			}
 			j.finish("42")

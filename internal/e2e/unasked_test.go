@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// nosy is a scripted server that on the standing stream of the first client's session asks what nobody
-// wants to be asked, when it is told to.
+// nosy is a scripted server that, when told to, asks unwanted questions on the standing
+// stream of the first client's session.
 type nosy struct {
 	*mcptest.Server
 	ask     chan struct{}
@@ -23,7 +23,7 @@ type nosy struct {
 	first   sync.Once
 }
 
-// unasked is how many questions it asks.
+// unasked is the number of these questions.
 const unasked = 1000
 
 func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mine := false
 	var declared json.RawMessage
 	hello := a.Hello(r.Header.Get("Mcp-Session-Id"))
-	if r.Method == http.MethodGet && hello.Param("capabilities|roots|listChanged", &declared) { // not the gateway's own
+	if r.Method == http.MethodGet && hello.Param("capabilities|roots|listChanged", &declared) { // not the gateway's own session
 		a.first.Do(func() { mine = true })
 	}
 	if !mine {
@@ -70,9 +70,9 @@ func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestH175_UnaskedQuestions: what a server asks outside of any call, it asks nobody: not
-// the session's client, who declared that it can be asked, and not another one whose call
-// is under way. Each question is refused, and calls go on.
+// TestH175_UnaskedQuestions: questions of a server outside of any call reach nobody: not
+// the session's client, which declared that it can be asked, and not another client whose
+// call is under way. Each question is refused, and calls continue.
 func TestH175_UnaskedQuestions(t *testing.T) {
 	t.Parallel()
 	a := &nosy{Server: scripted(t, statefulServer), ask: make(chan struct{}), answers: make(chan mcptest.Message, 2*unasked)}

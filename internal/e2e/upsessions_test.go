@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// cart is a go-sdk server that counts in each session how often it was used there.
+// cart is a go-sdk server that counts the uses of each session.
 type cart struct {
 	*httptest.Server
 	deleted chan string // ids of sessions
@@ -50,7 +50,7 @@ func newCart(t *testing.T) *cart {
 	return c
 }
 
-// restart has it forget all sessions.
+// restart makes it forget all sessions.
 func (c *cart) restart() {
 	server := sdk.NewServer(&sdk.Implementation{Name: "cart", Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{statefulServer}})
 	sdk.AddTool(server, &sdk.Tool{Name: "add"}, func(_ context.Context, r *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
@@ -72,14 +72,14 @@ func (c *cart) restart() {
 	}
 }
 
-// sessions are how many were used.
+// sessions returns how many sessions were used.
 func (c *cart) sessions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.counts)
 }
 
-// withCart are three replicas in front of a cart.
+// withCart starts three replicas in front of a cart.
 func withCart(t *testing.T) (*several, *cart) {
 	t.Helper()
 	c := newCart(t)
@@ -88,14 +88,14 @@ func withCart(t *testing.T) (*several, *cart) {
 	}), c
 }
 
-// add has the cart count at a replica.
+// add makes the cart count at a replica.
 func add(t *testing.T, c *mcptest.Client) string {
 	t.Helper()
 	return outcome(mustCall(t, c, "tools/call", `{"name":"cart__add","arguments":{}}`))
 }
 
-// TestReplicasShareUpstreamSessions: a server that keeps something in its session sees one
-// client in one session, whichever replicas its calls come to.
+// TestReplicasShareUpstreamSessions: a server that keeps state in its session sees one
+// client in one session, whichever replicas the client's calls come to.
 func TestReplicasShareUpstreamSessions(t *testing.T) {
 	r, cart := withCart(t)
 	for i, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -146,7 +146,7 @@ func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		c := raw(t, r.url, revision)
-		for range 2 { // the second time, what each has lost differs
+		for range 2 { // the second time, the replicas have lost different sessions
 			for n := range 3 {
 				add(t, r.at(c, n))
 			}
@@ -161,7 +161,7 @@ func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 				t.Errorf("client %s: counted as %s", revision, got)
 			}
 			cart.restart()
-			if got := add(t, r.at(c, 0)); got != "1" { // it takes the lost one of the other first
+			if got := add(t, r.at(c, 0)); got != "1" { // it first tries the lost session of the other
 				t.Errorf("client %s: counted as %s", revision, got)
 			}
 		}
@@ -181,7 +181,8 @@ func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 	}
 }
 
-// TestReplicasEndAnUpstreamSessionOnce: with the client's session, and not before.
+// TestReplicasEndAnUpstreamSessionOnce: a session at a server ends with the client's
+// session, and not before.
 func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 	r, cart := withCart(t)
 	c := raw(t, r.url, statefulClient)
@@ -204,8 +205,8 @@ func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 	}
 }
 
-// TestReplicasThatStopLeaveUpstreamSessions: to the others, or, when all stop, to those
-// that come after them (H/47).
+// TestReplicasThatStopLeaveUpstreamSessions: the other replicas take the sessions over or,
+// if all stop, their successors do (H/47).
 func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	var cfg gateway.Config
 	cart := newCart(t)
@@ -241,7 +242,7 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 			}
 		}
 	}
-	for len(cart.deleted) > 0 { // the gateway's own is
+	for len(cart.deleted) > 0 { // the gateway's own session
 		id := <-cart.deleted
 		cart.mu.Lock()
 		if cart.counts[id] > 0 {
@@ -251,8 +252,8 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	}
 }
 
-// TestH_178_UpstreamSessionsWithoutRedis: those whose owner is known go on there, and others
-// are opened.
+// TestH_178_UpstreamSessionsWithoutRedis: sessions with a known owner continue there, and
+// others are opened.
 func TestH_178_UpstreamSessionsWithoutRedis(t *testing.T) {
 	r, cart := withCart(t)
 	known, fresh := raw(t, r.url, statefulClient), rawWith(t, r.url, stateless, askable)

@@ -17,8 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// company is a gateway with a server of each era: engineering may use the one, sales
-// the other.
+// company is a gateway with a server of each era: engineering may use one, sales the other.
 type company struct {
 	*guarded
 	git, crm *mcptest.Server
@@ -51,7 +50,7 @@ func (c *company) alice() string {
 
 func (c *company) bob() string { return c.issuer.Token(claims{"sub": "bob", "groups": "sales"}) }
 
-// TestTwoUsers see and use what is theirs, in both eras.
+// TestTwoUsers: both users see and use only what is theirs, in both eras.
 func TestTwoUsers(t *testing.T) {
 	c := newCompany(t)
 	for _, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -93,8 +92,8 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// TestASessionIsItsUsers: to anybody else it is one that never was, and its owner
-// notices nothing of who tries.
+// TestASessionIsItsUsers: for anybody else the session does not exist, and its owner is not
+// affected by their attempts.
 func TestASessionIsItsUsers(t *testing.T) {
 	s, elsewhere := scripted(t, statefulServer), newIssuer(t)
 	s.Tools("do")
@@ -157,7 +156,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 					t.Errorf("%s: %s\none that never was: %s", r.row, got, want)
 				}
 			}
-			// With a session of their own they get at nothing either.
+			// A session of their own gives them no access, either.
 			own := g.raw(t, statefulClient, token)
 			if got := wholeAnswer(t, own, "POST", answer, nil); !strings.HasPrefix(got, "202\n") {
 				t.Errorf("H/86 an answer in a session of their own: %s", got)
@@ -170,7 +169,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stream.Close()
-			if stream.Status != 200 { // a new stream, which must not have what the other one has
+			if stream.Status != 200 { // a new stream, which must not carry the messages of the other
 				t.Fatalf("H/62 resumed in a session of their own: status %d", stream.Status)
 			}
 			mustCall(t, own, "ping", "{}")
@@ -206,7 +205,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 	})
 }
 
-// TestH_65_RequestStateIsItsUsers has the state of a question brought back by others.
+// TestH_65_RequestStateIsItsUsers: other users send back the state of a question.
 func TestH_65_RequestStateIsItsUsers(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -239,7 +238,7 @@ func TestH_65_RequestStateIsItsUsers(t *testing.T) {
 	}
 }
 
-// retryOf are the params of a request once more, with an answer to each question of an
+// retryOf returns the params of a retry, with an answer to each question of an
 // input_required result.
 func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string {
 	t.Helper()
@@ -264,7 +263,7 @@ func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string 
 	return string(text)
 }
 
-// TestH_211_GroupsOfAnotherIssuer: a group's name can be had anywhere.
+// TestH_211_GroupsOfAnotherIssuer: another issuer may use the same name for a group.
 func TestH_211_GroupsOfAnotherIssuer(t *testing.T) {
 	s, issuer, elsewhere := doing(t), newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{

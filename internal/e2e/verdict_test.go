@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestTheLogTellsWhyACallWasRefused: to its user a tool that is denied does not exist; the
-// log has user, upstream and rule, and tells it from a name that nobody knows.
+// TestTheLogTellsWhyACallWasRefused: for its user a denied tool does not exist; the log has
+// user, upstream and rule, and distinguishes it from an unknown name.
 func TestTheLogTellsWhyACallWasRefused(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("read", "write")

@@ -13,7 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestWhatIsDeniedIsNotListed looks for it in everything that a client is told unasked.
+// TestWhatIsDeniedIsNotListed looks for denied items in everything that a client is told
+// unasked.
 func TestWhatIsDeniedIsNotListed(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		up, hidden := secretive(t, server), secretive(t, server)
@@ -50,7 +51,7 @@ func TestWhatIsDeniedIsNotListed(t *testing.T) {
 	}
 }
 
-// listening makes a client hear of changed lists and of a resource, in the way of its
+// listening makes a client listen to changed lists and to a resource, in the way of its
 // era, and returns the stream.
 func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchange {
 	t.Helper()
@@ -83,14 +84,14 @@ func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchang
 	return x
 }
 
-// TestNobodyHearsOfWhatIsDenied: neither that a list of an upstream changed of which
-// one may know nothing, nor that a resource did that one may not read.
+// TestNobodyHearsOfWhatIsDenied: a client is not told of a changed list of an upstream that
+// it may not know of, nor of a changed resource that it may not read.
 func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel() // each waits for lists that changed to settle
-				// Only hidden tells of tools that changed.
+				t.Parallel() // each waits for changed lists to settle
+				// Only hidden announces changes of tools.
 				up, hidden := secretiveWith(t, server, "{}"), secretive(t, server)
 				g := guard(t, gateway.Config{
 					Policy:    secrecy(),
@@ -117,7 +118,7 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 					t.Fatal(err)
 				}
 				heard := x.Before
-				if len(heard) == 0 { // it comes another way, and so may come later
+				if len(heard) == 0 { // it comes another way, and perhaps later
 					m, err := x.Next()
 					if err != nil {
 						t.Fatal(err)

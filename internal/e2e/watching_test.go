@@ -16,7 +16,7 @@ import (
 )
 
 // TestP9_090_091_SubscriptionsInEachPair subscribes to a resource in the way of the
-// client's revision, at a server of any other.
+// client's revision, at a server of any other revision.
 func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 	url, servers := allRevisions(t, nil)
 	for _, revision := range wire.Revisions() {
@@ -63,7 +63,7 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 					t.Errorf("P9/90 P9/91 heard %s %v", m.Text, err)
 				}
 
-				// The end of it reaches the server.
+				// The end of the subscription reaches the server.
 				if revision.Stateful {
 					if m, _, err := c.Call(deadline(t), "resources/unsubscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil || string(m.Result) != "{}" {
 						t.Errorf("P9/90 %s %v", m.Text, err)
@@ -87,8 +87,8 @@ func TestP9_090_091_SubscriptionsInEachPair(t *testing.T) {
 	}
 }
 
-// TestP9_112_QuestionsOfTwoServers ask one client at the same time, under ids that are
-// the same for the servers.
+// TestP9_112_QuestionsOfTwoServers: two servers ask one client at the same time, with the
+// same ids.
 func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
 	a, b := newInquirer(t, "2025-06-18"), newInquirer(t, "2025-11-25")
 	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: a.name, URL: a.URL}, {Name: b.name, URL: b.URL}}})
@@ -122,8 +122,8 @@ func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
 	}
 }
 
-// TestP9_122_PrivateResults: what a server says is private is asked for again for each
-// who wants it, whatever it says of how long it is good.
+// TestP9_122_PrivateResults: a private result is requested again for each user, however
+// long the server says that it is valid.
 func TestP9_122_PrivateResults(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"test://do","name":"do"}]}`) })
@@ -174,7 +174,7 @@ func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestP9_077_MembersOfABatch are judged one by one, and made one by one.
+// TestP9_077_MembersOfABatch: members of a batch are judged and run one by one.
 func TestP9_077_MembersOfABatch(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do", "secret")

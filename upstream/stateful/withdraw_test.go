@@ -6,8 +6,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestAWithdrawnQuestionGivesItsRoomBack: a server that asks and thinks better of it, again
-// and again in one long call, takes nothing from the other calls of the user.
+// TestAWithdrawnQuestionGivesItsRoomBack: a server that asks and withdraws its question,
+// again and again in one long call, takes nothing from the user's other calls.
 func TestAWithdrawnQuestionGivesItsRoomBack(t *testing.T) {
 	memory := mcp.NewMemory(1 << 20)
 	x := &exchange{room: memory.Outside("crm", "ann")}

@@ -26,8 +26,8 @@ func subscribe(t *testing.T, s *State, uri string, subscribe func() error) {
 
 func granted() error { return nil }
 
-// What a server that clients share says of a resource is for those who subscribed to it.
-// In a session of one client it may mean a part of what was subscribed to otherwise.
+// An update from a server that clients share is for the subscribers of that resource. In a
+// session of one client it may mean a part of another subscribed resource.
 func TestUpdatesOfASharedSessionAreForSubscribersOnly(t *testing.T) {
 	for _, shared := range []bool{true, false} {
 		s := New(shared)
@@ -89,8 +89,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// A resource is subscribed once for all who listen to it, and again by the next one where
-// that was in vain; whoever subscribes to it while it is unsubscribed comes after that.
+// A resource is subscribed once for all its listeners, and again by the next listener if
+// that failed. A listener that subscribes while it is being unsubscribed waits for that.
 func TestSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(false)
@@ -161,7 +161,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// What another replica goes on with, or what ends anyway, is not unsubscribed.
+// What another replica takes over, or what ends anyway, is not unsubscribed.
 func TestNothingIsUnsubscribedAfterTheEnd(t *testing.T) {
 	s := New(false)
 	subscribe(t, s, "a:b", granted)
