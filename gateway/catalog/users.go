@@ -39,7 +39,7 @@ type users struct {
 	mu        sync.Mutex // guards the fields below; never held over I/O
 	all       *simplelru.LRU[userKey, *userView]
 	closed    bool
-	newcomers *snapshot      // what a user sees of whom nothing is known
+	newcomers *snapshot      // the lists for users of whom nothing is known
 	over      *snapshot      // the shared snapshot from which newcomers was made
 	rounds    sync.WaitGroup // one for each round; grows only while not closed
 }

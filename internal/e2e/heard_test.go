@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_092_OnlyWhoSeesAChangeHearsOfIt changes the tools of a server of which one user
+// TestP9_092_OnlyWhoSeesAChangeHearsOfIt changes the tools of a server; one user
 // sees some and the other all.
 func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	const changed = "notifications/tools/list_changed"

@@ -40,8 +40,8 @@ func New[C comparable](giveUp func(C)) *Table[C] {
 }
 
 // Park returns the call at a handle, and starts its time limit anew. If there is none, it
-// parks the call that begin returns, for the time limit, unless the user already has most
-// calls parked. Errors are those of begin, ErrClosed and ErrFull.
+// parks the call that begin returns. most bounds how many calls the user may have parked.
+// Errors are those of begin, ErrClosed and ErrFull.
 //
 // begin must not use the table.
 func (t *Table[C]) Park(handle string, user string, most int, limit time.Duration, begin func() (C, error)) (call C, err error) {

@@ -52,7 +52,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	ctx, cancel := context.WithCancel(r.Context())
-	if s.Stateful { // its end is no cancellation
+	if s.Stateful { // the end of the request does not cancel it
 		ctx, cancel = context.WithCancel(context.WithoutCancel(r.Context()))
 	}
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 //	steps    reports three steps of progress
 //	hang     answers nothing until it is cancelled
 //	ask      asks the user for a colour and returns it
-//	big      returns so many bytes
-//	garbage  answers what is no message: over streamable HTTP instead of the result, else before it
+//	big      returns the given number of bytes
+//	garbage  sends data that is not a message: over streamable HTTP instead of the result, otherwise before it
 //	die      breaks the connection, over stdio by ending the process
 //	seen     returns what the server saw so far
 //
