@@ -13,40 +13,41 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// DefaultPrefix stands in front of all keys.
+// DefaultPrefix is the default of Config.Prefix.
 const DefaultPrefix = "gatehouse:"
 
-// Config is a section "redis". All of it is read at start.
+// Config is the configuration section "redis". It is read at start; SetUser alone changes
+// anything later.
 type Config struct {
-	// URL says where Redis is: redis://host:6379/0, rediss:// with TLS, or unix:///path.
-	// redis+sentinel:// and rediss+sentinel:// name Sentinels, several divided by
-	// commas, and ?master= the name that they know the master by; redis+cluster:// and
-	// rediss+cluster:// name nodes of a Cluster. User and password may stand in it.
+	// URL is the address of Redis: redis://host:6379/0, rediss:// for TLS, or unix:///path.
+	// redis+sentinel:// and rediss+sentinel:// list Sentinels, separated by commas, with
+	// the name of the master in ?master=. redis+cluster:// and rediss+cluster:// list nodes
+	// of a Cluster. The URL may contain a user and a password.
 	URL mcp.Secret `yaml:"url"`
-	// Username and Password are an ACL user's. They win over what the URL says.
+	// Username and Password belong to an ACL user. They override those of the URL.
 	Username string     `yaml:"username"`
 	Password mcp.Secret `yaml:"password"`
-	// SentinelUsername and SentinelPassword are for the Sentinels themselves. Default none.
+	// SentinelUsername and SentinelPassword log in to the Sentinels. Default none.
 	SentinelUsername string     `yaml:"sentinel_username"`
 	SentinelPassword mcp.Secret `yaml:"sentinel_password"`
-	// CAFile holds the certificates, in PEM, that sign the server's. Default: those of the
-	// system.
+	// CAFile holds the PEM certificates of the authorities that sign the server's
+	// certificate. Default: those of the system.
 	CAFile string `yaml:"ca_file"`
 	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a
-	// server that asks for one. They are read for each connection, so that renewed ones are
-	// used. Default none.
+	// server that asks for one. They are read again for each connection, so a renewed
+	// certificate takes effect without a restart. Default none.
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"`
-	// Prefix stands in front of all keys, gatehouse: by default. Gateways
-	// that share a Redis and are not replicas of each other need different ones.
+	// Prefix begins every key. Default DefaultPrefix. Gateways that share a Redis without
+	// being replicas of each other need different prefixes.
 	Prefix string `yaml:"prefix"`
 }
 
-// IsZero reports whether nothing is configured.
+// IsZero reports whether the section is empty.
 func (c Config) IsZero() bool { return c == Config{} }
 
-// Validate reports everything that is wrong. It never shows the URL, which may hold a
-// password.
+// Validate reports all errors of the configuration. The error never contains the URL, which
+// may hold a password.
 func (c Config) Validate() error {
 	var errs []error
 	p, err := c.place()
@@ -65,7 +66,7 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// place is what a URL says.
+// place is a parsed URL.
 type place struct {
 	network            string // tcp or unix
 	addresses          []string
@@ -159,7 +160,7 @@ func readHosts(hosts, kind string) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// client makes the client, which connects to nothing yet, and then as the user.
+// client makes a client that logs in as the given user. It does not connect yet.
 func (c Config) client(as *user) (redis.UniversalClient, error) {
 	p, err := c.place()
 	if err != nil {

@@ -14,37 +14,42 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A call must not wait long for a Redis that does not answer: what it needs is known here,
-// or it fails. An operation takes two seconds at most, a try and another: less would take a
-// busy machine for an outage.
+// A request must not wait long for a Redis that does not answer: it goes on with what is
+// known here, or it fails. An operation takes at most two seconds, for a try and one retry.
+// With a shorter limit a busy machine would look like an outage.
 const (
 	dialTimeout = 500 * time.Millisecond
 	opTimeout   = time.Second
-	// poolTimeout is how long an operation waits for its turn.
+	// poolTimeout is how long an operation waits for a free connection.
 	poolTimeout = 2 * time.Second
-	// pause is how long nobody tries again after a Redis that did not answer anybody.
+	// pause is how long all operations fail at once after Redis has failed to answer.
 	pause = time.Second
-	// calm is for how long nothing fails before the log says that all is well again: a
-	// Redis that takes no writes answers other things all the time.
+	// calm is how long nothing may fail before the log says that Redis is available again.
+	// A Redis that takes no writes still answers other operations.
 	calm = 5 * time.Second
-	// sealedEvery is how often the log says that something could not be opened.
+	// sealedEvery is the shortest time between two log lines about values that cannot be
+	// opened.
 	sealedEvery = time.Minute
 )
 
-// What is wrong where it is not the request.
+// Errors of Run that are no fault of the request.
 var (
-	// ErrDown: Redis cannot be reached, does not answer, or takes no writes now.
+	// ErrDown means that Redis cannot be reached, does not answer, or accepts no writes
+	// now.
 	ErrDown = errors.New("redis is not available")
-	// ErrUnsure, beside ErrDown: the answer did not come, and it may have been done.
+	// ErrUnsure comes with ErrDown when no answer arrived: Redis may have run the script.
 	ErrUnsure = errors.New("it may have been done")
-	// ErrFull, beside ErrDown: Redis has no room for anything new, and does all else.
+	// ErrFull comes with ErrDown when Redis has no memory for new data. All else still
+	// works.
 	ErrFull = errors.New("redis is full")
-	// ErrValue: what stands at a key is not what we would have put there.
+	// ErrValue means that a key holds a value of a type that the gateway does not write
+	// there.
 	ErrValue = errors.New("redis holds a value of another kind")
 )
 
-// settings are what the library's defaults would have cost: a deadline that is not kept,
-// five attempts to dial, commands at connect that not every server knows.
+// settings replaces those defaults of the library that do harm: it ignores the deadline of
+// the context, dials five times, and sends commands on connect that some servers do not
+// know.
 func settings() *redis.UniversalOptions {
 	return &redis.UniversalOptions{
 		ContextTimeoutEnabled:    true,
@@ -59,7 +64,7 @@ func settings() *redis.UniversalOptions {
 	}
 }
 
-// DB is a Redis. It is safe for concurrent use.
+// DB is a connection to Redis. It is safe for concurrent use.
 type DB struct {
 	client  redis.UniversalClient
 	user    *user
@@ -70,15 +75,15 @@ type DB struct {
 	room    *Script
 
 	start  time.Time
-	until  atomic.Int64 // when the pause after a failure ends, in time since start; 0 for none
-	failed atomic.Int64 // when something failed last, likewise
-	spoke  atomic.Int64 // when Redis answered last, likewise
-	down   atomic.Bool  // what the log said last
-	full   atomic.Bool  // from what was refused for want of room until something is taken
-	sealed atomic.Int64 // when the log may next say that something could not be opened, in time since start
+	until  atomic.Int64 // end of the pause after a failure, in time since start; 0 for none
+	failed atomic.Int64 // last failure, in time since start
+	spoke  atomic.Int64 // last answer of Redis, in time since start
+	down   atomic.Bool  // the log said last that Redis is not available
+	full   atomic.Bool  // Redis has refused a write for lack of memory and accepted none since
+	sealed atomic.Int64 // earliest next log line about a value that cannot be opened, in time since start
 }
 
-// Open makes a DB. It connects when it is first used. log and metrics may be nil.
+// Open makes a DB. It connects on first use. log and metrics may be nil.
 func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -95,7 +100,7 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
-	redis.SetLogger(quiet{}) // the library's own, for the process: what it would say is in our errors
+	redis.SetLogger(quiet{}) // global to the process; our errors already contain what it would log
 	place, _ := cfg.place()
 	db := &DB{client: client, user: user, prefix: cfg.Prefix, log: log, metrics: metrics, cluster: place.cluster,
 		room: NewScript(roomSource), start: time.Now()}
@@ -107,31 +112,32 @@ func Open(cfg Config, log *slog.Logger, metrics *Metrics) (*DB, error) {
 
 type quiet struct{}
 
-// Printf drops what the library has to say.
+// Printf drops the message.
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// Close ends all connections.
+// Close closes all connections.
 func (db *DB) Close() error { return db.client.Close() }
 
-// Key is a key of this gateway. Keys that one script uses have
-// the same part in braces, so that they are on one node of a Cluster.
+// Key returns the name of a key, with the prefix of this gateway. All keys of one script
+// must share a part in braces, so that they are on the same node of a Cluster.
 func (db *DB) Key(name string) string { return db.prefix + name }
 
-// Script is a Lua script that runs as one step.
+// Script is a Lua script that Redis runs atomically.
 type Script struct {
 	script *redis.Script
-	adds   bool // a Redis that is full does not run it
+	adds   bool // a full Redis refuses to run it
 }
 
-// NewScript makes one of its source. Its first line is that of Redis 7's scripts, such as
-// "#!lua flags=allow-oom".
+// NewScript makes a Script. The first line of source is a Redis 7 shebang. A script without
+// the flag allow-oom there counts as one that adds data.
 func NewScript(source string) *Script {
 	flags, _, _ := strings.Cut(source, "\n")
 	return &Script{redis.NewScript(source), !strings.Contains(flags, "allow-oom")}
 }
 
-// Run runs a script and returns what it returns: nil, int64, string or []any. Errors:
-// ErrDown, with ErrUnsure, ErrFull or that of ctx where they apply, and ErrValue.
+// Run runs a script and returns its result: nil, int64, string or []any. The error is
+// ErrValue, or ErrDown together with ErrUnsure, ErrFull or the error of ctx where they
+// apply.
 func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	if db.paused() {
 		db.metrics.notAsked.Inc()
@@ -146,23 +152,23 @@ func (db *DB) Run(ctx context.Context, s *Script, keys []string, args ...any) (a
 	return value, db.outcome(ctx, began, err)
 }
 
-// Room returns nil if something new could be put there now, else as Run. It puts nothing
-// there. Of a Cluster it asks one node.
+// Room returns nil if Redis would accept new data now, else an error as Run does. It writes
+// nothing. In a Cluster it asks only one node.
 func (db *DB) Room(ctx context.Context) error {
 	_, err := db.Run(ctx, db.room, []string{db.Key("room")})
 	return err
 }
 
-// Full reports whether something was refused for want of room, and nothing taken since:
-// somebody has to try, with Room if with nothing else.
+// Full reports whether Redis has refused a write for lack of memory and accepted none
+// since. It stays true until some operation tries again; Room is enough for that.
 func (db *DB) Full() bool { return db.full.Load() }
 
-// roomSource does nothing. Redis refuses it all the same where it would refuse a script
-// that adds something: its flags do not say that it adds nothing.
+// roomSource does nothing. Its flags do not say that it adds no data, so Redis refuses it
+// whenever it would refuse a script that does.
 const roomSource = `#!lua
 return 1`
 
-// Setting returns a setting of the server, "" if it cannot be known.
+// Setting returns a configuration setting of the server, "" if it cannot be read.
 func (db *DB) Setting(ctx context.Context, name string) string {
 	values, err := db.client.ConfigGet(ctx, name).Result()
 	if err != nil {
@@ -171,8 +177,8 @@ func (db *DB) Setting(ctx context.Context, name string) string {
 	return values[name]
 }
 
-// paused reports whether nobody is to ask now. When a pause is over, the first to come
-// finds out for all whether Redis answers.
+// paused reports whether an operation has to fail at once. When a pause ends, the first
+// caller goes to Redis; the others keep failing until it has an answer.
 func (db *DB) paused() bool {
 	until := db.until.Load()
 	if until == 0 {
@@ -184,8 +190,7 @@ func (db *DB) paused() bool {
 
 func (db *DB) now() int64 { return int64(time.Since(db.start)) }
 
-// outcome sorts what went wrong with an operation, and keeps others from waiting for the
-// same.
+// outcome turns an error of the library into one of ours, and starts or ends the pause.
 func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 	if err == nil || errors.Is(err, redis.Nil) {
 		db.spoke.Store(db.now())
@@ -202,15 +207,15 @@ func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 		db.until.Store(0)
 		db.metrics.values.Inc()
 		return fmt.Errorf("%w: %v", ErrValue, err)
-	case !answered && ctx.Err() != nil: // its own time was over: that says nothing of Redis
+	case !answered && ctx.Err() != nil: // the caller's time ran out: this says nothing about Redis
 		return fmt.Errorf("%w: %w: %w", ErrDown, ErrUnsure, ctx.Err())
-	case errors.Is(err, redis.ErrPoolTimeout): // there is more to do than can be done
+	case errors.Is(err, redis.ErrPoolTimeout): // every connection is busy
 		db.metrics.unavailable.Inc()
 		return fmt.Errorf("%w: %v", ErrDown, err)
-	case !answered && db.spoke.Load() > began: // it is slow, and not away: others were answered
+	case !answered && db.spoke.Load() > began: // slow, but not down: others got an answer meanwhile
 		db.metrics.unavailable.Inc()
 		return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)
-	case db.cluster: // one node of several may be meant
+	case db.cluster: // this may be about one node of several
 	case !answered || servesNobody(err):
 		db.until.Store(db.now() + int64(pause))
 	default:
@@ -228,19 +233,19 @@ func (db *DB) outcome(ctx context.Context, began int64, err error) error {
 	return fmt.Errorf("%w: %w: %v", ErrDown, ErrUnsure, err)
 }
 
-// servesNobody reports whether a server that answers this has nothing better for anybody.
+// servesNobody reports whether a server that answers with err would refuse every client.
 func servesNobody(err error) bool {
 	return redis.IsReadOnlyError(err) || redis.IsLoadingError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err) || redis.IsAuthError(err)
 }
 
-// expected reports whether an answer is one that a server in trouble gives.
+// expected reports whether err is a usual answer of a server in trouble.
 func expected(err error) bool {
 	return servesNobody(err) || redis.IsNoReplicasError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsPermissionError(err)
 }
 
-// Unopened is told that a sealed value could not be opened: a replica with another key has
-// sealed it, or somebody has changed, moved or made it. what says of what kind it was.
+// Unopened counts and logs a sealed value that could not be opened: a replica with another
+// key sealed it, or somebody changed, moved or forged it. what is the kind of value.
 func (db *DB) Unopened(what string) {
 	db.metrics.sealed.Inc()
 	now, next := db.now(), db.sealed.Load()
@@ -249,7 +254,7 @@ func (db *DB) Unopened(what string) {
 	}
 }
 
-// well and ill say what changed, not what stays.
+// well and ill log changes of the state only.
 func (db *DB) well() {
 	if db.down.Load() && !db.full.Load() && db.now()-db.failed.Load() > int64(calm) && db.down.CompareAndSwap(true, false) {
 		db.metrics.up.Set(1)

@@ -26,7 +26,8 @@ func ping(t *testing.T, db *redisdb.DB) error {
 	return err
 }
 
-// H/189: the one user that the documentation tells to make is enough, and another is not.
+// H/189: the rights of the ACL user from the documentation suffice. Other keys and a wrong
+// password are refused.
 func TestACLUser(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

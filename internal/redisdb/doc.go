@@ -1,7 +1,7 @@
-// Package redisdb is the one way to Redis, or what speaks like it (Valkey): a client
-// with short time limits, and scripts.
+// Package redisdb is the gateway's client for Redis and compatible servers (Valkey):
+// scripts with short time limits.
 //
-// It owns the connection settings, what counts as trouble of Redis, and that nobody
-// waits for a Redis that does not answer. It leaves what is kept there, and under
-// which keys, to session, internal/cluster and policy. It starts no goroutine.
+// It owns the connection settings, decides which errors mean that Redis is down, and makes
+// operations fail at once while Redis does not answer. It leaves the keys and their values
+// to session, internal/cluster and policy. It starts no goroutine.
 package redisdb

@@ -1,4 +1,4 @@
 package redisdb
 
-// Calm has what failed last be long ago.
+// Calm moves the last failure far into the past.
 func (db *DB) Calm() { db.failed.Store(db.now() - 2*int64(calm)) }

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are the numbers of one Redis.
+// Metrics are the Prometheus metrics of one Redis.
 type Metrics struct {
 	up               prometheus.Gauge
 	script           prometheus.Observer
@@ -16,7 +16,7 @@ type Metrics struct {
 	sealed           prometheus.Counter
 }
 
-// NewMetrics makes them, and registers them unless reg is nil.
+// NewMetrics makes the metrics and registers them. reg may be nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
 	duration := with.NewHistogramVec(prometheus.HistogramOpts{
@@ -41,5 +41,5 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// since counts how long an operation took.
+// since records the duration of an operation.
 func (m *Metrics) since(start time.Time) { m.script.Observe(time.Since(start).Seconds()) }

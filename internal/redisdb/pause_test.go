@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// refusal is an error that Redis answers.
+// refusal is an error that Redis answers with.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// asking counts who of many may ask.
+// asking counts how many of ten operations may go to Redis.
 func asking(db *DB) (count int) {
 	for range 10 {
 		if !db.paused() {
@@ -28,8 +28,8 @@ func asking(db *DB) (count int) {
 	return count
 }
 
-// H/179: while Redis does not answer, one a second finds out whether it does again, and all
-// others do not wait.
+// H/179: while Redis does not answer, one operation a second finds out whether it does
+// again. All others fail at once.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &DB{start: time.Now(), metrics: NewMetrics(nil), log: slog.New(slog.DiscardHandler)}
@@ -55,8 +55,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// H/180: the log says once that Redis is in trouble, however often it is asked, and some of
-// it answered.
+// H/180: the log reports trouble once, however many operations fail and even if some
+// succeed.
 func TestLogIsCalm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -82,8 +82,8 @@ func TestLogIsCalm(t *testing.T) {
 	})
 }
 
-// A machine that is busy is no outage: what takes too long while Redis answers others, or has
-// to wait too long for its turn, fails alone, and nobody else is kept from asking.
+// A busy machine is no outage. An operation that takes too long while Redis answers others,
+// or that waits too long for a connection, fails alone and starts no pause.
 func TestSlowIsNotAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &DB{start: time.Now(), metrics: NewMetrics(nil), log: slog.New(slog.DiscardHandler)}
@@ -112,8 +112,8 @@ func TestSlowIsNotAway(t *testing.T) {
 	})
 }
 
-// H/179, H/180: an operation that Redis does not answer takes two seconds, and one at a
-// Redis that cannot be reached one, whatever the library does by default.
+// H/179, H/180: an operation takes at most two seconds when Redis does not answer, and one
+// when Redis cannot be reached, whatever the library's defaults are.
 func TestLimitsOfTheClient(t *testing.T) {
 	o := settings()
 	tries := time.Duration(o.MaxRetries + 1)

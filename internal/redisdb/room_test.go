@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// setting changes a setting of a server.
+// setting changes a setting of the server.
 func setting(t *testing.T, client *redis.Client, name, value string) {
 	t.Helper()
 	if err := client.ConfigSet(t.Context(), name, value).Err(); err != nil {
@@ -22,7 +22,7 @@ func setting(t *testing.T, client *redis.Client, name, value string) {
 	}
 }
 
-// TestRoom: whether something new could be kept is known without keeping anything.
+// TestRoom: Room finds out whether Redis accepts new data, and writes nothing.
 func TestRoom(t *testing.T) {
 	server, master := redistest.Start(t), redistest.Start(t)
 	client := server.Client()
@@ -52,8 +52,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestFull: a Redis that is full is taken to be so until it takes something, however much
-// else it answers meanwhile.
+// TestFull: Full stays true until Redis accepts new data again, even while other operations
+// succeed.
 func TestFull(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -74,7 +74,7 @@ func TestFull(t *testing.T) {
 	if err := run(adding); !errors.Is(err, redisdb.ErrFull) || !db.Full() {
 		t.Errorf("H/185 adding to a full Redis: %v, full %t", err, db.Full())
 	}
-	db.Calm() // for so long that what is answered shows that all is well
+	db.Calm() // pretend that nothing has failed for longer than calm
 	if err := run(other); err != nil || !db.Full() {
 		t.Errorf("H/185 reading: %v, full %t", err, db.Full())
 	}

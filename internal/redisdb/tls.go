@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// maxCA bounds the file of certificates.
+// maxCA is the largest size of a CA file in bytes.
 const maxCA = 1 << 20
 
-// tls is how a rediss URL is connected to. The name of a certificate has to be that of the
-// host that is dialled, also of those that a Sentinel or a Cluster names.
+// tls returns the TLS settings for a rediss URL. The server's certificate must carry the
+// name of the host that is dialled, also when a Sentinel or a Cluster gave that name.
 func (c Config) tls() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
@@ -30,7 +30,7 @@ func (c Config) tls() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// certificate reads the gateway's own.
+// certificate reads the gateway's own certificate.
 func (c Config) certificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestTLS: over TLS a server is who its certificate says, and so is the gateway.
+// TestTLS: gateway and server each verify the certificate of the other.
 func TestTLS(t *testing.T) {
 	ours, others := redistest.Start(t).ServeTLS(t), redistest.Start(t).ServeTLS(t)
 	url := mcp.Secret("rediss://" + ours.Addr)
@@ -37,7 +37,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestRenewedCertificate: the gateway's certificate may be replaced while it runs.
+// TestRenewedCertificate: a running gateway uses a certificate that was replaced.
 func TestRenewedCertificate(t *testing.T) {
 	good, old := redistest.Start(t).ServeTLS(t), redistest.Start(t).ServeTLS(t)
 	place := func(from, to string) {
@@ -56,7 +56,7 @@ func TestRenewedCertificate(t *testing.T) {
 	}
 	place(good.CertFile, old.CertFile)
 	place(good.KeyFile, old.KeyFile)
-	tick := time.NewTicker(20 * time.Millisecond) // after a failure nothing is asked for a while
+	tick := time.NewTicker(20 * time.Millisecond) // a failure starts a pause
 	defer tick.Stop()
 	for deadline := time.After(time.Minute); ping(t, db) != nil; {
 		select {
@@ -67,7 +67,8 @@ func TestRenewedCertificate(t *testing.T) {
 	}
 }
 
-// TestCertificateFiles: what cannot be read is said at start, and by which key.
+// TestCertificateFiles: a file that cannot be read is an error at start that names its
+// configuration key.
 func TestCertificateFiles(t *testing.T) {
 	tls := redistest.Start(t).ServeTLS(t)
 	url := mcp.Secret("rediss://" + tls.Addr)

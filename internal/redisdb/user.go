@@ -7,7 +7,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// user is as whom connections are made. What changes holds from the next one on.
+// user holds the name and password for new connections.
 type user struct{ now atomic.Pointer[[2]string] }
 
 func (u *user) credentials() (username, password string) {
@@ -16,7 +16,7 @@ func (u *user) credentials() (username, password string) {
 }
 
 func (u *user) set(c Config) {
-	p, _ := c.place() // checked
+	p, _ := c.place() // Open has validated it
 	if c.Username != "" {
 		p.username = c.Username
 	}
@@ -26,11 +26,10 @@ func (u *user) set(c Config) {
 	u.now.Store(&[2]string{p.username, p.password})
 }
 
-// SetUser has connections that are made from now on be those of another user, or with
-// another password. Those that there are stay.
+// SetUser sets the user and password for new connections. Open connections keep theirs.
 func (db *DB) SetUser(c Config) { db.user.set(c) }
 
-// WithoutUser is the configuration without what SetUser takes.
+// WithoutUser returns the configuration without the parts that SetUser can change.
 func (c Config) WithoutUser() Config {
 	c.Username, c.Password = "", ""
 	if scheme, rest, found := strings.Cut(string(c.URL), "://"); found && scheme != "unix" {
