@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start serves a handler for the time of a test.
+// start serves a handler until the test ends.
 func start(t *testing.T, h http.Handler) string {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -52,8 +52,8 @@ func TestScenariosDirectAndThroughBare(t *testing.T) {
 	}
 }
 
-// TestWrongAnswersAreFound lets a proxy spoil each answer and expects every
-// scenario to notice.
+// TestWrongAnswersAreFound has a proxy corrupt each answer and expects every scenario to
+// notice.
 func TestWrongAnswersAreFound(t *testing.T) {
 	tests := []struct {
 		name     string
@@ -72,7 +72,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 			found := false
 			for _, s := range scenarios() {
 				if !s.stateless {
-					continue // they have no id to spare
+					continue // these have no id to corrupt
 				}
 				url := start(t, spoil(newServer(), tt.from, tt.to))
 				name, params := s.params("", 3)
@@ -87,7 +87,7 @@ func TestWrongAnswersAreFound(t *testing.T) {
 	}
 }
 
-// spoil replaces a text in all that a handler writes.
+// spoil replaces a text in everything that a handler writes.
 func spoil(h http.Handler, from, to string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := httptest.NewRecorder()

@@ -17,12 +17,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// callLimit is how long one request may take before it counts as lost.
+// callLimit is how long a request may take before it counts as lost.
 const callLimit = 30 * time.Second
 
-// client is one MCP client on one connection. It writes HTTP by hand and reads it
-// with net/http, so that it takes little CPU away from what is measured. Not safe
-// for concurrent use.
+// client is an MCP client on one connection. It writes HTTP by hand and reads it with
+// net/http, to take little CPU from what is measured. It is not safe for concurrent use.
 type client struct {
 	url       *url.URL
 	stateless bool
@@ -33,7 +32,7 @@ type client struct {
 	request   []byte // reused
 }
 
-// dial connects; a stateful client gets itself a session.
+// dial connects, and begins a session for a stateful client.
 func dial(endpoint string, stateless bool) (*client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -53,7 +52,7 @@ func dial(endpoint string, stateless bool) (*client, error) {
 	return c, nil
 }
 
-// move takes the session to another endpoint.
+// move continues the session at another endpoint.
 func (c *client) move(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -98,7 +97,7 @@ func (c *client) initialize() error {
 	return wantStatus(resp, http.StatusAccepted)
 }
 
-// wantStatus reads the answer to its end; another status is an error.
+// wantStatus reads the answer to its end and checks its status.
 func wantStatus(resp *http.Response, status int) error {
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -110,8 +109,8 @@ func wantStatus(resp *http.Response, status int) error {
 	return nil
 }
 
-// do makes one request and returns its result and the params of the progress
-// events that came before it. What it returns is valid until the next call.
+// do makes one request. It returns the result, and the params of the progress events before
+// it; both are valid until the next call.
 func (c *client) do(method, name string, params mcp.Raw) (result mcp.Raw, progress []mcp.Raw, err error) {
 	c.id++
 	resp, err := c.post(method, name, wire.AppendRequest(nil, c.rawID(), method, params))
@@ -170,7 +169,7 @@ func (c *client) readEvents(body io.Reader) (result mcp.Raw, progress []mcp.Raw,
 	}
 }
 
-// result checks that a response is the one to the last request.
+// result checks that a response answers the last request, and returns its result.
 func (c *client) result(m wire.Message) (mcp.Raw, error) {
 	switch {
 	case m.Kind != wire.Response || !bytes.Equal(m.ID, c.rawID()):
@@ -187,7 +186,7 @@ func (c *client) post(method, name string, body []byte) (*http.Response, error) 
 	return c.send(http.MethodPost, method, name, body)
 }
 
-// send makes an HTTP request with the headers of the client's era.
+// send sends an HTTP request with the headers of the client's era.
 func (c *client) send(verb, method, name string, body []byte) (*http.Response, error) {
 	b := append(append(c.request[:0], verb...), ' ')
 	b = append(b, c.url.Path...)

@@ -7,10 +7,10 @@ import (
 	"unsafe"
 )
 
-// cpuTime is the CPU time that a process has used, in user and kernel. Its clock
-// (clock_getcpuclockid(3): the complement of the pid above three bits, of which 2
-// means all of the process's time) counts nanoseconds, where /proc/<pid>/stat has
-// ticks of 10 ms.
+// cpuTime returns the CPU time that a process has used, in user and kernel mode. Its clock
+// counts nanoseconds, while /proc/<pid>/stat has ticks of 10 ms. The clock's id, by
+// clock_getcpuclockid(3), is the complement of the pid above three bits; 2 in these bits
+// means the time of the whole process.
 func cpuTime(pid int) (time.Duration, error) {
 	clock := ^uint32(pid)<<3 | 2
 	var t syscall.Timespec

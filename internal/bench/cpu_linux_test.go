@@ -14,7 +14,7 @@ func TestCPUTime(t *testing.T) {
 	}
 	used := time.Duration(0)
 	begun := time.Now()
-	for used < 10*time.Millisecond && time.Since(begun) < time.Minute { // a busy machine gives little
+	for used < 10*time.Millisecond && time.Since(begun) < time.Minute { // a busy machine may give it little time
 		after, err := cpuTime(os.Getpid())
 		if err != nil {
 			t.Fatal(err)

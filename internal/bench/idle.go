@@ -20,21 +20,22 @@ import (
 )
 
 const (
-	// idleTarget is what an idle stream may cost of heap and stacks, in bytes (H/252).
+	// idleTarget is the most memory, heap and stacks in bytes, that an idle stream may take
+	// (H/252).
 	idleTarget = 30 << 10
-	// openers is how many streams are opened at a time.
+	// openers is how many goroutines open streams at the same time.
 	openers = 16
-	// idleBefore is how many are open already when the counting begins, for what is made
-	// once.
+	// idleBefore is how many are opened before the count begins, to leave out what is
+	// allocated once.
 	idleBefore = 64
 	oldPath    = "/sse"
 )
 
-// idle is one kind of what clients leave open, and do nothing with.
+// idle is a kind of thing that a client opens and then leaves idle.
 type idle struct {
 	name string
 	open func(o *opener) error
-	most float64 // that it may cost, in bytes of heap and stacks; 0 for no bound
+	most float64 // limit of heap and stacks in bytes; 0 for none
 }
 
 func idles() []idle {
@@ -47,11 +48,11 @@ func idles() []idle {
 	}
 }
 
-// footprint is what a process holds, in bytes.
+// footprint is the memory of a process in bytes.
 type footprint struct{ rss, heap, stacks float64 }
 
-// measureIdle opens so many of each kind, each at a gateway of its own, and prints what
-// one costs.
+// measureIdle opens many of each kind, each kind at a gateway of its own, and prints the
+// memory of one.
 func measureIdle(ctx context.Context, o options) error {
 	checkout, err := rig.FindCheckout()
 	if err != nil {
@@ -106,7 +107,7 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 	}
 	n := o.idle + idleBefore
 	g, err := rig.StartGateway(ctx, rig.GatewayConfig{Binary: binary, Dir: r.dir,
-		// So that there is next to no garbage in what is counted.
+		// Collect often, so that the heap holds little garbage.
 		Env: []string{"GOGC=5"},
 		Sections: fmt.Sprintf("upstreams: [{name: %s, url: %q}, {name: %s, url: %q}]\nadmin: {listen: %s}\nsessions: {max_per_user: %d, max: %d}\nconnections: {max: %d, per_address: %d}\nhttp: {sse_path: %s}\n",
 			upstreamStateful, server.url+pathStateful, upstreamStateless, server.url+pathStateless, admin, n, n, 2*n, 2*n, oldPath)})
@@ -136,7 +137,7 @@ func measureOneIdle(ctx context.Context, o options, binary string, kind idle) (e
 	return footprint{share(after.rss, before.rss), share(after.heap, before.heap), share(after.stacks, before.stacks)}, err
 }
 
-// footprintOf asks a gateway what it holds.
+// footprintOf reads a gateway's memory from its admin listener.
 func footprintOf(ctx context.Context, admin string) (f footprint, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
 	if err != nil {
@@ -165,7 +166,7 @@ func footprintOf(ctx context.Context, admin string) (f footprint, err error) {
 	return f, nil
 }
 
-// opened is all that was opened at a gateway.
+// opened is everything that was opened at a gateway.
 type opened struct {
 	address string
 
@@ -177,7 +178,7 @@ func (o *opened) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, c := range o.conns {
-		_ = c.Close() // nothing is expected of it any more
+		_ = c.Close() // nothing more is expected of it
 	}
 }
 

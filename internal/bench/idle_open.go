@@ -14,22 +14,22 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// opener opens one after the other. What it makes requests with that end it uses again;
-// what it leaves open costs this process next to nothing but a descriptor.
+// opener opens connections one after another. It reuses one connection for requests that
+// end. A connection that stays open costs this process little more than a descriptor.
 type opener struct {
 	*opened
 	control net.Conn // nil before the first request
 	in      *bufio.Reader
-	reader  *bufio.Reader // of whatever was opened last
+	reader  *bufio.Reader // of the last connection that was opened
 }
 
 func (o *opener) close() {
 	if o.control != nil {
-		_ = o.control.Close() // all is answered
+		_ = o.control.Close() // every request is answered
 	}
 }
 
-// dial opens a connection that stays, and sends a request on it.
+// dial opens a connection that stays open, and sends a request on it.
 func (o *opener) dial(request string) error {
 	conn, err := net.DialTimeout("tcp", o.address, callLimit)
 	if err != nil {
@@ -51,7 +51,7 @@ func (o *opener) dial(request string) error {
 	return nil
 }
 
-// line reads up to a line that begins so, and returns the rest of it.
+// line reads up to a line with this prefix, and returns the rest of that line.
 func (o *opener) line(prefix string) (string, error) {
 	for {
 		line, err := o.reader.ReadString('\n')
@@ -64,7 +64,7 @@ func (o *opener) line(prefix string) (string, error) {
 	}
 }
 
-// post makes a request that ends.
+// post makes a request and reads its whole answer.
 func (o *opener) post(path, header string, body []byte) (http.Header, error) {
 	if o.control == nil {
 		conn, err := net.DialTimeout("tcp", o.address, callLimit)
@@ -92,7 +92,7 @@ func (o *opener) post(path, header string, body []byte) (http.Header, error) {
 
 const accept = "Host: localhost\r\nAccept: application/json, text/event-stream\r\n"
 
-// posted is a POST; header has whole lines.
+// posted returns the text of a POST; header consists of whole lines.
 func posted(path, header string, body []byte) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\n%s%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, accept, header, len(body), body)
 }
@@ -104,7 +104,7 @@ func initialize(rev *wire.Revision) []byte {
 
 func initialized() []byte { return wire.AppendNotification(nil, mcp.NoteInitialized, nil) }
 
-// newSession begins a session and returns the header that names it.
+// newSession begins a session and returns the header line with its id.
 func (o *opener) newSession() (string, error) {
 	header, err := o.post("/mcp", "", initialize(stateful()))
 	if err != nil {
@@ -132,7 +132,7 @@ func (o *opener) get() error {
 	if err := o.dial("GET /mcp HTTP/1.1\r\n" + accept + session + "\r\n"); err != nil {
 		return err
 	}
-	_, err = o.line(":") // the comment that opens it
+	_, err = o.line(":") // the comment that begins the stream
 	return err
 }
 

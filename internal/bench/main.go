@@ -14,7 +14,7 @@ import (
 // limit bounds a whole run.
 const limit = 20 * time.Minute
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	rounds   int
 	slice    time.Duration
@@ -38,8 +38,7 @@ func main() {
 	}
 }
 
-// dispatch runs the measurement or, in its child processes, one of the two servers
-// that it measures with.
+// dispatch runs the measurement or, in a child process, one of the two servers for it.
 func dispatch(ctx context.Context, args []string) error {
 	if len(args) > 0 {
 		switch args[0] {

@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// warmUp is how long each target runs before it is measured in a scenario.
+// warmUp is how long a scenario runs at each target before it is measured.
 const warmUp = 200 * time.Millisecond
 
-// background is how many requests of the gateway's own (listing, sessions, pings)
-// may reach the server in one measurement beside those that clients cause.
+// background is how many requests of the gateway's own (lists, sessions, pings) may reach
+// the server during one measurement.
 const background = 50
 
-// slice is what one measurement of one target came to.
+// slice is the result of one measurement of one target.
 type slice struct {
 	requests int
 	elapsed  time.Duration
@@ -57,8 +57,7 @@ func measure(ctx context.Context, o options) (err error) {
 	return report(ctx, os.Stdout, o, r, results)
 }
 
-// runRound measures a scenario once at each target, each round beginning with
-// another one.
+// runRound measures a scenario once at each target. Each round begins with another target.
 func (r *rigged) runRound(ctx context.Context, o options, round int, into *result) error {
 	for i := range r.targets {
 		t := r.targets[(round+i)%len(r.targets)]
@@ -112,8 +111,8 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 	return m, s.checkCounts(m, t)
 }
 
-// checkCounts holds what reached the server against what was asked for: each call
-// once, and a list from the gateway's own catalog.
+// checkCounts compares the requests that reached the server with those of the clients: each
+// call once, and a list never, because the gateway answers it from its own catalog.
 func (s scenario) checkCounts(m slice, t target) error {
 	calls, other := int64(m.requests), int64(0)
 	if s.method != mcp.MethodToolsCall {
@@ -131,8 +130,8 @@ func (s scenario) checkCounts(m slice, t target) error {
 	return nil
 }
 
-// load lets all clients make requests one after the other for a time. The first
-// wrong answer ends it.
+// load has all clients make requests, one after another, for a time. The first wrong answer
+// ends it.
 func load(ctx context.Context, s scenario, t target, clients []*client, d time.Duration) (slice, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -176,7 +175,7 @@ func load(ctx context.Context, s scenario, t target, clients []*client, d time.D
 	return m, nil
 }
 
-// dial makes a client of the target, with its session.
+// dial makes a client of the target and begins its session.
 func (t target) dial(s scenario) (*client, error) {
 	if t.begin == "" {
 		return dial(t.endpoint(s), s.stateless)
@@ -188,7 +187,7 @@ func (t target) dial(s scenario) (*client, error) {
 	return c, c.move(t.url)
 }
 
-// cpu is the CPU time that the target's processes have used so far.
+// cpu returns the CPU time that the target's processes have used so far.
 func (t target) cpu() (sum time.Duration, err error) {
 	for _, p := range t.processes {
 		used, err := cpuTime(p.PID())

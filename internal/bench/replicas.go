@@ -7,14 +7,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// What a stateful call may cost beside one at a gateway alone: at the replica that owns
-// its session, and at another one, both replicas' CPU together.
+// Targets for the cost of a stateful call, relative to a single gateway: at the replica
+// that owns its session, and at another replica, the CPU of both replicas together.
 const (
 	ownerTarget     = 1.05
 	forwardedTarget = 2.0
 )
 
-// addReplicas starts two replicas over a Redis, to be compared with a gateway alone.
+// addReplicas starts two replicas on one Redis, to be compared with a single gateway.
 func (r *rigged) addReplicas(ctx context.Context, binary, upstream string, alone rig.Gateway, o options) error {
 	address, err := rig.FreeAddress()
 	if err != nil {

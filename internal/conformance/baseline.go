@@ -9,7 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// baseline is, by leg and scenario, why a failure is expected.
+// baseline says, by leg and scenario, why a failure is expected.
 type baseline map[string]map[string]string
 
 func readBaseline(file string) (baseline, error) {

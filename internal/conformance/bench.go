@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// bench is what the legs are run with.
+// bench holds what all legs need to run.
 type bench struct {
 	node                   rig.Node
 	server, asker, gateway string // binaries
@@ -24,8 +24,7 @@ type bench struct {
 	verbose                bool
 }
 
-// run runs the legs of a face and prints a table for each; it returns how many
-// problems it found.
+// run runs the legs of a face, prints a table for each, and returns the number of problems.
 func (b bench) run(ctx context.Context, f face, out io.Writer) (int, error) {
 	dir, err := os.MkdirTemp("", "conformance-")
 	if err != nil {
@@ -38,7 +37,7 @@ func (b bench) run(ctx context.Context, f face, out io.Writer) (int, error) {
 		if b.only != "" && leg != b.only {
 			continue
 		}
-		if direct == nil { // both legs have to be as good as it
+		if direct == nil { // the standard for both legs
 			if direct, err = b.direct(ctx, f, filepath.Join(dir, "direct")); err != nil {
 				return 0, fmt.Errorf("%s, direct: %w", f.name, err)
 			}
@@ -53,7 +52,7 @@ func (b bench) run(ctx context.Context, f face, out io.Writer) (int, error) {
 	return problems, nil
 }
 
-// direct runs the suite straight at a server of its era.
+// direct runs the suite against a server of its era, without a gateway.
 func (b bench) direct(ctx context.Context, f face, dir string) (r results, err error) {
 	err = b.withServerOf(ctx, f, f.stateful, func(url string) error {
 		r, err = runAll(ctx, b.node, f, url, dir)
@@ -62,7 +61,8 @@ func (b bench) direct(ctx context.Context, f face, dir string) (r results, err e
 	return r, err
 }
 
-// withServerOf runs fn with the URL of a server that has what the suite looks for.
+// withServerOf runs fn with the URL of a server that has the tools and resources that the
+// suite expects.
 func (b bench) withServerOf(ctx context.Context, f face, sessions bool, fn func(url string) error) error {
 	if !f.tasks {
 		return b.withServer(ctx, b.server, sessions, fn)
@@ -72,8 +72,8 @@ func (b bench) withServerOf(ctx context.Context, f face, sessions bool, fn func(
 	return fn(t.URL)
 }
 
-// through runs the suite through a gateway. Where the server is of the other era,
-// the scenarios that have a stand-in count as they go with that.
+// through runs the suite through a gateway. Where the server has the other era, scenarios
+// with a stand-in are judged by their run against the stand-in.
 func (b bench) through(ctx context.Context, f face, isCrossed bool, dir string, out io.Writer) (r results, err error) {
 	sessions := f.stateful != isCrossed
 	known := "test_simple_text"
@@ -107,7 +107,8 @@ func (b bench) through(ctx context.Context, f face, isCrossed bool, dir string, 
 	return r, err
 }
 
-// withServer runs fn with the URL of a fresh server: the suite changes its lists.
+// withServer runs fn with the URL of a new server, because the suite changes the server's
+// lists.
 func (b bench) withServer(ctx context.Context, binary string, sessions bool, fn func(url string) error) error {
 	addr, err := rig.FreeAddress()
 	if err != nil {
@@ -124,8 +125,8 @@ func (b bench) withServer(ctx context.Context, binary string, sessions bool, fn 
 	return errors.Join(err, p.Stop())
 }
 
-// withGateway runs fn with the URL of a gateway that has the server at url as its
-// only upstream, once it lists a tool that the server has.
+// withGateway runs fn with the URL of a gateway whose only upstream is the server at url.
+// It waits until the gateway lists a known tool of that server.
 func (b bench) withGateway(ctx context.Context, url, known, dir string, out io.Writer, fn func(url string) error) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

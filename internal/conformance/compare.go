@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// comparison is what a leg came to, a row for each scenario.
+// comparison is the result of a leg, a row for each scenario.
 type comparison []row
 
 type row struct {
@@ -39,10 +39,10 @@ func (v verdict) problem() bool {
 	return v != same && v != better && v != expected && v != untested && v != explainedLoss
 }
 
-// compare holds what came through the gateway against what came directly, and
-// against what the baseline explains, by scenario. Only where the two need not be the
-// same can it explain a loss: the server is of the other era, or it leaves to the
-// gateway what it cannot do for its client.
+// compare compares the results through the gateway with the direct ones, and with the
+// failures that the baseline explains, by scenario. The baseline can explain a loss only
+// with mayLose: the server has the other era, or it leaves to the gateway what it cannot do
+// for its client.
 func compare(direct, through results, explained map[string]string, mayLose bool) comparison {
 	names := maps.Clone(direct)
 	maps.Copy(names, through)
@@ -83,8 +83,8 @@ func compare(direct, through results, explained map[string]string, mayLose bool)
 	return c
 }
 
-// losses are the checks that succeeded directly and not through the gateway,
-// whether they went badly or were not made at all.
+// losses returns the checks that succeeded directly but failed, or were not made, through
+// the gateway.
 func losses(direct, through []check) []string {
 	type key struct{ id, name string }
 	have := make(map[key][]check)
@@ -108,8 +108,8 @@ func losses(direct, through []check) []string {
 
 func isFailure(s status) bool { return s == statusFailure }
 
-// isBad tells what a scenario should not have found; a server that has no use for a
-// check gets statusInfo.
+// isBad reports whether a status is a failure. A check that does not apply to the server
+// has statusInfo.
 func isBad(s status) bool {
 	return s == statusFailure || s == statusWarning || s == statusSkipped
 }
@@ -124,7 +124,7 @@ func count(checks []check, is func(status) bool) int {
 	return n
 }
 
-// messages are what the suite says of the checks of some status.
+// messages returns the suite's messages for the checks with some status.
 func messages(checks []check, of func(status) bool) []string {
 	var out []string
 	for _, c := range checks {
@@ -158,7 +158,7 @@ func (c comparison) print(w io.Writer, leg string) int {
 	return problems
 }
 
-// score tells how many checks went well of how many that were made.
+// score says how many of the checks succeeded.
 func score(checks []check) string {
 	s := fmt.Sprintf("%d/%d", len(checks)-count(checks, isBad), len(checks))
 	if warnings := count(checks, isBad) - count(checks, isFailure); warnings > 0 {

@@ -16,16 +16,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// sdk is the module that has the server which the suite is run against.
+// sdk is the module with the server that the suite tests.
 const sdk = "github.com/modelcontextprotocol/go-sdk"
 
-// limit bounds the whole run; a cold cache is filled in it as well.
+// limit bounds the whole run, including filling a cold cache.
 const limit = 15 * time.Minute
 
 // atOnce is how many faces run at the same time.
 const atOnce = 2
 
-// errFound says that the run itself went well and found something.
+// errFound means that the run itself succeeded and found differences.
 var errFound = errors.New("conformance: there are differences, see above")
 
 func main() {

@@ -19,10 +19,10 @@ import (
 // suiteLimit bounds one run of a suite; it takes a few seconds.
 const suiteLimit = 4 * time.Minute
 
-// results are the checks of each scenario that was run.
+// results are the checks of each scenario.
 type results map[string][]check
 
-// check is one thing that a scenario looked at.
+// check is the result of one check of a scenario.
 type check struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
@@ -35,16 +35,16 @@ type check struct {
 
 type status string
 
-// The suite's words.
+// The suite's statuses.
 const (
 	statusSuccess status = "SUCCESS"
-	statusInfo    status = "INFO" // among others: the check does not apply to this server
+	statusInfo    status = "INFO" // also used for checks that do not apply to this server
 	statusWarning status = "WARNING"
 	statusSkipped status = "SKIPPED"
 	statusFailure status = "FAILURE"
 )
 
-// resultFolder is how the suite names the folder of a scenario's result.
+// resultFolder matches the folder of a scenario's results.
 var resultFolder = regexp.MustCompile(`^server-(.+)-\d{4}-\d\d-\d\dT[\d-]+Z$`)
 
 // runAll runs all scenarios of a face.
@@ -63,9 +63,8 @@ func runAll(ctx context.Context, node rig.Node, f face, url, dir string) (result
 	return all, nil
 }
 
-// runSuite runs one scenario of a face's suite against a server, or all of them
-// where scenario is "", and reads what they found. That some failed is a result, not
-// an error.
+// runSuite runs one scenario of a face's suite against a server, or all of them if scenario
+// is "", and reads the results. Failed checks are results, not an error.
 func runSuite(ctx context.Context, node rig.Node, f face, scenario, url, dir string) (results, error) {
 	ctx, cancel := context.WithTimeout(ctx, suiteLimit)
 	defer cancel()
@@ -88,7 +87,7 @@ func runSuite(ctx context.Context, node rig.Node, f face, scenario, url, dir str
 	cmd.Stdout, cmd.Stderr = &out, &out
 	runErr := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](runErr); ok && exit.ExitCode() == 1 {
-		runErr = nil // it exits so when a check failed
+		runErr = nil // its exit code when a check failed
 	}
 	if runErr != nil {
 		return nil, fmt.Errorf("the suite: %w\n%s", errors.Join(runErr, ctx.Err()), lastBytes(out.Bytes(), 4<<10))

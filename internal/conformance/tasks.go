@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// The suite has scenarios for the tasks extension, and no public server has the tools that
-// they look for. tasker is one, in the form of either era.
+// The suite has scenarios for the tasks extension, but no public server has the tools that
+// they look for. tasker does, for either era.
 
-// extension is how a client or a server says that it knows tasks.
+// extension is the capability of a client or server that supports tasks.
 const extension = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 
 // tasker is a server whose tools run as tasks. close ends it.
@@ -22,7 +22,7 @@ type tasker struct {
 	*mcptest.Server
 	stateful bool
 	over     chan struct{}  // closed by close
-	wg       sync.WaitGroup // of the jobs under way
+	wg       sync.WaitGroup // for jobs that are running
 
 	mu   sync.Mutex // guards the fields below, and those of jobs
 	jobs map[string]*job
@@ -31,9 +31,9 @@ type tasker struct {
 // job is one task.
 type job struct {
 	id, status string
-	outcome    string            // a member "result" or "error", "" before the end
-	questions  map[string]string // what they ask for, by their key
-	changed    chan struct{}     // closed and replaced
+	outcome    string            // member "result" or "error", "" until the job ends
+	questions  map[string]string // by key
+	changed    chan struct{}     // closed and replaced at each change
 }
 
 func newTasker(stateful bool) *tasker {
@@ -67,7 +67,7 @@ func (t *tasker) close() {
 	t.wg.Wait()
 }
 
-// call is tools/call.
+// call answers tools/call.
 func (t *tasker) call(c *mcptest.Call) {
 	var name, who string
 	c.Param("name", &name)
@@ -97,7 +97,7 @@ func (t *tasker) call(c *mcptest.Call) {
 		return
 	}
 	if name == "test_tool_with_task" {
-		if t.stateful { // has no rounds before the task
+		if t.stateful { // rounds are part of the task
 			m, err := c.Ask("elicitation/create", form("user_name"))
 			if err != nil {
 				return
@@ -131,7 +131,7 @@ func (t *tasker) call(c *mcptest.Call) {
 	}
 }
 
-// wait waits, unless the server is closed.
+// wait waits until the time is over or the server closes.
 func (t *tasker) wait(seconds float64) {
 	select {
 	case <-time.After(time.Duration(seconds * float64(time.Second))):
@@ -155,7 +155,7 @@ func (t *tasker) begin() *job {
 	return j
 }
 
-// set is called with mu held.
+// set changes a job. The caller holds mu.
 func (j *job) set(status, outcome string) {
 	j.status, j.outcome = status, outcome
 	close(j.changed)
@@ -183,7 +183,7 @@ func (t *tasker) end(j *job, outcome string) {
 	j.set(status, outcome)
 }
 
-// ask has a job wait for answers.
+// ask makes a job wait for answers.
 func (t *tasker) ask(j *job, keys ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +194,7 @@ func (t *tasker) ask(j *job, keys ...string) {
 	j.set("input_required", "")
 }
 
-// answered takes the answer to a question; the last one ends the job.
+// answered takes the answer to a question. The last answer ends the job.
 func (t *tasker) answered(j *job, key string) {
 	t.mu.Lock()
 	delete(j.questions, key)
@@ -229,7 +229,7 @@ func (t *tasker) show(j *job) string {
 	return fmt.Sprintf(`{"taskId":%q,"status":%q,%s,"ttlMs":600000,"pollIntervalMs":100%s}`, j.id, j.status, at, more)
 }
 
-// about finds the job that a request is about.
+// about finds the job that a request names.
 func (t *tasker) about(do func(*mcptest.Call, *job)) func(*mcptest.Call) {
 	return func(c *mcptest.Call) {
 		var wish json.RawMessage
@@ -268,7 +268,7 @@ func (t *tasker) cancel(c *mcptest.Call, j *job) {
 	}
 }
 
-// update is tasks/update, of the extension.
+// update answers tasks/update of the extension.
 func (t *tasker) update(c *mcptest.Call, j *job) {
 	var answers map[string]json.RawMessage
 	c.Param("inputResponses", &answers)
@@ -278,7 +278,7 @@ func (t *tasker) update(c *mcptest.Call, j *job) {
 	}
 }
 
-// result is tasks/result, of 2025-11-25: it asks, and waits for the end.
+// result answers tasks/result of 2025-11-25: it asks, and waits for the end.
 func (t *tasker) result(c *mcptest.Call, j *job) {
 	related := fmt.Sprintf(`"_meta":{"io.modelcontextprotocol/related-task":{"taskId":%q}}`, j.id)
 	asked := make(map[string]bool)
@@ -298,7 +298,7 @@ func (t *tasker) result(c *mcptest.Call, j *job) {
 		}
 		t.mu.Unlock()
 		var end struct{ Result, Error json.RawMessage }
-		_ = json.Unmarshal([]byte("{"+outcome+"}"), &end) // of our own making
+		_ = json.Unmarshal([]byte("{"+outcome+"}"), &end) // made here, always valid
 		switch {
 		case end.Error != nil:
 			c.Error(-32603, "it broke")

@@ -1,7 +1,7 @@
-// Package faultproxy is a TCP proxy for tests that does to connections what networks do:
-// it delays, drips, holds back, ends and resets them, and heals. It listens on the loopback
+// Package faultproxy is a TCP proxy for tests that simulates faulty networks. It delays,
+// drips, holds back, closes and resets connections, and heals. It listens on the loopback
 // address and connects to nothing else.
 //
-// It owns its connections and the goroutines that serve them, two for each connection and
-// one that accepts; Close ends them all and waits. What the bytes mean it does not know.
+// It owns its connections and goroutines: two for each connection, and one that accepts.
+// Close ends them all and waits for them. It leaves the meaning of the bytes to the test.
 package faultproxy

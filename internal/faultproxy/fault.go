@@ -24,7 +24,7 @@ type fault struct {
 	by   time.Duration
 }
 
-// end ends a connection as the fault has it.
+// end ends a connection by close or reset, as the fault says.
 func (f fault) end(conn *net.TCPConn) {
 	if f.kind == reset {
 		_ = conn.SetLinger(0)
@@ -32,8 +32,8 @@ func (f fault) end(conn *net.TCPConn) {
 	conn.Close()
 }
 
-// next returns how many of so many bytes go on next, and how long they still wait who came
-// that long ago.
+// next returns how many of size bytes go on next, and how long they still have to wait. age
+// is how long ago they were read.
 func (f fault) next(size int, age time.Duration) (n int, wait time.Duration) {
 	switch f.kind {
 	case delay:
@@ -46,7 +46,7 @@ func (f fault) next(size int, age time.Duration) (n int, wait time.Duration) {
 	return size, 0
 }
 
-// pass passes bytes on in one direction, until their end.
+// pass copies bytes in one direction until the end.
 func (p *Proxy) pass(to, from *net.TCPConn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -76,8 +76,8 @@ func (p *Proxy) pass(to, from *net.TCPConn) {
 	}
 }
 
-// turn waits until some of so many bytes, or an end, may go on, and returns how many. It
-// is false when the proxy is closed.
+// turn waits until some of size bytes, or an end, may go on, and returns how many. ok is
+// false when the proxy is closed.
 func (p *Proxy) turn(size int, read time.Time) (n int, ok bool) {
 	for {
 		f, changed := p.current()

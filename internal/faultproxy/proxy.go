@@ -10,30 +10,29 @@ import (
 )
 
 const (
-	// maxConns bounds the connections that are open, on both sides together. What comes
-	// beyond is reset.
+	// maxConns bounds the open connections on both sides together. Further ones are reset.
 	maxConns = 2000
 	// dialTime bounds how long a connection waits for the target.
 	dialTime = 10 * time.Second
 )
 
-// Proxy passes connections on to a target. Its methods are safe for concurrent use; a
-// fault holds for connections that are open and for those to come, until the next call.
+// Proxy forwards connections to a target. Its methods are safe for concurrent use. A fault
+// applies to open and new connections until the next call.
 type Proxy struct {
 	listener net.Listener
-	ctx      context.Context // over with Close
+	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
 	target  string
 	fault   fault
-	changed chan struct{} // closed when the fault is another one
+	changed chan struct{} // closed when the fault changes
 	conns   map[*net.TCPConn]struct{}
 }
 
-// Start makes a proxy to host:port, where host is a loopback address. It passes everything
-// on until it is told otherwise.
+// Start starts a proxy to host:port, where host is a loopback address. It forwards
+// everything until a fault is set.
 func Start(target string) (*Proxy, error) {
 	if err := check(target); err != nil {
 		return nil, err
@@ -61,8 +60,8 @@ func check(target string) error {
 	return nil
 }
 
-// Redirect has new connections go to another target. Those that are open stay, as they do
-// when an address moves to another machine.
+// Redirect sends new connections to another target. Open ones stay, as when an address
+// moves to another machine.
 func (p *Proxy) Redirect(target string) error {
 	if err := check(target); err != nil {
 		return err
@@ -73,30 +72,30 @@ func (p *Proxy) Redirect(target string) error {
 	return nil
 }
 
-// Addr is where the proxy listens, as host:port. It stays the same whatever the fault.
+// Addr returns the listener's address as host:port. It never changes.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Pass heals: bytes go on as they come, also those that were held back.
+// Pass ends the fault. Bytes that were held back go on.
 func (p *Proxy) Pass() { p.set(fault{}) }
 
-// Delay passes bytes on by this much later, in each direction. What comes while others
-// wait may take twice as long.
+// Delay delays bytes in each direction. Bytes that arrive while others wait may take twice
+// as long.
 func (p *Proxy) Delay(by time.Duration) { p.set(fault{kind: delay, by: by}) }
 
-// Drip passes on one byte at a time, in each direction, with this pause before each.
+// Drip forwards one byte at a time in each direction, with this pause before each.
 func (p *Proxy) Drip(every time.Duration) { p.set(fault{kind: drip, by: every}) }
 
-// BlackHole holds everything back: connections stay open and new ones open, but no byte
-// and no end of one arrives.
+// BlackHole holds everything back: connections stay open and new ones are accepted, but no
+// byte and no end arrives.
 func (p *Proxy) BlackHole() { p.set(fault{kind: blackHole}) }
 
-// Cut ends the connections in order, and new ones as soon as they are open.
+// Cut closes open connections, and new ones as soon as they are accepted.
 func (p *Proxy) Cut() { p.set(fault{kind: cut}) }
 
-// Reset resets the connections, and new ones as soon as they are open.
+// Reset resets open connections, and new ones as soon as they are accepted.
 func (p *Proxy) Reset() { p.set(fault{kind: reset}) }
 
-// Close ends the connections and the proxy, and waits. It may be called twice.
+// Close ends all connections and the proxy, and waits. It may be called twice.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.listener.Close()
@@ -104,7 +103,7 @@ func (p *Proxy) Close() {
 	p.done.Wait()
 }
 
-// set makes another fault the one that holds.
+// set changes the fault.
 func (p *Proxy) set(f fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,14 +117,14 @@ func (p *Proxy) set(f fault) {
 	}
 }
 
-// current returns the fault that holds, and what is closed when it does not any more.
+// current returns the present fault, and a channel that is closed when it changes.
 func (p *Proxy) current() (fault, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fault, p.changed
 }
 
-// add notes a connection, or ends it and reports false.
+// add registers a connection, or ends it and reports false.
 func (p *Proxy) add(conn *net.TCPConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +168,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve connects a client with the target until either is done.
+// serve connects a client with the target until either ends.
 func (p *Proxy) serve(client *net.TCPConn) {
 	defer p.remove(client)
 	if _, ok := p.turn(0, time.Now()); !ok {
@@ -181,7 +180,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	dialer := net.Dialer{Timeout: dialTime}
 	conn, err := dialer.DialContext(p.ctx, "tcp", target)
 	if err != nil {
-		fault{kind: reset}.end(client) // as refused as it can be by one who listens
+		fault{kind: reset}.end(client) // the nearest thing to a refusal that a listener can do
 		return
 	}
 	server := conn.(*net.TCPConn)

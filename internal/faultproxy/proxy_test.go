@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// patience bounds what has to happen.
+// patience bounds the wait for what has to happen.
 const patience = time.Minute
 
 // echo is a server that sends back what it gets.
@@ -65,13 +65,13 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// ending returns how a connection that nothing comes from ends.
+// ending returns the error that ends a connection on which nothing arrives.
 func ending(conn net.Conn) error {
 	_, err := conn.Read(make([]byte, 1))
 	return err
 }
 
-// newEnding is that of a new connection, which may be reset before it is dialled.
+// newEnding is ending of a new connection, which may be reset before it is dialled.
 func newEnding(t *testing.T, p *Proxy) error {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", p.Addr(), patience)
@@ -107,7 +107,7 @@ func TestPass(t *testing.T) {
 		_, _ = io.WriteString(conn, large)
 		_ = conn.CloseWrite()
 	})
-	got, err := io.ReadAll(conn) // its end is passed on, too, in either direction
+	got, err := io.ReadAll(conn) // the end is forwarded too, in both directions
 	sent.Wait()
 	if err != nil || !bytes.Equal(got, []byte(large)) {
 		t.Errorf("%d bytes of %d came back, %v", len(got), len(large), err)
@@ -130,7 +130,7 @@ func TestDelay(t *testing.T) {
 	p.Delay(time.Hour)
 	send(t, conn, "b")
 	p.Pass()
-	hear(t, conn, "b") // what waits goes on at once
+	hear(t, conn, "b") // waiting bytes go on at once
 }
 
 func TestDrip(t *testing.T) {
@@ -167,7 +167,7 @@ func TestBlackHole(t *testing.T) {
 	}
 	p.Pass()
 	for _, conn := range []*net.TCPConn{old, fresh} {
-		hear(t, conn, "b") // as the network sends again what got lost
+		hear(t, conn, "b") // as a network retransmits what was lost
 	}
 }
 
@@ -180,7 +180,7 @@ func TestCutAndReset(t *testing.T) {
 			hear(t, old, "a")
 			fault(p)
 			for what, err := range map[string]error{"old": ending(old), "new": newEnding(t, p)} {
-				// A connection that is closed with something unread ends by a reset, too.
+				// A connection that is closed with unread data ends by a reset, too.
 				if isReset := errors.Is(err, syscall.ECONNRESET); err == nil || name == "reset" && !isReset {
 					t.Errorf("the %s connection ends with %v", what, err)
 				}
@@ -193,9 +193,9 @@ func TestCutAndReset(t *testing.T) {
 	}
 }
 
-// A target that is away is heard of, and only this machine can be one.
+// An error tells that the target is down. Only a loopback address can be a target.
 func TestTarget(t *testing.T) {
-	// Nobody listens where a connection comes from, and nobody else can.
+	// Nobody listens at the source address of a connection, and nobody else can take it.
 	conn := dial(t, echo(t))
 	p, err := Start(conn.LocalAddr().String())
 	if err != nil {
@@ -216,7 +216,7 @@ func TestTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	send(t, again, "b")
-	hear(t, again, "b") // what is open stays where it is
+	hear(t, again, "b") // open connections keep their target
 	for _, target := range []string{"192.0.2.1:80", "example.com:80", "127.0.0.1", "0.0.0.0:1", ""} {
 		if p, err := Start(target); err == nil {
 			p.Close()
@@ -228,7 +228,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// Close ends what is open, whatever the fault; TestMain sees that nothing is left.
+// Close ends everything that is open, under any fault. TestMain checks that no goroutine is
+// left.
 func TestClose(t *testing.T) {
 	faults := map[string]func(*Proxy){
 		"none": (*Proxy).Pass, "black hole": (*Proxy).BlackHole,

@@ -1,6 +1,6 @@
-// Package seal turns state into text that can be handed to a client, or kept where others
-// read and write, and comes back unread and unchanged, or not at all.
+// Package seal encrypts and authenticates state that a client carries or that others can
+// read and write. What comes back is unread and unchanged, or it is refused.
 //
-// It owns the keys and the form of the text. It leaves what is sealed, to whom it
-// is bound and until when it is good to its callers. It starts no goroutines.
+// It owns the keys and the format of the text. It leaves to its callers what is sealed,
+// what it is bound to and when it expires. It starts no goroutines.
 package seal

@@ -17,8 +17,8 @@ import (
 const (
 	// MinSecret is the least length of a secret in bytes.
 	MinSecret = 32
-	// minDistinct is how many different bytes a secret has at least. 32 random hexadecimal
-	// digits have some 14; a repeated word, or zeros, have fewer.
+	// minDistinct is the least number of different bytes in a secret. 32 random hexadecimal
+	// digits have about 14; a repeated word, or zeros, have fewer.
 	minDistinct = 8
 )
 
@@ -26,25 +26,25 @@ const (
 	idSize    = 4
 	nonceSize = 12
 	tagSize   = 16
-	// Overhead is by how many bytes SealBytes makes a text longer.
+	// Overhead is how many bytes SealBytes adds to a plaintext.
 	Overhead = idSize + nonceSize + tagSize
 )
 
-// ErrInvalid is the answer for text that this key did not seal, that was changed,
-// or that is bound to something else. Which of them is not told.
+// ErrInvalid is returned for text that this key did not seal, that was changed, or that is
+// bound to something else. It does not say which.
 var ErrInvalid = errors.New("seal: invalid")
 
-// Key seals and opens for one purpose. It is safe for concurrent use. Nonces are
-// random, so one secret is good for 2^32 texts of a purpose.
+// Key seals and opens for one purpose. It is safe for concurrent use. Nonces are random, so
+// one secret may seal at most 2^32 texts for a purpose.
 type Key struct {
-	aead     cipher.AEAD // AES-256-GCM, puts its nonce in front
+	aead     cipher.AEAD // AES-256-GCM; prepends its nonce
 	id       [idSize]byte
-	names    []byte // the key of Name
-	accepted []*Key // they open too
+	names    []byte // key of the MAC in Name
+	accepted []*Key // these only open
 }
 
-// Check reports what makes a secret too weak to seal with: it is shorter than MinSecret, or
-// the same few bytes over and over.
+// Check returns an error if a secret is too weak: shorter than MinSecret, or made of too
+// few different bytes.
 func Check(secret []byte) error {
 	if len(secret) < MinSecret {
 		return fmt.Errorf("%d bytes are too few: at least %d are needed, such as those of openssl rand -base64 32", len(secret), MinSecret)
@@ -63,9 +63,9 @@ func Check(secret []byte) error {
 	return nil
 }
 
-// NewKey derives the key of a purpose from a secret that passes Check. Keys of one secret
-// and different purposes have nothing to do with each other. What was sealed with the
-// accepted secrets is opened, and nothing is sealed with them.
+// NewKey derives the key of a purpose from a secret that passes Check. Keys of the same
+// secret for different purposes are independent. The accepted secrets open what they have
+// sealed, and seal nothing.
 func NewKey(secret []byte, purpose string, accepted ...[]byte) (*Key, error) {
 	k, err := newKey(secret, purpose)
 	if err != nil {
@@ -102,23 +102,23 @@ func newKey(secret []byte, purpose string) (*Key, error) {
 	return k, nil
 }
 
-// NewRandom makes a key that nobody else has: what it seals is good as long as the
-// process lives.
+// NewRandom makes a key from a random secret: nothing that it seals can be opened by
+// another process.
 func NewRandom(purpose string) (*Key, error) {
 	secret := make([]byte, MinSecret)
 	rand.Read(secret) // never fails
 	return NewKey(secret, purpose)
 }
 
-// Seal encrypts plain and binds it to the values in bound, which are not part of
-// the text: Open needs the same ones in the same order. The text is SealBytes's in
+// Seal encrypts plain and binds it to the values in bound. They are not part of the text:
+// Open needs the same values in the same order. The text is the output of SealBytes in
 // base64url without padding.
 func (k *Key) Seal(plain []byte, bound ...string) string {
 	return base64.RawURLEncoding.EncodeToString(k.SealBytes(plain, bound...))
 }
 
-// SealBytes is Seal for what may hold any bytes. They are: the key's id (4 bytes, which
-// tells keys apart), nonce (12), ciphertext, tag (16).
+// SealBytes is Seal with binary output: the key's id (4 bytes, to tell keys apart), nonce
+// (12), ciphertext, tag (16).
 func (k *Key) SealBytes(plain []byte, bound ...string) []byte {
 	buf := make([]byte, idSize, Overhead+len(plain))
 	copy(buf, k.id[:])
@@ -126,18 +126,18 @@ func (k *Key) SealBytes(plain []byte, bound ...string) []byte {
 	return k.aead.Seal(buf, nil, plain, appendBound(scratch[:0], bound))
 }
 
-// Open returns what was sealed, or ErrInvalid.
+// Open returns what Seal sealed, or ErrInvalid.
 func (k *Key) Open(sealed string, bound ...string) ([]byte, error) {
 	buf, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	// The decoder skips line breaks: one sealed value must have one text only.
+	// The decoder skips line breaks, but each sealed value may have only one text.
 	if err != nil || base64.RawURLEncoding.EncodedLen(len(buf)) != len(sealed) {
 		return nil, ErrInvalid
 	}
 	return k.OpenBytes(buf, bound...)
 }
 
-// OpenBytes returns what SealBytes sealed, or ErrInvalid. It overwrites sealed: what it
-// returns is a part of that.
+// OpenBytes returns what SealBytes sealed, or ErrInvalid. It overwrites sealed and returns
+// a part of it.
 func (k *Key) OpenBytes(sealed []byte, bound ...string) ([]byte, error) {
 	if len(sealed) < Overhead {
 		return nil, ErrInvalid
@@ -154,7 +154,7 @@ func (k *Key) OpenBytes(sealed []byte, bound ...string) ([]byte, error) {
 	return plain, nil
 }
 
-// of returns the key with an id, nil for none.
+// of returns the key with this id, or nil.
 func (k *Key) of(id [idSize]byte) *Key {
 	if k.id == id {
 		return k
@@ -167,8 +167,8 @@ func (k *Key) of(id [idSize]byte) *Key {
 	return nil
 }
 
-// Name is a name for these values that only holders of the secret can make, or know the
-// values of: 32 hexadecimal digits. Accepted secrets do not change it.
+// Name derives a name from these values: 32 hexadecimal digits. Without the secret nobody
+// can compute it or recover the values. Accepted secrets do not change it.
 func (k *Key) Name(values ...string) string {
 	mac := hmac.New(sha256.New, k.names)
 	var scratch [256]byte
@@ -176,8 +176,8 @@ func (k *Key) Name(values ...string) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// appendBound writes the values so that no two lists of values look the same: their
-// number, then each with its length in front.
+// appendBound writes the values unambiguously: their number, then each one after its
+// length.
 func appendBound(dst []byte, bound []string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(bound)))
 	for _, b := range bound {

@@ -103,7 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// One sealed value has one text: no other spelling of its bytes opens.
+// A sealed value has exactly one text: no other encoding of its bytes opens.
 func TestOpenEveryChange(t *testing.T) {
 	k := newKey(t, secret, "state")
 	sealed := []byte(k.Seal([]byte("hello!"), "user"))
@@ -129,7 +129,7 @@ func TestOpenEveryChange(t *testing.T) {
 	}
 }
 
-// TestH236_WeakSecrets: what nobody has drawn at random is refused.
+// TestH236_WeakSecrets: a secret that was not drawn at random is refused.
 func TestH236_WeakSecrets(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -168,7 +168,7 @@ func TestH236_WeakSecrets(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// While a secret is being replaced, replicas open what either has sealed.
+// While a secret is being replaced, each replica opens what the others have sealed.
 func TestAcceptedSecrets(t *testing.T) {
 	other := []byte("fedcba9876543210fedcba9876543210")
 	before, after := newKey(t, secret, "state"), newKey(t, other, "state")
@@ -208,7 +208,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// The form in bytes is that of the text, and only as much longer as it says.
+// SealBytes and Seal have the same content, and SealBytes adds exactly Overhead bytes.
 func TestSealBytes(t *testing.T) {
 	k := newKey(t, secret, "state")
 	sealed := k.SealBytes([]byte("hello"), "user")
