@@ -112,7 +112,8 @@ func (r *rigged) measureOne(ctx context.Context, s scenario, t target, d time.Du
 }
 
 // checkCounts compares the requests that reached the server with those of the clients: each
-// call once, and a list never, because the gateway answers it from its own catalog.
+// call must arrive once, and so must each list, except through the gateway, which answers
+// lists from its own catalog.
 func (s scenario) checkCounts(m slice, t target) error {
 	calls, other := int64(m.requests), int64(0)
 	if s.method != mcp.MethodToolsCall {

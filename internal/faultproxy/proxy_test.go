@@ -193,7 +193,7 @@ func TestCutAndReset(t *testing.T) {
 	}
 }
 
-// An error tells that the target is down. Only a loopback address can be a target.
+// A connection fails if its target does not listen. Only a loopback address can be a target.
 func TestTarget(t *testing.T) {
 	// Nobody listens at the source address of a connection, and nobody else can take it.
 	conn := dial(t, echo(t))

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// hearPatience bounds the wait for an update of a resource.
+	// hearPatience bounds the wait for the update of a resource.
 	hearPatience = time.Minute
 	// large is the size of a result that does not fit into one packet, in bytes.
 	large = 200 << 10
@@ -21,11 +21,11 @@ const (
 type action struct {
 	name   string
 	weight int
-	can    func(*client) bool // nil: all can
+	can    func(*client) bool // nil: all clients can
 	do     func(*client, context.Context, string)
 }
 
-// actions are all of them. They draw from the client's own random source alone.
+// actions returns all actions. They draw only from the client's own random source.
 func actions() []action {
 	stateful := func(c *client) bool { return c.Revision.Stateful }
 	plain := func(in script, does int, fits func(*server) bool) func(*client, context.Context, string) {
@@ -67,7 +67,7 @@ func (c *client) elicits() bool {
 	return has
 }
 
-// act does one thing.
+// act performs one action.
 func (c *client) act(ctx context.Context) {
 	all := slices.DeleteFunc(actions(), func(a action) bool { return a.can != nil && !a.can(c) })
 	sum := 0
@@ -83,7 +83,7 @@ func (c *client) act(ctx context.Context) {
 	}
 }
 
-// pick takes one of the servers that fit.
+// pick chooses one of the servers that fit.
 func (c *client) pick(fits func(*server) bool) *server {
 	all := c.servers
 	if fits != nil {
@@ -92,7 +92,7 @@ func (c *client) pick(fits func(*server) bool) *server {
 	return all[c.rand.IntN(len(all))]
 }
 
-// list wants the tools of all servers, whatever state they are in.
+// list checks that the list has the tools of all servers, whatever state they are in.
 func (c *client) list(ctx context.Context, name string) {
 	from := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -123,7 +123,8 @@ func (c *client) list(ctx context.Context, name string) {
 	c.l.note(name, from, outcome{kind: answered})
 }
 
-// subscribe subscribes to a resource of its own, has it updated, and wants to hear of it.
+// subscribe subscribes to a resource of this client, has the server update it, and waits
+// for the update.
 func (c *client) subscribe(ctx context.Context, name string) {
 	from := time.Now()
 	to := c.pick(func(s *server) bool { return s.pushes })
@@ -166,7 +167,7 @@ func (c *client) hearStanding(ctx context.Context, to *server, name string) outc
 	return outcome{kind: answered}
 }
 
-// ask makes a request about a resource that is answered with nothing.
+// ask makes a request about a resource whose result is empty.
 func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 	x, err := c.Send(ctx, method, fmt.Sprintf(`{"uri":%q}`, uri))
 	if err != nil {
@@ -177,7 +178,8 @@ func (c *client) ask(ctx context.Context, method, uri string) (outcome, bool) {
 	return refused(x, m, err)
 }
 
-// unheard is a subscription of which nothing comes after the client's last call.
+// unheard is the outcome of a subscription that delivers nothing after the client's last
+// call.
 func (c *client) unheard() outcome {
 	nonce := c.nonce()
 	return outcome{kind: "unheard", detail: fmt.Sprintf("no update came in %s of %s, which its server has told on %d streams", hearPatience, nonce, c.l.touched(nonce))}
@@ -204,7 +206,7 @@ func (c *client) hearListening(ctx context.Context, to *server, name string) out
 	}
 	var agreed []string
 	if m.Param("notifications|resourceSubscriptions", &agreed); !slices.Contains(agreed, uri) {
-		return outcome{kind: notHeard, detail: m.Text} // its server did not agree in time
+		return outcome{kind: notHeard, detail: m.Text} // its server did not acknowledge it in time
 	}
 	if o := c.call(ctx, name+"'s update", to, nothing, script{Touch: c.uriSuffix()}); o.failed() {
 		return o

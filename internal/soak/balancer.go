@@ -16,12 +16,12 @@ import (
 const (
 	// checkEvery is how often the balancer asks replicas whether they are ready.
 	checkEvery = 50 * time.Millisecond
-	// maxRequest bounds the bodies that it takes, in bytes.
+	// maxRequest bounds request bodies in bytes.
 	maxRequest = 1 << 20
 )
 
-// balancer gives each request to the next replica that is ready, like those in deploy. A
-// replica that cannot be connected to is passed over; what was sent is not sent again.
+// balancer gives each request to the next replica that is ready, like those in deploy. It
+// skips a replica that refuses the connection, and it sends nothing twice.
 type balancer struct {
 	url      string
 	replicas []*replica
@@ -32,7 +32,7 @@ type balancer struct {
 	checked  chan struct{}
 }
 
-// startBalancer binds the address; start serves.
+// newBalancer binds the address; start serves.
 func newBalancer() (*balancer, net.Listener, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,7 +51,7 @@ func (b *balancer) start(l net.Listener, replicas []*replica) {
 	b.stop = stop
 	go func() {
 		defer close(b.served)
-		_ = b.server.Serve(l) // http.ErrServerClosed, by close
+		_ = b.server.Serve(l) // http.ErrServerClosed, after close
 	}()
 	go func() {
 		defer close(b.checked)
@@ -61,12 +61,12 @@ func (b *balancer) start(l net.Listener, replicas []*replica) {
 
 func (b *balancer) close() {
 	b.stop()
-	_ = b.server.Close() // streams are cut, which is all that is wanted
+	_ = b.server.Close() // cutting the streams is the point
 	<-b.served
 	<-b.checked
 }
 
-// check keeps in mind who is ready.
+// check keeps the list of ready replicas up to date.
 func (b *balancer) check(ctx context.Context) {
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
@@ -82,7 +82,7 @@ func (b *balancer) check(ctx context.Context) {
 	}
 }
 
-// unsent marks a request that no replica was given.
+// errUnsent marks a request that reached no replica.
 var errUnsent = errors.New("soak: not connected")
 
 type bodyKey struct{}
@@ -90,7 +90,7 @@ type bodyKey struct{}
 func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest))
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	first := int(b.next.Add(1))
 	for i := range b.replicas {
@@ -108,7 +108,7 @@ func (b *balancer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "no replica is ready", http.StatusServiceUnavailable)
 }
 
-// newProxy is the way to one replica.
+// newProxy returns the proxy to a replica.
 func (r *replica) newProxy() *httputil.ReverseProxy {
 	dial := (&net.Dialer{Timeout: time.Second}).DialContext
 	return &httputil.ReverseProxy{

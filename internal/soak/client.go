@@ -17,12 +17,12 @@ import (
 const (
 	// patience bounds a call, whatever happens to it.
 	patience = 90 * time.Second
-	// resumePatience bounds the wait for the answer of a call whose stream was cut: a
-	// stream that nobody knows any more is a new one, on which nothing comes.
+	// resumePatience bounds the wait for the answer after a stream was cut. A stream that
+	// the gateway does not know any more is resumed as a new one, on which nothing arrives.
 	resumePatience = 45 * time.Second
 )
 
-// client is one client with one user. It does one thing after the other.
+// client is one client of one user. It performs one action after another.
 type client struct {
 	*mcptest.Client
 	l               *ledger
@@ -44,7 +44,7 @@ func newClient(index int, seed uint64, l *ledger, servers []*server, url, token 
 	return c
 }
 
-// work does one thing after the other until stop is closed, and then leaves.
+// work performs actions until stop is closed, and then leaves.
 func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 	defer c.leave(ctx)
 	keepOn(ctx, stop, func() time.Duration {
@@ -57,8 +57,8 @@ func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 	})
 }
 
-// keepOn calls do, with the pauses between that it returns, until stop is closed or ctx has
-// ended.
+// keepOn calls do until stop is closed or ctx ends. do returns the pause before the next
+// call.
 func keepOn(ctx context.Context, stop <-chan struct{}, do func() time.Duration) {
 	for {
 		timer := time.NewTimer(do())
@@ -73,7 +73,7 @@ func keepOn(ctx context.Context, stop <-chan struct{}, do func() time.Duration) 
 	}
 }
 
-// enter makes sure that there is a session with a standing stream, if it takes one.
+// enter makes sure that there is a session, with a GET stream if this client uses one.
 func (c *client) enter(ctx context.Context) bool {
 	if !c.Revision.Stateful || c.Session != "" {
 		return true
@@ -91,7 +91,7 @@ func (c *client) enter(ctx context.Context) bool {
 	return true
 }
 
-// open makes a session.
+// open begins a session.
 func (c *client) open(ctx context.Context) outcome {
 	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"soak","version":"1"}}}`,
 		c.Revision.Name, c.Caps))
@@ -122,10 +122,10 @@ func (c *client) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer c.lost()
-	for again := false; ; again = true { // until it has ended: the gateway keeps what belongs to it
+	for again := false; ; again = true { // until the session has ended: else the gateway keeps its data
 		from := time.Now()
 		o := c.tell(ctx, http.MethodDelete, "", http.StatusNoContent)
-		if again && o.kind == sessionLost { // it was done, though nobody could say so
+		if again && o.kind == sessionLost { // the first attempt had ended it, without an answer
 			o.kind = answered
 		}
 		if o.kind == "50303" {
@@ -142,7 +142,7 @@ func (c *client) leave(ctx context.Context) {
 	}
 }
 
-// lost forgets a session that the gateway does not know any more.
+// lost forgets a session that the gateway no longer knows.
 func (c *client) lost() {
 	if c.standing != nil {
 		c.standing.close()
@@ -151,14 +151,14 @@ func (c *client) lost() {
 	c.Session = ""
 }
 
-// standing is a session's GET stream, opened again whenever it ends.
+// standing is a session's GET stream, which is opened again whenever it ends.
 type standing struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	mu    mcptest.Cond   // guards the fields below, wakes when they change
 	heard map[string]int // updates, by URI
-	over  bool           // nothing is heard any more
+	over  bool           // no stream will be opened any more
 }
 
 func (c *client) stand() *standing {
@@ -182,9 +182,9 @@ func (c *client) stand() *standing {
 			}
 			c.l.note("standing stream ended", from, outcome{kind: answered})
 			if status == http.StatusNotFound {
-				return // with its session, as the next call will be told
+				return // the session is gone, as the next call will find out
 			}
-			_ = wait(ctx, 100*time.Millisecond) // as the loop asks
+			_ = wait(ctx, 100*time.Millisecond) // not to spin; the loop checks ctx
 		}
 	}()
 	return s
@@ -210,7 +210,7 @@ func (s *standing) listen(ctx context.Context, c *mcptest.Client, last string, t
 	}
 }
 
-// take takes one message, and says what is wrong with it.
+// take takes one message and returns what is wrong with it, "" if nothing is.
 func (s *standing) take(m mcptest.Message, mine string) string {
 	switch m.Method {
 	case "notifications/resources/updated":
@@ -229,7 +229,7 @@ func (s *standing) take(m mcptest.Message, mine string) string {
 	return "got what belongs elsewhere: " + m.Text
 }
 
-// await waits until an update was heard more often than before.
+// await waits until the number of updates heard exceeds before.
 func (s *standing) await(ctx context.Context, uri string, before int) bool {
 	heard := false
 	err := s.mu.Await(ctx, func() bool { heard = s.heard[uri] > before; return heard || s.over })
@@ -255,20 +255,20 @@ func (s *standing) close() {
 	<-s.done
 }
 
-// uriSuffix ends the URIs of this client's resources.
+// uriSuffix is the suffix of the URIs of this client's resources.
 func (c *client) uriSuffix() string { return "doc://c" + strconv.Itoa(c.index) }
 
 func endsWith(uri, suffix string) bool {
 	return len(uri) >= len(suffix) && uri[len(uri)-len(suffix):] == suffix
 }
 
-// broken is the outcome of a connection that broke before there was an answer.
+// broken is the outcome of a connection that broke before the answer.
 func broken(err error) outcome { return outcome{kind: "cut", detail: err.Error()} }
 
 func httpKind(status int) string { return "HTTP " + strconv.Itoa(status) }
 
-// refused says what an answer is that is no result: the end of its connection, an HTTP
-// status or a JSON-RPC error.
+// refused returns the outcome of an answer without a result: a connection that ended, an
+// HTTP status or a JSON-RPC error.
 func refused(x *mcptest.Exchange, m mcptest.Message, err error) (outcome, bool) {
 	switch {
 	case err == nil && m.Error != nil:
@@ -294,7 +294,7 @@ func (c *client) notify(ctx context.Context, method, params string) outcome {
 	return c.tell(ctx, http.MethodPost, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params), http.StatusAccepted)
 }
 
-// tell makes a request that is answered with a status alone.
+// tell makes a request that is answered by a status alone.
 func (c *client) tell(ctx context.Context, httpMethod, body string, want int) outcome {
 	x, err := c.Do(ctx, httpMethod, body, nil)
 	if err != nil {
@@ -308,7 +308,7 @@ func (c *client) tell(ctx context.Context, httpMethod, body string, want int) ou
 }
 
 // refusedText is the outcome of a request that was refused with a text: a JSON-RPC error,
-// or what a balancer says.
+// or a message of the balancer.
 func refusedText(status int, text string) outcome {
 	var said struct{ Error struct{ Code int } }
 	switch err := json.Unmarshal([]byte(text), &said); {

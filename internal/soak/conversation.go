@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// What a client does with a call before its end.
+// What a client does to a call before it ends.
 const (
 	nothing = iota
-	cancels // at the first progress
-	drops   // its stream at the first progress, to resume it
+	cancels // cancels it at the first progress
+	drops   // drops its stream at the first progress, and resumes it
 )
 
-// conversation is one call of a client, from its first request to its end.
+// conversation is one call of a client, from its first request to its last response.
 type conversation struct {
 	c    *client
 	to   *server
@@ -30,17 +30,17 @@ type conversation struct {
 
 	from      time.Time
 	id        string
-	lastID    string // of the last event
-	seen      int    // progress
-	expected  string // what the result says of the client's answer
+	lastID    string // id of the last event
+	seen      int    // progress so far
+	expected  string // the answer of the client that the result must quote
 	cancelled bool
 	dropped   bool
-	resuming  bool   // the stream is one that goes on after lastID
-	rounds    int    // that were answered with questions, by a server or, in our place, by the gateway
-	retry     string // members of the next round
+	resuming  bool   // the stream continues after lastID
+	rounds    int    // rounds that ended with questions, from a server or, instead of an answer that it held back, from the gateway
+	retry     string // members for the next round
 }
 
-// next is what follows when a stream has ended.
+// next is the step after a stream has ended.
 type next int
 
 const (
@@ -49,10 +49,10 @@ const (
 	resume      // after the last event
 )
 
-// nonce is that of the client's last call.
+// nonce returns the nonce of the client's last call.
 func (c *client) nonce() string { return fmt.Sprintf("c%d-%d", c.index, c.calls) }
 
-// call makes one call and sees it through to its end.
+// call makes one call and follows it to its end.
 func (c *client) call(ctx context.Context, action string, to *server, does int, in script) outcome {
 	c.calls++
 	in.Nonce = c.nonce()
@@ -77,7 +77,7 @@ func (c *client) call(ctx context.Context, action string, to *server, does int, 
 
 func (v *conversation) run(ctx context.Context) outcome {
 	x, err := v.send(ctx)
-	var since time.Time // of the first cut
+	var since time.Time // time of the first cut
 	for {
 		var o outcome
 		then := resume
@@ -120,13 +120,13 @@ func (v *conversation) send(ctx context.Context) (*mcptest.Exchange, error) {
 	return v.c.SendID(ctx, v.id, "tools/call", params)
 }
 
-// read takes what comes on one stream.
+// read reads one stream.
 func (v *conversation) read(ctx context.Context, x *mcptest.Exchange) (outcome, next) {
 	defer x.Close()
-	// A stream that was resumed may never say anything.
+	// A resumed stream may stay silent for ever.
 	limit := time.AfterFunc(resumePatience, x.Close)
 	defer limit.Stop()
-	if v.resuming && !x.Stream { // an answer to the GET, and none to the call
+	if v.resuming && !x.Stream { // this answers the GET, not the call
 		o := refusedText(x.Status, x.Text())
 		if o.kind == sessionLost {
 			return o, over
@@ -168,7 +168,7 @@ func (v *conversation) read(ctx context.Context, x *mcptest.Exchange) (outcome, 
 	}
 }
 
-// ended is the end of a stream without a response.
+// ended handles the end of a stream without a response.
 func (v *conversation) ended(x *mcptest.Exchange, m mcptest.Message, err error) (outcome, next) {
 	if v.cancelled {
 		return outcome{kind: cancelled}, over
@@ -184,7 +184,7 @@ func (v *conversation) wrong(format string, args ...any) {
 	v.c.l.violation("%s (client %s, server %s) %s", v.in.Nonce, v.c.Revision.Name, v.to.name, fmt.Sprintf(format, args...))
 }
 
-// progress takes a report, which has to be the call's own and to come in order.
+// progress checks a progress notification: it must belong to the call and arrive in order.
 func (v *conversation) progress(m mcptest.Message) {
 	n, text, token := 0, "", ""
 	m.Param("progress", &n)
@@ -202,7 +202,7 @@ func (v *conversation) progress(m mcptest.Message) {
 	}
 }
 
-// reply answers a question. One that cannot be answered is left open: the call then
+// reply answers a question. It leaves a question open that it cannot answer; the call then
 // fails.
 func (v *conversation) reply(ctx context.Context, m mcptest.Message) {
 	if nonce := mcptest.QuestionText(m.Params); nonce != v.in.Nonce || m.Method != v.in.Ask {
@@ -226,7 +226,7 @@ func (v *conversation) reply(ctx context.Context, m mcptest.Message) {
 	}
 }
 
-// response takes the answer, which may be a question.
+// response takes the response, which may ask questions.
 func (v *conversation) response(x *mcptest.Exchange, m mcptest.Message) (outcome, next) {
 	if string(m.ID) != v.id && x.Status != http.StatusNotFound {
 		v.wrong("has the id %s and got the answer %s", v.id, m.Text)
@@ -255,7 +255,7 @@ func (v *conversation) response(x *mcptest.Exchange, m mcptest.Message) (outcome
 	return outcome{kind: answered}, over
 }
 
-// failure takes an error: the one that the script wants, or one that a fault explains.
+// failure takes an error. Either the script wanted it, or a fault has to explain it.
 func (v *conversation) failure(x *mcptest.Exchange, m mcptest.Message) outcome {
 	o, _ := refused(x, m, nil)
 	e := m.Error
@@ -297,7 +297,7 @@ func (v *conversation) questions(m mcptest.Message) (outcome, next) {
 	return outcome{}, round
 }
 
-// nothingFollows reads to the end of a stream on which the response came.
+// nothingFollows reads a stream to its end after the response.
 func (v *conversation) nothingFollows(x *mcptest.Exchange) {
 	if m, err := x.Next(); err == nil {
 		v.wrong("after its answer came %.300s", m.Text)

@@ -13,30 +13,31 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// leaseTime is longer than it takes until others go on with the sessions of a replica.
+// leaseTime is longer than it takes the other replicas to take over the sessions of a
+// replica.
 const leaseTime = 13 * time.Second
 
 // fault is something that goes wrong for a while.
 type fault struct {
 	name   string
-	allows []string // the failures that it explains; none: nobody may notice
+	allows []string // failures that it explains; none: nobody may notice
 	do     func(*injector, context.Context) (of string, err error)
-	after  time.Duration // for how long its consequences may be noticed when all has healed
+	after  time.Duration // how long its consequences may show after all has healed
 }
 
-// injector makes things go wrong, one after the other.
+// injector injects one fault after another.
 type injector struct {
 	*site
 	rand   *rand.Rand
-	window *window       // of the fault of now
-	least  time.Duration // how long it lasts at least
+	window *window       // window of the present fault
+	least  time.Duration // shortest duration of a fault
 }
 
 func (s *site) injector(o options) *injector {
 	return &injector{site: s, rand: rand.New(rand.NewPCG(o.seed, uint64(o.clients)))}
 }
 
-// faults are all of them.
+// faults returns all faults.
 func faults() []fault {
 	return []fault{
 		{"replica killed", cutOff, (*injector).killReplica, 0},
@@ -44,8 +45,8 @@ func faults() []fault {
 		{"replica stopped for a moment", nil, (*injector).pauseReplica, 0},
 		{"configuration changed", nil, (*injector).reload, 0},
 		{"configuration broken", nil, (*injector).reloadBad, 0},
-		// Replicas know sessions for some seconds more than Redis does. A call whose session
-		// has ended is told so by -32600.
+		// Replicas know sessions for some seconds longer than Redis does. A call whose
+		// session has ended gets -32600.
 		{"Redis killed and empty", append([]string{sessionLost, "-32600", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
 		{"Redis is slow", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
@@ -73,8 +74,8 @@ func faults() []fault {
 	}
 }
 
-// run injects faults until the time is over, each when all has healed from the one before.
-// They come in an order that the random source gives, each once before any comes again.
+// run injects faults until the time is over, each after the previous one has healed. The
+// random source gives their order; each comes once before any comes again.
 func (in *injector) run(ctx context.Context, until time.Time, only string) error {
 	var left []fault
 	for time.Now().Before(until) {
@@ -90,14 +91,14 @@ func (in *injector) run(ctx context.Context, until time.Time, only string) error
 		if err := in.inject(ctx, f); err != nil {
 			return err
 		}
-		if err := in.hold(ctx, 500*time.Millisecond, time.Second); err != nil { // nothing may fail now
+		if err := in.hold(ctx, 500*time.Millisecond, time.Second); err != nil { // no call may fail now
 			return err
 		}
 	}
 	return nil
 }
 
-// inject makes one thing go wrong, and waits until all is well again.
+// inject injects one fault and waits until all has healed.
 func (in *injector) inject(ctx context.Context, f fault) error {
 	w := in.l.begin(f.name, f.allows)
 	in.window = w
@@ -113,7 +114,7 @@ func (in *injector) inject(ctx context.Context, f fault) error {
 	return ctx.Err()
 }
 
-// hold waits for a time between two bounds.
+// hold waits for a random time between two bounds.
 func (in *injector) hold(ctx context.Context, least, most time.Duration) error {
 	return wait(ctx, in.least+least+time.Duration(in.rand.Int64N(int64(most-least))))
 }
@@ -124,7 +125,7 @@ func (in *injector) holdFault(ctx context.Context) error {
 
 func (in *injector) anyReplica() *replica { return in.replicas[in.rand.IntN(len(in.replicas))] }
 
-// anyServer picks one, and has the fault explain nothing of others.
+// anyServer picks a server, and limits the fault's window to it.
 func (in *injector) anyServer(fits func(*server) bool) *server {
 	fitting := slices.DeleteFunc(slices.Clone(in.servers), func(s *server) bool { return !fits(s) })
 	s := fitting[in.rand.IntN(len(fitting))]
@@ -169,7 +170,7 @@ func (in *injector) pauseReplica(ctx context.Context) (string, error) {
 	return of, err
 }
 
-// reload changes a header of one server, which is replaced for that.
+// reload changes a header of one server, so the replicas replace it.
 func (in *injector) reload(ctx context.Context) (string, error) {
 	in.generation++
 	of := fmt.Sprint("generation ", in.generation)
@@ -179,7 +180,7 @@ func (in *injector) reload(ctx context.Context) (string, error) {
 	return of, in.reloaded(ctx, false)
 }
 
-// reloadBad has the replicas read what they cannot take, and then what they had.
+// reloadBad has the replicas read an invalid configuration, and then the old one.
 func (in *injector) reloadBad(ctx context.Context) (string, error) {
 	if err := in.configure("no_such_key: 1\n"); err != nil {
 		return "", err
@@ -196,7 +197,7 @@ func (in *injector) reloadBad(ctx context.Context) (string, error) {
 	return "all", in.reloaded(ctx, false)
 }
 
-// reloaded tells the replicas to read their configuration, and waits until each has.
+// reloaded makes the replicas read their configuration, and waits until each one has.
 func (in *injector) reloaded(ctx context.Context, bad bool) error {
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()
@@ -242,12 +243,12 @@ func (in *injector) hangStore(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// toRedis, toPeers and toBoth are the ways that a fault is of.
+// toRedis, toPeers and toBoth return the links of a replica that a fault breaks.
 func toRedis(r *replica) []*faultproxy.Proxy { return []*faultproxy.Proxy{r.link} }
 func toPeers(r *replica) []*faultproxy.Proxy { return []*faultproxy.Proxy{r.peers} }
 func toBoth(r *replica) []*faultproxy.Proxy  { return []*faultproxy.Proxy{r.link, r.peers} }
 
-// long has a fault last for longer than a lease.
+// long makes a fault last longer than a lease.
 func long(do func(*injector, context.Context) (string, error)) func(*injector, context.Context) (string, error) {
 	return func(in *injector, ctx context.Context) (string, error) {
 		in.least = leaseTime
@@ -256,13 +257,13 @@ func long(do func(*injector, context.Context) (string, error)) func(*injector, c
 	}
 }
 
-// How many replicas a fault of ways is for.
+// How many replicas a fault of a link affects.
 const (
 	all = true
 	one = false
 )
 
-// linked has ways fail, for all replicas or for one.
+// linked breaks links, of all replicas or of one.
 func linked(ways func(*replica) []*faultproxy.Proxy, forAll bool, how func(*faultproxy.Proxy)) func(*injector, context.Context) (string, error) {
 	return func(in *injector, ctx context.Context) (string, error) {
 		hit := in.replicas
@@ -297,7 +298,7 @@ func (in *injector) killServer(ctx context.Context) (string, error) {
 	return s.name, s.gate.Revive()
 }
 
-// failing has a server answer in another way.
+// failing makes a server answer in another way.
 func failing(how func(<-chan struct{}) http.HandlerFunc) func(*injector, context.Context) (string, error) {
 	return func(in *injector, ctx context.Context) (string, error) {
 		s := in.anyServer(func(s *server) bool { return s.gate != nil })
@@ -307,7 +308,7 @@ func failing(how func(<-chan struct{}) http.HandlerFunc) func(*injector, context
 	}
 }
 
-// crashProcess has a process end in the middle of a call, more than once.
+// crashProcess makes a process end in the middle of a call, more than once.
 func (in *injector) crashProcess(ctx context.Context) (string, error) {
 	s := in.anyServer(func(s *server) bool { return s.process })
 	for _, p := range in.probes {

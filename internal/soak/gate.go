@@ -9,19 +9,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// gateHost is where servers listen: an address that no outgoing connection has, so that a
-// server that was down finds its port free.
+// gateHost is the address where servers listen. No outgoing connection uses it, so a server
+// that was down finds its port free.
 const gateHost = "127.0.0.9"
 
-// retryAfter is what servers ask for that want to be left alone: their users are refused for
-// so long, although all works for others.
+// retryAfter is the wait that overloaded servers ask for. A user is refused during it, even
+// though all works for others.
 const retryAfter = time.Second
 
-// gate stands in front of a server's handler, and fails in its place.
+// gate stands in front of a server's handler and answers in its place during a fault.
 type gate struct {
 	*mcptest.Mortal
 	handler http.Handler
-	forget  func() // has the server lose its sessions
+	forget  func() // makes the server lose its sessions
 
 	mu    sync.Mutex // guards the fields below
 	fault http.HandlerFunc
@@ -36,7 +36,7 @@ func newGate(handler http.Handler, forget func()) (g *gate, err error) {
 
 func (g *gate) url() string { return "http://" + g.Address }
 
-// ServeHTTP hands a request on, unless there is a fault.
+// ServeHTTP passes a request on, unless there is a fault.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	fault := g.fault
@@ -48,7 +48,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fault(w, r)
 }
 
-// fail has the server answer everything in another way, until mend.
+// fail makes the server answer everything in another way, until mend.
 func (g *gate) fail(fault func(ended <-chan struct{}) http.HandlerFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -56,7 +56,7 @@ func (g *gate) fail(fault func(ended <-chan struct{}) http.HandlerFunc) {
 	g.fault = fault(g.ended)
 }
 
-// mend ends what fail began.
+// mend ends the fault that fail began.
 func (g *gate) mend() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +66,7 @@ func (g *gate) mend() {
 	}
 }
 
-// kill ends the server as a crash would: its sessions are lost, too.
+// kill ends the server as a crash would, with the loss of its sessions.
 func (g *gate) kill() {
 	if g.Kill() {
 		g.forget()
@@ -79,7 +79,7 @@ func (g *gate) end() {
 	g.kill()
 }
 
-// hanging takes requests and does not answer.
+// hanging accepts requests and does not answer.
 func hanging(ended <-chan struct{}) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -90,10 +90,10 @@ func hanging(ended <-chan struct{}) http.HandlerFunc {
 	}
 }
 
-// resetting breaks each connection by RST.
+// resetting resets each connection.
 func resetting(<-chan struct{}) http.HandlerFunc { return mcptest.Reset }
 
-// saying answers everything with the same.
+// saying gives the same answer to everything.
 func saying(status int, contentType, body string) func(<-chan struct{}) http.HandlerFunc {
 	return func(<-chan struct{}) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -102,7 +102,7 @@ func saying(status int, contentType, body string) func(<-chan struct{}) http.Han
 				w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
 			}
 			w.WriteHeader(status)
-			_, _ = w.Write([]byte(body)) // the gateway may have gone
+			_, _ = w.Write([]byte(body)) // the gateway may be gone
 		}
 	}
 }

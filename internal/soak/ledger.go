@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// maxWrongs bounds the violations that are kept; more are counted.
+	// maxWrongs bounds the violations that are kept; further ones are only counted.
 	maxWrongs = 100
 	// maxCalls bounds the calls of a run, and so the ledger.
 	maxCalls = 3_000_000
-	// maxRounds is more than the rounds of any call.
+	// maxRounds exceeds the rounds of any call.
 	maxRounds = 4
 )
 
-// stalled is the name of the time in which the machine has too much to do.
+// stalled is the name of the window in which the machine is overloaded.
 const stalled = "the machine stalls"
 
-// ledger holds what was sent, what ran and what came back.
+// ledger records what was sent, what ran and what came back.
 type ledger struct {
 	began     time.Time
-	told      io.Writer // is told of faults
-	explained io.Writer // is told of failures that faults explain
+	told      io.Writer // log of faults
+	explained io.Writer // log of failures that faults explain
 
 	mu      sync.Mutex // guards the fields below
 	calls   map[string]*entry
@@ -41,17 +41,17 @@ type ledger struct {
 type entry struct {
 	action  string
 	sent    time.Time
-	runs    [maxRounds]uint8 // at its server, by round
+	runs    [maxRounds]uint8 // runs at its server, by round
 	settled bool
-	touched int // streams on which its server has told of an update
-	refused int // the round from which on its client was told that it did not run; 0 is none
+	touched int // streams on which its server announced an update
+	refused int // first round whose failure said that it did not run; 0 for none
 }
 
-// window is the time of a fault, from its beginning until all has healed.
+// window is the time of a fault, from its beginning until its consequences are over.
 type window struct {
 	name                string
-	server              string    // the one that fails, "" for none
-	from, healed, until time.Time // healed and until are zero while it lasts
+	server              string    // the server that fails, "" for none
+	from, healed, until time.Time // healed and until are zero during the fault
 	allows              []string
 	ofStore             bool
 }
@@ -60,7 +60,7 @@ func newLedger() *ledger {
 	return &ledger{began: time.Now(), told: io.Discard, explained: io.Discard, calls: map[string]*entry{}, counts: map[string]map[string]int{}}
 }
 
-// send notes that a call is about to be made. It reports false when the ledger is full.
+// send records that a call is about to be made. It reports false when the ledger is full.
 func (l *ledger) send(nonce, action string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,8 +72,8 @@ func (l *ledger) send(nonce, action string) bool {
 	return true
 }
 
-// run notes that a server works at a call. Each round may come once: the gateway repeats
-// only what certainly did not run.
+// run records that a server runs a call. Each round may run once: the gateway repeats only
+// what certainly did not run.
 func (l *ledger) run(nonce string, round int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +93,7 @@ func (l *ledger) run(nonce string, round int) {
 	}
 }
 
-// touch notes on how many streams the server of a call has told of an update.
+// touch records on how many streams the server of a call announced an update.
 func (l *ledger) touch(nonce string, streams int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,14 +102,14 @@ func (l *ledger) touch(nonce string, streams int) {
 	}
 }
 
-// touched is on how many streams it has.
+// touched returns the number of streams that touch recorded.
 func (l *ledger) touched(nonce string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calls[nonce].touched
 }
 
-// settle notes how a call ended, which it does once.
+// settle records how a call ended. Each call settles once.
 func (l *ledger) settle(nonce string, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *ledger) settle(nonce string, o outcome) {
 	}
 }
 
-// note counts something that is no call at a server: a session, a list, a subscription.
+// note counts a request that is no call: a session, a list, a subscription.
 func (l *ledger) note(action string, from time.Time, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,9 +145,9 @@ func (l *ledger) note(action string, from time.Time, o outcome) {
 	}
 }
 
-// judge wants a failure to be explained by a fault. It is called with mu held.
+// judge checks that a fault explains a failure. The caller holds mu.
 func (l *ledger) judge(action, nonce string, from time.Time, o outcome) {
-	if o.kind == sessionLost && !o.session.IsZero() { // as of anything since it began: it is told when it is used
+	if o.kind == sessionLost && !o.session.IsZero() { // it may be lost at any time since it began, and shows only when it is used
 		from = o.session
 	}
 	var during []string
@@ -175,21 +175,21 @@ func (l *ledger) begin(name string, allows []string) *window {
 	return w
 }
 
-// duringStoreFault reports whether Redis fails on purpose.
+// duringStoreFault reports whether a fault of Redis is being injected.
 func (l *ledger) duringStoreFault() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.windows, func(w *window) bool { return w.ofStore && w.healed.IsZero() })
 }
 
-// concerns says that a fault is of one server alone.
+// concerns limits a fault to one server.
 func (l *ledger) concerns(w *window, server string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w.server = server
 }
 
-// detail says what a fault was of.
+// detail records what a fault affected.
 func (l *ledger) detail(w *window, of string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +198,7 @@ func (l *ledger) detail(w *window, of string) {
 	}
 }
 
-// end closes it, some time from now. The fault's consequences may be noticed until then.
+// end closes a window after a delay, during which consequences of the fault may still show.
 func (l *ledger) end(w *window, after time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,7 +209,7 @@ func (l *ledger) end(w *window, after time.Duration) {
 	}
 }
 
-// violation notes what must not be.
+// violation records something that must not happen.
 func (l *ledger) violation(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,10 +224,10 @@ func (l *ledger) addWrong(format string, args ...any) {
 	}
 }
 
-// at is a time for people.
+// at formats a time for the report.
 func (l *ledger) at(t time.Time) string { return fmt.Sprintf("%7.3fs", t.Sub(l.began).Seconds()) }
 
-// balance looks for calls without an end, when nobody works any more.
+// balance looks for calls without an end, after all clients have stopped.
 func (l *ledger) balance() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,7 +241,7 @@ func (l *ledger) balance() {
 	}
 }
 
-// count is called with mu held.
+// count counts an outcome. The caller holds mu.
 func (l *ledger) count(action, kind string) {
 	if l.counts[action] == nil {
 		l.counts[action] = map[string]int{}
@@ -249,7 +249,7 @@ func (l *ledger) count(action, kind string) {
 	l.counts[action][kind]++
 }
 
-// report is the whole ledger for people, and the number of violations.
+// report returns the whole ledger as text, and the number of violations.
 func (l *ledger) report() (text string, wrong int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,7 +277,7 @@ func (l *ledger) report() (text string, wrong int) {
 	return b.String(), l.wrong
 }
 
-// stalls is how often, and for how long, the machine stalled. It is called with mu held.
+// stalls returns how often and how long the machine stalled. The caller holds mu.
 func (l *ledger) stalls() (count int, slow time.Duration) {
 	for _, w := range l.windows {
 		if w.name == stalled {

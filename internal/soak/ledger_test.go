@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLedger: the books find everything that must not be, and nothing else.
+// TestLedger: the ledger finds every violation, and nothing else.
 func TestLedger(t *testing.T) {
 	good := outcome{kind: answered}
 	failed := outcome{kind: "50201", executed: "unknown"}
@@ -14,7 +14,7 @@ func TestLedger(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(l *ledger)
-		want string // part of the one violation; "" for none
+		want string // part of the only violation; "" for none
 	}{
 		{"answered", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.settle("a", good) }, ""},
 		{"in two rounds", func(l *ledger) { l.send("a", "call"); l.run("a", 0); l.run("a", 1); l.settle("a", good) }, ""},
@@ -117,7 +117,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-// TestActionsAreReplayed: a seed gives each client the same actions.
+// TestActionsAreReplayed: with the same seed each client performs the same actions.
 func TestActionsAreReplayed(t *testing.T) {
 	draw := func(seed uint64) (drawn []int) {
 		c := newClient(3, seed, newLedger(), nil, "", "", nil)

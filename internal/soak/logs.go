@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// maxLine bounds a line of a log that is looked at, in bytes.
+// maxLine bounds, in bytes, a line of a log.
 const maxLine = 1 << 20
 
-// expectedErrors are errors that faults are: a configuration that is broken on purpose.
+// expectedErrors are errors that faults cause: a configuration that is invalid on purpose.
 var expectedErrors = []string{`msg="configuration not reloaded`, "msg=configuration problem="}
 
-// readLogs looks for what must not be in the replicas' logs: panics, races, and what they
-// take for an error of their own.
+// readLogs looks in the replicas' logs for panics, races and errors that nothing explains.
 func (s *site) readLogs() {
 	for _, r := range s.replicas {
 		f, err := os.Open(r.log)

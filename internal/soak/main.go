@@ -18,7 +18,7 @@ import (
 // warmUp is how long clients work before the first fault.
 const warmUp = 3 * time.Second
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	duration time.Duration
 	seed     uint64
@@ -52,16 +52,16 @@ func main() {
 	}
 }
 
-// isStdio carries lines, if that is what the program is for.
+// isStdio carries lines and reports true if the program was started for that.
 func isStdio() bool {
 	if len(os.Args) != 3 || os.Args[1] != roleStdio {
 		return false
 	}
-	_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // either end is closed in the end
+	_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // one end always closes in the end
 	return true
 }
 
-// soak runs all of it and prints what came out. It is an error when the books do not
+// soak runs everything and prints the report. It returns an error when the books do not
 // balance.
 func soak(ctx context.Context, o options) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -99,7 +99,8 @@ type worker interface {
 	work(ctx context.Context, stop <-chan struct{})
 }
 
-// run has clients work without faults and with them, and looks at the replicas after each.
+// run lets clients work without faults, then with faults, and measures the replicas after
+// each.
 func (s *site) run(ctx context.Context, o options) (first, last holdings, err error) {
 	c := s.crowd(o.clients, o.seed)
 	var pulse sync.WaitGroup
@@ -131,7 +132,7 @@ func (s *site) run(ctx context.Context, o options) (first, last holdings, err er
 	return first, last, err
 }
 
-// crowd is all clients.
+// crowd is the set of all clients.
 type crowd struct {
 	transport *http.Transport
 	clients   []worker
@@ -151,7 +152,7 @@ func (s *site) crowd(size int, seed uint64) *crowd {
 	return c
 }
 
-// work has all clients work while something is done.
+// work lets all clients work while do runs.
 func (c *crowd) work(ctx context.Context, do func() error) error {
 	stop := make(chan struct{})
 	var working sync.WaitGroup

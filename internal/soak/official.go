@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// official starts a server of go-sdk, which plays scripts without questions.
+// official starts a server of go-sdk that plays scripts without questions.
 func official(l *ledger, name string, revision *wire.Revision) (*server, error) {
 	lives := newLives()
 	play := sdk.NewServer(&sdk.Implementation{Name: name, Version: "1"}, &sdk.ServerOptions{SupportedProtocolVersions: []string{revision.Name}})
@@ -24,7 +24,7 @@ func official(l *ledger, name string, revision *wire.Revision) (*server, error) 
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return play },
 		&sdk.StreamableHTTPOptions{Stateless: !revision.Stateful, PropagateRequestCancellation: true})
 	forget := func() {
-		lives.end() // a session is closed when its calls have ended
+		lives.end() // a session closes only after its calls have ended
 		for session := range play.Sessions() {
 			session.Close()
 		}
@@ -36,7 +36,7 @@ func official(l *ledger, name string, revision *wire.Revision) (*server, error) 
 	return &server{
 		name: name, revision: revision, gate: g,
 		config: fmt.Sprintf("{name: %s, url: %q", name, g.url()+"/mcp"),
-		load:   func() (running, sessions, asked int) { return 0, 0, 0 }, // it does not tell
+		load:   func() (running, sessions, asked int) { return 0, 0, 0 }, // go-sdk does not say
 		close: func() {
 			g.end()
 			forget()
@@ -72,7 +72,7 @@ func enact(ctx context.Context, l *ledger, req *sdk.CallToolRequest, in script) 
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.result("")}}}, nil, nil
 }
 
-// lives ends what runs at a server when it crashes.
+// lives ends everything that runs at a server when it crashes.
 type lives struct {
 	mu  sync.Mutex // guards the fields below
 	now context.Context
@@ -85,7 +85,7 @@ func newLives() *lives {
 	return l
 }
 
-// with is a context that ends with the server, too.
+// with returns a context that also ends when the server crashes.
 func (l *lives) with(ctx context.Context) (context.Context, context.CancelFunc) {
 	l.mu.Lock()
 	now := l.now
@@ -95,7 +95,7 @@ func (l *lives) with(ctx context.Context) (context.Context, context.CancelFunc) 
 	return ctx, func() { stop(); cancel() }
 }
 
-// end ends what runs; what comes from now on lives anew.
+// end ends everything that runs. Calls that begin later are not affected.
 func (l *lives) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

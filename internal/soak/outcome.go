@@ -2,24 +2,25 @@ package main
 
 import "time"
 
-// Outcomes of calls that are no failures.
+// Outcomes of calls that did not fail.
 const (
 	answered  = "answered"
-	cancelled = "cancelled" // as its client wanted
-	died      = "died"      // its server broke the connection, as it was told to
+	cancelled = "cancelled" // by its client, on purpose
+	died      = "died"      // its server broke the connection, as the script wanted
 )
 
-// executedNo is what an error says that promises that the call did not run.
+// executedNo is the value of "executed" in an error that promises that the call did not
+// run.
 const executedNo = "no"
 
 // outcome is how a call ended.
 type outcome struct {
-	kind     string    // answered, cancelled or, of a failure, its code, its HTTP status or a word
-	session  time.Time // since when there is the session that it was made in; zero without one
-	server   string    // whose answer it is, "" for none
-	executed string    // what the error says of this round: "no", "unknown" or nothing
-	round    int       // in which it ended
-	detail   string    // for people
+	kind     string    // answered, cancelled or died; for a failure its code, its HTTP status or a word
+	session  time.Time // when the call's session began; zero without one
+	server   string    // the server that was called, "" for none
+	executed string    // "executed" of the error in this round: "no", "unknown" or nothing
+	round    int       // the last round
+	detail   string    // for the report
 }
 
 func (o outcome) failed() bool {
@@ -28,30 +29,30 @@ func (o outcome) failed() bool {
 
 // Failures that have no code.
 const (
-	// sessionLost is how a call ends whose session the gateway does not know.
+	// sessionLost: the gateway does not know the session of the call.
 	sessionLost = "session lost"
-	// streamLost is how a call ends whose stream of HTTP+SSE the gateway does not know: it
-	// was at a replica that has gone, or nobody can ask for it.
+	// streamLost: the gateway does not know the HTTP+SSE stream of the call. Its replica is
+	// gone, or cannot be reached.
 	streamLost = "stream lost"
-	// notHeard is how a subscription ends whose stream ended before an update came: its
-	// client listens anew, and reads what it follows.
+	// notHeard: the stream of a subscription ended before an update came. The client
+	// subscribes again and reads the resource.
 	notHeard = "stream ended"
-	// endUnknown is how the end of a session is answered that the owner did, or did not, do
-	// before it was cut off: its client comes again.
+	// endUnknown: the owner was cut off while it ended the session, and may or may not have
+	// ended it. The client asks again.
 	endUnknown = "end unknown"
-	// toldAgain is an event that comes again on a stream that is gone on with.
+	// toldAgain: an event arrived a second time on a resumed stream.
 	toldAgain = "told again"
 )
 
 // Failures that faults explain.
 var (
-	// cutOff is what clients meet whose replica ends under them: broken connections and
-	// streams that nobody goes on with.
+	// cutOff explains failures of clients whose replica ends: broken connections, and
+	// streams that nobody continues.
 	cutOff = []string{"cut", "lost", streamLost, notHeard, endUnknown, "HTTP 502", "50205"}
-	// unserved is what an upstream that fails is answered with.
+	// unserved explains failures of calls to an upstream that fails.
 	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
-	// storeless is what needs the store and has to do without.
+	// storeless explains failures of requests that need the store.
 	storeless = []string{"50303", endUnknown, "lost", streamLost, "50205", toldAgain}
-	// unlinked is what meets a replica that cannot forward to the owner.
+	// unlinked explains failures at a replica that cannot forward to the owner.
 	unlinked = []string{"50303", endUnknown, "lost", "cut", streamLost, notHeard, "50205", toldAgain}
 )

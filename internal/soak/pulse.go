@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// pulseEvery is how often Redis is asked for a sign of life, and slowPulse the answer
-	// that is slower than a machine has any reason for, half of what a replica waits.
+	// pulseEvery is the time between two pings of Redis. An answer slower than slowPulse,
+	// half of what a replica waits, means that the machine is overloaded.
 	pulseEvery = 50 * time.Millisecond
 	slowPulse  = 150 * time.Millisecond
-	// afterStall is for how long replicas leave a Redis alone that did not answer in time.
+	// afterStall is how long replicas do not use a Redis that failed to answer in time.
 	afterStall = 2 * time.Second
 )
 
-// pulse watches, until ctx ends, whether the machine has the time to run Redis. Where it has
-// not, replicas rightly say that Redis does not answer.
+// pulse watches, until ctx ends, whether the machine has time to run Redis. If not,
+// replicas are right to say that Redis does not answer.
 func (s *site) pulse(ctx context.Context) {
 	var conn net.Conn
 	defer func() {
@@ -49,8 +49,9 @@ func (s *site) pulse(ctx context.Context) {
 	}
 }
 
-// watchStall opens a window when the machine has not come to something since a time, or does
-// not until done is called. What Redis does because of a fault is the fault's.
+// watchStall opens the window of a stall if the machine has not reached something since a
+// time, or does not reach it before done is called. During a fault of Redis the fault
+// explains a slow Redis.
 func (l *ledger) watchStall(since time.Time) (done func()) {
 	var w *window
 	var once sync.Once
@@ -67,7 +68,7 @@ func (l *ledger) watchStall(since time.Time) (done func()) {
 		if time.Since(since) > pulseEvery+slowPulse {
 			open()
 		}
-		once.Do(func() {}) // waits for open, or keeps it from running
+		once.Do(func() {}) // waits for open, or prevents it
 		if w != nil {
 			l.end(w, afterStall)
 		}

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// TestStalls: what a Redis without time does is explained by that, as long as it lasts and
-// for a little while, and by nothing else.
-// It runs in a bubble of synctest.
+// TestStalls: a stall explains failures of Redis while it lasts and for a little while
+// after, and explains nothing else. The test runs in a synctest bubble.
 func TestStalls(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(l *ledger)
-		want int // violations
+		want int // number of violations
 	}{
 		{"while it has no time", func(l *ledger) {
 			l.watchStall(time.Now())

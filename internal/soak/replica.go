@@ -21,27 +21,28 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// startTime bounds how long a replica may take until it is ready.
+// startTime bounds how long a replica takes to become ready.
 const startTime = time.Minute
 
-// replica is one process of the gateway.
+// replica is one gatehouse process.
 type replica struct {
 	number  int
 	binary  string
-	file    string            // its configuration
-	shared  string            // what all have of that
-	log     string            // file that its processes write to
-	address string            // of the endpoint; the balancer gives it requests
-	admin   string            // address for operators
-	listens string            // address for other replicas, behind peers
-	link    *faultproxy.Proxy // its way to Redis
-	peers   *faultproxy.Proxy // the way of the others to it
+	file    string            // configuration file
+	shared  string            // the part of it that all replicas share
+	log     string            // log file of its processes
+	address string            // of the endpoint, for the balancer
+	admin   string            // of the admin listener
+	listens string            // of the link, behind peers
+	link    *faultproxy.Proxy // proxy to Redis
+	peers   *faultproxy.Proxy // proxy from the other replicas
 	proxy   *httputil.ReverseProxy
 	ready   atomic.Bool
-	process *rig.Process // of whoever injects faults; nil while it is away
+	process *rig.Process // of the current fault; nil while it is down
 }
 
-// newReplica finds addresses for one, and ways to Redis and from other replicas.
+// newReplica finds addresses for a replica, and starts its proxies to Redis and from the
+// other replicas.
 func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 	r := &replica{number: number, binary: binary}
 	r.file = filepath.Join(dir, fmt.Sprintf("replica-%d.yaml", number))
@@ -60,7 +61,7 @@ func newReplica(number int, binary, dir, store string) (_ *replica, err error) {
 	return r, err
 }
 
-// configure writes the configuration: what all have, and addresses of its own.
+// configure writes the configuration: the shared part and the replica's own addresses.
 func (r *replica) configure(shared string) error {
 	r.shared = shared
 	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\nsessions: {store: redis, redis: {url: \"redis://%s\"}, key: 0123456789abcdef0123456789abcdef, max_per_user: 10000, idle_timeout: 30s}\nreplicas: {listen: %q, advertise: %q}\n%s",
@@ -72,7 +73,7 @@ func (r *replica) configure(shared string) error {
 	return os.Rename(next, r.file)
 }
 
-// start runs it, and waits until it is ready.
+// start starts the process and waits until it is ready.
 func (r *replica) start(ctx context.Context) error {
 	out, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *replica) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends it for good.
+// close ends the replica for good.
 func (r *replica) close() error {
 	err := r.stop()
 	r.link.Close()
@@ -106,7 +107,7 @@ func (r *replica) close() error {
 	return err
 }
 
-// stop ends it in good order.
+// stop shuts the process down gracefully.
 func (r *replica) stop() error {
 	if r.process == nil {
 		return nil
@@ -116,10 +117,10 @@ func (r *replica) stop() error {
 	return err
 }
 
-// kill ends it as a crash would: the others are refused connections. The next one is at another
-// address.
+// kill ends the process as a crash would. Other replicas get a refused connection. The next
+// process has another address.
 func (r *replica) kill() (err error) {
-	if err := r.signal(mcptest.SignalStop); err != nil { // nothing may run once they know
+	if err := r.signal(mcptest.SignalStop); err != nil { // it must do nothing after the others know
 		return err
 	}
 	r.peers.Close()
@@ -134,13 +135,13 @@ func (r *replica) kill() (err error) {
 
 func (r *replica) signal(sig syscall.Signal) error { return r.process.Signal(sig) }
 
-// isReady is what a balancer asks.
+// isReady asks /readyz, as a balancer does.
 func (r *replica) isReady(ctx context.Context) bool {
 	status, _, err := r.ask(ctx, "/readyz?exclude=store")
 	return err == nil && status == http.StatusOK
 }
 
-// state is what a replica tells whoever asks from the same machine.
+// state is what a replica shows on its admin listener.
 type state struct {
 	Upstreams []struct {
 		Name, State string
@@ -159,7 +160,7 @@ func (r *replica) state(ctx context.Context) (s state, err error) {
 	return s, json.Unmarshal(text, &s)
 }
 
-// ask asks what operators may ask.
+// ask makes a request of the admin listener.
 func (r *replica) ask(ctx context.Context, path string) (status int, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -177,5 +178,5 @@ func (r *replica) ask(ctx context.Context, path string) (status int, text []byte
 	return resp.StatusCode, text, err
 }
 
-// quiet drops what the standard library would log of connections that break.
+// quiet drops the standard library's log lines about broken connections.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// What a replica may hold more at the end than in the beginning: connections that are kept
-// for a next request, and what the collector has not given back.
+// How much more a replica may hold at the end than at the beginning: idle connections, and
+// memory that the collector has not returned.
 const (
 	moreGoroutines = 60
 	moreFiles      = 60
-	moreMemory     = 96 << 20 // bytes, beside half as much again
-	// calmTime is for how long nothing less has to be held until it is the least.
+	moreMemory     = 96 << 20 // bytes, on top of half as much again
+	// calmTime is how long a minimum must last to count as the minimum.
 	calmTime = 5 * time.Second
-	// expireTime is for how long what nobody uses any more may be held: sessions that were
-	// lost with Redis, questions whose client did not come back.
+	// expireTime is how long unused things may stay: sessions that Redis lost, questions
+	// whose client did not return.
 	expireTime = healTime
 )
 
@@ -62,7 +62,7 @@ func (r *replica) usage(ctx context.Context) (u usage, err error) {
 	return u, err
 }
 
-// number finds the number behind a word at the beginning of a line.
+// number returns the number after a word at the beginning of a line.
 func number(text []byte, word string) (float64, error) {
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 1<<20)
@@ -74,16 +74,15 @@ func number(text []byte, word string) (float64, error) {
 	return 0, fmt.Errorf("no %s", word)
 }
 
-// holdings are what is held when no client works.
+// holdings is what replicas and servers hold while no client works.
 type holdings struct {
 	replicas []usage
-	running  []int // requests at each server, standing streams among them
+	running  []int // requests at each server, including GET streams
 }
 
-// rest waits until the replicas and the servers hold as little as they will, and returns
-// what that is: the least that was seen, when for calmTime nothing less was and it is
-// little enough. That may take until questions and sessions without a client expire, and
-// no longer.
+// rest waits until the replicas and servers hold as little as possible, and returns that.
+// This is the minimum, once it has lasted for calmTime and enough accepts it. It waits at
+// most until abandoned questions and sessions have expired.
 func (s *site) rest(ctx context.Context, enough func(holdings) bool) (h holdings, err error) {
 	patient := time.Now().Add(expireTime)
 	for calm := time.Now(); time.Since(calm) < calmTime; {
@@ -101,8 +100,7 @@ func (s *site) rest(ctx context.Context, enough func(holdings) bool) (h holdings
 	return h, nil
 }
 
-// weigh takes what is held now for the least where it is, and reports whether it was
-// anywhere.
+// weigh measures, updates the minimum, and reports whether anything became less.
 func (s *site) weigh(ctx context.Context, h *holdings) (less bool, err error) {
 	first := h.replicas == nil
 	if first {
@@ -129,7 +127,7 @@ func (s *site) weigh(ctx context.Context, h *holdings) (less bool, err error) {
 	return less, nil
 }
 
-// excess says where more is held in the end than in the beginning.
+// excess lists where the end exceeds the beginning.
 func (s *site) excess(first, last holdings) (problems []string) {
 	for i, r := range s.replicas {
 		a, b := first.replicas[i], last.replicas[i]

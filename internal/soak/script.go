@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// script is what a call has its server do. It travels in the call's arguments.
+// script tells a server what to do with a call. It travels in the call's arguments.
 type script struct {
-	Nonce    string `json:"nonce"`              // comes back in everything that belongs to the call
-	Progress int    `json:"progress,omitempty"` // how often it reports
-	Ask      string `json:"ask,omitempty"`      // the method of a question
-	Pause    int    `json:"pause,omitempty"`    // before each step, milliseconds
+	Nonce    string `json:"nonce"`              // appears in everything that belongs to the call
+	Progress int    `json:"progress,omitempty"` // number of progress notifications
+	Ask      string `json:"ask,omitempty"`      // method of a question
+	Pause    int    `json:"pause,omitempty"`    // milliseconds before each step
 	Pad      int    `json:"pad,omitempty"`      // bytes of the result beside its content
-	Touch    string `json:"touch,omitempty"`    // a resource that is said to be updated
+	Touch    string `json:"touch,omitempty"`    // a resource to announce as updated
 	End      string `json:"end,omitempty"`      // one of those below; "" answers
 }
 
@@ -21,13 +21,13 @@ type script struct {
 const (
 	endFail = "fail" // a JSON-RPC error
 	endHang = "hang" // until cancelled
-	endDie  = "die"  // breaks the connection; a process over stdio ends
+	endDie  = "die"  // breaks the connection; a stdio process exits
 )
 
-// failCode is that of the error of endFail, which has the nonce as its message.
+// failCode is the code of the error of endFail, whose message is the nonce.
 const failCode = 7
 
-// pause is how long to wait before each step.
+// pause returns the wait before each step.
 func (s script) pause() time.Duration { return time.Duration(s.Pause) * time.Millisecond }
 
 // wait waits for a time, or returns ctx's error.
@@ -45,11 +45,11 @@ func wait(ctx context.Context, d time.Duration) error {
 // padding follows the nonce in the text of a result.
 const padding = " all work and no play"
 
-// result is the text that answers a script. answer is what its client said.
+// result returns the text that answers a script. answer is what the client said.
 func (s script) result(answer string) string {
 	text := s.Nonce + " " + answer
 	return text + strings.Repeat(padding, s.Pad/len(padding))
 }
 
-// said is the text of an answer to a question with a nonce.
+// said returns the text that answers the question with a nonce.
 func said(nonce string) string { return "yes-" + nonce }

@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// toolDo is the one tool of all servers: it plays a script.
+// toolDo is the only tool of every server: it plays a script.
 const toolDo = "do"
 
-// roleStdio, as the first argument, makes the program a server over stdio: it carries lines
-// to and from the address behind it.
+// roleStdio, as the first argument, makes the program a stdio server: it carries lines to
+// and from the address in the next argument.
 const roleStdio = "as-stdio"
 
 // server is an upstream.
 type server struct {
 	name     string
 	revision *wire.Revision
-	asks     bool   // its tool can ask its client
-	pushes   bool   // it has resources that can be subscribed to
-	process  bool   // each of its sessions is a process
+	asks     bool   // its tool can ask questions
+	pushes   bool   // it has resources with subscriptions
+	process  bool   // each session is a process
 	gate     *gate  // its HTTP side, nil for a process
 	config   string // its entry in the gateway's configuration
 	load     func() (running, sessions, asked int)
@@ -127,7 +127,7 @@ func perform(l *ledger, play *mcptest.Server, revision *wire.Revision, c *mcptes
 	}
 }
 
-// ask asks the client of a call. It reports false when the call's turn ends here.
+// ask asks the client of a call. It reports false when the round ends here.
 func ask(revision *wire.Revision, c *mcptest.Call, in script, given map[string]json.RawMessage) (json.RawMessage, bool) {
 	if revision.Stateful {
 		m, err := c.Ask(in.Ask, mcptest.Question(in.Ask, in.Nonce))

@@ -18,7 +18,7 @@ import (
 const (
 	// limit bounds a whole run.
 	limit = 24 * time.Hour
-	// healTime bounds how long it may take until all works after a fault.
+	// healTime bounds the time after a fault until everything works.
 	healTime = time.Minute
 )
 
@@ -26,13 +26,13 @@ const (
 type site struct {
 	l          *ledger
 	dir        string
-	level      string // of the replicas' logs
+	level      string // log level of the replicas
 	issuer     *mcptest.Issuer
 	store      *store
 	servers    []*server
 	replicas   []*replica
 	balancer   *balancer
-	generation int // of the configuration
+	generation int // number of the configuration
 	probes     []*client
 	stops      []func() error
 }
@@ -95,7 +95,7 @@ func build(ctx context.Context, l *ledger, level string) (_ *site, err error) {
 
 func (s *site) onStop(stop func() error) { s.stops = append(s.stops, stop) }
 
-// close stops everything, the last first. What replicas logged stays in s.dir.
+// close stops everything in reverse order. The replicas' logs stay in s.dir.
 func (s *site) close() error {
 	var errs []error
 	for i := len(s.stops) - 1; i >= 0; i-- {
@@ -135,10 +135,10 @@ func (s *site) startServers() error {
 	return nil
 }
 
-// compact is the year and month of a revision, as names of servers have it.
+// compact returns the year and month of a revision, as in the names of servers.
 func compact(r *wire.Revision) string { return r.Name[:4] + r.Name[5:7] }
 
-// configure writes the configuration of all replicas. more is added to it.
+// configure writes the configuration of all replicas, with more appended.
 func (s *site) configure(more string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "public_url: %s\nauth: {mode: oauth, issuers: [{url: %q}]}\npolicy: {default: allow}\n", s.balancer.url, s.issuer.URL)
@@ -160,13 +160,13 @@ func (s *site) configure(more string) error {
 	return nil
 }
 
-// token is a user's, for as long as a run may take.
+// token returns a token of a user that lasts for the whole run.
 func (s *site) token(user string) string {
 	return s.issuer.Token(map[string]any{"sub": user, "exp": time.Now().Add(2 * limit).Unix()})
 }
 
-// addProbes makes two clients for each replica, one of each era, that ask it past the
-// balancer whether all works.
+// addProbes makes two clients for each replica, one of each era, that call it without the
+// balancer to check that everything works.
 func (s *site) addProbes() {
 	for _, r := range s.replicas {
 		for i, revision := range []*wire.Revision{wire.Stateless(), wire.NewestStateful()} {
@@ -177,10 +177,10 @@ func (s *site) addProbes() {
 	}
 }
 
-// probeIndex is that of the first probe.
+// probeIndex is the number of the first probe.
 const probeIndex = 100_000
 
-// heal waits until every replica serves calls at every server, of both eras.
+// heal waits until every replica serves calls to every server, in both eras.
 func (s *site) heal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healTime)
 	defer cancel()

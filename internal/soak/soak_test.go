@@ -15,9 +15,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestBooksBalance has clients of all kinds work through three replicas for some seconds
-// while these read one new configuration after the other, by which a server is replaced
-// each time. No call may fail, be lost, come twice or be answered wrongly for that.
+// TestBooksBalance runs clients of all kinds against three replicas for some seconds.
+// Meanwhile the replicas load one configuration after another, each of which replaces a
+// server. This must not make any call fail, get lost, run twice or get a wrong answer.
 func TestBooksBalance(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

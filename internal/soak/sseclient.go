@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// piped is a client of HTTP+SSE, whose stream is at one replica, and whose messages come to
-// any of them.
+// piped is a client of HTTP+SSE. Its stream is at one replica, and its messages reach any
+// of them.
 type piped struct {
 	*client
 	stream *mcptest.SSEClient // nil without a session
 	end    context.CancelFunc
 }
 
-// work does one thing after the other until stop is closed, and then leaves.
+// work performs calls until stop is closed, and then leaves.
 func (p *piped) work(ctx context.Context, stop <-chan struct{}) {
 	defer p.leave()
 	keepOn(ctx, stop, func() time.Duration {
@@ -79,7 +79,7 @@ func (p *piped) begin(ctx context.Context, address string) (o outcome) {
 	return outcome{kind: answered}
 }
 
-// post sends a message, which has to be accepted.
+// post sends a message, which must be accepted.
 func (p *piped) post(ctx context.Context, body string) (o outcome, bad bool) {
 	x, err := p.stream.Post(ctx, body, nil)
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *piped) act(ctx context.Context) {
 	o.server = to.name
 	o.detail = fmt.Sprintf("server %s: %s", to.name, o.detail)
 	p.l.settle(in.Nonce, o)
-	if o.failed() { // what may still come would belong to this call
+	if o.failed() { // a late answer would look like one to the next call
 		p.leave()
 	}
 }

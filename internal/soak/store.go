@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// storeHost is where Redis listens: an address that no outgoing connection has.
+// storeHost is the address of Redis. No outgoing connection uses it.
 const storeHost = "127.0.0.8"
 
 // store is a real Redis.
@@ -20,7 +20,7 @@ type store struct {
 	process *rig.Process
 }
 
-// startStore runs a Redis of which nothing is kept.
+// startStore starts a Redis that saves nothing to disk.
 func startStore(ctx context.Context) (s *store, err error) {
 	s = &store{}
 	if s.address, err = freeAddress(storeHost); err != nil {
@@ -29,7 +29,7 @@ func startStore(ctx context.Context) (s *store, err error) {
 	return s, s.start(ctx)
 }
 
-// freeAddress is host:port, where nobody listens.
+// freeAddress returns a host:port where nobody listens.
 func freeAddress(host string) (string, error) {
 	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
@@ -38,13 +38,13 @@ func freeAddress(host string) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// start runs it, empty.
+// start starts an empty Redis and waits until it answers.
 func (s *store) start(ctx context.Context) (err error) {
 	s.process, err = rig.StartRedis(ctx, s.address)
 	return err
 }
 
-// ping wants a sign of life.
+// ping sends PING and waits for the answer.
 func ping(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return err
@@ -62,7 +62,7 @@ func ping(conn net.Conn) error {
 
 func (s *store) signal(sig syscall.Signal) error { return s.process.Signal(sig) }
 
-// kill ends it as a crash would.
+// kill ends the process as a crash would.
 func (s *store) kill() error {
 	if err := s.signal(syscall.SIGKILL); err != nil {
 		return err
