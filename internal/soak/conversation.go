@@ -36,7 +36,7 @@ type conversation struct {
 	cancelled bool
 	dropped   bool
 	resuming  bool   // the stream continues after lastID
-	rounds    int    // rounds that ended with questions, from a server or, instead of an answer that it held back, from the gateway
+	rounds    int    // rounds that were answered with questions
 	retry     string // members for the next round
 }
 

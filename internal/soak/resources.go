@@ -18,7 +18,7 @@ const (
 	moreGoroutines = 60
 	moreFiles      = 60
 	moreMemory     = 96 << 20 // bytes, on top of half as much again
-	// calmTime is how long a minimum must last to count as the minimum.
+	// calmTime is how long no measurement may be lower before rest accepts the lowest.
 	calmTime = 5 * time.Second
 	// expireTime is how long unused things may stay: sessions that Redis lost, questions
 	// whose client did not return.
