@@ -2,18 +2,17 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// IsBatch reports whether the text is an array: a batch of messages, which only
-// clients of revisions with Revision.Batches may send.
+// IsBatch reports whether the text is an array: a batch of messages, which only clients of
+// revisions with Revision.Batches may send.
 func IsBatch(data []byte) bool {
 	s := scanner{b: data}
 	i := s.space(0)
 	return i < len(data) && data[i] == '['
 }
 
-// ScanBatch takes a batch apart (2025-03-26 basic/index#batching). For each member
-// there is a message and an error, nil if it is fine, as Scan returns them. The
-// last error says that the array itself is bad: not JSON, empty, or longer than
-// MaxBatch.
+// ScanBatch splits a batch into messages (2025-03-26 basic/index#batching). For each member
+// it returns a message and an error as Scan does. The last error is about the array itself:
+// it is not JSON, empty, or longer than MaxBatch.
 func ScanBatch(data []byte) ([]Message, []error, error) {
 	s := scanner{b: data}
 	i := s.space(0)
@@ -51,9 +50,8 @@ func ScanBatch(data []byte) ([]Message, []error, error) {
 	return messages, errs, nil
 }
 
-// PeekID returns the id of a message of which only the first bytes are known, nil
-// if it does not stand there, whole. It is for answers about a message that could
-// not be read to its end.
+// PeekID returns the id of a message from its first bytes, or nil if the whole id is not
+// among them. It is for answers about a message that could not be read to its end.
 func PeekID(prefix []byte) mcp.Raw {
 	s := scanner{b: prefix}
 	i := s.space(0)
@@ -67,7 +65,7 @@ func PeekID(prefix []byte) mcp.Raw {
 			return nil
 		}
 		start = s.space(start)
-		if i = s.value(start, 1); i < 0 || i == len(prefix) { // a number may go on
+		if i = s.value(start, 1); i < 0 || i == len(prefix) { // a number may continue
 			return nil
 		}
 		if string(prefix[name+1:nameEnd-1]) == "id" {

@@ -8,19 +8,19 @@ import (
 
 const (
 	firstBuffer = 4 << 10   // streams are mostly idle
-	keptBuffer  = 256 << 10 // what one large event may leave behind
-	fastBuffer  = 1 << 20   // up to which a buffer grows in larger steps
+	keptBuffer  = 256 << 10 // the most that one large event may leave behind
+	fastBuffer  = 1 << 20   // below this size a buffer grows in larger steps
 )
 
-// buffer reads from r and keeps what lies between from and to of data. Whoever
-// takes bytes out moves from; fill makes room by moving or growing.
+// buffer reads from r. Its unread bytes are data[from:to]. A caller that consumes bytes
+// advances from; fill makes room by moving the rest or by growing.
 type buffer struct {
 	r        io.Reader
 	data     []byte
 	from, to int
 }
 
-// fill reads more, so that to grows; bytes from from on keep their distance to it.
+// fill reads more bytes and advances to. Unread bytes keep their offset from from.
 func (b *buffer) fill() error {
 	switch left := b.to - b.from; {
 	case left == 0 && len(b.data) <= keptBuffer:
@@ -42,7 +42,7 @@ func (b *buffer) fill() error {
 	for range maxEmptyReads {
 		n, err := b.r.Read(b.data[b.to:])
 		b.to += n
-		if n > 0 { // an error comes again with the next read
+		if n > 0 { // the next read returns the error again
 			return nil
 		}
 		if err != nil {
@@ -52,17 +52,17 @@ func (b *buffer) fill() error {
 	return io.ErrNoProgress
 }
 
-// Buffered is how many bytes were read that Next has not returned yet.
+// Buffered returns the number of bytes that were read but not yet returned by Next.
 func (b *buffer) Buffered() int { return b.to - b.from }
 
-// move puts what is there into a new space.
+// move copies the unread bytes into a new array.
 func (b *buffer) move(size int) {
 	data := make([]byte, size)
 	b.from, b.to, b.data = 0, copy(data, b.data[b.from:b.to]), data
 }
 
-// lineEnd returns the index of the first CR or LF, -1 without one. Unlike two
-// searches it is linear for streams that use only one of them.
+// lineEnd returns the index of the first CR or LF, or -1. Unlike two searches it is linear
+// for streams that use only one of them.
 func lineEnd(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {

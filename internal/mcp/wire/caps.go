@@ -9,20 +9,21 @@ import (
 // capability is a member of a capabilities object that a revision knows.
 type capability struct {
 	name string
-	// any says that every member of it stays; else only these do.
+	// any says that all its members stay; otherwise only these stay.
 	any     bool
 	members []string
-	// without are members that go although any is set.
+	// without lists members that go even with any.
 	without []string
-	// unless is a member that says it is there for something this revision lacks:
-	// it goes as a whole if it has that one and not base.
+	// unless is a member that shows that the capability belongs to something that this
+	// revision lacks: the capability goes if it has unless and not base.
 	unless, base string
 }
 
-// tasksExtension replaced what 2025-11-25 calls tasks.
+// tasksExtension replaced the tasks of 2025-11-25.
 const tasksExtension = mcp.TasksExtension
 
-// cut leaves what is known of a capabilities object; the same bytes if that is all.
+// cut removes what is unknown from a capabilities object. It returns the same bytes if
+// everything is known.
 func cut(caps mcp.Raw, known []capability) mcp.Raw {
 	var edits []mcp.Edit
 	caps.Each(func(name string, value mcp.Raw) bool {

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// The functions here change values inside a result or an item. What they return
-// shares the memory of what they got wherever nothing changed.
+// The functions here change values inside a result or an item. Their results share memory
+// with the original wherever nothing changed.
 
 // without removes members.
 func without(obj mcp.Raw, names ...string) mcp.Raw {
@@ -15,12 +15,12 @@ func without(obj mcp.Raw, names ...string) mcp.Raw {
 	return obj.Edit(edits...)
 }
 
-// same reports whether a change left the value as it was.
+// same reports whether a change returned the value unchanged.
 func same(a, b mcp.Raw) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// inMember changes the value of a member that is there.
+// inMember changes the value of a member, if there is one.
 func inMember(obj mcp.Raw, name string, change func(mcp.Raw) mcp.Raw) mcp.Raw {
 	value, ok := obj.Member(name)
 	if !ok {
@@ -73,8 +73,8 @@ func appendElement(array, element mcp.Raw) mcp.Raw {
 	return append(array, element...)
 }
 
-// inBlocks changes the content blocks of a result: those of a tool's answer and of
-// a prompt's messages.
+// inBlocks changes the content blocks of a result: those of a tool's result and of a
+// prompt's messages.
 func inBlocks(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.Raw {
 	switch method {
 	case mcp.MethodToolsCall:
@@ -89,7 +89,7 @@ func inBlocks(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.R
 	return result
 }
 
-// inContents changes the contents of a resource that was read.
+// inContents changes the contents of a resource in a result.
 func inContents(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp.Raw {
 	if method != mcp.MethodResourcesRead {
 		return result
@@ -97,13 +97,13 @@ func inContents(method string, result mcp.Raw, change func(mcp.Raw) mcp.Raw) mcp
 	return inMember(result, "contents", func(contents mcp.Raw) mcp.Raw { return inElements(contents, change) })
 }
 
-// blockType is the type of a content block.
+// blockType returns the type of a content block.
 func blockType(block mcp.Raw) string {
 	kind, _ := block.Member("type")
 	return kind.Text()
 }
 
-// textBlock is a text block in place of another one, whose annotations it keeps.
+// textBlock returns a text block that replaces another block and keeps its annotations.
 func textBlock(text string, instead mcp.Raw) mcp.Raw {
 	block := mcp.Object("type", mcp.String("text"), "text", mcp.String(text))
 	if annotations, ok := instead.Member("annotations"); ok {

@@ -14,7 +14,7 @@ func invalid(why string) *mcp.Error {
 	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "Invalid request: " + why}
 }
 
-// usableID is the id if it may be written into an answer.
+// usableID returns the id if an answer may contain it.
 func (e *envelope) usableID() mcp.Raw {
 	if badID(e.id) != "" {
 		return nil
@@ -100,8 +100,8 @@ func (e *envelope) call(m Message) (Message, error) {
 	return m, nil
 }
 
-// response makes m a response. Only an error may do without an id: the one who
-// answers could not read it.
+// response makes m a response. Only an error may lack an id: its sender could not read the
+// id of the request.
 func (e *envelope) response(m Message) (Message, error) {
 	if string(e.version) != `"2.0"` {
 		return m, invalid(`jsonrpc is not "2.0"`)
@@ -116,8 +116,8 @@ func (e *envelope) response(m Message) (Message, error) {
 	return m, nil
 }
 
-// methodName reads a method's name; ok is false for anything that is none. The
-// names that everybody uses cost no allocation.
+// methodName reads a method's name; ok is false for anything else. Common names are read
+// without an allocation.
 func methodName(raw mcp.Raw) (name string, ok bool) {
 	if len(raw) < 3 || len(raw) > 6*MaxMethod+2 || raw[0] != '"' {
 		return "", false

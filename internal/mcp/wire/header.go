@@ -17,7 +17,7 @@ const (
 	HeaderLastEventID = "Last-Event-Id"
 )
 
-// The marks around a value that could not stand in a header as it is (2026-07-28
+// The marks around a value that cannot stand in a header as it is (2026-07-28
 // basic/transports/streamable-http#value-encoding).
 const (
 	sentinelStart = "=?base64?"
@@ -26,8 +26,8 @@ const (
 
 var errHeader = errors.New("wire: header value is malformed")
 
-// EncodeHeader writes a value of Mcp-Name or Mcp-Param-*: as it is, or as base64
-// between marks where it could not be sent or would be mistaken.
+// EncodeHeader writes a value of Mcp-Name or Mcp-Param-*: as it is, or as base64 between
+// marks if it cannot be sent as it is or would look like an encoded one.
 func EncodeHeader(s string) string {
 	if plainHeader(s) && s == strings.Trim(s, " \t") &&
 		!(strings.HasPrefix(s, sentinelStart) && strings.HasSuffix(s, sentinelEnd)) {
@@ -36,8 +36,8 @@ func EncodeHeader(s string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(s)) + sentinelEnd
 }
 
-// DecodeHeader reads a value of Mcp-Name or Mcp-Param-*. White space around it
-// does not count. The error says nothing about the value.
+// DecodeHeader reads a value of Mcp-Name or Mcp-Param-*. It ignores white space around the
+// value. The error does not contain the value.
 func DecodeHeader(v string) (string, error) {
 	v = strings.Trim(v, " \t")
 	if len(v) < len(sentinelStart)+len(sentinelEnd) ||
@@ -48,7 +48,7 @@ func DecodeHeader(v string) (string, error) {
 		return v, nil
 	}
 	coded := v[len(sentinelStart) : len(v)-len(sentinelEnd)]
-	if strings.ContainsAny(coded, "\r\n") { // which the decoder would skip
+	if strings.ContainsAny(coded, "\r\n") { // the decoder would skip these
 		return "", errHeader
 	}
 	plain, err := base64.StdEncoding.Strict().DecodeString(coded)

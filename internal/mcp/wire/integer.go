@@ -2,12 +2,12 @@ package wire
 
 import "strings"
 
-// maxSafe is the largest integer that every JSON parser keeps, 2^53-1.
+// maxSafe is the largest integer that every JSON parser preserves, 2^53-1.
 const maxSafe = "9007199254740991"
 
-// integer returns the decimal text of a JSON number that is an integer however it
-// is written (42, 42.0, 4.2e1); ok is false for other numbers, those beyond
-// +-(2^53-1) and text that is no number.
+// integer returns the decimal text of a JSON number that is an integer, however it is
+// written (42, 42.0, 4.2e1). ok is false for other numbers, for those beyond +-(2^53-1) and
+// for text that is no number.
 func integer(number string) (text string, ok bool) {
 	s := scanner{b: []byte(number)}
 	if len(number) == 0 || len(number) > 64 || s.number(0) != len(number) {
@@ -26,7 +26,7 @@ func integer(number string) (text string, ok bool) {
 	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := whole + fraction
-	point := len(whole) + exponent // where the decimal point stands in digits
+	point := len(whole) + exponent // position of the decimal point in digits
 	if strings.Trim(digits, "0") == "" {
 		return "0", true
 	}

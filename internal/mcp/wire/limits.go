@@ -5,18 +5,18 @@ import (
 	"io"
 )
 
-// Limits of what is read, in bytes unless it says otherwise.
+// Limits of what is read, in bytes unless stated otherwise.
 const (
 	// MaxDepth is how deep objects and arrays may nest, the envelope included.
 	MaxDepth = 256
-	// MaxMembers is how many members an object may have that the gateway reads
-	// itself; arguments and results are none of those.
+	// MaxMembers bounds the members of an object that the gateway reads itself; arguments
+	// and results are not among these.
 	MaxMembers = 256
 	// MaxID bounds a request id as written, its quotes included.
 	MaxID = 256
 	// MaxMethod bounds a method's name.
 	MaxMethod = 256
-	// MaxBatch is how many messages a batch may have (2025-03-26).
+	// MaxBatch is the largest number of messages in a batch (2025-03-26).
 	MaxBatch = 50
 	// MaxEventID bounds an event's id; longer ones are ignored.
 	MaxEventID = 1024
@@ -26,20 +26,21 @@ const (
 	DefaultMaxResult = 16 << 20
 )
 
-// ErrTooLarge says that what was read is above its limit.
+// ErrTooLarge means that the input exceeds its limit.
 var ErrTooLarge = errors.New("wire: too large")
 
-// firstRead is how much ReadAll allocates on the word of a length alone.
+// firstRead is the most that ReadAll allocates because of a size hint, before any byte has
+// arrived.
 const firstRead = 64 << 10
 
-// ReadAll reads all of r, at most max bytes, else ErrTooLarge. A sizeHint, such as
-// a Content-Length, saves growing; it is trusted only as far as bytes do arrive.
-// Zero and negative hints are none.
+// ReadAll reads all of r, or returns ErrTooLarge after max bytes. A sizeHint, such as a
+// Content-Length, saves reallocations; it is trusted only as far as bytes arrive. A hint of
+// zero or below is ignored.
 func ReadAll(r io.Reader, sizeHint, max int64) ([]byte, error) {
 	return ReadInto(nil, r, sizeHint, max)
 }
 
-// ReadInto is ReadAll into the memory of buf, as far as that suffices. What buf held
+// ReadInto is ReadAll into the memory of buf, as far as that suffices. The content of buf
 // is lost.
 func ReadInto(buf []byte, r io.Reader, sizeHint, max int64) ([]byte, error) {
 	if sizeHint > max {
@@ -47,7 +48,7 @@ func ReadInto(buf []byte, r io.Reader, sizeHint, max int64) ([]byte, error) {
 	}
 	size := int64(512)
 	if sizeHint > 0 {
-		size = sizeHint + 1 // one more, to meet the end without growing
+		size = sizeHint + 1 // one more, to reach the end without growing
 	}
 	if size = min(size, firstRead, max+1); int64(cap(buf)) < size {
 		buf = make([]byte, 0, size)

@@ -23,11 +23,11 @@ func logRank(level string) int {
 	return 0
 }
 
-// ValidLogLevel reports whether the protocol has such a level.
+// ValidLogLevel reports whether the protocol has this level.
 func ValidLogLevel(level string) bool { return logRank(level) > 0 }
 
-// LogLevelAtLeast reports whether a message of this level passes for a client that
-// wants the least one and what is above. It is false for levels that do not exist.
+// LogLevelAtLeast reports whether a message of this level is for a client that wants the
+// level least and above. It is false for unknown levels.
 func LogLevelAtLeast(level, least string) bool {
 	return logRank(level) > 0 && logRank(least) > 0 && logRank(level) >= logRank(least)
 }

@@ -4,7 +4,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Kind is what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 // Kinds of messages.
@@ -21,20 +21,19 @@ type Message struct {
 	ID mcp.Raw
 	// Method of a request or notification, unescaped.
 	Method string
-	// Params is an object, nil when absent or null.
+	// Params is an object; nil when absent or null.
 	Params mcp.Raw
-	// Result or Error is what a response has.
+	// A response has Result or Error.
 	Result mcp.Raw
 	Error  mcp.Raw
-	// Outline is that of a large Result, by ScanUpstream; else nil.
+	// Outline is the outline of a large Result, made by ScanUpstream; else nil.
 	Outline *mcp.Outline
 }
 
-// Scan checks the whole of data and takes it apart as a message of a client. The
-// error is an *mcp.Error: CodeParse for text that is not JSON and for members of
-// the envelope that could be read in two ways, CodeInvalidRequest for an envelope
-// that is wrong, CodeInvalidParams for params that are no object. Message.ID is set
-// with an error too, if the id had been read by then.
+// Scan checks the whole of data and reads it as a message of a client. The error is an
+// *mcp.Error: CodeParse for text that is not JSON and for envelopes with ambiguous members,
+// CodeInvalidRequest for an invalid envelope, CodeInvalidParams for params that are no
+// object. Message.ID is set even with an error, if the id had been read by then.
 func Scan(data []byte) (Message, error) {
 	e, err := readDocument(data, false)
 	if err != nil {
@@ -43,9 +42,9 @@ func Scan(data []byte) (Message, error) {
 	return e.clientMessage()
 }
 
-// ScanUpstream is Scan for a message of an upstream, which is taken as far as it
-// can be understood: of result and error the error wins, a null error beside a
-// result is none, a result may be null.
+// ScanUpstream is Scan for a message of an upstream. It accepts whatever can be understood:
+// an error wins over a result, a null error beside a result does not count, a result may be
+// null.
 func ScanUpstream(data []byte) (Message, error) {
 	e, err := readDocument(data, len(data) >= outlined)
 	if err != nil {
@@ -54,17 +53,17 @@ func ScanUpstream(data []byte) (Message, error) {
 	return e.upstreamMessage()
 }
 
-// envelope holds the members of a message as they stand; nil where absent.
+// envelope holds the members of a message as written; nil where absent.
 type envelope struct {
 	version, id, method, params, result, err mcp.Raw
 
-	outline *mcp.Outline // of result, where one is wanted
+	outline *mcp.Outline // of result, if wanted
 }
 
-// outlined is the size from which a message's result is outlined.
+// outlined is the size in bytes from which the result of a message is outlined.
 const outlined = 32 << 10
 
-// member returns where the envelope keeps a member, nil for unknown ones.
+// member returns the field of the envelope for a member, nil for unknown ones.
 func (e *envelope) member(name []byte) *mcp.Raw {
 	switch string(name) {
 	case "jsonrpc":
@@ -83,7 +82,7 @@ func (e *envelope) member(name []byte) *mcp.Raw {
 	return nil
 }
 
-// readDocument reads a text that is one envelope and nothing else.
+// readDocument reads a text that consists of one envelope.
 func readDocument(data []byte, outline bool) (e envelope, err error) {
 	s := scanner{b: data, outline: outline}
 	i := s.space(0)
@@ -113,8 +112,8 @@ func readDocument(data []byte, outline bool) (e envelope, err error) {
 	return e, nil
 }
 
-// read takes the object that begins at i apart and returns the index after it, -1
-// when it is not JSON. The error is about its members' names.
+// read reads the object that begins at i and returns the index after it, -1 when it is not
+// JSON. The error is about the names of its members.
 func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 	routed := [...]string{"jsonrpc", "id", "method", "params", "result", "error"}
 	var small [8][]byte
@@ -140,8 +139,8 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 		}
 		at := e.member(name)
 		if names == nil {
-			// A known name, the first time, needs no look: what only differs from it in
-			// case is found to be wrong by itself.
+			// The first occurrence of a known name needs no check: a name that differs from
+			// it only in case fails its own check.
 			if at == nil || *at != nil {
 				ascii = ascii && isASCII(name)
 				if why := badName(seen, name, ascii, routed[:]); why != "" {
@@ -168,7 +167,7 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 		i++
 	}
 	if ids > 1 {
-		e.id = nil // nobody can say which one it is
+		e.id = nil // it is unclear which one is meant
 	}
 	return i + 1, names
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// codeOf is the JSON-RPC code of an error, 0 without an *mcp.Error.
+// codeOf returns the JSON-RPC code of an error, 0 without an *mcp.Error.
 func codeOf(err error) int {
 	if e, ok := errors.AsType[*mcp.Error](err); ok {
 		return e.Code
@@ -19,7 +19,7 @@ func codeOf(err error) int {
 	return 0
 }
 
-// show writes a message so that tests can compare it.
+// show formats a message for comparison.
 func show(m Message) string {
 	kind := []string{"none", "request", "notification", "response"}[m.Kind]
 	out := fmt.Sprintf("%s id=%s", kind, m.ID)
@@ -158,7 +158,7 @@ func TestScanRefuses(t *testing.T) {
 	}
 }
 
-// manyMembers are n more members of an object.
+// manyMembers returns n more members of an object.
 func manyMembers(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -208,7 +208,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzScan holds what Scan finds against encoding/json.
+// FuzzScan compares Scan with encoding/json.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`, `{"jsonrpc":"2.0","method":"notifications/x"}`,

@@ -2,11 +2,11 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// Members of _meta that the specification keeps for itself.
+// Members of _meta that the specification reserves.
 const (
 	metaPrefix = mcp.MetaPrefix
 
-	// Of every request, 2026-07-28 basic/index#meta.
+	// In every request, 2026-07-28 basic/index#meta.
 	MetaVersion    = metaPrefix + "protocolVersion"
 	MetaClientInfo = metaPrefix + "clientInfo"
 	MetaClientCaps = metaPrefix + "clientCapabilities"
@@ -23,8 +23,8 @@ const (
 	MetaProgressToken = mcp.MetaProgressToken
 )
 
-// ReservedMeta reports whether a key of _meta belongs to the specification: it is
-// then made or dropped by each edge, never relayed.
+// ReservedMeta reports whether a key of _meta belongs to the specification. Each edge makes
+// or drops such a key, and never relays it.
 func ReservedMeta[T string | []byte](key T) bool {
 	return len(key) >= len(metaPrefix) && string(key[:len(metaPrefix)]) == metaPrefix
 }

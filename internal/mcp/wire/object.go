@@ -11,17 +11,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// CheckObject refuses an object whose members could be read in two ways by two
-// parsers: duplicates, names equal but for case, escaped names, a routed name in
-// another case, more than MaxMembers. Nil, an absent object, is fine; any other
-// value is refused. The error is an *mcp.Error with CodeInvalidParams.
+// CheckObject refuses an object that two parsers could read differently: duplicate names,
+// names that differ only in case, escaped names, a routed name in another case, more than
+// MaxMembers members. Nil, an absent object, is fine; any value that is no object is
+// refused. The error is an *mcp.Error with CodeInvalidParams.
 //
 // The text must have passed Scan.
 func CheckObject(obj mcp.Raw, routed ...string) error {
 	return ReadObject(obj, func([]byte, mcp.Raw) {}, routed...)
 }
 
-// ReadObject is CheckObject that calls fn for each member, in their order, up to one
+// ReadObject is CheckObject that calls fn for each member in order, up to the first one
 // that is refused. The name is valid only during the call.
 func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...string) error {
 	if obj == nil {
@@ -47,10 +47,10 @@ func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...stri
 	return nil
 }
 
-// badName says what is wrong with a member's name as written, after the names seen
-// before it and among the routed ones, "" if nothing is. ascii says that all of the
-// object's names so far are ASCII: beyond it there are letters of other lengths that
-// only differ in case.
+// badName says what is wrong with a member's name as written, "" if nothing is. seen are
+// the names before it; routed are the names that decide the route. ascii says that all
+// names so far are ASCII: outside of it, letters that differ only in case may differ in
+// length.
 func badName(seen [][]byte, name []byte, ascii bool, routed []string) string {
 	if bytes.IndexByte(name, '\\') >= 0 {
 		return "a member's name is escaped"
@@ -80,14 +80,14 @@ func isASCII(name []byte) bool {
 	return true
 }
 
-// quoteName makes a name fit for a message.
+// quoteName formats a name for an error message.
 func quoteName(name []byte) string {
 	return strconv.QuoteToASCII(string(name[:min(len(name), 64)]))
 }
 
-// NameOK reports whether a routing name as written may be used to decide: a string
-// that says the same to every parser. One with a lone surrogate escape does not:
-// some read U+FFFD there, some refuse it, some keep it.
+// NameOK reports whether the gateway may decide by a name as written: it is a string that
+// every parser reads alike. A lone surrogate escape is not: some parsers read U+FFFD there,
+// some refuse it, some keep it.
 func NameOK(raw mcp.Raw) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
@@ -98,7 +98,7 @@ func NameOK(raw mcp.Raw) bool {
 		}
 		switch surrogate(raw[i:]) {
 		case noSurrogate:
-			i++ // what is escaped
+			i++ // skip the escaped byte
 		case highSurrogate:
 			if surrogate(raw[i+6:]) != lowSurrogate {
 				return false
@@ -117,7 +117,7 @@ const (
 	lowSurrogate
 )
 
-// surrogate says whether the text begins with the escape of a surrogate.
+// surrogate reports whether the text begins with the escape of a surrogate.
 func surrogate(text []byte) int {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
 		return noSurrogate
@@ -131,12 +131,11 @@ func surrogate(text []byte) int {
 	return noSurrogate
 }
 
-// TextObject reads an object that stands in a text of an upstream, as ScanUpstream reads
-// messages.
+// TextObject reads an object in a text of an upstream, as ScanUpstream reads messages.
 func TextObject(text string) (mcp.Raw, error) {
 	if !json.Valid([]byte(text)) || !mcp.Raw(strings.TrimLeft(text, " \t\r\n")).IsObject() {
 		return nil, errors.New("the text is no JSON object")
 	}
-	m, err := ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`)) // deeper than others look
+	m, err := ScanUpstream([]byte(`{"jsonrpc":"2.0","id":1,"result":` + text + `}`)) // one level deeper than needed elsewhere
 	return m.Result, err
 }

@@ -12,7 +12,7 @@ func TestCheckObject(t *testing.T) {
 	tests := []struct {
 		name, in string
 		routed   []string
-		bad      string // a part of the message, "" when it is fine
+		bad      string // part of the error; "" when it is fine
 	}{
 		{name: "absent"},
 		{name: "empty", in: `{}`},

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// outlineOf is value for a result, in the envelope: if that is an object, with not too
-// many members, it notes them.
+// outlineOf is value for a result in the envelope. It also returns the outline of an object
+// that does not have too many members.
 func (s *scanner) outlineOf(start int) (end int, outline *mcp.Outline) {
 	b := s.b
 	if start >= len(b) || b[start] != '{' {
@@ -17,7 +17,7 @@ func (s *scanner) outlineOf(start int) (end int, outline *mcp.Outline) {
 	if b[i] == '}' {
 		return i + 1, members.Outline(b[start:i+1:i+1], false)
 	}
-	s.uris = false // nothing in front of the result matters
+	s.uris = false // names before the result do not count
 	for n := 0; ; n++ {
 		i = s.space(i)
 		_, value := s.name(i)

@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// FuzzOutline reads messages with and without an outline: it does not matter, but for
-// the time that it takes to find a member.
+// FuzzOutline reads messages with and without an outline. The outline must change nothing
+// but the time that it takes to find a member.
 func FuzzOutline(f *testing.F) {
 	for _, result := range []string{
 		`{}`, ` { } `, `{"content":[{"type":"text","text":"uri"}],"resultType":"complete"}`, `{"a":{"resourceUri":1}}`, `{"a":{"\u0075ri":1}}`, `{"a":{"ur\u0069":1}}`, `{"a":{"URI":1}}`, `{"a":[{"uri":1}],"a":2,"\u0061":3}`,
@@ -58,8 +58,8 @@ func FuzzOutline(f *testing.F) {
 	})
 }
 
-// namesURI reports whether an object or anything in it has a name that some reader takes
-// for one that ends in uri.
+// namesURI reports whether an object or anything in it has a name that some parser reads as
+// one that ends in uri.
 func namesURI(value mcp.Raw) (found bool) {
 	value.Members(func(name []byte, value mcp.Raw) bool {
 		plain := mcp.Raw(`"` + string(name) + `"`).Text()

@@ -17,10 +17,10 @@ const (
 
 const headerKeyword = "x-mcp-header"
 
-// ParamHeader is a parameter of a tool that is mirrored into a header (2026-07-28
+// ParamHeader is a tool's parameter that a client repeats in a header (2026-07-28
 // basic/transports/streamable-http#custom-headers-from-tool-parameters).
 type ParamHeader struct {
-	// Name is what follows "Mcp-Param-", as the schema writes it.
+	// Name follows "Mcp-Param-", spelled as in the schema.
 	Name string
 	// Path leads from the arguments to the parameter.
 	Path []string
@@ -28,10 +28,9 @@ type ParamHeader struct {
 	Type string
 }
 
-// ParamHeaders finds the annotated parameters of an input schema. An error says why
-// the tool must be dropped from what is listed: an annotation that breaks a rule, or
-// a schema with annotations too large to look through. Schemas without annotations
-// cost a search for their name and are not looked at further.
+// ParamHeaders finds the annotated parameters of an input schema. With an error the tool
+// must not be listed: an annotation breaks a rule, or a schema with annotations is too
+// large to search. A schema without annotations costs no more than a search for their name.
 func ParamHeaders(inputSchema mcp.Raw) ([]ParamHeader, error) {
 	if !bytes.Contains(inputSchema, []byte(headerKeyword)) && !bytes.Contains(inputSchema, []byte(`\u`)) {
 		return nil, nil
@@ -44,10 +43,10 @@ func ParamHeaders(inputSchema mcp.Raw) ([]ParamHeader, error) {
 	return w.found, nil
 }
 
-// schemaWalk is one walk through a schema; it ends at the first error.
+// schemaWalk is one walk through a schema. It ends at the first error.
 type schemaWalk struct {
 	found  []ParamHeader
-	taken  map[string]bool // names in lower case
+	taken  map[string]bool // in lower case
 	nodes  int
 	err    error
 	broken bool // err is about an annotation, not about a bound
@@ -58,8 +57,7 @@ func (w *schemaWalk) refuse(format string, args ...any) {
 	w.err, w.broken = fmt.Errorf(headerKeyword+": "+format, args...), true
 }
 
-// schema looks at one schema. reachable says that only properties lead to it, along
-// path.
+// schema visits one schema. reachable says that path leads to it by properties alone.
 func (w *schemaWalk) schema(schema mcp.Raw, path []string, reachable bool, depth int) {
 	if w.nodes++; w.nodes > maxSchemaNodes || depth > maxSchemaDepth {
 		w.err = errors.New("the input schema is too large to look for " + headerKeyword)
@@ -82,7 +80,7 @@ func (w *schemaWalk) schema(schema mcp.Raw, path []string, reachable bool, depth
 	})
 }
 
-// each looks at the schemas that are the members of an object.
+// each visits the schemas that are the members of an object.
 func (w *schemaWalk) each(schemas mcp.Raw, path []string, reachable bool, depth int) {
 	schemas.Each(func(name string, value mcp.Raw) bool {
 		var to []string
@@ -96,7 +94,7 @@ func (w *schemaWalk) each(schemas mcp.Raw, path []string, reachable bool, depth 
 	})
 }
 
-// other looks at a keyword's value, where no annotation may stand.
+// other visits a keyword's value, which may hold no annotation.
 func (w *schemaWalk) other(value mcp.Raw, depth int) {
 	if value.IsObject() {
 		w.schema(value, nil, false, depth+1)
@@ -138,7 +136,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// plainName is a member's name as Each gives it, unescaped.
+// plainName unescapes a member's name as Each returns it.
 func plainName(name string) string {
 	if strings.IndexByte(name, '\\') < 0 {
 		return name
@@ -146,9 +144,9 @@ func plainName(name string) string {
 	return mcp.Raw(`"` + name + `"`).Text()
 }
 
-// Value is the header's value for these arguments, encoded; ok is false when there
-// must be no header: the argument is absent, null or nothing that a header can say,
-// such as an object or a number that is no safe integer.
+// Value returns the encoded value of the header for these arguments. ok is false when there
+// must be no header: the argument is absent or null, or no header can express it, such as
+// an object or a number that is no safe integer.
 func (p ParamHeader) Value(arguments mcp.Raw) (encoded string, ok bool) {
 	text, ok := p.text(arguments)
 	if !ok {
@@ -157,9 +155,8 @@ func (p ParamHeader) Value(arguments mcp.Raw) (encoded string, ok bool) {
 	return EncodeHeader(text), true
 }
 
-// Matches reports whether a header's value says the same as the argument: integers
-// are compared as numbers, all else byte for byte. It is false where there must be
-// no header.
+// Matches reports whether a header's value equals the argument. Integers are compared as
+// numbers, all else byte for byte. It is false where there must be no header.
 func (p ParamHeader) Matches(encoded string, arguments mcp.Raw) bool {
 	want, ok := p.text(arguments)
 	if !ok {
@@ -175,7 +172,7 @@ func (p ParamHeader) Matches(encoded string, arguments mcp.Raw) bool {
 	return got == want
 }
 
-// text is what the header says before it is encoded.
+// text returns the header's value before encoding.
 func (p ParamHeader) text(arguments mcp.Raw) (text string, ok bool) {
 	value := p.argument(arguments)
 	switch {
@@ -189,8 +186,8 @@ func (p ParamHeader) text(arguments mcp.Raw) (text string, ok bool) {
 	return integer(string(value))
 }
 
-// argument follows the path; nil where it ends early. Escaped names count, since
-// they do for whoever decodes the arguments.
+// argument follows the path and returns nil where it ends early. It follows escaped names,
+// too, because a server that decodes the arguments does.
 func (p ParamHeader) argument(arguments mcp.Raw) mcp.Raw {
 	value := arguments
 	for _, name := range p.Path {

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// nested puts a schema below n properties.
+// nested wraps a schema in n levels of properties.
 func nested(n int, schema string) string {
 	return strings.Repeat(`{"type":"object","properties":{"p":`, n) + schema + strings.Repeat(`}}`, n)
 }
@@ -87,7 +87,7 @@ func TestParamHeaderValue(t *testing.T) {
 		arguments string
 		want      string
 		absent    bool
-		equal     []string // other forms of the header that say the same
+		equal     []string // other spellings of the same value
 		different []string
 	}{
 		{name: "P9/46 a string", param: at("string", "a"), arguments: `{"b":1,"a":"us-west1"}`, want: "us-west1",

@@ -6,12 +6,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Questions go from a server to a client and their answers back. Both are written in
-// the inner language in between, so both edges only ever convert from it.
+// Questions go from a server to a client, and their answers back. In between both are in
+// the inner language, so each edge converts only to and from it.
 
-// Ask returns the params of a question as a client of this revision knows them: the
-// same bytes when nothing has to change. The error says what the revision cannot
-// express: the question must not be put then.
+// Ask returns the params of a question for a client of this revision: the same bytes when
+// nothing has to change. An error names what the revision cannot express; then the question
+// must not be asked.
 func (r *Revision) Ask(method string, params mcp.Raw) (mcp.Raw, error) {
 	if r.next != nil {
 		var err error
@@ -25,9 +25,8 @@ func (r *Revision) Ask(method string, params mcp.Raw) (mcp.Raw, error) {
 	return params, nil
 }
 
-// Answer returns a client's answer to a question as a server of this revision knows
-// it: the same bytes when nothing has to change. The error says what the revision
-// cannot express.
+// Answer returns a client's answer to a question for a server of this revision: the same
+// bytes when nothing has to change. An error names what the revision cannot express.
 func (r *Revision) Answer(method string, answer mcp.Raw) (mcp.Raw, error) {
 	if r.next != nil {
 		var err error
@@ -41,8 +40,8 @@ func (r *Revision) Answer(method string, answer mcp.Raw) (mcp.Raw, error) {
 	return answer, nil
 }
 
-// ValidAnswer reports whether an answer has the form that every server expects; others
-// are not passed on.
+// ValidAnswer reports whether an answer has the form that every server expects. Other
+// answers are not passed on.
 func ValidAnswer(method string, answer mcp.Raw) bool {
 	if !answer.IsObject() {
 		return false
@@ -74,8 +73,7 @@ func IsURLMode(params mcp.Raw) bool {
 	return mode.Text() == "url"
 }
 
-// inMessages changes the messages that are to be sampled, each as long as no error has
-// come up.
+// inMessages changes each message of a sampling request until the first error.
 func inMessages(params mcp.Raw, change func(message mcp.Raw) (mcp.Raw, error)) (mcp.Raw, error) {
 	var err error
 	params = inMember(params, "messages", func(messages mcp.Raw) mcp.Raw {
@@ -93,8 +91,8 @@ func inMessages(params mcp.Raw, change func(message mcp.Raw) (mcp.Raw, error)) (
 	return params, err
 }
 
-// singleBlock makes one content block of what may be an array of them, in a message or
-// in the answer to a question.
+// singleBlock replaces an array of content blocks by its only block, in a message or in the
+// answer to a question.
 func singleBlock(message mcp.Raw) (mcp.Raw, error) {
 	content, _ := message.Member("content")
 	if !content.IsArray() {

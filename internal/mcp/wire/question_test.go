@@ -8,10 +8,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// refused stands in a byRevision for what a revision cannot express.
+// refused in a byRevision means that the revision cannot express the question.
 const refused = "refused"
 
-// checkQuestion is byRevision.check for what may be refused.
+// checkQuestion is byRevision.check for conversions that may refuse.
 func (want byRevision) checkQuestion(t *testing.T, in string, convert func(*Revision, mcp.Raw) (mcp.Raw, error)) {
 	t.Helper()
 	expected := in
@@ -39,7 +39,7 @@ func (want byRevision) checkQuestion(t *testing.T, in string, convert func(*Revi
 	}
 }
 
-// TestAsk is the second table of PROTOCOL.md 4.9: what servers may want of clients.
+// TestAsk: the questions of servers, by revision of the client.
 func TestAsk(t *testing.T) {
 	form := func(properties string) string {
 		return `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":` + properties + `,"required":["a"]}}`
@@ -173,7 +173,7 @@ func TestValidAnswer(t *testing.T) {
 	}
 }
 
-// FuzzQuestion holds that whatever a server asks and a client answers stays JSON.
+// FuzzQuestion: every question and every answer remains JSON.
 func FuzzQuestion(f *testing.F) {
 	for _, seed := range []string{
 		`{"mode":"form","requestedSchema":{"$schema":1,"properties":{"a":{"oneOf":[{"const":"x"},1]},"b":1,"c":{"default":[]}}}}`,

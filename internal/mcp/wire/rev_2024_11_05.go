@@ -7,12 +7,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// rev20241105 is the first revision. It lacks tool annotations, audio, messages on
-// progress and the capability of completions.
+// rev20241105 is the first revision. It lacks tool annotations, audio, messages with
+// progress, and the completions capability.
 var rev20241105 = Revision{
 	Name:     "2024-11-05",
 	Stateful: true,
-	Batches:  true, // JSON-RPC has them, and this revision says nothing else
+	Batches:  true, // JSON-RPC has batches, and this revision does not exclude them
 	next:     &rev20250326,
 	clients: []capability{
 		{name: "experimental", any: true},
@@ -75,8 +75,7 @@ func answer20241105(method string, answer mcp.Raw) (mcp.Raw, error) {
 	return silent(answer)
 }
 
-// silent refuses a message that is audio: a note in its place would be answered
-// instead.
+// silent refuses a message that is audio: a client would answer a note in its place.
 func silent(message mcp.Raw) (mcp.Raw, error) {
 	if content, _ := message.Member("content"); blockType(content) == "audio" {
 		return nil, errors.New("sampling knows no audio in this revision")

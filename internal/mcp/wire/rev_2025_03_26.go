@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// rev20250326 lacks elicitation, structured output, resource links, titles, _meta on
-// single things, the context of completions and the version header; it has batches.
+// rev20250326 lacks elicitation, structured output, resource links, titles, _meta on single
+// objects, the context of completions and the version header. It has batches.
 var rev20250326 = Revision{
 	Name:     "2025-03-26",
 	Stateful: true,
@@ -78,7 +78,7 @@ func block20250326(block mcp.Raw) mcp.Raw {
 	return block
 }
 
-// linkText says in words what a resource link says.
+// linkText describes a resource link in words.
 func linkText(link mcp.Raw) string {
 	name, _ := link.Member("name")
 	uri, _ := link.Member("uri")

@@ -60,7 +60,7 @@ func identity20250618(info mcp.Raw) mcp.Raw {
 	return without(info, "description", "icons", "websiteUrl")
 }
 
-// error20250618 has no way to send the user to a URL: what is left is the message.
+// error20250618 keeps the message of an error: this revision cannot send the user to a URL.
 func error20250618(_ string, e *mcp.Error) *mcp.Error {
 	if e.Code == mcp.CodeURLElicitation {
 		return upstreamCode(e)
@@ -83,8 +83,8 @@ func ask20250618(method string, params mcp.Raw) (mcp.Raw, error) {
 	return params, nil
 }
 
-// form20250618 writes a form in the words of this revision: there is no other mode, a
-// choice of titled values has an older name, and only switches have defaults.
+// form20250618 writes a form for this revision. It has no modes, an older name for a choice
+// of titled values, and defaults for booleans only.
 func form20250618(params mcp.Raw) (mcp.Raw, error) {
 	if IsURLMode(params) {
 		return nil, errors.New("this revision cannot send the user to a URL")

@@ -6,9 +6,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// rev20251125 is the newest revision with sessions. Its differences are to the
-// inner language: results have no discriminator and no cache hints, structured
-// content is an object, tasks were no extension yet (task.go).
+// rev20251125 is the newest revision with sessions. It differs from the inner language:
+// results have no discriminator and no cache hints, structured content is an object, and
+// tasks are not an extension (task.go).
 var rev20251125 = Revision{
 	Name:           "2025-11-25",
 	Stateful:       true,
@@ -58,7 +58,7 @@ func result20251125(method string, result mcp.Raw) mcp.Raw {
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel:
 		return coreTask(result)
 	case mcp.MethodTasksResult:
-		method = mcp.MethodToolsCall // it is that of the call
+		method = mcp.MethodToolsCall // the result of a task is that of the call
 	}
 	var structured, meta mcp.Raw
 	newer, task := false, false
@@ -97,9 +97,9 @@ func event20251125(method string, params mcp.Raw) mcp.Raw {
 	return params
 }
 
-// withoutStructured removes the structured content and makes sure that a text
-// block says the same: one that is a JSON document of the same kind counts as the
-// copy that servers are to send along.
+// withoutStructured removes the structured content and makes sure that a text block has the
+// same content. A text block with a JSON document of the same kind counts as the copy that
+// servers should send.
 func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 	result = without(result, "structuredContent")
 	content, _ := result.Member("content")
@@ -122,8 +122,8 @@ func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 	return result.With("content", append(appendElement(blocks, block), ']'))
 }
 
-// error20251125 says a missing resource by its own code, and keeps to itself what
-// the gateway and a stateless upstream disagreed about.
+// error20251125 gives a missing resource the code of this revision, and hides disagreements
+// between the gateway and a stateless upstream.
 func error20251125(method string, e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeInvalidParams:

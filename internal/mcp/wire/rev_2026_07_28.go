@@ -2,9 +2,9 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// rev20260728 is the revision without sessions, which the inner language follows.
-// What its results must have on top (resultType, cache hints, serverInfo) is put in
-// by gateway/front as it writes them, without a copy.
+// rev20260728 is the revision without sessions. The inner language follows it.
+// gateway/front adds what its results must have on top (resultType, cache hints,
+// serverInfo) as it writes them, without a copy.
 var rev20260728 = Revision{
 	Name:          "2026-07-28",
 	VersionHeader: true,
@@ -31,7 +31,7 @@ var rev20260728 = Revision{
 	answer: statelessAnswer,
 }
 
-// statelessItem takes out what became an extension.
+// statelessItem removes what became an extension.
 func statelessItem(listMethod string, item mcp.Raw) mcp.Raw {
 	if listMethod != mcp.MethodToolsList {
 		return item
@@ -39,15 +39,15 @@ func statelessItem(listMethod string, item mcp.Raw) mcp.Raw {
 	return without(item, "execution")
 }
 
-// statelessError keeps to the codes that this revision lets a server send
-// (2026-07-28 basic/index#error-codes).
+// statelessError keeps to the codes that a server of this revision may send (2026-07-28
+// basic/index#error-codes).
 func statelessError(_ string, e *mcp.Error) *mcp.Error {
 	switch code := e.Code; {
 	case code == mcp.CodeResourceNotFound:
 		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: e.Data}
 	case code == mcp.CodeHeaderMismatch, code == mcp.CodeMissingCapability, code == mcp.CodeUnsupportedVersion:
 		return e
-	case code == mcp.CodeMethodNotFound: // here it would say that the gateway does not know it
+	case code == mcp.CodeMethodNotFound: // the client would think that the gateway does not know the method
 		if _, ok := e.Data.Member("upstream"); ok {
 			return upstreamCode(e)
 		}
@@ -57,7 +57,7 @@ func statelessError(_ string, e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// upstreamCode tells of a code that must not be relayed.
+// upstreamCode replaces an error whose code must not be relayed, and mentions that code.
 func upstreamCode(e *mcp.Error) *mcp.Error {
 	return &mcp.Error{
 		Code:    mcp.CodeInternal,
@@ -66,7 +66,7 @@ func upstreamCode(e *mcp.Error) *mcp.Error {
 	}
 }
 
-// statelessAsk takes out the id of a URL: there is nothing that could refer to it.
+// statelessAsk removes the id of a URL question: nothing could refer to it.
 func statelessAsk(method string, params mcp.Raw) (mcp.Raw, error) {
 	if method != mcp.MethodElicit {
 		return params, nil
@@ -74,7 +74,8 @@ func statelessAsk(method string, params mcp.Raw) (mcp.Raw, error) {
 	return without(params, "elicitationId"), nil
 }
 
-// statelessAnswer takes out the _meta that answers had as long as they were responses.
+// statelessAnswer removes _meta, which answers have only in revisions where they are
+// responses.
 func statelessAnswer(method string, answer mcp.Raw) (mcp.Raw, error) {
 	if method == mcp.MethodCreateMessage {
 		return answer, nil

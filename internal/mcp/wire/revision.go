@@ -2,28 +2,28 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// Revision is what one revision of the protocol has and lacks. The inner language
-// follows the newest one; each older one stands in a file of its own as the
-// differences to the next newer. A Revision is never changed.
+// Revision describes one revision of the protocol. The inner language follows the newest
+// one. Each older one has a file with its differences from the next newer one. A Revision
+// never changes.
 type Revision struct {
-	// Name is how it is negotiated, a date.
+	// Name is a date, as it is negotiated.
 	Name string
-	// Stateful says that there is a handshake and a session; without it each
-	// request tells all about itself.
+	// Stateful means that there is a handshake and a session. Otherwise each request is
+	// complete in itself.
 	Stateful bool
-	// Batches says that a client may send several messages in an array.
+	// Batches means that a client may send several messages in an array.
 	Batches bool
-	// VersionHeader says that requests after the handshake carry HeaderVersion.
+	// VersionHeader means that requests after the handshake carry HeaderVersion.
 	VersionHeader bool
-	// Priming says that a stream begins with an event that has an id and no data.
+	// Priming means that a stream begins with an event that has an id and no data.
 	Priming bool
-	// ElicitationIDs says that a question which sends the user to a URL has an id, and
-	// that the client is told by it when the user is done there.
+	// ElicitationIDs means that a question with a URL has an id, by which the client is
+	// told when the user has finished there.
 	ElicitationIDs bool
-	// CoreTasks says that a client may ask for a tools/call to run as a task.
+	// CoreTasks means that a client may ask the server to run a tools/call as a task.
 	CoreTasks bool
 
-	next     *Revision // the next newer one, nil for the one that differs least from inside
+	next     *Revision // the next newer one; nil for the one that is nearest to the inner language
 	clients  []capability
 	servers  []capability
 	item     func(listMethod string, item mcp.Raw) mcp.Raw
@@ -57,12 +57,12 @@ func Stateless() *Revision { return &rev20260728 }
 // NewestStateful returns the newest revision with sessions.
 func NewestStateful() *Revision { return &rev20251125 }
 
-// AssumedStateful returns the revision of a client that does not say one
-// (2025-11-25 basic/transports#protocol-version-header).
+// AssumedStateful returns the revision of a client that does not name one (2025-11-25
+// basic/transports#protocol-version-header).
 func AssumedStateful() *Revision { return &rev20250326 }
 
-// Negotiate returns the revision that answers an initialize request: the requested
-// one, or the newest stateful one where that is unknown or stateless (2025-11-25
+// Negotiate returns the revision that answers an initialize request: the requested one, or
+// the newest stateful one if the requested one is unknown or stateless (2025-11-25
 // basic/lifecycle#version-negotiation).
 func Negotiate(requested string) *Revision {
 	if r := Lookup(requested); r != nil && r.Stateful {
@@ -71,8 +71,8 @@ func Negotiate(requested string) *Revision {
 	return NewestStateful()
 }
 
-// Item returns an item of a list as a client of this revision can read it: the same
-// bytes when nothing has to go. Schemas keep their text.
+// Item converts an item of a list for a client of this revision: the same bytes when
+// nothing has to go. Schemas stay as they are.
 func (r *Revision) Item(listMethod string, item mcp.Raw) mcp.Raw {
 	if r.next != nil {
 		item = r.next.Item(listMethod, item)
@@ -83,9 +83,9 @@ func (r *Revision) Item(listMethod string, item mcp.Raw) mcp.Raw {
 	return item
 }
 
-// Result returns a result as a client of this revision can read it: the same bytes
-// when nothing has to change. It takes out what a revision lacks and adds nothing
-// that one requires.
+// Result converts a result for a client of this revision: the same bytes when nothing has
+// to change. It removes what the revision lacks, and adds nothing that the revision
+// requires.
 func (r *Revision) Result(method string, result mcp.Raw) mcp.Raw {
 	if r.next != nil {
 		result = r.next.Result(method, result)
@@ -96,8 +96,8 @@ func (r *Revision) Result(method string, result mcp.Raw) mcp.Raw {
 	return result
 }
 
-// Event returns the params of a notification as a client of this revision knows
-// them: the same bytes when nothing has to go.
+// Event converts the params of a notification for a client of this revision: the same bytes
+// when nothing has to go.
 func (r *Revision) Event(method string, params mcp.Raw) mcp.Raw {
 	if r.next != nil {
 		params = r.next.Event(method, params)
@@ -108,8 +108,8 @@ func (r *Revision) Event(method string, params mcp.Raw) mcp.Raw {
 	return params
 }
 
-// Params returns the params of a client's request as a server of this revision
-// knows them: the same bytes when nothing has to go. _meta is left to the caller.
+// Params converts the params of a client's request for a server of this revision: the same
+// bytes when nothing has to go. It leaves _meta to the caller.
 func (r *Revision) Params(method string, params mcp.Raw) mcp.Raw {
 	if r.next != nil {
 		params = r.next.Params(method, params)
@@ -120,7 +120,7 @@ func (r *Revision) Params(method string, params mcp.Raw) mcp.Raw {
 	return params
 }
 
-// Identity returns a clientInfo or serverInfo with what this revision knows of it.
+// Identity reduces a clientInfo or serverInfo to what this revision knows.
 func (r *Revision) Identity(info mcp.Raw) mcp.Raw {
 	if r.next != nil {
 		info = r.next.Identity(info)
@@ -131,8 +131,8 @@ func (r *Revision) Identity(info mcp.Raw) mcp.Raw {
 	return info
 }
 
-// Error returns an error as a client of this revision may be told it, e itself when
-// nothing has to change.
+// Error converts an error for a client of this revision: e itself when nothing has to
+// change.
 func (r *Revision) Error(method string, e *mcp.Error) *mcp.Error {
 	if e == nil {
 		return nil
@@ -146,9 +146,9 @@ func (r *Revision) Error(method string, e *mcp.Error) *mcp.Error {
 	return e
 }
 
-// ServerCaps cuts a ServerCapabilities object to what this revision knows.
+// ServerCaps reduces a ServerCapabilities object to what this revision knows.
 func (r *Revision) ServerCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.servers) }
 
-// ClientCaps cuts a ClientCapabilities object to what this revision knows, for a
-// server of this revision or from a client of it.
+// ClientCaps reduces a ClientCapabilities object to what this revision knows, for a server
+// of this revision or from a client of it.
 func (r *Revision) ClientCaps(caps mcp.Raw) mcp.Raw { return cut(caps, r.clients) }

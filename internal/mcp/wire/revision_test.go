@@ -59,12 +59,12 @@ func TestRevisionFlags(t *testing.T) {
 	}
 }
 
-// byRevision is what one thing looks like to each revision. A revision that is
-// missing sees what the next newer one sees; the newest sees the thing itself.
+// byRevision is the form of one value in each revision. A revision that is missing has the
+// form of the next newer one; the newest has the value itself.
 type byRevision map[string]string
 
-// check calls convert for each revision and compares. What is as it was must be the
-// same bytes, not a copy.
+// check calls convert for each revision and compares. An unchanged value must be the same
+// bytes, not a copy.
 func (want byRevision) check(t *testing.T, in string, convert func(*Revision, mcp.Raw) mcp.Raw) {
 	t.Helper()
 	expected := in
@@ -311,7 +311,7 @@ func TestError(t *testing.T) {
 	}
 }
 
-// FuzzRevision holds that whatever a server sent stays JSON.
+// FuzzRevision: whatever a server sends remains JSON.
 func FuzzRevision(f *testing.F) {
 	for _, seed := range []string{
 		`{"content":[{"type":"resource_link","name":"a"},1,null,{"type":"audio"}],"structuredContent":[1]}`, `{"resultType":1,"_meta":{"io.modelcontextprotocol/serverInfo":{}}}`,

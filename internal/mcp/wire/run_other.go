@@ -7,14 +7,15 @@ import (
 	"encoding/binary"
 )
 
-// window is how far run looks ahead, and so how much too early it may stop: little enough
-// to stay in the nearest cache.
+// window is how many bytes run looks ahead, and so how much too early it may stop. It fits
+// into the L1 cache.
 const window = 4 << 10
 
-// run goes over plain text, which is ASCII without control characters, quotation mark
-// and backslash, in large steps and returns where it stopped, at or a little before what
-// is not: where exactly, smaller steps find out. IndexByte, which is assembly, finds the quotation mark and the
-// backslash in less time than all is looked for in one pass.
+// run skips plain text, which is ASCII without control characters, quotation mark and
+// backslash, in large steps. It returns an index at or a little before the end of the plain
+// text; the caller finds the exact end in smaller steps. It finds the quotation mark and
+// the backslash with IndexByte, which is assembly; that is faster than one pass that looks
+// for everything.
 func run(b []byte, i int) int {
 	for i < len(b) {
 		w := b[i:min(i+window, len(b))]
@@ -36,10 +37,11 @@ func run(b []byte, i int) int {
 	return i
 }
 
-// printable reports that the bytes, some times 32 of them, are ASCII without control
+// printable reports whether the bytes, a multiple of 32, are ASCII without control
 // characters.
 func printable(b []byte) bool {
-	// Added to a byte of ASCII, it carries into the highest bit from the blank on.
+	// Added to an ASCII byte, it carries into the highest bit if the byte is at least a
+	// blank.
 	const carry = (0x80 - ' ') * ones
 	all, any := ^uint64(0), uint64(0)
 	for ; len(b) >= 32; b = b[32:] {

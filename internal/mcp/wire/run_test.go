@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// plainText is how many bytes of plain text b begins with.
+// plainText returns the length of the plain text that b begins with.
 func plainText(b []byte) int {
 	n := bytes.IndexFunc(b, func(r rune) bool { return r < ' ' || r > '~' && r != 0x7f || r == '"' || r == '\\' })
 	if n < 0 {
@@ -22,7 +22,7 @@ func checkRun(t *testing.T, b []byte, from int) {
 	}
 }
 
-// TestRun puts every byte at every place of steps, at every alignment.
+// TestRun puts every byte at every position of a step, at every alignment.
 func TestRun(t *testing.T) {
 	for c := range 256 {
 		for at := range 200 {

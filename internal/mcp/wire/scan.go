@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// scanner checks JSON text by RFC 8259, strictly: valid UTF-8 without a byte order
-// mark, no control characters in strings, at most MaxDepth levels. It keeps no
-// state but the text and, after a method returned -1, where and why it stopped.
+// scanner checks JSON text strictly by RFC 8259: valid UTF-8 without a byte order mark, no
+// control characters in strings, at most MaxDepth levels. Its only state is the text and,
+// after a method returned -1, where and why it stopped.
 type scanner struct {
 	b   []byte
 	at  int
 	why string
 
-	outline bool // a result is to be outlined
-	uris    bool // a name ends in uri, or is written with an escape
+	outline bool // whether to outline a result
+	uris    bool // a name ends in uri, or contains an escape
 }
 
 func (s *scanner) fail(at int, why string) int {
@@ -33,11 +33,11 @@ func (s *scanner) space(i int) int {
 	return i
 }
 
-// value checks the value that begins at i, below depth levels, and returns the
-// index after it. It needs the same small stack for any text: a bit per level.
+// value checks the value that begins at i, below depth levels, and returns the index after
+// it. It needs one bit of stack for each level.
 func (s *scanner) value(i, depth int) int {
 	b := s.b
-	var objects [MaxDepth / 64]uint64 // which of the open levels are objects
+	var objects [MaxDepth / 64]uint64 // which open levels are objects
 	inObject, base := false, depth
 	for {
 		if inObject {
@@ -62,7 +62,7 @@ func (s *scanner) value(i, depth int) int {
 			if i = s.space(i + 1); i >= len(b) {
 				return s.fail(i, "it ends too early")
 			}
-			if b[i] != c+2 { // '}' and ']' are two after their openers
+			if b[i] != c+2 { // '}' and ']' are two after '{' and '['
 				continue
 			}
 		case '"':
@@ -81,7 +81,7 @@ func (s *scanner) value(i, depth int) int {
 		if i < 0 {
 			return -1
 		}
-		for { // after a value: close what ends here, go on after a comma
+		for { // after a value: close what ends here, continue after a comma
 			if depth == base {
 				return i
 			}
@@ -102,8 +102,8 @@ func (s *scanner) value(i, depth int) int {
 	}
 }
 
-// name checks the name and the colon that come next and returns the index after
-// each, -1 for both when they are not there.
+// name checks the name and the colon at i and returns the index after each, -1 for both
+// when they are missing.
 func (s *scanner) name(i int) (end, after int) {
 	if i = s.space(i); i >= len(s.b) || s.b[i] != '"' {
 		i = s.fail(i, "a member's name is missing")
@@ -127,10 +127,10 @@ const (
 	highs = 0x8080808080808080
 )
 
-// stops flags, in the high bits of its bytes, those of x that end a run of plain
-// text: a quotation mark, a backslash, a control character. The lowest flag is
-// right; a borrow may set others above it. Quotation mark and control characters
-// share a subtraction: with bit 1 flipped, they alone are below '!'.
+// stops marks, in the high bits of its bytes, the bytes of x that end a run of plain text:
+// a quotation mark, a backslash, a control character. The lowest mark is right; a borrow
+// may set others above it. Quotation mark and control characters share a subtraction: with
+// bit 1 flipped, they alone are below '!'.
 func stops(x uint64) uint64 {
 	return ((x ^ ones*2 - ones*'!') | (x ^ ones*'\\' - ones)) &^ x
 }
@@ -147,7 +147,7 @@ func (s *scanner) text(i int) int {
 			if words == patience && seen&highs == 0 {
 				from := i
 				if i = run(b, i); i-from < patience*8 {
-					patience = min(2*patience, longRun) // it was hardly worth looking
+					patience = min(2*patience, longRun) // the last long scan found little
 				}
 				if words = 0; i+8 > len(b) {
 					break

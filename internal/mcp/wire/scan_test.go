@@ -30,12 +30,12 @@ func depthOf(data []byte) int {
 	return deepest
 }
 
-// grammarOK is what the scanner is to accept, by other means.
+// grammarOK is the reference for the grammar that the scanner accepts.
 func grammarOK(data []byte) bool {
 	return json.Valid(data) && utf8.Valid(data) && depthOf(data) <= MaxDepth
 }
 
-// scanned reports whether the scanner takes all of data as one value.
+// scanned reports whether the scanner accepts all of data as one value.
 func scanned(data []byte) (*scanner, bool) {
 	s := &scanner{b: data}
 	i := s.value(s.space(0), 0)
@@ -59,8 +59,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// TestLongStrings puts each kind of byte to places of long strings, which are gone over
-// in steps of several sizes.
+// TestLongStrings puts each kind of byte at each position of long strings, which the
+// scanner reads in steps of several sizes.
 func TestLongStrings(t *testing.T) {
 	var lengths []int
 	for _, around := range []int{8, shortRun * 8, shortRun*8 + 64, window, window + shortRun*8, 2*window + longRun*8} {

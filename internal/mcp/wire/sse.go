@@ -11,10 +11,10 @@ import (
 // maxRetry is the longest wait that a server may ask for.
 const maxRetry = 30 * time.Second
 
-// Event is one event of a stream as its fields say (WHATWG HTML, server-sent
-// events). One without data is no message: it is there for its ID and Retry.
+// Event is one event of a stream (WHATWG HTML, server-sent events). An event without data
+// is no message; it only carries ID and Retry.
 type Event struct {
-	// ID is this event's own id field, "" without one; see EventReader.LastID.
+	// ID is the id field of this event, "" without one; see EventReader.LastID.
 	ID string
 	// Name is the event field; "" means "message".
 	Name string
@@ -24,7 +24,7 @@ type Event struct {
 	Retry time.Duration
 }
 
-// EventReader takes an event stream apart. It is not safe for concurrent use.
+// EventReader splits an event stream into events. It is not safe for concurrent use.
 type EventReader struct {
 	buffer
 	max    int
@@ -35,18 +35,18 @@ type EventReader struct {
 	joined []byte
 }
 
-// NewEventReader reads events of at most maxEvent bytes, all their lines counted.
+// NewEventReader reads events of at most maxEvent bytes, counting all their lines.
 func NewEventReader(r io.Reader, maxEvent int) *EventReader {
 	return &EventReader{buffer: buffer{r: r}, max: maxEvent}
 }
 
-// LastID is the id to resume the stream after: that of the last event which had
-// one and was returned by Next.
+// LastID is the id from which to resume the stream: that of the last event with an id that
+// Next returned.
 func (r *EventReader) LastID() string { return r.lastID }
 
-// Next returns the next event that has any field. It returns io.EOF at the end of
-// the stream, where half an event is dropped, ErrTooLarge for an event above the
-// limit, or the error of the reader; all of them for good.
+// Next returns the next event that has any field. It returns io.EOF at the end of the
+// stream and drops an incomplete last event, ErrTooLarge for an event above the limit, or
+// the error of the reader. After an error it returns the same one again.
 func (r *EventReader) Next() (Event, error) {
 	if r.err != nil {
 		return Event{}, r.err
@@ -60,8 +60,8 @@ func (r *EventReader) next() (Event, error) {
 	var e Event
 	var setID, any bool
 	id := ""
-	// Offsets from r.from, where the event begins: the buffer may move. The only
-	// data line stays where it is; a second one moves both to joined.
+	// Offsets are relative to r.from, where the event begins, because the buffer may move.
+	// A single data line stays in place; a second one moves both to joined.
 	next, dataFrom, dataTo, lines := 0, 0, 0, 0
 	for {
 		lineFrom, lineTo, err := r.line(next)
@@ -71,7 +71,7 @@ func (r *EventReader) next() (Event, error) {
 		text := r.data[r.from+lineFrom : r.from+lineTo]
 		next = lineTo + 1
 		if len(text) == 0 || text[0] == ':' {
-			if !any { // nothing of an event yet: let go of what was read
+			if !any { // no event has begun: release what was read
 				r.from += next
 				next = 0
 				continue
@@ -124,8 +124,8 @@ func (r *EventReader) next() (Event, error) {
 	return e, nil
 }
 
-// line finds the line that begins at offset from of the event and reads on until
-// it is whole.
+// line finds the line that begins at offset from of the event and reads on until it is
+// complete.
 func (r *EventReader) line(from int) (lineFrom, lineTo int, err error) {
 	for at := from; ; {
 		if r.sawCR && r.from+from < r.to {
@@ -158,7 +158,7 @@ func (r *EventReader) line(from int) (lineFrom, lineTo int, err error) {
 	}
 }
 
-// field splits a line at its first colon; one space after it goes.
+// field splits a line at its first colon and drops one space after it.
 func field(line []byte) (name, value []byte) {
 	name, value, _ = bytes.Cut(line, []byte{':'})
 	if len(value) > 0 && value[0] == ' ' {
@@ -168,7 +168,7 @@ func field(line []byte) (name, value []byte) {
 }
 
 func eventName(value []byte) string {
-	switch string(value) { // the ones in use cost no allocation
+	switch string(value) { // the common ones without an allocation
 	case "message":
 		return "message"
 	case "endpoint":
@@ -191,9 +191,8 @@ func retryTime(digits []byte) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// AppendEvent appends an event. Data that has line ends becomes several data lines,
-// which a reader joins by LF; an id or name that has one is left out, as are empty
-// ones.
+// AppendEvent appends an event. Data with line ends becomes several data lines, which a
+// reader joins by LF. An id or name is left out if it is empty or has a line end.
 func AppendEvent(dst []byte, id, name string, data []byte) []byte {
 	dst = appendField(dst, "id: ", id)
 	dst = appendField(dst, "event: ", name)
@@ -218,7 +217,7 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(append(append(dst, name...), value...), '\n')
 }
 
-// AppendComment appends a comment, which readers skip: it keeps a connection alive.
+// AppendComment appends a comment. Readers skip it, but it keeps a connection alive.
 func AppendComment(dst []byte, text string) []byte {
 	dst = append(dst, ':')
 	if text != "" && !strings.ContainsAny(text, "\r\n") {
@@ -227,8 +226,7 @@ func AppendComment(dst []byte, text string) []byte {
 	return append(dst, '\n', '\n')
 }
 
-// AppendRetry appends how long a client is to wait before it reconnects, in whole
-// milliseconds.
+// AppendRetry appends the wait before a client's reconnect, in whole milliseconds.
 func AppendRetry(dst []byte, d time.Duration) []byte {
 	dst = strconv.AppendInt(append(dst, "retry: "...), max(0, d.Milliseconds()), 10)
 	return append(dst, '\n', '\n')

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// readEvents reads all events as text, and the error that ended it.
+// readEvents reads all events as text, and the final error.
 func readEvents(r io.Reader, maxEvent int) (events []string, lastID string, err error) {
 	reader := NewEventReader(r, maxEvent)
 	for {
@@ -101,7 +101,7 @@ func TestEventReaderLimits(t *testing.T) {
 			if _, err := r.Next(); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // for good
+			for range 2 { // the error stays
 				if _, err := r.Next(); !errors.Is(err, ErrTooLarge) {
 					t.Fatalf("got %v", err)
 				}
@@ -173,7 +173,7 @@ func TestAppendEvent(t *testing.T) {
 	}
 }
 
-// referenceEvents reads a whole stream as the standard tells it, step by step.
+// referenceEvents reads a whole stream step by step as the standard describes.
 func referenceEvents(in string) (events []string, lastID string) {
 	in = strings.TrimPrefix(in, "\ufeff")
 	in = strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n")
@@ -218,7 +218,7 @@ func referenceEvents(in string) (events []string, lastID string) {
 	return events, lastID
 }
 
-// chunks hands out a few bytes at a time.
+// chunks returns a few bytes at a time.
 type chunks struct {
 	r    io.Reader
 	size int
@@ -241,7 +241,7 @@ func FuzzEventReader(f *testing.F) {
 		if !errors.Is(err, io.EOF) || !slices.Equal(got, want) || lastID != wantID {
 			t.Fatalf("%q:\ngot  %v %q %v\nwant %v %q", in, got, lastID, err, want, wantID)
 		}
-		// What we write comes back.
+		// What AppendEvent writes reads back the same.
 		if bytes.IndexByte(in, '\r') < 0 {
 			e, err := NewEventReader(bytes.NewReader(AppendEvent(nil, "1", "", in)), 1<<20).Next()
 			if err != nil || !bytes.Equal(e.Data, in) || e.ID != "1" {

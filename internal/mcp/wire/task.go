@@ -2,15 +2,15 @@ package wire
 
 import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
 
-// Tasks of 2025-11-25 (basic/utilities/tasks) in the words of the extension that they
-// became, and back: what differs is how two members are named, and that the answer to
-// tools/call has the task one level down.
+// These functions convert tasks of 2025-11-25 (basic/utilities/tasks) to and from the
+// extension that replaced them. Two members have other names, and in the answer to
+// tools/call the task is one level deeper.
 
-// NoteTaskStatus is what mcp.NoteTask is in 2025-11-25.
+// NoteTaskStatus is mcp.NoteTask in 2025-11-25.
 const NoteTaskStatus = "notifications/tasks/status"
 
-// ReadTask returns a task object of 2025-11-25 in the words of the inner language. One
-// that does not tell how long it lives counts as one that lives for ever.
+// ReadTask converts a task object of 2025-11-25 to the inner language. A task without a
+// time to live counts as one that lives for ever.
 func ReadTask(task mcp.Raw) mcp.Raw {
 	ttl, ok := task.Member("ttl")
 	if !ok {
@@ -21,8 +21,8 @@ func ReadTask(task mcp.Raw) mcp.Raw {
 		mcp.Edit{Name: "pollInterval"}, mcp.Edit{Name: "pollIntervalMs", Value: poll})
 }
 
-// ReadCreatedTask reads the answer of a 2025-11-25 server to a tools/call that was to
-// run as a task. ok is false for one without a task: it is the result of the call.
+// ReadCreatedTask reads the answer of a 2025-11-25 server to a tools/call that asked for a
+// task. ok is false if there is no task: then it is the result of the call.
 func ReadCreatedTask(result mcp.Raw) (task mcp.Raw, ok bool) {
 	task, ok = result.Member("task")
 	if !ok || !task.IsObject() {
@@ -32,7 +32,7 @@ func ReadCreatedTask(result mcp.Raw) (task mcp.Raw, ok bool) {
 	return ReadTask(task).Edit(mcp.Edit{Name: "resultType", Value: mcp.Raw(`"task"`)}, mcp.Edit{Name: "_meta", Value: meta}), true
 }
 
-// coreTask is the inverse of ReadTask. What only the extension has in a task goes.
+// coreTask is the inverse of ReadTask. It drops what only the extension has.
 func coreTask(task mcp.Raw) mcp.Raw {
 	ttl, ok := task.Member("ttlMs")
 	if !ok {

@@ -57,7 +57,7 @@ func TestCreatedTask(t *testing.T) {
 	}
 }
 
-// What only the extension has in a task is nothing for a 2025-11-25 client.
+// A 2025-11-25 client gets no member of a task that only the extension has.
 func TestTaskOfTheExtensionIsCut(t *testing.T) {
 	const in = `{"resultType":"complete","taskId":"1","status":"completed","ttlMs":5,"result":{"content":[]},"inputRequests":{},"error":{"code":1}}`
 	if got := NewestStateful().Result(mcp.MethodTasksGet, mcp.Raw(in)); string(got) != `{"taskId":"1","status":"completed","ttl":5}` {

@@ -40,8 +40,8 @@ func AppendResult(dst []byte, id, result mcp.Raw) []byte {
 	return append(dst, '}')
 }
 
-// AppendError appends the error that answers a request; nil ids are written as
-// null: the request's id could not be read.
+// AppendError appends the error that answers a request. A nil id is written as null: the
+// request's id could not be read.
 func AppendError(dst []byte, id mcp.Raw, e *mcp.Error) []byte {
 	dst = appendID(dst, id)
 	dst = append(dst, `,"error":{"code":`...)
@@ -61,9 +61,9 @@ func appendID(dst []byte, id mcp.Raw) []byte {
 	return append(dst, id...)
 }
 
-// ReadError reads the error that an upstream answered. It never fails: where the
-// code is missing or no integer, CodeUpstreamBadAnswer stands for it and Data has
-// what was sent. The error shares no memory with raw.
+// ReadError reads an error that an upstream returned. It never fails: if the code is
+// missing or no integer, it becomes CodeUpstreamBadAnswer, and Data holds the original. The
+// error shares no memory with raw.
 func ReadError(raw mcp.Raw) *mcp.Error {
 	code, okCode := errorCode(raw)
 	text, _ := raw.Member("message")

@@ -54,7 +54,7 @@ func TestReadError(t *testing.T) {
 			in := []byte(test.in)
 			got := ReadError(in)
 			for i := range in {
-				in[i] = '#' // what was read is the error's own
+				in[i] = '#' // the error must not alias its input
 			}
 			if got.Code != test.want.Code || got.Message != test.want.Message || string(got.Data) != string(test.want.Data) {
 				t.Errorf("got %+v, want %+v", *got, test.want)
