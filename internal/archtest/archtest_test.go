@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// rules are all of them; the name is what the subtest is called.
+// rules are all rules; the name is that of the subtest.
 var rules = []struct {
 	name  string
 	check func(*module) []string
@@ -54,15 +54,15 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// ruleTest is a small module and what a rule says about it: each of want is a part
-// of one problem, in order; none means that the rule is content.
+// ruleTest is a small module and the problems that a rule must find there. Each element of
+// want lists parts of one problem, in order. An empty want means no problem.
 type ruleTest struct {
 	name  string
 	files map[string]string
 	want  []string
 }
 
-// runRule shows that a rule finds what it should, and nothing else.
+// runRule tests that a rule finds exactly the expected problems.
 func runRule(t *testing.T, check func(*module) []string, tests []ruleTest) {
 	t.Helper()
 	failed := false

@@ -1,9 +1,8 @@
-// Package archtest keeps the rules of this code base as tests: who may import whom,
-// how packages are documented, what has no place here.
+// Package archtest enforces the rules of this code base as tests: which package may import
+// which, how packages are documented, what must not be here.
 //
-// It owns the rules and the table of layers (layers_test.go). It leaves what the
-// layers are for to the packages' own comments. Each rule is a function from a
-// module to problems, and has a test that shows that it can fail. A message says
-// what to do; when a rule is wrong, change it here, with the reason. It starts no
-// goroutines.
+// It owns the rules and the table of layers (layers_test.go). It leaves the purpose of a
+// layer to the packages' own comments. Each rule is a function from a module to problems,
+// with a test that shows that it can fail. A message says what to do. If a rule is wrong,
+// change it here and give the reason. It starts no goroutines.
 package archtest

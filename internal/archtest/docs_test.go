@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// quoting are the pages that tell in which words something is refused.
+// quoting lists the pages that quote the messages of refusals.
 var quoting = []string{"docs/translation.md"}
 
 var (
@@ -18,8 +18,8 @@ var (
 	quotation = regexp.MustCompile(`"[^"]*"`)
 )
 
-// checkQuotes refuses quotations of what the code does not say. A … stands for what
-// differs from time to time.
+// checkQuotes refuses quotations that no string of the code contains. A … stands for a part
+// that varies.
 func checkQuotes(m *module) (problems []string) {
 	var said []string
 	for _, page := range quoting {
@@ -47,7 +47,7 @@ func checkQuotes(m *module) (problems []string) {
 	return problems
 }
 
-// literals are the strings of all code but tests.
+// literals returns the string literals of all code except tests.
 func literals(m *module) (all []string) {
 	m.each(func(_ *pkg, f *file) {
 		if f.test {

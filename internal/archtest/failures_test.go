@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// proven are the pages that name the test of each thing they say.
+// proven lists the pages that name a test for each statement.
 var proven = []string{"docs/failure-modes.md"}
 
 var testName = regexp.MustCompile("`(Test[A-Za-z0-9_]+)[`/]")
 
-// checkProofs refuses names of tests that do not exist. What stands behind a slash, the
-// name of a subtest, is not looked at.
+// checkProofs refuses names of tests that do not exist. It ignores the name of a subtest,
+// after a slash.
 func checkProofs(m *module) (problems []string) {
 	tests := make(map[string]bool)
 	m.each(func(_ *pkg, f *file) {

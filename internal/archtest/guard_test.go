@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// decided are the members of mcp.Call that say what policy decided.
+// decided lists the fields of mcp.Call that hold decisions of policy.
 var decided = []string{"Target", "Visible"}
 
-// checkDecided keeps decisions in policy: the catalog hands on a call by its Target, so
-// nobody else may set it.
+// checkDecided keeps decisions in policy: the catalog passes a call on to its Target, so
+// nothing else may set Target.
 func checkDecided(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
 		if l, ok := layerOf(p.dir); f.test || p.dir == "policy" || ok && l.level == testLevel {
@@ -56,8 +56,8 @@ func checkDecided(m *module) (problems []string) {
 
 const pipelineFile = "gateway/pipeline.go"
 
-// checkPipeline wants the guard to stand directly above the catalog: the pipeline is one
-// mcp.Chain around its parameter of type *catalog.Catalog, whose last middleware is that
+// checkPipeline requires the guard directly above the catalog: the pipeline is one
+// mcp.Chain around its parameter of type *catalog.Catalog, and the last middleware is that
 // of a policy.NewGuard.
 func checkPipeline(m *module) (problems []string) {
 	if slices.ContainsFunc(m.packages, func(p *pkg) bool { return p.dir == "gateway" }) && !slices.Contains(m.files, pipelineFile) {
@@ -105,9 +105,9 @@ func checkPipeline(m *module) (problems []string) {
 	return problems
 }
 
-// checkHandles keeps calls of upstreams with the catalog, and calls of the catalog with
-// the pipeline: a package that can see one of them neither calls Handle nor hands the
-// catalog to anybody but pipeline.
+// checkHandles allows only the catalog to call upstreams, and only the pipeline to call the
+// catalog: a package that can see either must not call Handle, nor pass the catalog to
+// anything but pipeline.
 func checkHandles(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
 		l, ok := layerOf(p.dir)

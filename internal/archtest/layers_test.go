@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// layer says what the packages of one directory may import beyond the standard
-// library. Test files may import anything that go.mod has.
+// layer lists what the packages of one directory may import besides the standard library.
+// Test files may import anything in go.mod.
 type layer struct {
 	dir   string   // from the root; a last element of * stands for any one name
 	ours  []string // directories from the root; "0-4" for all of these levels, "*" for all
@@ -17,11 +17,11 @@ type layer struct {
 	level int
 }
 
-// level of the packages that exist for tests: no other package may import them.
+// testLevel is the level of packages for tests: no other package may import them.
 const testLevel = 9
 
-// layers is the architecture, lowest first. A package that is not here has no place
-// in it: add a row, with its reason in the change, or put the code where it belongs.
+// layers is the architecture, lowest level first. A package without a row fails the test:
+// add a row and give the reason in the change, or put the code where it belongs.
 var layers = []layer{
 	{level: 0, dir: "internal/mcp"},
 	{level: 1, dir: "internal/mcp/wire", ours: []string{"internal/mcp"}},
@@ -94,11 +94,11 @@ var layers = []layer{
 	{level: testLevel, dir: "upstream/upstreamtest", ours: []string{"upstream", "internal/mcp", "internal/mcp/wire"}, third: []string{"*"}},
 }
 
-// metricsClient may be imported where numbers are defined, whatever the package.
+// metricsClient may be imported wherever metrics are defined.
 const metricsClient = "github.com/prometheus/client_golang"
 
-// layerOf finds the row of a directory. A subdirectory of a test package, such as a
-// program that a test builds, belongs to it.
+// layerOf returns the row of a directory. A subdirectory of a test package, such as a
+// program that a test builds, belongs to that package's row.
 func layerOf(dir string) (layer, bool) {
 	for _, l := range layers {
 		if l.dir == dir || path.Base(l.dir) == "*" && path.Dir(l.dir) == path.Dir(dir) {
@@ -124,8 +124,8 @@ func (l layer) mayImport(dir string) bool {
 	return target.level == testLevel && target.dir == l.dir // its own parts
 }
 
-// imports calls fn for each import of a file, with the path from our root if it is
-// one of ours.
+// imports calls fn for each import of a file. ours is the path from the root if the package
+// is ours.
 func (m *module) imports(f *file, fn func(at, imported, ours string)) {
 	for _, spec := range f.ast.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)

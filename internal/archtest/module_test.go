@@ -18,14 +18,14 @@ import (
 
 const modulePath = "github.com/gatehouse-mcp/gatehouse"
 
-// module is what the rules look at: the Go files, parsed, and the names of all files
-// that belong to the repository.
+// module is the input of the rules: the parsed Go files, and the names of all files of the
+// repository.
 type module struct {
 	fset     *token.FileSet
 	packages []*pkg
 	files    []string // of any kind, by slashed path from the root
 	read     func(name string) ([]byte, error)
-	broken   []string // what could not be parsed
+	broken   []string // files that failed to parse
 }
 
 // pkg is a directory with Go files.
@@ -42,7 +42,7 @@ type file struct {
 	ast   *ast.File
 }
 
-// problem is a broken rule; at is a file, with a line where there is one.
+// problem describes a broken rule; at is a file, with a line if known.
 func (m *module) problem(at, format string, args ...any) string {
 	return at + ": " + fmt.Sprintf(format, args...)
 }
@@ -61,8 +61,8 @@ func (m *module) each(fn func(*pkg, *file)) {
 	}
 }
 
-// load reads a module. Directories that the go tool leaves out are left out here.
-// tracked are the files of the repository; nil for all.
+// load reads a module. It skips the directories that the go tool skips. tracked are the
+// files of the repository; nil for all.
 func load(root fs.FS, tracked []string) (*module, error) {
 	m := &module{fset: token.NewFileSet(), read: func(name string) ([]byte, error) { return fs.ReadFile(root, name) }}
 	byDir := make(map[string]*pkg)
@@ -139,8 +139,8 @@ func loadRepository(t *testing.T) *module {
 	return m
 }
 
-// trackedFiles are the files that git knows and that exist; nil in a source archive,
-// where there is no git and every file belongs to it.
+// trackedFiles returns the files that git tracks and that exist. It returns nil in a source
+// archive without git, where every file counts.
 func trackedFiles(t *testing.T, root string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// bound is a rule about sizes: what is measured, and how much of it there may be. Tests
-// and what only they are made of are not measured.
+// bound limits a measure of size. Tests, and packages that consist of tests, are not
+// measured.
 type bound struct {
-	name    string // also in exceptions
+	name    string // also used in exceptions
 	most    int
-	measure func(*module, *pkg) map[string]int // by what follows the package's directory, "" for the package
+	measure func(*module, *pkg) map[string]int // by what follows the package's directory; "" for the package itself
 	advice  string
 }
 
@@ -32,15 +32,15 @@ var (
 		"a word for so many things says nothing about any of them: say what each does"}
 )
 
-// exception is what a bound lets stand, with a reason. It may shrink, not grow, and goes
-// when the bound holds.
+// exception lets one thing exceed a bound, for a reason. It may shrink but not grow, and
+// must be removed when the bound holds.
 type exception struct {
 	bound, where string
 	n            int
 	why          string
 }
 
-// exceptions are all of them. Code that is being cut into packages takes its rows along.
+// exceptions are all exceptions. Code that moves to another package takes its rows along.
 var exceptions = []exception{
 	{"files of a package", "policy", 34, "the guard, the limits and what explains a rule read the same patterns, spellings and conditions: a room for one of them would export most of those"},
 	{"files of a package", "gateway/front", 32, "both dialects and HTTP+SSE share the checks, the answers and what a call asks its client: a wall between them would take a hundred names; streams, sessions and refusals have rooms"},
@@ -55,12 +55,12 @@ var exceptions = []exception{
 	{"methods of an interface", "upstream/transport Conn", 9, "a plug point: three transports, and a suite"},
 }
 
-// spoken are names of methods that mean one thing everywhere.
+// spoken are method names that mean the same everywhere.
 var spoken = []string{"Close", "Error", "String", "Unwrap", "LogValue", "Validate"}
 
 func (b bound) check(m *module) []string { return b.against(m, exceptions) }
 
-// against compares what is measured with the bound and its exceptions.
+// against compares the measurements with the bound and its exceptions.
 func (b bound) against(m *module, exceptions []exception) (problems []string) {
 	allowed := make(map[string]exception)
 	for _, e := range exceptions {
@@ -91,7 +91,7 @@ func (b bound) against(m *module, exceptions []exception) (problems []string) {
 	return problems
 }
 
-// code are the files of a package without its tests.
+// code returns the files of a package without its tests.
 func (p *pkg) code() (files []*ast.File) {
 	for _, f := range p.files {
 		if !f.test {
@@ -103,13 +103,13 @@ func (p *pkg) code() (files []*ast.File) {
 
 func filesOf(_ *module, p *pkg) map[string]int { return map[string]int{"": len(p.code())} }
 
-// largestCircle is how many files of a package refer to each other, directly or not. A
-// file refers to another by any identifier that is declared there: a type, a function, a
+// largestCircle returns how many files of a package depend on each other, directly or not.
+// A file depends on another if it uses an identifier declared there: a type, a function, a
 // method, a field.
 func largestCircle(m *module, p *pkg) map[string]int {
 	files := p.code()
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	// What is imported stays unknown, which loses next to nothing of what is declared here.
+	// Imported identifiers stay unknown; the uses of local ones are still found.
 	cfg := types.Config{Importer: emptyImporter{}, Error: func(error) {}, FakeImportC: true}
 	checked, _ := cfg.Check(path.Join(modulePath, p.dir), m.fset, files, info)
 	refers := make(map[string]map[string]bool)
@@ -125,8 +125,8 @@ func largestCircle(m *module, p *pkg) map[string]int {
 	return map[string]int{"": largestComponent(refers)}
 }
 
-// largestComponent is the size of the largest strongly connected component of a graph, by
-// Tarjan's algorithm.
+// largestComponent returns the size of the largest strongly connected component of a graph,
+// by Tarjan's algorithm.
 func largestComponent(refers map[string]map[string]bool) (largest int) {
 	index, lowest := make(map[string]int), make(map[string]int)
 	var stack []string
@@ -216,8 +216,8 @@ func sizes[V comparable](sets map[string]map[V]bool) map[string]int {
 	return n
 }
 
-// reserved are packages that few may know, whatever the table of layers allows: whose a
-// session is asks the front alone, and the gateway makes the one that it asks.
+// reserved are packages that few may import, whatever the table of layers allows: only the
+// front asks for the owner of a session, and the gateway constructs what it asks.
 var reserved = map[string][]string{"internal/cluster": {"gateway", "gateway/front"}}
 
 func checkReserved(m *module) (problems []string) {
@@ -235,7 +235,7 @@ func checkReserved(m *module) (problems []string) {
 }
 
 func TestBounds(t *testing.T) {
-	// of is a package of one file for each of texts.
+	// of returns a package with one file for each text.
 	of := func(texts ...string) map[string]string {
 		files := make(map[string]string)
 		for i, text := range texts {
@@ -284,7 +284,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// everywhere excepts what was measured as the largest.
+// everywhere excepts the largest value of a measure.
 func everywhere(name string, measured map[string]int, n int) (list []exception) {
 	largest := slices.Max(slices.Collect(maps.Values(measured)))
 	for what, count := range measured {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// statusFolder is the endpoint, in which statusPackage alone knows the HTTP statuses of
-// errors. fineStatuses are those of answers that are no errors.
+// statusFolder is the endpoint. Within it only statusPackage knows the HTTP statuses of
+// errors. fineStatuses are the statuses of answers that are no errors.
 const (
 	statusFolder  = "gateway/front"
 	statusPackage = "gateway/front/refuse"

@@ -14,8 +14,8 @@ const (
 	maxTestLines = 900
 )
 
-// checkPackageComments wants one comment for each package: in doc.go, in the file
-// that is named after the package, or in main.go.
+// checkPackageComments requires exactly one comment for each package: in doc.go, in the
+// file that is named after the package, or in main.go.
 func checkPackageComments(m *module) (problems []string) {
 	for _, p := range m.packages {
 		var name, main string
@@ -51,8 +51,8 @@ func checkPackageComments(m *module) (problems []string) {
 	return problems
 }
 
-// emptyNames say nothing about what they name. As package names they attract
-// whatever has no place; as the end of a type's name they can be left out.
+// emptyNames say nothing about what they name. A package of such a name attracts code that
+// belongs elsewhere; at the end of a type's name they are redundant.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "types", "base", "impl", "manager", "misc", "shared"}
 
 func checkNames(m *module) (problems []string) {

@@ -11,11 +11,11 @@ import (
 )
 
 // revisions are the names of the protocol's revisions. A comparison with one of them
-// outside of wire is a decision that the next revision will get wrong.
+// outside of wire is a decision that the next revision will break.
 var revisions = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"}
 
-// speakRevisions are the packages that may spell them: wire, which has the table,
-// and those that play the other side in tests.
+// speakRevisions are the packages that may contain these names: wire, which has the table,
+// and packages that play the peer in tests.
 var speakRevisions = []string{"internal/mcp/wire", "internal/archtest", "internal/bench", "internal/conformance", "internal/e2e", "internal/interop", "internal/mcptest"}
 
 func checkRevisions(m *module) (problems []string) {
@@ -39,9 +39,9 @@ func checkRevisions(m *module) (problems []string) {
 	return problems
 }
 
-// checkSleep refuses time.Sleep in tests: what is waited for has a channel, and time
-// itself is moved by testing/synctest. It is fine inside synctest.Test(...), and in
-// a function whose comment says that it runs in a synctest bubble.
+// checkSleep refuses time.Sleep in tests: wait for an event with a channel, and move time
+// with testing/synctest. It allows a call within synctest.Test(...), and in a function
+// whose comment says that it runs in a synctest bubble.
 func checkSleep(m *module) (problems []string) {
 	m.each(func(_ *pkg, f *file) {
 		if !f.test {
@@ -77,8 +77,8 @@ func isCall(n ast.Node, from, name string) bool {
 	return ok && id.Name == from
 }
 
-// checkSkip wants a reason, in a comment on the line or the one before, for each
-// test that may not run.
+// checkSkip requires a reason, in a comment on the line or the one before, for each test
+// that may be skipped.
 func checkSkip(m *module) (problems []string) {
 	m.each(func(_ *pkg, f *file) {
 		commented := make(map[int]bool)
@@ -125,8 +125,8 @@ func checkTopLevel(m *module) (problems []string) {
 	return problems
 }
 
-// workplaces are directories of the machines on which this was written, in two parts
-// so that this file does not hold them.
+// workplaces are directories of development machines, each in two parts so that this file
+// does not contain them.
 var workplaces = []string{"/" + "work/", "/" + "farm/"}
 
 func checkPaths(m *module) (problems []string) {
@@ -147,7 +147,7 @@ func checkPaths(m *module) (problems []string) {
 	return problems
 }
 
-// holdsPath reports whether a line has a path that begins with dir, rather than one
+// holdsPath reports whether a line contains a path that begins with dir, not merely a path
 // with dir further in.
 func holdsPath(line, dir string) bool {
 	for from := 0; ; {

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// seeTokens are the packages that may touch mcp.Caller.Token: the one that verified it
-// and the one that exchanges it for another.
+// seeTokens are the packages that may use mcp.Caller.Token: the one that verifies it and
+// the one that exchanges it.
 var seeTokens = []string{"auth", "auth/outbound"}
 
-// checkCallerToken keeps the token that a client came with where it belongs. Types are
-// not looked at: no field that is called Token is read anywhere else, so a thing of that
-// name that is harmless needs another name. It may be emptied.
+// checkCallerToken restricts access to the client's token. It ignores types: no other field
+// named Token is read anywhere, so a harmless one needs another name. Emptying the field is
+// allowed.
 func checkCallerToken(m *module) (problems []string) {
 	m.each(func(p *pkg, f *file) {
 		if l, ok := layerOf(p.dir); f.test || slices.Contains(seeTokens, p.dir) || ok && l.level == testLevel {
@@ -24,7 +24,7 @@ func checkCallerToken(m *module) (problems []string) {
 		say := func(at token.Pos) {
 			problems = append(problems, m.problem(m.at(at), "a caller's token is for the gateway alone: auth sets it, auth/outbound reads it to exchange it, and nobody else does"))
 		}
-		fine := map[ast.Node]bool{} // selectors that are no field, or are emptied
+		fine := map[ast.Node]bool{} // selectors that are no field, or that are emptied
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:

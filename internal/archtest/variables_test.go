@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// checkVariables keeps state out of packages: what changes lives in a value that
-// somebody made and owns. A package variable is a constant that Go cannot write as
-// one: it has a value from the start, and nothing in the module changes it.
+// checkVariables keeps state out of packages: what changes must be a value that somebody
+// made and owns. A package variable is a constant that Go cannot express as one: it has an
+// initial value, and nothing in the module changes it.
 //
-// Accepted are therefore tables, errors, compiled patterns, embedded files, sync.Pool
-// and the functions of sync.Once*, checks such as var _ I = T{}; refused are
-// variables without a value, channels and maps made empty, locks and atomics, and
-// whatever is assigned to, has an element set, or, unless it is a struct written
-// out, its address taken. What methods and other packages do to it is not looked
-// into. Test files may have variables, but must not change those of the package.
+// It accepts tables, errors, compiled patterns, embedded files, sync.Pool, the functions of
+// sync.Once*, and checks such as var _ I = T{}. It refuses variables without a value, empty
+// channels and maps, locks and atomics. It also refuses any assignment to a variable or to
+// an element of it, and taking its address unless it is a struct literal. It ignores what
+// methods and other packages do to a variable. Test files may have variables of their own,
+// but must not change those of the package.
 func checkVariables(m *module) (problems []string) {
 	for _, p := range m.packages {
-		vars := make(map[types.Object]bool) // and whether it is a struct written out
+		vars := make(map[types.Object]bool) // the value: whether it is a struct literal
 		defs, uses := m.resolve(p)
 		for _, f := range p.files {
 			if f.test {
@@ -77,7 +77,7 @@ func embedded(decl *ast.GenDecl, spec *ast.ValueSpec) bool {
 	return false
 }
 
-// mutable says why a declaration cannot be that of a constant, "" if it can.
+// mutable says why a declaration cannot be a constant, "" if it can.
 func mutable(spec *ast.ValueSpec, i int) string {
 	if holdsState(spec.Type) {
 		return "is a lock or holds state"
@@ -133,7 +133,7 @@ func isStruct(spec *ast.ValueSpec, i int) bool {
 	return named
 }
 
-// write is a place where a variable is changed, or its address taken.
+// write is a place where a variable is changed or its address is taken.
 type write struct {
 	root    *ast.Ident
 	address bool
@@ -194,9 +194,8 @@ func rootOf(e ast.Expr) *ast.Ident {
 	}
 }
 
-// resolve finds out what the identifiers of a package mean, inner test files
-// included. Imported packages are taken as empty: what comes from them stays
-// unknown, and nothing here needs it.
+// resolve finds the objects behind the identifiers of a package, including its inner test
+// files. It treats imported packages as empty; no rule needs their objects.
 func (m *module) resolve(p *pkg) (defs, uses map[*ast.Ident]types.Object) {
 	info := &types.Info{Defs: make(map[*ast.Ident]types.Object), Uses: make(map[*ast.Ident]types.Object)}
 	byName := make(map[string][]*ast.File) // the package and its outer tests

@@ -19,11 +19,11 @@ const (
 	moveTime = 5000
 )
 
-// Cluster is a Redis Cluster of one test: three masters, each with a third of the slots.
+// Cluster is a Redis Cluster for one test: three masters, each with a third of the slots.
 type Cluster struct{ Nodes []*Server }
 
-// StartCluster runs a Cluster until the test ends. It is made by the commands that
-// redis-cli --cluster create sends.
+// StartCluster runs a Cluster until the test ends. It sends the commands of redis-cli
+// --cluster create.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{}
@@ -48,10 +48,10 @@ func StartCluster(t testing.TB) *Cluster {
 	return c
 }
 
-// firstSlot is the first slot of a node.
+// firstSlot returns the first slot of a node.
 func firstSlot(node int) int { return node * clusterSlots / clusterNodes }
 
-// do sends one command to a server. It has to succeed.
+// do sends one command to a server and fails the test on an error.
 func do(t testing.TB, s *Server, args ...any) string {
 	t.Helper()
 	client := s.Client()
@@ -64,16 +64,16 @@ func do(t testing.TB, s *Server, args ...any) string {
 	return text
 }
 
-// URL is the Cluster as sessions.redis.url has it. It names one node: clients find the
-// others.
+// URL returns the address in the form of sessions.redis.url. It names one node; clients
+// find the others.
 func (c *Cluster) URL() string { return "redis+cluster://" + c.Nodes[0].Addr }
 
-// Client is a client of the test's own. The test closes it.
+// Client returns a new client. The test must close it.
 func (c *Cluster) Client() *redis.ClusterClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.Nodes[0].Addr}, DisableIdentity: true})
 }
 
-// Advance lets time pass in all nodes, without waiting for it.
+// Advance moves the time of all nodes forward without waiting.
 func (c *Cluster) Advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	for _, node := range c.Nodes {
@@ -81,7 +81,7 @@ func (c *Cluster) Advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// Migration is a slot on its way from one node to another.
+// Migration is a slot that moves from one node to another.
 type Migration struct {
 	slot     int64
 	from, to *Server
@@ -89,8 +89,8 @@ type Migration struct {
 	nodes    []*Server
 }
 
-// Migrate begins to move the slot of a key, which has not moved before, to another node.
-// Until Finish, what is there already is at the old node, and what is new goes to the other.
+// Migrate begins to move the slot of a key, which must not have moved before, to another
+// node. Until Finish, existing keys are at the old node, and new keys go to the other.
 func (c *Cluster) Migrate(t testing.TB, key string) *Migration {
 	t.Helper()
 	client := c.Nodes[0].Client()
@@ -110,10 +110,10 @@ func (c *Cluster) Migrate(t testing.TB, key string) *Migration {
 	return m
 }
 
-// To is the node that the slot moves to.
+// To returns the node that the slot moves to.
 func (m *Migration) To() *Server { return m.to }
 
-// Finish moves the keys and then the slot.
+// Finish moves the keys, then the slot.
 func (m *Migration) Finish(t testing.TB) {
 	t.Helper()
 	client := m.from.Client()

@@ -13,8 +13,8 @@ import (
 
 var manyDigits = regexp.MustCompile(`\d{10,19}`)
 
-// Times runs do and returns the commands of clients meanwhile that tell Redis what time it
-// is: those with a number that is about now, in any unit from seconds to nanoseconds.
+// Times returns the commands of clients during do that tell Redis the time: those that
+// contain a number close to the present time, in any unit from seconds to nanoseconds.
 func (s *Server) Times(t testing.TB, do func()) (told []string) {
 	t.Helper()
 	said := s.Commands(t, do)
@@ -29,8 +29,7 @@ func (s *Server) Times(t testing.TB, do func()) (told []string) {
 	return told
 }
 
-// Commands runs do and returns the commands of clients meanwhile, without those that scripts
-// run.
+// Commands returns the commands of clients during do, without those that scripts run.
 func (s *Server) Commands(t testing.TB, do func()) (said []string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr)
@@ -73,7 +72,7 @@ func (s *Server) pid() int {
 	return s.cmd.Process.Pid
 }
 
-// tellsTime reports whether a number is within a year of now.
+// tellsTime reports whether a command contains a time within a year of now.
 func tellsTime(command string) bool {
 	now := time.Now()
 	for _, digits := range manyDigits.FindAllString(command, -1) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Follow makes the server a replica of another one, read-only and with the other's data,
-// and returns when it has them.
+// Follow makes the server a read-only replica of another one, and returns when it has the
+// other's data.
 func (s *Server) Follow(t testing.TB, master *Server) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr)
@@ -24,12 +24,12 @@ func (s *Server) Follow(t testing.TB, master *Server) {
 	})
 }
 
-// Replicated returns when a replica of the server has all that was written until now.
+// Replicated returns when a replica of the server has everything that was written before.
 func (s *Server) Replicated(t testing.TB) {
 	t.Helper()
 	client := s.Client()
 	defer client.Close()
-	// WAIT is about what its own connection wrote, and what was written before that.
+	// WAIT covers the writes of its own connection and all writes before those.
 	conn := client.Conn()
 	defer conn.Close()
 	if err := conn.Publish(context.Background(), "redistest", "").Err(); err != nil {
@@ -40,7 +40,7 @@ func (s *Server) Replicated(t testing.TB) {
 	}
 }
 
-// Lead makes the server a master again, with the data that it has.
+// Lead makes the server a master again, with its present data.
 func (s *Server) Lead(t testing.TB) {
 	t.Helper()
 	s.replicaOf(t, "NO", "ONE")
@@ -55,7 +55,7 @@ func (s *Server) replicaOf(t testing.TB, host, port string) {
 	}
 }
 
-// StartSentinel runs a Sentinel that knows a server as the master of a name.
+// StartSentinel runs a Sentinel that monitors a server as the master of this name.
 func StartSentinel(t testing.TB, master *Server, name string) *Server {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr)
@@ -77,8 +77,8 @@ func StartSentinel(t testing.TB, master *Server, name string) *Server {
 	return nil
 }
 
-// Failover has a Sentinel make a replica the master of a name, and returns when it says
-// that this is the other server.
+// Failover makes a Sentinel promote a replica to master, and returns when the Sentinel
+// names it as the master.
 func (s *Server) Failover(t testing.TB, name string, to *Server) {
 	t.Helper()
 	client := s.Client()

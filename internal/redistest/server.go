@@ -17,22 +17,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startTime bounds how long a server may take until it answers, or several until they
-// agree.
+// startTime bounds how long a server takes to answer, or several servers to agree.
 const startTime = 60 * time.Second
 
-// programVariable is the environment variable with the path of the program to run, where
-// it is not to be found in PATH.
+// programVariable is the environment variable with the path of the program, if it is not in
+// PATH.
 const programVariable = "GATEHOUSE_TEST_REDIS"
 
-// Server is a Redis of one test.
+// Server is a Redis for one test.
 type Server struct {
-	// Addr is host:port. It stays the same over Stop and Start.
+	// Addr is host:port. It does not change over Kill and Restart.
 	Addr string
 
 	program string
 	args    []string
-	bus     string // the port on which it talks to other nodes of a Cluster
+	bus     string // port for the other nodes of a Cluster
 
 	mu     sync.Mutex // guards the fields below
 	cmd    *exec.Cmd
@@ -45,7 +44,7 @@ type Server struct {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	program := lookUp(t)
-	// Another process may take the port before the server does: then another one.
+	// Another process may take the port before the server does: try another one.
 	for range 5 {
 		s := &Server{Addr: freeAddr(t), program: program}
 		_, port, _ := net.SplitHostPort(s.Addr)
@@ -55,7 +54,7 @@ func Start(t testing.TB, settings ...string) *Server {
 			s.args = append(s.args, "--"+settings[i], settings[i+1])
 		}
 		if slices.Contains(settings, clusterEnabled) {
-			_, s.bus, _ = net.SplitHostPort(freeAddr(t)) // by itself it takes its port and 10,000, which may be no port
+			_, s.bus, _ = net.SplitHostPort(freeAddr(t)) // its default is the port plus 10,000, which may be no port
 			s.args = append(s.args, "--cluster-port", s.bus)
 		}
 		if s.launch(t) == nil {
@@ -93,10 +92,10 @@ func freeAddr(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// URL is the server as sessions.redis.url has it.
+// URL returns the address in the form of sessions.redis.url.
 func (s *Server) URL() string { return "redis://" + s.Addr }
 
-// Restart runs the server again, empty, after Kill.
+// Restart starts the server again, empty, after Kill.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	if err := s.launch(t); err != nil {
@@ -104,7 +103,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// launch returns once the server answers.
+// launch starts the process and waits until it answers.
 func (s *Server) launch(t testing.TB) error {
 	t.Helper()
 	s.mu.Lock()
@@ -146,7 +145,7 @@ func (s *Server) launch(t testing.TB) error {
 	return fmt.Errorf("redistest: the server does not answer: %w", ctx.Err())
 }
 
-// Client is a client of the test's own. The test closes it.
+// Client returns a new client. The test must close it.
 func (s *Server) Client() *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: s.Addr, DisableIdentity: true, DialerRetries: 1, MaxRetries: -1})
 }
@@ -158,13 +157,13 @@ func (s *Server) Kill() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGKILL) // ends one that is stopped, too
+	_ = s.cmd.Process.Signal(syscall.SIGKILL) // also ends a stopped process
 	<-s.exited
 	s.cmd = nil
 }
 
-// advance lets time pass for one key: for its end, for the scores of a sorted set, and
-// for the fields d, u and w of a hash, which are times in milliseconds.
+// advance moves the time of one key forward: its expiry, the scores of a sorted set, and
+// the fields d, u and w of a hash, which are times in milliseconds.
 const advance = `
 local by = tonumber(ARGV[1])
 if redis.call('TYPE', KEYS[1]).ok == 'hash' then
@@ -185,7 +184,7 @@ if left >= 0 then
 end
 return 1`
 
-// Advance lets time pass in the server, without waiting for it.
+// Advance moves the time of the server forward without waiting.
 func (s *Server) Advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	client := s.Client()
@@ -205,7 +204,7 @@ func (s *Server) Advance(t testing.TB, d time.Duration) {
 	}
 }
 
-// eventually returns when something is so.
+// eventually returns when a condition holds.
 func eventually(t testing.TB, what string, so func(context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)

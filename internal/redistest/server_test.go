@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestProgram: what GATEHOUSE_TEST_REDIS names is what runs, for it is how the tests come
-// to run over Valkey; and one that is not there is not replaced by another.
+// TestProgram: GATEHOUSE_TEST_REDIS decides which program runs, which lets the tests run
+// with Valkey. A path that does not exist fails; no other program is used instead.
 func TestProgram(t *testing.T) {
 	usual := executable(t)
 	named := filepath.Join(t.TempDir(), "another-server")
@@ -23,7 +23,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// executable is the path of the program that runs.
+// executable returns the path of the program that runs.
 func executable(t *testing.T) string {
 	t.Helper()
 	client := redistest.Start(t).Client()

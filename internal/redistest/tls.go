@@ -15,15 +15,16 @@ import (
 	"time"
 )
 
-// TLS is a port of a server where it speaks TLS with those who have a certificate.
+// TLS is a TLS port of a server that requires a client certificate.
 type TLS struct {
 	// Addr is host:port.
 	Addr string
-	// CAFile is who signs, CertFile and KeyFile a certificate of a client, all in PEM.
+	// CAFile holds the signing authority, CertFile and KeyFile a client's certificate and
+	// key, all in PEM.
 	CAFile, CertFile, KeyFile string
 }
 
-// ServeTLS opens such a port beside the other one.
+// ServeTLS opens a TLS port in addition to the plain one.
 func (s *Server) ServeTLS(t testing.TB) TLS {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,8 +48,8 @@ func (s *Server) ServeTLS(t testing.TB) TLS {
 	return TLS{}
 }
 
-// certificate writes one for the loopback address, and its key, signed by an authority or,
-// with none, by itself.
+// certificate writes a certificate for the loopback address and its key. An authority signs
+// it; without one it signs itself.
 func certificate(t testing.TB, authority *x509.Certificate, signer *ecdsa.PrivateKey, certFile, keyFile string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

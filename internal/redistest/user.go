@@ -13,8 +13,8 @@ const (
 	Password = "s3cret"
 )
 
-// AddUser makes the user that a page of the documentation tells operators to make, at all of
-// these servers. The test fails if, until it ends, a server refuses that user something.
+// AddUser creates, on all these servers, the user that a page of the documentation
+// describes. The test fails if one of them refuses that user a command before it ends.
 func AddUser(t testing.TB, page string, servers ...*Server) {
 	t.Helper()
 	text, err := os.ReadFile(page)

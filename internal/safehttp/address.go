@@ -23,8 +23,9 @@ func Public(addr netip.Addr) bool {
 	return !slices.ContainsFunc(special, func(p string) bool { return netip.MustParsePrefix(p).Contains(addr) })
 }
 
-// HostService reports whether an address is link-local or belongs to a cloud's services for its
-// machines, such as the metadata with their credentials. No name has a reason to lead there.
+// HostService reports whether an address is link-local or belongs to a cloud's services for
+// its machines, such as the metadata service with their credentials. No name has a reason
+// to point there.
 func HostService(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	if netip.MustParsePrefix("64:ff9b::/96").Contains(addr) { // NAT64 (RFC 6052 §2.1): where it really goes

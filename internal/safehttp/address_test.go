@@ -46,7 +46,8 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// H/254: what an upstream's name may not lead to; private addresses are where most are.
+// H/254: addresses that an upstream's name must not point to. Private addresses are
+// allowed, because most upstreams have one.
 func TestH254_HostService(t *testing.T) {
 	for want, addrs := range map[bool][]string{
 		true: {"169.254.169.254", "169.254.170.2", "169.254.0.0", "169.254.255.255", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "fe80::1", "fe80::a9fe:a9fe%eth0",

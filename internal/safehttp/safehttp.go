@@ -28,20 +28,20 @@ const (
 	idleTimeout    = 60 * time.Second
 )
 
-// Errors that callers may tell apart. Errors of Do never hold more of a URL than its host.
+// Errors of Do. They never contain more of a URL than its host.
 var (
-	// ErrForbidden: the URL or the address that it leads to is not allowed.
+	// ErrForbidden means that the URL, or the address of its host, is not allowed.
 	ErrForbidden = errors.New("not allowed")
-	// ErrRedirect: the answer is a redirect, which is never followed.
+	// ErrRedirect means that the answer is a redirect, which is never followed.
 	ErrRedirect = errors.New("redirects are not followed")
-	// ErrTooLarge: the body has more than Options.MaxBytes.
+	// ErrTooLarge means that the body exceeds Options.MaxBytes.
 	ErrTooLarge = errors.New("answer too large")
 )
 
 // Options configure a Client.
 type Options struct {
-	// Trust are URLs that the operator wrote. Their origins (scheme, host and port,
-	// compared exactly) may be at any address; http only at a loopback address. An
+	// Trust lists URLs that the operator configured. Their origins (scheme, host and port,
+	// compared exactly) may be at any address, but http only at a loopback address. An
 	// origin is trusted for all requests of this Client, so use one Client for each
 	// authority.
 	Trust []string
@@ -50,11 +50,11 @@ type Options struct {
 	Timeout time.Duration
 	// MaxBytes bounds the body after decompression. Default DefaultMaxBytes.
 	MaxBytes int64
-	// RootCAs are who may sign the certificates of servers. Nil for the system's.
+	// RootCAs may sign the servers' certificates. Nil for those of the system.
 	RootCAs *x509.CertPool
 }
 
-// Response is an answer whose status is not 3xx, read to its end.
+// Response is a complete answer whose status is not 3xx.
 type Response struct {
 	Status int
 	Header http.Header
@@ -67,8 +67,8 @@ type Client struct {
 	maxBytes int64
 	trusted  map[string]bool // by origin
 
-	// Each pool of connections has its own rule of what may be dialled, so that no
-	// connection is used under another rule.
+	// Each pool of connections has its own rule for addresses, so no connection is used
+	// under another rule.
 	operator  *http.Transport // https, any address
 	plaintext *http.Transport // http, loopback addresses
 	public    *http.Transport // https, public addresses
@@ -99,16 +99,15 @@ func New(opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close gives up idle connections. The Client can still be used.
+// Close closes idle connections. The Client can still be used.
 func (c *Client) Close() {
 	for _, t := range []*http.Transport{c.operator, c.plaintext, c.public} {
 		t.CloseIdleConnections()
 	}
 }
 
-// Do makes a request and reads the whole answer. The request's context is honoured;
-// the Client's timeout is another bound. Redirects are errors; other statuses are for
-// the caller to judge.
+// Do makes a request and reads the whole answer. The request's context and the Client's
+// timeout both bound it. A redirect is an error; the caller judges other statuses.
 func (c *Client) Do(req *http.Request) (*Response, error) {
 	transport, err := c.choose(req.URL)
 	if err != nil {
@@ -125,7 +124,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 	if out.Header.Get("User-Agent") == "" {
 		out.Header.Set("User-Agent", "gatehouse")
 	}
-	// Not an http.Client: a RoundTripper follows nothing and keeps no cookies.
+	// A RoundTripper, unlike an http.Client, follows no redirects and keeps no cookies.
 	resp, err := transport.RoundTrip(out)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", req.URL.Host, err)
@@ -139,7 +138,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, c.maxBytes+1))
 	if err == nil {
-		err = context.Cause(ctx) // a server may end its answer because we are leaving
+		err = context.Cause(ctx) // a server may end its answer because the context has ended
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: reading the answer: %w", req.URL.Host, err)
@@ -150,7 +149,7 @@ func (c *Client) Do(req *http.Request) (*Response, error) {
 	return &Response{Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// choose returns the pool for a URL.
+// choose returns the connection pool for a URL.
 func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 	switch {
 	case u == nil || u.Hostname() == "":
@@ -167,8 +166,8 @@ func (c *Client) choose(u *url.URL) (*http.Transport, error) {
 	return c.public, nil
 }
 
-// newTransport makes a pool of connections to the addresses that allowed accepts. It uses no
-// proxy, which would dial the address that counts in our place.
+// newTransport makes a pool of connections to the addresses that allowed accepts. It uses
+// no proxy: a proxy would dial, and so circumvent the check of the address.
 func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(netip.Addr) bool) *http.Transport {
 	return &http.Transport{
 		DialContext:            newDialer(timeout, allowed).DialContext,
@@ -181,8 +180,8 @@ func newTransport(roots *x509.CertPool, timeout time.Duration, allowed func(neti
 	}
 }
 
-// newDialer makes a dialer that calls allowed for each address that it tries: after the name
-// was resolved and before anything is sent.
+// newDialer makes a dialer that calls allowed for each address, after the name was resolved
+// and before anything is sent.
 func newDialer(timeout time.Duration, allowed func(netip.Addr) bool) *net.Dialer {
 	return &net.Dialer{
 		Timeout: timeout, // net/http may go on dialling for the next request

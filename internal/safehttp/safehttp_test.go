@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// patience is for exchanges that are to succeed, however slow the machine is.
+// patience bounds exchanges that should succeed, however slow the machine is.
 const patience = time.Minute
 
 func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
@@ -81,8 +81,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// P9/231: what the operator did not write is reached over https at public addresses
-// only.
+// P9/231: a URL that the operator did not configure is fetched over https at public
+// addresses only.
 func TestProvenance(t *testing.T) {
 	var hits atomic.Int32
 	hit := func(http.ResponseWriter, *http.Request) { hits.Add(1) }
@@ -152,8 +152,8 @@ func TestNewRefusesPlaintext(t *testing.T) {
 	}
 }
 
-// P9/231, H/254: a name that changes its address does not get past the check, which is
-// made for the address that is dialled, however often it was good before.
+// P9/231, H/254: a name that changes its address does not get past the check, which covers
+// the address that is dialled, however often the name was good before.
 func TestH254_Rebinding(t *testing.T) {
 	s := serve(t, func(http.ResponseWriter, *http.Request) {})
 	good := netip.MustParseAddr("127.0.0.1") // stands for a public one
@@ -168,7 +168,7 @@ func TestH254_Rebinding(t *testing.T) {
 	}
 	for _, addr := range []string{"127.0.0.2", "169.254.169.254", "10.0.0.1", "::1", "fe80::1", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"} {
 		answer = netip.MustParseAddr(addr)
-		c.Close() // or the connection that is there would be used
+		c.Close() // else the open connection would be used
 		if _, err := get(t, c, url); !errors.Is(err, ErrForbidden) {
 			t.Errorf("%s: got %v, want ErrForbidden", addr, err)
 		}
@@ -179,12 +179,11 @@ func TestH254_Rebinding(t *testing.T) {
 	}
 }
 
-// Each pool of connections has its own rule, so that "localhost" is not taken at its word
-// either.
+// Each pool of connections has its own rule, so the name "localhost" is not trusted either.
 func TestPools(t *testing.T) {
 	c := newClient(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nothing is to be reached: only the refusals matter
+	cancel() // nothing should be reached: only the refusals matter
 	for _, tt := range []struct {
 		name, addr string
 		pool       *http.Transport
@@ -237,7 +236,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// H/29: answers have a bound, also after decompression, and so have headers.
+// H/29: answers are limited in size, also after decompression, and so are headers.
 func TestSizes(t *testing.T) {
 	const limit = 1000
 	var bomb bytes.Buffer
@@ -297,7 +296,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// H/30: the deadline is over the whole exchange, not only until the header.
+// H/30: the deadline covers the whole exchange, not only the time until the header.
 func TestDeadline(t *testing.T) {
 	done := make(chan struct{})
 	silent := func(w http.ResponseWriter, r *http.Request) {
@@ -340,7 +339,7 @@ func TestDeadline(t *testing.T) {
 	})
 }
 
-// No proxy of the environment, no cookies, and certificates are checked.
+// The client uses no proxy of the environment and no cookies, and it checks certificates.
 func TestNothingFromOutside(t *testing.T) {
 	c := newClient(t, Options{})
 	for name, transport := range map[string]*http.Transport{"operator": c.operator, "plaintext": c.plaintext, "public": c.public} {

@@ -15,9 +15,9 @@ import (
 // maxLength is the longest URL that passes, in bytes.
 const maxLength = 8 << 10
 
-// Check says why no user may be sent to a URL, in words for whoever chose it; nil if
-// they may. A good one is absolute, https, in ASCII as RFC 3986 §2 has it, and has no
-// user info. loopback also lets pages on the user's own computer pass, by http too.
+// Check returns an error that says why no user may be sent to a URL, in words for whoever
+// chose it. A good URL is absolute, https, in ASCII as RFC 3986 §2 requires, and has no
+// user info. With loopback, pages on the user's own computer pass too, also by http.
 func Check(raw string, loopback bool) error {
 	if len(raw) > maxLength {
 		return fmt.Errorf("a URL for users has at most %d bytes", maxLength)
@@ -55,7 +55,7 @@ func Check(raw string, loopback bool) error {
 	return nil
 }
 
-// checkAuthority judges host and port, and reports whether that is the user's own
+// checkAuthority checks host and port, and reports whether the host is the user's own
 // computer.
 func checkAuthority(authority string) (local bool, err error) {
 	if strings.Contains(authority, "@") {
@@ -80,9 +80,9 @@ func checkAuthority(authority string) (local bool, err error) {
 
 var errHost = errors.New("a URL for users names a host: letters, digits and -, or an IP address in its usual form")
 
-// checkName judges a host that is a name, or an IPv4 address. What browsers read as an
-// address (https://url.spec.whatwg.org/#ends-in-a-number-checker) has to be written as
-// everybody reads it.
+// checkName checks a host that is a name or an IPv4 address. What browsers read as an
+// address (https://url.spec.whatwg.org/#ends-in-a-number-checker) must be written in the
+// usual form.
 func checkName(host string) (local bool, err error) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	labels := strings.Split(host, ".")
@@ -107,8 +107,9 @@ func checkName(host string) (local bool, err error) {
 	return last == "localhost", nil
 }
 
-// checkAddress lets public addresses pass, and those of private networks, where many
-// companies have their pages; not what is of the link, of a cloud's services, or of nobody.
+// checkAddress accepts public addresses and those of private networks, where many companies
+// have their pages. It refuses link-local addresses, those of a cloud's services, and those
+// that belong to no host.
 func checkAddress(addr netip.Addr) (local bool, err error) {
 	addr = addr.Unmap()
 	switch {
@@ -120,8 +121,8 @@ func checkAddress(addr netip.Addr) (local bool, err error) {
 	return false, nil
 }
 
-// checkEncoded judges path, query and fragment: clients show them with percent-encoding
-// undone, too.
+// checkEncoded checks path, query and fragment also after percent-decoding, because clients
+// show them decoded.
 func checkEncoded(rest string) error {
 	plain, err := url.PathUnescape(rest)
 	if err != nil {
@@ -133,9 +134,9 @@ func checkEncoded(rest string) error {
 	return nil
 }
 
-// Hidden reports whether a character is not seen for what it is: a control, one that
-// breaks a line, one that is invisible or that turns the direction of text. The joiners
-// of scripts and emoji are none, nor are the signs of Arabic and others that are visible.
+// Hidden reports whether a character is not visible as what it is: a control, a line break,
+// an invisible character, or one that changes the direction of text. Joiners of scripts and
+// emoji, and visible signs of Arabic and other scripts, are not hidden.
 func Hidden(r rune) bool {
 	const nonJoiner, joiner = '\u200c', '\u200d'
 	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) ||

@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// The operator's word lets pages on the user's own computer pass, and nothing else.
+// The operator's setting lets pages on the user's own computer pass, and nothing else.
 func TestCheckLoopback(t *testing.T) {
 	for raw, good := range map[string]bool{
 		"http://localhost:8080/x": true, "HTTP://LocalHost.:80": true, "http://x.localhost": true, "http://127.0.0.1/": true, "http://127.255.0.1:1": true,
