@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// TestDependenciesAreExplained holds docs/dependencies.md against go.mod: each
-// module that we require ourselves has its row, and each row its module.
+// TestDependenciesAreExplained compares docs/dependencies.md with go.mod: each module that
+// we require directly has a row, and each row has a module.
 func TestDependenciesAreExplained(t *testing.T) {
 	checkout, err := rig.FindCheckout()
 	if err != nil {
@@ -39,7 +39,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
-// requirements are the modules that go.mod requires directly or takes a tool from.
+// requirements returns the modules that go.mod requires directly or as tools.
 func requirements(t *testing.T, checkout rig.Checkout) map[string]bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")

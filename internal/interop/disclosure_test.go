@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// tryDisclosure has the TypeScript SDKs, each in its eras, go through progressive
-// disclosure (docs/disclosure.md), in front of the servers that there are anyway.
+// tryDisclosure runs the TypeScript SDKs, each in its eras, through progressive disclosure
+// (docs/disclosure.md).
 func (l *lab) tryDisclosure(t *testing.T, upstreams []upstream) {
 	i := slices.IndexFunc(upstreams, func(u upstream) bool { return u.kind == everything })
 	u := upstreams[i]
@@ -38,8 +38,8 @@ func (l *lab) tryDisclosure(t *testing.T, upstreams []upstream) {
 	}
 }
 
-// tryWorkflow takes all steps of the workflow on one connection. The SDKs validate every
-// answer by their own schemas.
+// tryWorkflow performs all steps of the workflow on one connection. The SDKs validate every
+// answer with their own schemas.
 func (l *lab) tryWorkflow(t *testing.T, c client, url string, u upstream) {
 	const descriptions = "resource:///tool_descriptions"
 	echo := step{Method: "tools/call", Params: map[string]any{"name": u.tool("echo"), "arguments": map[string]any{"message": "hi"}}}

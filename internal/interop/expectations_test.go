@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// expectations are the steps at one upstream.
+// expectations returns the steps at one upstream.
 func (u upstream) expectations(c client) []expectation {
 	switch u.kind {
 	case everything:
@@ -21,11 +21,11 @@ func (u upstream) expectations(c client) []expectation {
 
 func (u upstream) everything(c client) []expectation {
 	roots := []string{"MCP Roots (1 total)", "files"}
-	if c.version == stateless { // of which the server is told only if it asks in mid-call
+	if c.version == stateless { // the server learns about these only by asking during a call
 		roots = []string{"roots"}
 	}
 	return []expectation{
-		// A while after a session begins, the server asks for the client's roots.
+		// Soon after a session begins, the server asks for the client's roots.
 		{"asks for roots in mid-call", callTool(u.tool("trigger-long-running-operation"), object{"duration": 0.8, "steps": 1}),
 			wantText("Long running operation completed. Duration: 0.8 seconds, Steps: 1.")},
 		{"call", callTool(u.tool("get-sum"), object{"a": 2, "b": 3}), wantText("The sum of 2 and 3 is 5.")},
@@ -201,7 +201,8 @@ func wantText(text string) func(*testing.T, outcome) {
 	}
 }
 
-// wantTextWith wants all of these in the texts of an answer, which may be an error's.
+// wantTextWith requires all of these parts in the texts of an answer, which may be those of
+// an error.
 func wantTextWith(parts ...string) func(*testing.T, outcome) {
 	return func(t *testing.T, o outcome) {
 		o.noError(t)
@@ -235,8 +236,8 @@ func wantValues(value string) func(*testing.T, outcome) {
 	}
 }
 
-// wantProgress wants n events in their order, then the text. Over HTTP+SSE the SDK drops
-// those that it reads together with the answer: it handles that first.
+// wantProgress requires n events in order, then the text. Over HTTP+SSE the SDK drops
+// events that it reads together with the answer, because it handles the answer first.
 func wantProgress(c client, n int, text string) func(*testing.T, outcome) {
 	return func(t *testing.T, o outcome) {
 		wantText(text)(t, o)
@@ -251,8 +252,7 @@ func wantProgress(c client, n int, text string) func(*testing.T, outcome) {
 	}
 }
 
-// wantCancelled wants what the client program says of a call that it cancelled
-// itself.
+// wantCancelled requires the client program's report of a call that it cancelled itself.
 func wantCancelled(t *testing.T, o outcome) {
 	if o.Error == nil || !strings.Contains(o.Error.Message, "changed their mind") {
 		t.Errorf("the outcome is %+v, want the client's own cancellation", o)

@@ -34,9 +34,8 @@ func TestIdentityProviders(t *testing.T) {
 	}
 }
 
-// pageConfigs are the configurations of docs/identity-providers.md by the titles they
-// stand under: its first block is a whole one, each other one is a section auth that
-// takes the place of the one in the first.
+// pageConfigs returns the configurations of docs/identity-providers.md by their headings.
+// The first block is a complete configuration; each other block replaces its section auth.
 func pageConfigs(t *testing.T) iter.Seq2[string, string] {
 	t.Helper()
 	return func(yield func(title, text string) bool) {
@@ -61,7 +60,7 @@ func pageConfigs(t *testing.T) iter.Seq2[string, string] {
 	}
 }
 
-// TestPutItOnANetwork loads the lines that the README puts in front of its upstreams.
+// TestPutItOnANetwork loads the lines that the README adds above its upstreams.
 func TestPutItOnANetwork(t *testing.T) {
 	blocks := yamlBlocks(readPage(t, "README.md"))
 	if len(blocks) != 3 {
@@ -98,7 +97,7 @@ func readPage(t *testing.T, elem ...string) string {
 	return string(page)
 }
 
-// yamlBlocks are the blocks of YAML that begin at the left margin.
+// yamlBlocks returns the blocks of YAML that begin at the left margin.
 func yamlBlocks(page string) (blocks []string) {
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
 		blocks = append(blocks, m[1])

@@ -17,22 +17,22 @@ import (
 
 type claims = map[string]any
 
-// documented is what a provider documents of its access tokens: the header's typ and
-// the claims beside iss, iat, exp and jti.
+// documented is a provider's documentation of its access tokens: the header's typ and the
+// claims besides iss, iat, exp and jti.
 type documented struct {
 	typ    any // nil for none
 	claims claims
-	// What has to be understood.
+	// The expected user and client.
 	user, client string
-	// idToken has claims of an ID token that the same sign-in brings.
+	// idToken holds claims of an ID token from the same sign-in.
 	idToken claims
-	// noScope are the claims without the scope that the page requires.
+	// noScope holds the claims without the scope that the page requires.
 	noScope claims
 }
 
 const (
 	publicURL = "https://mcp.example.com/mcp"
-	// entraAPI is the registration's client id in the page.
+	// entraAPI is the client id of the registration on the page.
 	entraAPI = "66666666-7777-8888-9999-000000000000"
 )
 
@@ -53,7 +53,7 @@ var documentedTokens = map[string]documented{
 			"sub": "3OBtLXUC2ZrN_ADLNjW9X4o0lcd61py7lgHw3Skh77s", "ver": "2.0", "scp": "access", "roles": []string{"engineering"}},
 		user: "3OBtLXUC2ZrN_ADLNjW9X4o0lcd61py7lgHw3Skh77s", client: "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb",
 		idToken: claims{"aud": "aaaaaaaa-0000-1111-2222-bbbbbbbbbbbb", "nonce": "n"},
-		noScope: claims{"scp": nil}, // as of an application that acts for itself
+		noScope: claims{"scp": nil}, // as for an application that acts for itself
 	},
 	"Okta": {
 		claims: claims{"ver": 1, "aud": publicURL, "cid": "0oa1b2c3", "client_id": nil, "uid": "00u4d5e6", "auth_time": 1,
@@ -72,8 +72,8 @@ var documentedTokens = map[string]documented{
 	},
 }
 
-// TestDocumentedTokens shows tokens as each provider documents them to a gateway with
-// the page's settings. Only the issuer's host is another.
+// TestDocumentedTokens presents tokens, as each provider documents them, to a gateway with
+// the settings of the page. Only the issuer's host differs.
 func TestDocumentedTokens(t *testing.T) {
 	for title, text := range pageConfigs(t) {
 		d, ok := documentedTokens[title]
@@ -114,7 +114,7 @@ func TestDocumentedTokens(t *testing.T) {
 	}
 }
 
-// startGate starts an issuer in place of the configured one, and what judges its
+// startGate starts an issuer that replaces the configured one, and the verifier of its
 // tokens.
 func startGate(t *testing.T, cfg gateway.Config) (*mcptest.Issuer, func(token string) (int, mcp.Caller)) {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// tryInspector runs the Inspector's command line in both eras, one connection for
-// each step.
+// tryInspector runs the Inspector's command line in both eras, with one connection for each
+// step.
 func (l *lab) tryInspector(t *testing.T, url string, upstreams []upstream) {
 	first := map[kind]upstream{}
 	for _, u := range upstreams {
@@ -58,7 +58,7 @@ func (l *lab) inspect(t *testing.T, url, mode string, method ...string) outcome 
 		"--protocol-era", mode, "--format", "json", "--quiet", "--method"}
 	cmd := exec.CommandContext(ctx, l.node.Binary, append(args, method...)...)
 	cmd.Dir = l.node.Dir
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // it keeps a catalog there
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // it stores a catalog there
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

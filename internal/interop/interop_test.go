@@ -41,7 +41,7 @@ func TestInterop(t *testing.T) {
 	t.Run("disclosure", func(t *testing.T) { l.tryDisclosure(t, upstreams) })
 }
 
-// startGateway starts the gateway and waits until the lists of all upstreams came.
+// startGateway starts the gateway and waits until it has the lists of all upstreams.
 func (l *lab) startGateway(t *testing.T, upstreams []upstream) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
@@ -61,14 +61,14 @@ func (l *lab) startGateway(t *testing.T, upstreams []upstream) string {
 	return g.URL
 }
 
-// expectation is a step and what has to come of it.
+// expectation is a step and its expected outcome.
 type expectation struct {
 	title string
 	step  step
 	check func(*testing.T, outcome)
 }
 
-// tryClient takes all steps of all upstreams on one connection of a client.
+// tryClient performs all steps of all upstreams on one connection of a client.
 func (l *lab) tryClient(t *testing.T, c client, url string, upstreams []upstream) {
 	expectations := lists(upstreams)
 	for _, u := range upstreams {
@@ -95,7 +95,7 @@ func (l *lab) tryClient(t *testing.T, c client, url string, upstreams []upstream
 	}
 }
 
-// lists are the expectations of the merged lists.
+// lists returns the expectations of the merged lists.
 func lists(upstreams []upstream) []expectation {
 	var tools, resources, templates, prompts []string
 	for _, u := range upstreams {
@@ -160,12 +160,12 @@ func lists(upstreams []upstream) []expectation {
 	}
 }
 
-// tryDefinitions compares the tools of a server with what the gateway lists of
-// them, member by member: only the name may differ.
+// tryDefinitions compares a server's tools with those that the gateway lists, member by
+// member: only the name may differ.
 func (l *lab) tryDefinitions(t *testing.T, url string, upstreams []upstream) {
 	for _, u := range upstreams {
 		if u.url == "" || u.sse {
-			continue // the client speaks to the server itself, too
+			continue // the client must be able to talk to the server directly
 		}
 		c := client{name: "TypeScript SDK v2", sdk: "v2", mode: "auto"}
 		list := []step{{Method: "tools/list"}}
@@ -194,7 +194,7 @@ func withoutName(t *testing.T, raw json.RawMessage) map[string]any {
 		t.Fatal(err)
 	}
 	delete(tool, "name")
-	// Not known to 2026-07-28, so a direct client of that revision never sees it.
+	// 2026-07-28 does not have it, so a direct client of that revision never sees it.
 	delete(tool, "execution")
 	return tool
 }

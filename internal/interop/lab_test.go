@@ -16,15 +16,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// limits of one test: to install (a cold cache fetches some 300 MB), to get ready,
-// and for all steps of one client.
+// Limits of one test: for the installation (an empty cache fetches some 300 MB), for the
+// start, and for all steps of one client.
 const (
 	installLimit = 8 * time.Minute
 	readyLimit   = time.Minute
 	clientLimit  = 2 * time.Minute
 )
 
-// lab is what is installed and where.
+// lab holds what is installed and where.
 type lab struct {
 	checkout rig.Checkout
 	node     rig.Node
@@ -34,10 +34,10 @@ type lab struct {
 	files    string // folder that the filesystem server serves
 }
 
-// newLab installs and builds everything, at once where it can.
+// newLab installs and builds everything, in parallel where possible.
 func newLab(t *testing.T) *lab { return lay(t, true) }
 
-// nodeLab is a lab without Python.
+// nodeLab returns a lab without Python.
 func nodeLab(t *testing.T) *lab { return lay(t, false) }
 
 func lay(t *testing.T, python bool) *lab {
@@ -88,7 +88,7 @@ func lay(t *testing.T, python bool) *lab {
 	return l
 }
 
-// start runs a command for as long as the test and waits until it listens at addr.
+// start runs a command until the test ends, and waits until it listens at addr.
 func (l *lab) start(t *testing.T, addr string, cmd *exec.Cmd) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyLimit)
@@ -103,7 +103,7 @@ func (l *lab) start(t *testing.T, addr string, cmd *exec.Cmd) {
 	}
 }
 
-// own ends a process with the test, and shows its log if the test failed.
+// own stops a process when the test ends, and shows its log if the test failed.
 func (l *lab) own(t *testing.T, name string, p *rig.Process) {
 	t.Cleanup(func() {
 		err := p.Stop()
@@ -119,11 +119,11 @@ func (l *lab) own(t *testing.T, name string, p *rig.Process) {
 // client is one of the client programs and how it connects.
 type client struct {
 	name, sdk, mode string
-	version         string // revision that has to come out of it
-	user            string // who signs in; "" where nobody has to
+	version         string // the revision that it must negotiate
+	user            string // the user who signs in; "" for none
 }
 
-// step is one thing that a client does.
+// step is one action of a client.
 type step struct {
 	Method      string         `json:"method"`
 	Params      map[string]any `json:"params,omitempty"`
@@ -131,16 +131,16 @@ type step struct {
 	CancelAfter int            `json:"cancelAfter,omitempty"`
 }
 
-// report is what a client program writes at its end.
+// report is the output of a client program.
 type report struct {
 	Version      string
 	Capabilities map[string]json.RawMessage
 	Instructions string
 	Outcomes     []outcome
-	Trace        []exchange // where a user signed in: what the SDK sent, in order
+	Trace        []exchange // with a sign-in: what the SDK sent, in order
 }
 
-// exchange is an HTTP request and what came back.
+// exchange is an HTTP request and its answer.
 type exchange struct {
 	Method, URL, Session string
 	Authorized           bool // with an access token
@@ -149,7 +149,7 @@ type exchange struct {
 	Challenge            string
 }
 
-// outcome is what came of one step.
+// outcome is the result of one step.
 type outcome struct {
 	Progress []struct{ Progress, Total float64 }
 	Error    *struct {
@@ -178,7 +178,7 @@ type content struct {
 	Resource                              *content
 }
 
-// run connects a client to an endpoint and takes the steps.
+// run connects a client to an endpoint and performs the steps.
 func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	t.Helper()
 	input, err := json.Marshal(steps)
@@ -193,8 +193,8 @@ func (l *lab) run(t *testing.T, c client, url string, steps []step) report {
 	}
 	cmd := exec.CommandContext(ctx, l.node.Binary, args...)
 	cmd.Dir = l.node.Dir
-	// The filesystem server serves the client's roots as soon as it has them, which it
-	// asks for at a time of its own: so they are the folder that it has anyway.
+	// The filesystem server serves the client's roots as soon as it has them, and the time
+	// when it asks for them varies. So the roots are the folder that it serves anyway.
 	cmd.Env = append(os.Environ(), "ROOT=file://"+l.files)
 	cmd.Stdin = bytes.NewReader(input)
 	var stderr bytes.Buffer

@@ -11,9 +11,9 @@ import (
 )
 
 // TestMatrix is the matrix of internal/e2e for the TypeScript SDKs: every revision that
-// they speak as a client with every one that they speak as a server. Over stdio it is the
-// newest of each SDK: servers with sessions have a process for each client there, which
-// takes a second to start.
+// they support as a client, with every revision that they support as a server. Over stdio
+// it tests only the newest revision of each SDK, because there a server with sessions has a
+// process for each client, which takes a second to start.
 func TestMatrix(t *testing.T) {
 	l := newLab(t)
 	upstreams := l.startMatrix(t)
@@ -38,8 +38,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// startMatrix starts a server of each SDK over HTTP, which to the gateway is one of each
-// revision that it speaks.
+// startMatrix starts an HTTP server of each SDK. To the gateway it is a server of each
+// revision that the SDK supports.
 func (l *lab) startMatrix(t *testing.T) (upstreams []upstream) {
 	t.Helper()
 	at := func(script, path string) string {
@@ -70,7 +70,7 @@ func (l *lab) startMatrix(t *testing.T) (upstreams []upstream) {
 	return upstreams
 }
 
-// tryMatrix takes all steps at all upstreams on one connection of a client.
+// tryMatrix performs all steps at all upstreams on one connection of a client.
 func (l *lab) tryMatrix(t *testing.T, c client, url string, upstreams []upstream) {
 	type cell struct {
 		server string
@@ -92,7 +92,7 @@ func (l *lab) tryMatrix(t *testing.T, c client, url string, upstreams []upstream
 	}
 }
 
-// typescript are the steps at a server of internal/interop/server.
+// typescript returns the steps at a server of internal/interop/server.
 func (u upstream) typescript(c client) []expectation {
 	confirm := wantText("accept Ada")
 	if c.version < "2025-06-18" || u.revision < "2025-06-18" { // there is no elicitation
@@ -119,7 +119,7 @@ func (u upstream) typescript(c client) []expectation {
 				}
 				return
 			}
-			o.noError(t) // there is no structured content: a text says it
+			o.noError(t) // without structured content a text has it
 			if c := o.Result.Content; len(c) != 2 || c[0].Text != "grüße" || c[1].Text != `{"length":5}` || o.Result.StructuredContent != nil {
 				t.Errorf("the answer is %+v", o.Result)
 			}

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// trySignIn puts the gateway between clients and servers, and the users sign in at
-// somebody else's authorization server: with the SDKs' own OAuth clients, without a
-// browser.
+// trySignIn puts the gateway between clients and servers, while users sign in at a
+// third-party authorization server with the SDKs' own OAuth clients, without a browser.
 func (l *lab) trySignIn(t *testing.T, upstreams []upstream) {
 	s := l.startSite(t, upstreams)
 	for _, c := range []client{
@@ -36,7 +35,7 @@ func (l *lab) trySignIn(t *testing.T, upstreams []upstream) {
 	t.Run("refused", func(t *testing.T) { s.tryRefusals(t) })
 }
 
-// tryAda signs in an engineer, lets the access token expire, and goes on.
+// tryAda signs in an engineer, lets the access token expire, and continues.
 func (l *lab) tryAda(t *testing.T, c client, s site) {
 	c.user = "ada"
 	sum := callTool(s.everything.tool("get-sum"), object{"a": 2, "b": 3})
@@ -60,7 +59,7 @@ func (l *lab) tryAda(t *testing.T, c client, s site) {
 	t.Run("refresh", func(t *testing.T) { s.checkRefresh(t, r) })
 }
 
-// tryBob signs in somebody of another group.
+// tryBob signs in a user of another group.
 func (l *lab) tryBob(t *testing.T, c client, s site) {
 	c.user = "bob"
 	l.tryAs(t, c, s, []expectation{
@@ -76,7 +75,7 @@ func (l *lab) tryBob(t *testing.T, c client, s site) {
 	})
 }
 
-// tryAs takes the steps as a user and checks how the client signed in.
+// tryAs performs the steps as a user and checks how the client signed in.
 func (l *lab) tryAs(t *testing.T, c client, s site, expectations []expectation) report {
 	t.Helper()
 	var steps []step
@@ -94,8 +93,8 @@ func (l *lab) tryAs(t *testing.T, c client, s site, expectations []expectation) 
 	return r
 }
 
-// checkSignIn wants that the client found its way by what the gateway and the issuer
-// say, and got a token for the gateway.
+// checkSignIn checks that the client found its way with the metadata of the gateway and the
+// issuer, and got a token for the gateway.
 func (s site) checkSignIn(t *testing.T, r report) {
 	var have []string
 	for _, e := range r.Trace {
@@ -122,8 +121,8 @@ func (s site) checkSignIn(t *testing.T, r report) {
 	}
 }
 
-// checkRefresh wants one refused request, then a new token for the gateway, and that
-// a stateful client's session goes on.
+// checkRefresh checks that one request was refused, that a new token for the gateway
+// followed, and that a stateful client kept its session.
 func (s site) checkRefresh(t *testing.T, r report) {
 	refused := slices.IndexFunc(r.Trace, func(e exchange) bool { return e.Authorized && e.Status == http.StatusUnauthorized })
 	if refused < 0 || len(r.Trace) < refused+3 {
@@ -152,8 +151,8 @@ func (s site) checkRefresh(t *testing.T, r report) {
 	}
 }
 
-// wantExactly wants these tools to be listed, and no others of the upstreams whose
-// tools are known. server-everything has more than we know, some of which come and go.
+// wantExactly requires these tools in the list, and no others of the upstreams whose tools
+// are known. server-everything has more tools than we know, some of which come and go.
 func (o outcome) wantExactly(t *testing.T, want []string, s site) {
 	t.Helper()
 	o.noError(t)

@@ -18,22 +18,21 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// elsewhere is a resource that the issuer knows and the gateway is not.
+// elsewhere is a resource that the issuer knows but that is not the gateway.
 const elsewhere = "http://127.0.0.1:9/mcp"
 
-// maxAnswer bounds what is read of one answer.
+// maxAnswer bounds one answer in bytes.
 const maxAnswer = 1 << 20
 
-// site is a gateway that wants access tokens, and the issuer of them.
+// site is a gateway that requires access tokens, and their issuer.
 type site struct {
-	issuer     string   // its identifier
-	url        string   // of the gateway's endpoint: the resource that tokens are for
-	everything upstream // all but one of its tools for engineering, none for support
-	python     upstream // one of its tools for engineering, all for support
+	issuer     string   // issuer identifier
+	url        string   // of the gateway's endpoint: the resource of the tokens
+	everything upstream // engineering has all but one of its tools, support has none
+	python     upstream // engineering has one of its tools, support has all
 }
 
-// startSite starts the issuer, and a gateway in front of one upstream of each kind
-// that speaks HTTP.
+// startSite starts the issuer, and a gateway with one HTTP upstream of each kind.
 func (l *lab) startSite(t *testing.T, upstreams []upstream) site {
 	t.Helper()
 	var s site
@@ -85,12 +84,12 @@ policy:
 	return s
 }
 
-// tryRefusals sends tokens that are not good enough.
+// tryRefusals sends tokens that the gateway must refuse.
 func (s site) tryRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		title, token, query string
 		status              int
-		challenge           []string // its parts
+		challenge           []string // parts of it
 	}{
 		{"a good token", s.token(t, 0, s.url, "mcp"), "", http.StatusOK, nil},
 		{"no token", "", "", http.StatusUnauthorized, []string{"resource_metadata=", `scope="mcp"`}},
@@ -123,7 +122,7 @@ func (s site) tryRefusals(t *testing.T) {
 	}
 }
 
-// token gets the robot a token, as old as it is to be.
+// token gets a token of this age for the robot.
 func (s site) token(t *testing.T, age time.Duration, resource, scope string) string {
 	t.Helper()
 	form := url.Values{"grant_type": {"client_credentials"}, "resource": {resource}}

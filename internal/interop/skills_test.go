@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// bundle is a skill as people write it: instructions, a text, a script, a picture, and a
-// tool of another upstream that it depends on.
+// bundle is a typical skill: instructions, a text, a script, a picture, and a tool of
+// another upstream that it needs.
 var bundle = map[string]string{
 	"SKILL.md": "---\nname: triage\ndescription: Sorts what came in. Use it before anything is answered.\nlicense: MIT\n" +
 		"metadata:\n  version: \"2.0\"\n  tags: mail, support\n  gatehouse.tools: everything/echo everything/no-such-tool\n---\n# Triage\n\nRead [the order](references/order.md) first.\n",
@@ -43,8 +43,8 @@ type skillFile struct {
 	Size                        int
 }
 
-// trySkills has the SDKs of TypeScript and of Python read a skill that is a directory on
-// disk: from the list to the bytes of its last file.
+// trySkills has the TypeScript and Python SDKs read a skill from a directory, from the list
+// to the bytes of its last file.
 func (l *lab) trySkills(t *testing.T, upstreams []upstream) {
 	dir := t.TempDir()
 	for name, text := range bundle {
@@ -89,7 +89,7 @@ func (l *lab) trySkills(t *testing.T, upstreams []upstream) {
 
 const triage = "skill://playbooks/mail/triage"
 
-// skillSteps are what a host does, one after the other.
+// skillSteps returns the steps of a host, in order.
 func skillSteps() []step {
 	steps := []step{
 		{Method: "skills/list"},
@@ -112,7 +112,7 @@ func bundleNames() (names []string) {
 	return names
 }
 
-// checkSkills checks what came of skillSteps.
+// checkSkills checks the outcomes of skillSteps.
 func (l *lab) checkSkills(t *testing.T, r report) {
 	t.Helper()
 	for i, o := range r.Outcomes {
@@ -168,7 +168,7 @@ func (l *lab) checkSkills(t *testing.T, r report) {
 	}
 }
 
-// runPython is run for a client on the Python SDK, internal/interop/python/client.py.
+// runPython runs a client of the Python SDK, internal/interop/python/client.py.
 func (l *lab) runPython(t *testing.T, python, url string, steps []step) (r report) {
 	t.Helper()
 	input, err := json.Marshal(steps)

@@ -22,11 +22,11 @@ import (
 
 const (
 	someDigest = "sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
-	// goodText is a SKILL.md of a server that has bad entries, too.
+	// goodText is the SKILL.md of a server that also has bad entries.
 	goodText = "---\nname: good\ndescription: Good.\n---\nGood.\n"
 )
 
-// badEntries are entries for each of which a client that checks refuses a whole list.
+// badEntries returns entries of which each one makes a strict client refuse the whole list.
 func badEntries() string {
 	entry := func(root, frontmatter, files string) string {
 		return fmt.Sprintf(`{"uri":"%s/SKILL.md","frontmatter":%s,"resources":%s}`, root, frontmatter, files)
@@ -54,7 +54,7 @@ func badEntries() string {
 	}, ",")
 }
 
-// badServer is a server of the extension most of whose skills break its rules.
+// badServer is a server of the extension whose skills mostly break the rules.
 func badServer(t *testing.T) *mcptest.Server {
 	s := mcptest.NewServer(wire.Lookup(stateless))
 	t.Cleanup(s.Close)
@@ -73,8 +73,8 @@ func badServer(t *testing.T) *mcptest.Server {
 	return s
 }
 
-// oldServer is a server of SEP-2076: a good skill, one that needs an argument, one whose
-// name is none of a directory, and ones of the wrong types.
+// oldServer is a server of SEP-2076 with a good skill, one that needs an argument, one
+// whose name cannot be that of a directory, and some of wrong types.
 func oldServer(t *testing.T) *mcptest.Server {
 	s := mcptest.NewServer(wire.Lookup(stateful))
 	t.Cleanup(s.Close)
@@ -87,8 +87,8 @@ func oldServer(t *testing.T) *mcptest.Server {
 	return s
 }
 
-// TestSkillsClient: the skills client of the TypeScript SDK lists all skills that are good,
-// whoever else is beside them, and takes every file of them, in both eras.
+// TestSkillsClient: in both eras, the skills client of the TypeScript SDK lists all good
+// skills, whatever bad ones there are, and reads all their files.
 func TestSkillsClient(t *testing.T) {
 	l := nodeLab(t)
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestSkillsClient(t *testing.T) {
 			var uris []string
 			for _, s := range report.Skills {
 				if !strings.HasPrefix(s.URI, "skill://router/router-core/") || s.URI == "skill://router/router-core/SKILL.md" {
-					uris = append(uris, s.URI) // of those within another one, how many there are is their author's
+					uris = append(uris, s.URI) // their author decides how many skills another skill contains
 				}
 				if len(s.Children) == 0 {
 					t.Errorf("%s has no children", s.URI)
@@ -148,7 +148,7 @@ func TestSkillsClient(t *testing.T) {
 					t.Errorf("%s is not listed", uri)
 				}
 			}
-			if len(uris) != len(want)+3 { // the directory's two, and the report
+			if len(uris) != len(want)+3 { // the two of the directory, and the report
 				t.Errorf("listed are %q", uris)
 			}
 		})
@@ -162,7 +162,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// script runs a script on the pinned Node and returns what it writes.
+// script runs a script with the pinned Node and returns its output.
 func (l *lab) script(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clientLimit)

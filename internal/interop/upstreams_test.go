@@ -20,7 +20,7 @@ type upstream struct {
 	command []string
 	kind    kind
 	sse     bool // over HTTP+SSE
-	// revision is the one that the gateway is to speak; "" for what it finds out.
+	// revision is the revision that the gateway must use; "" if it finds out by itself.
 	revision string
 }
 
@@ -33,25 +33,25 @@ const (
 	typescript             // internal/interop/server
 )
 
-// Revisions that clients have to come out with.
+// Revisions that clients must negotiate.
 const (
 	stateful  = "2025-11-25"
 	stateless = "2026-07-28"
 )
 
-// tool, uri: public names of an upstream's things.
+// tool and uri return the public names of an upstream's objects.
 func (u upstream) tool(name string) string { return u.name + "__" + name }
 func (u upstream) uri(uri string) string   { return u.name + "+" + uri }
 
-// tools are names that the upstream has to offer.
+// tools returns names that the upstream must offer.
 func (u upstream) tools() []string {
 	switch u.kind {
 	case everything:
 		return []string{"echo", "get-annotated-message", "get-env", "get-resource-links", "get-resource-reference",
 			"get-structured-content", "get-sum", "get-tiny-image", "gzip-file-as-resource",
 			"toggle-simulated-logging", "toggle-subscriber-updates", "trigger-long-running-operation",
-			// It has these for clients that can be asked, and those that they run as tasks for
-			// servers, which nobody does through the gateway, for others.
+			// It has the former for clients that can be asked, and the latter for clients
+			// that run tasks for servers, which the gateway does not support.
 			"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request", "simulate-research-query"}
 	case filesystem:
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
@@ -62,8 +62,7 @@ func (u upstream) tools() []string {
 	}
 }
 
-// startUpstreams starts the servers that speak HTTP and tells how the gateway
-// starts the others.
+// startUpstreams starts the HTTP servers, and returns how the gateway starts the others.
 func (l *lab) startUpstreams(t *testing.T) []upstream {
 	t.Helper()
 	everythingJS := l.node.Module("@modelcontextprotocol", "server-everything", "dist", "index.js")
@@ -93,7 +92,7 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	}
 	return []upstream{
 		{name: "everything", kind: everything, url: http("/mcp", withNode("streamableHttp"))},
-		// Nobody says that these speak HTTP+SSE: the gateway finds out.
+		// The configuration does not say that these use HTTP+SSE; the gateway finds out.
 		{name: "everything-sse", kind: everything, sse: true, url: http("/sse", withNode("sse"))},
 		{name: "python1-sse", kind: python, sse: true, url: withPythonSSE(l.python1)},
 		{name: "python2-sse", kind: python, sse: true, url: withPythonSSE(l.python2)},
@@ -106,7 +105,7 @@ func (l *lab) startUpstreams(t *testing.T) []upstream {
 	}
 }
 
-// config is the upstreams section of the gateway's config; JSON is YAML too.
+// config returns the section upstreams of the gateway's configuration. JSON is valid YAML.
 func config(t *testing.T, upstreams []upstream) string {
 	t.Helper()
 	var b strings.Builder

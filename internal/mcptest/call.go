@@ -11,12 +11,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Call is one request, or a standing GET, while a Server works at it.
+// Call is a request, or a GET stream, that a Server is working on.
 type Call struct {
 	Received
 
 	server *Server
-	key    string // of session and id
+	key    string // session and request id
 	ctx    context.Context
 	cancel context.CancelFunc
 	pipe   *pipe // nil over Streamable HTTP
@@ -24,17 +24,17 @@ type Call struct {
 	mu      sync.Mutex // guards the fields below: one writer at a time
 	w       http.ResponseWriter
 	started bool
-	over    bool // the handler returned: w is not ours any more
+	over    bool // the handler has returned: w must not be used any more
 }
 
-// Done is closed when the call is over for its client: cancelled by notification,
-// connection gone, or the server closes.
+// Done is closed when the call has ended for its client: it was cancelled by notification,
+// the connection is gone, or the server closes.
 func (c *Call) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Context ends with Done.
+// Context returns a context that ends with Done.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Result answers. A stateless server's result gets the resultType that it lacks.
+// Result sends a result. For a stateless server it adds a missing resultType.
 func (c *Call) Result(result string) {
 	if !c.server.revision.Stateful {
 		merged, err := merge(result, map[string]string{"resultType": `"complete"`})
@@ -46,7 +46,7 @@ func (c *Call) Result(result string) {
 	c.finish(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, c.ID, compact(result)))
 }
 
-// Text answers a tool call with one text.
+// Text answers a tool call with one text block.
 func (c *Call) Text(text string) {
 	quoted, _ := json.Marshal(text) // a string always marshals
 	c.Result(fmt.Sprintf(`{"content":[{"type":"text","text":%s}]}`, quoted))
@@ -63,8 +63,8 @@ func (c *Call) Notify(method, params string) {
 	c.event(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, compact(params)))
 }
 
-// Progress reports progress with the token that the client gave; it reports false,
-// and sends nothing, when there was none.
+// Progress reports progress with the client's token. Without a token it sends nothing and
+// reports false.
 func (c *Call) Progress(done int) bool {
 	var token json.RawMessage
 	if !c.Param("_meta|progressToken", &token) {
@@ -78,7 +78,8 @@ func (c *Call) Progress(done int) bool {
 // as stateful servers do.
 func (c *Call) Ask(method, params string) (Message, error) { return c.Asking(method, params)() }
 
-// Asking is Ask in two: it returns when the request was sent, and answer waits.
+// Asking is Ask in two steps: it returns when the request was sent, and answer waits for
+// the answer.
 func (c *Call) Asking(method, params string) (answer func() (Message, error)) {
 	id := c.server.mint()
 	answers := make(chan Message, 1)
@@ -99,20 +100,19 @@ func (c *Call) Asking(method, params string) (answer func() (Message, error)) {
 	}
 }
 
-// Hang waits until the call is over for its client.
+// Hang waits until the call has ended for its client.
 func (c *Call) Hang() { <-c.Done() }
 
-// Die breaks the connection, after what was sent already.
+// Die breaks the connection after what was already sent.
 func (c *Call) Die() {
 	if c.pipe != nil {
 		c.pipe.cancel()
 		return
 	}
-	panic(http.ErrAbortHandler) // net/http's own way to do it
+	panic(http.ErrAbortHandler) // how net/http breaks a connection
 }
 
-// Status answers with an HTTP status and a body of any kind. Only Streamable HTTP has
-// one.
+// Status answers with an HTTP status and any body, over Streamable HTTP only.
 func (c *Call) Status(status int, contentType, body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,20 +121,20 @@ func (c *Call) Status(status int, contentType, body string) {
 	c.write(body)
 }
 
-// Garbage sends text where a message should stand.
+// Garbage sends a text instead of a message.
 func (c *Call) Garbage(text string) { c.finish(text) }
 
-// stand is the standing stream of a session: it lasts until somebody ends it.
+// stand keeps the GET stream of a session open until somebody ends it.
 func (c *Call) stand() { c.keep(c.open) }
 
-// keep begins a standing stream and keeps it until somebody ends it. Who sees that it has
-// begun does not miss what is pushed from then on.
+// keep begins a GET stream and keeps it open until somebody ends it. Once the client sees
+// its beginning, it misses no notification.
 func (c *Call) keep(begin func()) {
 	c.join(begin)
 	c.stay()
 }
 
-// join has the call be told what is pushed, and stay waits for its end.
+// join registers the call for notifications, and stay waits for its end.
 func (c *Call) join(begin func()) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *Call) finish(message string) {
 	}
 	c.w.Header().Set("Content-Type", "application/json")
 	c.write(message)
-	c.over = true // a question that comes too late is not asked any more
+	c.over = true // a late question is not asked
 }
 
 func (c *Call) event(message string) {
@@ -189,8 +189,8 @@ func (c *Call) open() {
 	c.write("")
 }
 
-// write is called with mu held. A client that has gone is no matter here: Done
-// says so.
+// write writes to the client. The caller holds mu. Write errors do not matter: Done reports
+// that the client is gone.
 func (c *Call) write(text string) {
 	if c.over {
 		return
@@ -201,7 +201,7 @@ func (c *Call) write(text string) {
 	}
 }
 
-// usual is what a server of the revision does without a script.
+// usual is the default behaviour of a server of the revision.
 func (s *Server) usual(c *Call) {
 	switch c.Method {
 	case "initialize":
@@ -254,7 +254,7 @@ func (s *Server) usual(c *Call) {
 	}
 }
 
-// unknown answers the handshake of the other era, over HTTP by a status.
+// unknown refuses the handshake of the other era, over HTTP by a status.
 func (c *Call) unknown(status int, contentType, body string) {
 	if c.pipe != nil {
 		c.Error(-32601, "Method not found: "+c.Method)
@@ -263,6 +263,6 @@ func (c *Call) unknown(status int, contentType, body string) {
 	c.Status(status, contentType, body)
 }
 
-// scriptedCaps are everything that a script may play.
+// scriptedCaps are all capabilities that a script may use.
 const scriptedCaps = `{"tools":{"listChanged":true},"prompts":{"listChanged":true},` +
 	`"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}`

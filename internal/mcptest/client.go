@@ -12,32 +12,31 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Client speaks to one endpoint. Its fields may be changed between requests, not
-// during one; the methods may be called at the same time.
+// Client talks to one endpoint. Its fields may be changed between requests, but not during
+// one. Its methods may be called concurrently.
 type Client struct {
 	URL      string
 	Revision *wire.Revision
-	// Caps is the capabilities object that the client declares, "{}" by default.
+	// Caps is the capabilities object of the client, "{}" by default.
 	Caps string
-	// LogLevel is what a stateless client asks for with every request; "" for none.
+	// LogLevel is the log level in each request of a stateless client; "" for none.
 	LogLevel string
-	// Header is sent with every request; an empty value removes a header that would
-	// be there.
+	// Header is sent with every request. An empty value removes a default header.
 	Header http.Header
-	// Session is the session id that Open got, or what the test puts here.
+	// Session is the session id, set by Open or by the test.
 	Session string
 	HTTP    *http.Client
 
 	ids atomic.Int64
 }
 
-// NewClient returns a client for an endpoint that has not said anything yet.
+// NewClient returns a client for an endpoint. It sends nothing yet.
 func NewClient(url string, revision *wire.Revision) *Client {
 	return &Client{URL: url, Revision: revision, Caps: "{}", HTTP: http.DefaultClient}
 }
 
-// Open makes a session: initialize and notifications/initialized. A stateless
-// client has nothing to open.
+// Open begins a session: initialize and notifications/initialized. It does nothing for a
+// stateless client.
 func (c *Client) Open(ctx context.Context) error {
 	if !c.Revision.Stateful {
 		return nil
@@ -60,8 +59,8 @@ func (c *Client) Open(ctx context.Context) error {
 	return err
 }
 
-// Call makes a request and reads its response. before is what came on its stream
-// until then. A JSON-RPC error is in the response, not in err.
+// Call makes a request and reads its response. before holds the earlier messages of its
+// stream. A JSON-RPC error is in the response, not in err.
 func (c *Client) Call(ctx context.Context, method, params string) (response Message, before []Message, err error) {
 	x, err := c.Send(ctx, method, params)
 	if err != nil {
@@ -72,12 +71,12 @@ func (c *Client) Call(ctx context.Context, method, params string) (response Mess
 	return response, x.Before, err
 }
 
-// Send makes a request with a fresh id and returns what comes back as it comes.
+// Send makes a request with a new id and returns the answer as it arrives.
 func (c *Client) Send(ctx context.Context, method, params string) (*Exchange, error) {
 	return c.SendID(ctx, strconv.FormatInt(c.ids.Add(1), 10), method, params)
 }
 
-// SendID is Send with an id as it shall stand on the wire: 7 or "7".
+// SendID is Send with the id as it appears on the wire: 7 or "7".
 func (c *Client) SendID(ctx context.Context, id, method, params string) (*Exchange, error) {
 	params, err := c.withMeta(params)
 	if err != nil {
@@ -102,7 +101,7 @@ func (c *Client) SendID(ctx context.Context, id, method, params string) (*Exchan
 	return c.Do(ctx, http.MethodPost, body, header)
 }
 
-// Notify sends a notification and returns the status of its answer.
+// Notify sends a notification and returns the HTTP status.
 func (c *Client) Notify(ctx context.Context, method, params string) (status int, err error) {
 	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
 	if err != nil {
@@ -112,7 +111,7 @@ func (c *Client) Notify(ctx context.Context, method, params string) (status int,
 	return x.Status, nil
 }
 
-// Answer sends the answer to a request that the server made. It wants 202.
+// Answer answers a request of the server. It requires status 202.
 func (c *Client) Answer(ctx context.Context, id json.RawMessage, result string) error {
 	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 	if err != nil {
@@ -125,12 +124,12 @@ func (c *Client) Answer(ctx context.Context, id json.RawMessage, result string) 
 	return nil
 }
 
-// Post sends a body as it is, with the usual headers.
+// Post sends a body unchanged with the usual headers.
 func (c *Client) Post(ctx context.Context, body string) (*Exchange, error) {
 	return c.Do(ctx, http.MethodPost, body, nil)
 }
 
-// Get opens the standing stream of a session, or resumes one after an event.
+// Get opens the GET stream of a session, or resumes a stream after an event.
 func (c *Client) Get(ctx context.Context, lastEventID string) (*Exchange, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if lastEventID != "" {
@@ -139,7 +138,7 @@ func (c *Client) Get(ctx context.Context, lastEventID string) (*Exchange, error)
 	return c.Do(ctx, http.MethodGet, "", header)
 }
 
-// Delete ends the session and returns the status of the answer.
+// Delete ends the session and returns the HTTP status.
 func (c *Client) Delete(ctx context.Context) (status int, err error) {
 	x, err := c.Do(ctx, http.MethodDelete, "", nil)
 	if err != nil {
@@ -149,8 +148,8 @@ func (c *Client) Delete(ctx context.Context) (status int, err error) {
 	return x.Status, nil
 }
 
-// Do sends one HTTP request; header comes before c.Header, and both before what
-// the revision wants. The context ends the exchange, not only the request.
+// Do sends one HTTP request. header overrides c.Header, and both override the headers that
+// the revision requires. The context covers the whole exchange, not only the request.
 func (c *Client) Do(ctx context.Context, method, body string, header http.Header) (*Exchange, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.URL, strings.NewReader(body))
 	if err != nil {
@@ -179,7 +178,7 @@ func (c *Client) Do(ctx context.Context, method, body string, header http.Header
 	return newExchange(resp), nil
 }
 
-// withMeta gives params what a stateless request must say in _meta.
+// withMeta adds to params what a stateless request must have in _meta.
 func (c *Client) withMeta(params string) (string, error) {
 	if params == "" {
 		params = "{}"

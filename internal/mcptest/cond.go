@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Cond is a mutex that can be waited at until what it guards has changed, as with a
-// sync.Cond, and until a context ends. The zero value is good.
+// Cond is a mutex with a wait for changes of what it guards, as in a sync.Cond, but until a
+// context ends. The zero value is ready to use.
 type Cond struct {
 	sync.Mutex
 	news chan struct{} // closed by Wake; nil when nobody waits
 }
 
-// Wake has all who wait look again. The mutex has to be held.
+// Wake makes all waiting goroutines check again. The caller holds the mutex.
 func (c *Cond) Wake() {
 	if c.news != nil {
 		close(c.news)
@@ -21,7 +21,7 @@ func (c *Cond) Wake() {
 	}
 }
 
-// Await returns when something holds, or with ctx's error. holds is called with the mutex
+// Await returns when holds is true, or with ctx's error. It calls holds with the mutex
 // held.
 func (c *Cond) Await(ctx context.Context, holds func() bool) error {
 	for {
@@ -43,13 +43,13 @@ func (c *Cond) Await(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// Log is what is written to it, by several goroutines. The zero value is good.
+// Log collects what several goroutines write to it. The zero value is ready to use.
 type Log struct {
 	cond Cond // guards text
 	text bytes.Buffer
 }
 
-// Write adds to the log. It never fails.
+// Write appends to the log. It never fails.
 func (l *Log) Write(p []byte) (int, error) {
 	l.cond.Lock()
 	defer l.cond.Unlock()
@@ -57,7 +57,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String is the log so far.
+// String returns the log so far.
 func (l *Log) String() string {
 	l.cond.Lock()
 	defer l.cond.Unlock()
@@ -71,14 +71,14 @@ func (l *Log) Reset() {
 	l.text.Reset()
 }
 
-// Count is how often a text stands in the log.
+// Count returns how often a text occurs in the log.
 func (l *Log) Count(text string) int {
 	l.cond.Lock()
 	defer l.cond.Unlock()
 	return bytes.Count(l.text.Bytes(), []byte(text))
 }
 
-// Await returns when a text stands in the log n times, or with ctx's error.
+// Await returns when a text occurs n times in the log, or with ctx's error.
 func (l *Log) Await(ctx context.Context, text string, n int) error {
 	return l.cond.Await(ctx, func() bool { return bytes.Count(l.text.Bytes(), []byte(text)) >= n })
 }

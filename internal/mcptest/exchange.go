@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// Exchange is the answer to one HTTP request while it comes. It is for one
-// goroutine; Close may be called from any.
+// Exchange is the answer to one HTTP request, read as it arrives. It is for one goroutine,
+// but any goroutine may call Close.
 type Exchange struct {
 	Status int
 	Header http.Header
-	// Stream says that the answer is an event stream.
+	// Stream reports that the answer is an event stream.
 	Stream bool
-	// Before are the messages that Response passed over.
+	// Before holds the messages that Response and Until skipped.
 	Before []Message
 
 	body   io.ReadCloser
@@ -37,8 +37,8 @@ func newExchange(resp *http.Response) *Exchange {
 	}
 }
 
-// Next returns the next message, io.EOF after the last one. An answer without a
-// body is an error that shows the status.
+// Next returns the next message, and io.EOF after the last one. For an answer without a
+// body it returns an error with the status.
 func (x *Exchange) Next() (Message, error) {
 	if !x.Stream {
 		if x.read {
@@ -66,12 +66,12 @@ func (x *Exchange) Next() (Message, error) {
 	}
 }
 
-// Until returns the next message of a method; those before it are in Before.
+// Until returns the next message of a method. The messages before it are in Before.
 func (x *Exchange) Until(method string) (Message, error) {
 	return x.find("a message "+method, func(m Message) bool { return m.Method == method })
 }
 
-// Response returns the response; what came before it is in Before.
+// Response returns the response. The messages before it are in Before.
 func (x *Exchange) Response() (Message, error) {
 	return x.find("a response", Message.IsResponse)
 }
@@ -92,10 +92,10 @@ func (x *Exchange) find(what string, is func(Message) bool) (Message, error) {
 	}
 }
 
-// EventIDs are the ids of all events so far, "" for an event without one.
+// EventIDs returns the ids of all events so far, "" for an event without one.
 func (x *Exchange) EventIDs() []string { return x.events }
 
-// LastEventID is the id of the last event that had one, "" when none had.
+// LastEventID returns the id of the last event that had one, or "".
 func (x *Exchange) LastEventID() string {
 	for _, id := range slices.Backward(x.events) {
 		if id != "" {
@@ -105,11 +105,11 @@ func (x *Exchange) LastEventID() string {
 	return ""
 }
 
-// Text reads the rest of the body as it is.
+// Text returns the rest of the body.
 func (x *Exchange) Text() string {
-	text, _ := io.ReadAll(io.LimitReader(x.reader, 32<<20)) // what could be read is what is shown
+	text, _ := io.ReadAll(io.LimitReader(x.reader, 32<<20)) // show whatever could be read
 	return string(text)
 }
 
-// Close ends the exchange; the server sees the client go if it was not over.
+// Close ends the exchange. If it was not complete, the server sees that the client is gone.
 func (x *Exchange) Close() { x.body.Close() }

@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// Endpoint is one of the things that an Issuer serves; its text is the path under the
-// issuer's URL, but for EndpointMetadata, whose is inserted before the issuer's own.
+// Endpoint is an endpoint of an Issuer: a path under the issuer's URL. EndpointMetadata is
+// an exception: its path is inserted before the issuer's own.
 type Endpoint string
 
 // The endpoints of an Issuer.
@@ -25,12 +25,12 @@ const (
 	EndpointIntrospect Endpoint = "/introspect"                             // RFC 7662
 )
 
-// IssuerOptions is what an Issuer can be made with. The zero value is a good one.
+// IssuerOptions are the options of an Issuer. The zero value is valid.
 type IssuerOptions struct {
 	// Path is the path of the issuer's URL, such as "/tenant"; default none.
 	Path string
-	// URL makes an issuer that does not listen: it has this URL and is reached by
-	// handing requests to ServeHTTP, which works in a bubble of testing/synctest too.
+	// URL makes an issuer with this URL that does not listen. Requests reach it through
+	// ServeHTTP, also within a synctest bubble.
 	URL string
 	// Audience is the default of the claim aud. Default "https://gateway.example/mcp".
 	Audience string
@@ -38,27 +38,27 @@ type IssuerOptions struct {
 	Alg string
 }
 
-// Issuer is a scripted authorization server with real keys. It serves metadata, keys
-// and introspection, issues whatever token the test describes, and fails the way the
-// test says. It starts with one published key. Close ends it.
+// Issuer is a scripted authorization server with real keys. It serves metadata, keys and
+// introspection, issues any token that the test describes, and fails as the test says. It
+// starts with one published key. Close ends it.
 type Issuer struct {
-	// URL is the issuer identifier: what tokens have as iss.
+	// URL is the issuer identifier: the iss of its tokens.
 	URL string
 	// Audience is the default of the claim aud.
 	Audience string
-	// ClientID and ClientSecret are who may introspect.
+	// ClientID and ClientSecret authenticate the introspection client.
 	ClientID, ClientSecret string
 
 	path string
 	http *httptest.Server // nil when the issuer does not listen
-	done chan struct{}    // closed by Close: ends what hangs
+	done chan struct{}    // closed by Close, to end requests that hang
 	once sync.Once
 
 	mu           Cond   // guards the fields below; wakes when count grows
-	keys         []*Key // published, the newest last
-	made         int    // keys and opaque tokens, for their names
+	keys         []*Key // published, newest last
+	made         int    // number of keys and opaque tokens, for their names
 	metadata     map[string]any
-	jwks         []byte // instead of keys
+	jwks         []byte // served instead of keys
 	cacheControl string
 	faults       map[Endpoint]http.HandlerFunc
 	extra        map[string]http.HandlerFunc
@@ -106,7 +106,7 @@ func (i *Issuer) Close() {
 	}
 }
 
-// URLOf is where an endpoint is.
+// URLOf returns the URL of an endpoint.
 func (i *Issuer) URLOf(e Endpoint) string {
 	if e == EndpointMetadata {
 		return strings.TrimSuffix(strings.TrimSuffix(i.URL, "/"), i.path) + string(e) + i.path
@@ -114,15 +114,15 @@ func (i *Issuer) URLOf(e Endpoint) string {
 	return strings.TrimSuffix(i.URL, "/") + string(e)
 }
 
-// SetMetadata sets a member of the metadata document to a value that json.Marshal
-// takes; nil takes it out. Setting "issuer" makes an issuer that claims to be another.
+// SetMetadata sets a member of the metadata document to a value that json.Marshal accepts;
+// nil removes it. With "issuer" the issuer claims to be another one.
 func (i *Issuer) SetMetadata(name string, value any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.metadata[name] = value
 }
 
-// SetJWKS serves this text in place of the published keys; nil ends that.
+// SetJWKS serves this text instead of the published keys; nil ends that.
 func (i *Issuer) SetJWKS(text []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -158,22 +158,22 @@ func (i *Issuer) Mend() {
 	clear(i.faults)
 }
 
-// Handle serves another path under the issuer's URL, such as "/token"; a metadata
-// member that names it is the test's to set.
+// Handle serves another path under the issuer's URL, such as "/token". The test must add it
+// to the metadata if it should be there.
 func (i *Issuer) Handle(path string, h http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.extra[path] = h
 }
 
-// Fetches is how often an endpoint was asked, faults included.
+// Fetches returns how often an endpoint was requested, faults included.
 func (i *Issuer) Fetches(e Endpoint) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.count[e]
 }
 
-// WaitFetches returns when an endpoint was asked n times, or with ctx's error.
+// WaitFetches returns when an endpoint was requested n times, or with ctx's error.
 func (i *Issuer) WaitFetches(ctx context.Context, e Endpoint, n int) error {
 	got := 0
 	if err := i.mu.Await(ctx, func() bool { got = i.count[e]; return got >= n }); err != nil {
@@ -214,7 +214,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// document is the metadata of RFC 8414, which OpenID Connect's include.
+// document returns the metadata of RFC 8414, which include those of OpenID Connect.
 func (i *Issuer) document() map[string]any {
 	doc := map[string]any{
 		"issuer":                                i.URL,
@@ -238,7 +238,7 @@ func (i *Issuer) document() map[string]any {
 	return doc
 }
 
-// JWKS is the key set as it is served now.
+// JWKS returns the key set as it is served now.
 func (i *Issuer) JWKS() []byte {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -256,7 +256,7 @@ func (i *Issuer) JWKS() []byte {
 	return text
 }
 
-// introspect answers about opaque tokens, to registered clients (RFC 7662 §2).
+// introspect answers introspection requests of the registered client (RFC 7662 §2).
 func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	id, secret, ok := r.BasicAuth()
 	if !ok || id != url.QueryEscape(i.ClientID) || secret != url.QueryEscape(i.ClientSecret) {
@@ -274,15 +274,15 @@ func (i *Issuer) introspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, claims)
 }
 
-// Introspected are the tokens that the introspection endpoint was asked about.
+// Introspected returns the tokens that were introspected.
 func (i *Issuer) Introspected() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return slices.Clone(i.introspected)
 }
 
-// Opaque issues a token that only introspection tells something about: the claims of
-// Token, with active: true.
+// Opaque issues an opaque token. Introspection returns the claims of Token for it, with
+// active: true.
 func (i *Issuer) Opaque(claims map[string]any) string {
 	all := map[string]any{"active": true}
 	maps.Copy(all, i.claims(claims))

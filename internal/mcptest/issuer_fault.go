@@ -12,7 +12,7 @@ import (
 // Hang is a fault: no answer until the client gives up or the issuer is closed.
 func Hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// Status is a fault: an answer of this status with an empty object as its body.
+// Status is a fault: an answer with this status and an empty object.
 func Status(status int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -21,7 +21,7 @@ func Status(status int) http.HandlerFunc {
 	}
 }
 
-// Body is a fault: 200 with this body.
+// Body is a fault: an answer with status 200 and this body.
 func Body(contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -29,7 +29,7 @@ func Body(contentType, body string) http.HandlerFunc {
 	}
 }
 
-// HTML is a fault: the page of a proxy or of a sign-in.
+// HTML is a fault: a page of a proxy or a sign-in page.
 func HTML(w http.ResponseWriter, r *http.Request) {
 	Body("text/html", "<!doctype html><title>Sign in</title>")(w, r)
 }
@@ -39,7 +39,7 @@ func Redirect(to string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
 }
 
-// Huge is a fault: JSON that begins well and has n bytes.
+// Huge is a fault: JSON of n bytes with a valid beginning.
 func Huge(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -47,16 +47,16 @@ func Huge(n int) http.HandlerFunc {
 		padding := bytes.Repeat([]byte{'x'}, 64<<10)
 		for ; n > 0; n -= len(padding) {
 			if _, err := w.Write(padding[:min(n, len(padding))]); err != nil {
-				return // the client has had enough
+				return // the client has read enough
 			}
 		}
 		io.WriteString(w, `"}`)
 	}
 }
 
-// Bomb is a fault: n bytes of spaces in JSON, in whole MiB, compressed whether the
-// client asked for it or not. It is one piece again and again, which costs its server
-// little.
+// Bomb is a fault: n bytes of spaces in JSON, in whole MiB, compressed whether the client
+// asked for it or not. It sends the same compressed piece repeatedly, which costs the
+// server little.
 func Bomb(n int64) http.HandlerFunc {
 	squeeze := func(text []byte) []byte {
 		var b bytes.Buffer
@@ -78,7 +78,7 @@ func Bomb(n int64) http.HandlerFunc {
 	}
 }
 
-// fail runs a fault so that it ends with the issuer.
+// fail runs a fault that ends with the issuer.
 func (i *Issuer) fail(w http.ResponseWriter, r *http.Request, fault http.HandlerFunc) {
 	ctx, cancel := context.WithCancel(r.Context())
 	var watching sync.WaitGroup

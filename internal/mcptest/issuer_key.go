@@ -21,15 +21,15 @@ import (
 
 // Key is a key of an Issuer. Its fields may be changed until it is published.
 type Key struct {
-	// ID is the kid, Alg the algorithm that it signs with.
+	// ID is the kid, Alg the signature algorithm.
 	ID, Alg string
-	// Members are set in the JWK on top of what the key itself says; nil takes one out.
+	// Members override members of the JWK; nil removes one.
 	Members map[string]any
 	private crypto.Signer
 }
 
-// NewKey makes a key for an algorithm: RS256 to RS512, PS256 to PS512, ES256, ES384,
-// ES512 or EdDSA. bits is for RSA keys; 0 means 2048.
+// NewKey makes a key for an algorithm: RS256 to RS512, PS256 to PS512, ES256, ES384, ES512
+// or EdDSA. bits is the size of RSA keys; 0 means 2048.
 func NewKey(id, alg string, bits int) *Key {
 	k := &Key{ID: id, Alg: alg, Members: map[string]any{}}
 	var err error
@@ -53,15 +53,15 @@ func NewKey(id, alg string, bits int) *Key {
 	return k
 }
 
-// With returns a key with the same secret that calls itself otherwise.
+// With returns a key with the same secret but another id and algorithm.
 func (k *Key) With(id, alg string) *Key {
 	return &Key{ID: id, Alg: alg, Members: map[string]any{}, private: k.private}
 }
 
-// Public is the public key: *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey.
+// Public returns the public key: *rsa.PublicKey, *ecdsa.PublicKey or ed25519.PublicKey.
 func (k *Key) Public() crypto.PublicKey { return k.private.Public() }
 
-// AddKey makes a key and publishes it: from now on it signs Token.
+// AddKey makes a key and publishes it. From now on it signs Token.
 func (i *Issuer) AddKey(alg string) *Key {
 	i.mu.Lock()
 	i.made++
@@ -72,14 +72,14 @@ func (i *Issuer) AddKey(alg string) *Key {
 	return k
 }
 
-// Publish adds keys to the key set, the last one to sign Token from now on.
+// Publish adds keys to the key set. From now on the last one signs Token.
 func (i *Issuer) Publish(keys ...*Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.keys = append(i.keys, keys...)
 }
 
-// Withdraw takes keys out of the key set.
+// Withdraw removes keys from the key set.
 func (i *Issuer) Withdraw(keys ...*Key) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -95,27 +95,26 @@ func (i *Issuer) Rotate(alg string) *Key {
 	return k
 }
 
-// Key is the key that signs Token.
+// Key returns the key that signs Token.
 func (i *Issuer) Key() *Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.keys[len(i.keys)-1]
 }
 
-// Token issues an access token (RFC 9068) for the gateway, good for five minutes, with
-// sub "alice", client_id "client" and a fresh jti. claims come on top; a nil one is
-// taken out.
+// Token issues an access token (RFC 9068) for the gateway. It is valid for five minutes and
+// has sub "alice", client_id "client" and a new jti. claims override the defaults; nil
+// removes a claim.
 func (i *Issuer) Token(claims map[string]any) string {
 	return i.Sign(nil, claims)
 }
 
-// Sign is Token with header parameters on top of alg, kid and typ; a nil one is taken
-// out.
+// Sign is Token with header parameters that override alg, kid and typ; nil removes one.
 func (i *Issuer) Sign(header, claims map[string]any) string {
 	return i.Key().Sign(header, i.claims(claims))
 }
 
-// claims are the default ones with others on top.
+// claims returns the default claims, overridden by others.
 func (i *Issuer) claims(claims map[string]any) map[string]any {
 	now := time.Now().Unix()
 	all := map[string]any{
@@ -126,14 +125,14 @@ func (i *Issuer) claims(claims map[string]any) map[string]any {
 	return all
 }
 
-// Sign makes a JWS of claims, of which nil ones are left out.
+// Sign makes a JWS of claims, without those that are nil.
 func (k *Key) Sign(header, claims map[string]any) string {
 	all := map[string]any{"alg": k.Alg, "kid": k.ID, "typ": "at+jwt"}
 	maps.Copy(all, header)
 	return k.SignText(text(all), text(claims))
 }
 
-// SignText makes a JWS of texts, which need not be JSON.
+// SignText makes a JWS of texts that need not be JSON.
 func (k *Key) SignText(header, payload string) string {
 	input := encode([]byte(header)) + "." + encode([]byte(payload))
 	return input + "." + encode(k.signature(input))
@@ -170,7 +169,7 @@ func (k *Key) signature(input string) []byte {
 	return sig
 }
 
-// jwk is the public key as the key set has it.
+// jwk returns the public key as a member of the key set.
 func (k *Key) jwk() map[string]any {
 	jwk := map[string]any{"kid": k.ID, "alg": k.Alg, "use": "sig"}
 	switch public := k.private.Public().(type) {
@@ -183,7 +182,7 @@ func (k *Key) jwk() map[string]any {
 		if err != nil {
 			panic("mcptest: " + err.Error())
 		}
-		half := len(point) / 2 // after the first byte, which says: uncompressed
+		half := len(point) / 2 // after the first byte, which means uncompressed
 		jwk["kty"], jwk["crv"] = "EC", public.Curve.Params().Name
 		jwk["x"], jwk["y"] = encode(point[1:1+half]), encode(point[1+half:])
 	case ed25519.PublicKey:
@@ -198,7 +197,7 @@ func (k *Key) jwk() map[string]any {
 	return jwk
 }
 
-// text is an object without its nil members.
+// text returns an object without its nil members.
 func text(members map[string]any) string {
 	members = maps.Clone(members)
 	maps.DeleteFunc(members, func(_ string, value any) bool { return value == nil })

@@ -157,7 +157,7 @@ func TestIssuerBreaks(t *testing.T) {
 	if _, body := get(t, issuer.URLOf(mcptest.EndpointOpenID)); !strings.Contains(string(body), `"issuer":"https://other.example"`) {
 		t.Errorf("got %s", body)
 	}
-	issuer.Close() // ends what hangs
+	issuer.Close() // ends requests that hang
 	<-hung
 	if got := issuer.Fetches(mcptest.EndpointJWKS); got != 4 {
 		t.Errorf("counted %d", got)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Message is one JSON-RPC message as it stood on the wire.
+// Message is one JSON-RPC message as it was on the wire.
 type Message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -16,11 +16,11 @@ type Message struct {
 	Result json.RawMessage `json:"result"`
 	Error  *Error          `json:"error"`
 
-	// Text is the message itself.
+	// Text is the text of the message.
 	Text string `json:"-"`
-	// EventID is the id of the event that it came in, "" without one.
+	// EventID is the id of its event, "" without one.
 	EventID string `json:"-"`
-	// EventName is the name of that event, "" without one.
+	// EventName is the name of its event, "" without one.
 	EventName string `json:"-"`
 }
 
@@ -33,15 +33,14 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d) %s", e.Message, e.Code, e.Data) }
 
-// IsResponse says whether the message answers a request.
+// IsResponse reports whether the message answers a request.
 func (m Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
-// Param decodes the value at a path of members of params into v and reports
-// whether it is there. The path is separated by "|", since keys hold dots and
-// slashes.
+// Param decodes the value at a path of members of params into v and reports whether it
+// exists. The path is separated by "|", because keys contain dots and slashes.
 func (m Message) Param(path string, v any) bool { return dig(m.Params, path, v) }
 
-// Value does the same for the result.
+// Value is Param for the result.
 func (m Message) Value(path string, v any) bool { return dig(m.Result, path, v) }
 
 func dig(raw json.RawMessage, path string, v any) bool {
@@ -70,15 +69,15 @@ func parse(text []byte) (Message, error) {
 // event is one event of an event stream.
 type event struct{ id, name, data string }
 
-// readEvent reads the next event; comments are skipped. Only what servers write is
-// understood: LF or CRLF, the fields id, event, data and retry.
+// readEvent reads the next event and skips comments. It understands only what servers
+// write: LF or CRLF, and the fields id, event, data and retry.
 func readEvent(r *bufio.Reader) (event, error) {
 	var e event
 	var seen bool
 	for {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return event{}, err // half an event counts for nothing
+			return event{}, err // an incomplete event does not count
 		}
 		line = strings.TrimRight(line, "\r\n")
 		if line == "" {
@@ -103,8 +102,8 @@ func readEvent(r *bufio.Reader) (event, error) {
 	}
 }
 
-// compact removes line breaks, so that a test may write JSON over several lines
-// and it still fits into an event. Bad JSON is the test's mistake.
+// compact removes line breaks, so that a test may write JSON on several lines that still
+// fits into an event. Invalid JSON is a mistake of the test.
 func compact(text string) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(text)); err != nil {
@@ -113,7 +112,7 @@ func compact(text string) string {
 	return b.String()
 }
 
-// merge returns the object text with more members; those that stand there win.
+// merge adds members to an object; existing members win.
 func merge(text string, more map[string]string) (string, error) {
 	object := map[string]json.RawMessage{}
 	if text != "" {

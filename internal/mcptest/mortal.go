@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mortal is an HTTP server that can be killed, and revived at its address.
+// Mortal is an HTTP server that can be killed and revived at the same address.
 type Mortal struct {
 	// Address is host:port.
 	Address string
@@ -15,17 +15,17 @@ type Mortal struct {
 
 	mu     sync.Mutex    // guards the fields below
 	server *http.Server  // nil while it is dead
-	served chan struct{} // closed when it serves no more
+	served chan struct{} // closed when it has stopped serving
 }
 
-// NewMortal starts one at a port of host that is free. To find it free again, host should
-// be one at which nobody else takes any: an address of loopback that is not 127.0.0.1.
+// NewMortal starts a server at a free port of host. Nobody else should use ports of host,
+// so that the port is still free later: use a loopback address other than 127.0.0.1.
 func NewMortal(host string, handler http.Handler) (*Mortal, error) {
 	m := &Mortal{Address: host + ":0", handler: handler}
 	return m, m.Revive()
 }
 
-// Revive begins to serve.
+// Revive starts serving again.
 func (m *Mortal) Revive() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,28 +43,28 @@ func (m *Mortal) Revive() error {
 	return nil
 }
 
-// Kill ends it as a crash would: connections break, the port is closed. It reports whether
-// it was alive.
+// Kill ends the server as a crash would: connections break, the port is closed. It reports
+// whether the server was alive.
 func (m *Mortal) Kill() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.server == nil {
 		return false
 	}
-	_ = m.server.Close() // its connections are closed, which is all that is wanted
+	_ = m.server.Close() // closing its connections is the point
 	<-m.served
 	m.server = nil
 	return true
 }
 
-// Reset is a handler that breaks the connection by RST.
+// Reset is a handler that resets the connection.
 func Reset(w http.ResponseWriter, _ *http.Request) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		panic(http.ErrAbortHandler) // which does it in another way
+		panic(http.ErrAbortHandler) // this one breaks it in another way
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // if it cannot, the connection just ends
+		_ = tcp.SetLinger(0) // if this fails, the connection just ends
 	}
 	_ = conn.Close()
 }

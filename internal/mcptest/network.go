@@ -6,10 +6,9 @@ import (
 	"sync"
 )
 
-// Network is a network within the process, with one server: a net.Listener for it and
-// a dialer for its clients. In a bubble of synctest who waits for it waits durably, so
-// that the bubble's time goes on; it has to be made there. It holds no byte that was
-// written and not read.
+// Network is a network within the process, with one server: a net.Listener for the server
+// and a dialer for its clients. Make it inside a synctest bubble: waiting for it is then a
+// durable wait, so the bubble's time advances. It buffers nothing.
 type Network struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -21,7 +20,7 @@ func NewNetwork() *Network {
 	return &Network{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// DialContext connects to the server, whatever address is given.
+// DialContext connects to the server and ignores the address.
 func (n *Network) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, server := net.Pipe()
 	select {
@@ -44,11 +43,11 @@ func (n *Network) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends Accept; connections stay.
+// Close ends Accept; open connections stay.
 func (n *Network) Close() error {
 	n.once.Do(func() { close(n.closed) })
 	return nil
 }
 
-// Addr is a loopback address, of no meaning.
+// Addr returns a loopback address without a meaning.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }

@@ -11,15 +11,15 @@ import (
 	"sync"
 )
 
-// maxLine bounds a message on a pipe, in bytes.
+// maxLine bounds, in bytes, a message on a pipe.
 const maxLine = 16 << 20
 
-// pipe is a session over a transport that has one way for all that a server says:
-// HTTP+SSE or stdio. A call of one ends with its function, as over Streamable HTTP.
+// pipe is a session over a transport with a single channel for everything from the server:
+// HTTP+SSE or stdio. As over Streamable HTTP, a call ends with its function.
 type pipe struct {
 	server  *Server
-	key     string // for the server, also where the revision has no sessions
-	session string // as the test sees it
+	key     string // used by the server even if the revision has no sessions
+	session string // as shown to the test
 	ctx     context.Context
 	cancel  context.CancelFunc
 
@@ -41,7 +41,7 @@ func (s *Server) newPipe(ctx context.Context, write func(string) error) *pipe {
 	return p
 }
 
-// end waits for the calls of a pipe; what they say from now on is not heard.
+// end waits for the calls of a pipe. Nothing is sent for them any more.
 func (p *pipe) end() {
 	p.server.forget(p.key)
 	p.cancel()
@@ -51,7 +51,7 @@ func (p *pipe) end() {
 	p.calls.Wait()
 }
 
-// forget reports whether there was a pipe of this key.
+// forget removes the pipe of a key and reports whether there was one.
 func (s *Server) forget(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (p *pipe) say(message string) {
 	}
 }
 
-// take takes one message. It does not wait for what comes of it.
+// take handles one message, without waiting for the outcome.
 func (p *pipe) take(got Received) {
 	got.Session = p.session
 	do, _ := p.server.record(got)
@@ -85,7 +85,7 @@ func (p *pipe) take(got Received) {
 	}
 }
 
-// run works at a call. What begin does is done before the next message is taken.
+// run works on a call. begin finishes before the next message is handled.
 func (p *pipe) run(got Received, begin, do func(*Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,13 +93,13 @@ func (p *pipe) run(got Received, begin, do func(*Call)) {
 		return
 	}
 	c := &Call{Received: got, server: p.server, pipe: p, key: p.key + " " + string(got.ID)}
-	p.server.enter(p.ctx, c) // now: the next message may cancel it
+	p.server.enter(p.ctx, c) // before the next message, which may cancel it
 	begin(c)
 	p.calls.Go(func() { p.server.work(c, do) })
 }
 
-// serveLines serves one session over stdio: a message a line each way. It ends with what
-// it reads from, or with the server.
+// serveLines serves one session over stdio, one message on each line. It ends with its
+// input or with the server.
 func (s *Server) serveLines(conn io.ReadWriteCloser) {
 	p := s.newPipe(s.ctx, func(message string) error {
 		_, err := io.WriteString(conn, message+"\n")
@@ -111,14 +111,14 @@ func (s *Server) serveLines(conn io.ReadWriteCloser) {
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		if m, err := parse(lines.Bytes()); err == nil { // else it counts for nothing
+		if m, err := parse(lines.Bytes()); err == nil { // anything else is ignored
 			p.take(Received{Message: m})
 		}
 	}
 }
 
-// ListenLines opens an address on loopback at which every connection is a session over
-// stdio; Carry is the process that connects it to its standard input and output.
+// ListenLines opens a loopback address where every connection is a session over stdio.
+// Carry connects the standard input and output of a process to it.
 func (s *Server) ListenLines() (address string, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *Server) ListenLines() (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// Carry copies lines between a process's own input and output and a session of
-// ListenLines until either end is over.
+// Carry copies lines between a process's input and output and a session of ListenLines
+// until either ends.
 func Carry(address string, in io.Reader, out io.Writer) error {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -158,7 +158,7 @@ func Carry(address string, in io.Reader, out io.Writer) error {
 	return <-done // the process ends now
 }
 
-// serveSSE takes one HTTP request of a client of HTTP+SSE (2024-11-05
+// serveSSE handles one request of an HTTP+SSE client (2024-11-05
 // basic/transports#http-with-sse): a GET opens a session, POSTs name it.
 func (s *Server) serveSSE(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
@@ -210,8 +210,8 @@ func (s *Server) messageSSE(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Lose loses one session: over HTTP what comes for it is answered with 404, over stdio
-// its process ends.
+// Lose loses one session: over HTTP, its requests are answered with 404; over stdio, its
+// process ends.
 func (s *Server) Lose(session string) {
 	s.mu.Lock()
 	delete(s.sessions, session)

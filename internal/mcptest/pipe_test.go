@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestServerOverLines asks in mid-call over stdio, and is told that a call is over.
+// TestServerOverLines asks during a call over stdio, and learns that a call has ended.
 func TestServerOverLines(t *testing.T) {
 	s := mcptest.NewServer(wire.Lookup("2025-06-18"))
 	t.Cleanup(s.Close)
@@ -73,9 +73,9 @@ func TestServerOverLines(t *testing.T) {
 }
 
 // TestServerOverLinesSaysAtOnce: from its first message after the handshake on, a client
-// hears what the server says, however busy the machine is.
+// gets what the server sends, however busy the machine is.
 func TestServerOverLinesSaysAtOnce(t *testing.T) {
-	for range 200 { // one in a hundred was told nothing
+	for range 200 { // without the promise about one in a hundred fails
 		saysAtOnce(t)
 	}
 }
@@ -95,7 +95,7 @@ func saysAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// Both are there to be taken one directly after the other.
+	// Both can be read without a wait between them.
 	_, err = io.WriteString(conn, `{"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"a:b"}}
 `)

@@ -12,8 +12,8 @@ const (
 	Sampling    = "sampling/createMessage"
 )
 
-// Question is the params of a request for an answer of the user, or of a model, with a
-// text by which it is known again.
+// Question returns the params of a request for an answer from the user or a model. The text
+// identifies the question.
 func Question(method, text string) (params string) {
 	if method == Elicitation {
 		return fmt.Sprintf(`{"message":%q,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`, text)
@@ -21,8 +21,8 @@ func Question(method, text string) (params string) {
 	return fmt.Sprintf(`{"messages":[{"role":"user","content":{"type":"text","text":%q}}],"maxTokens":1}`, text)
 }
 
-// QuestionText is the text in the params of such a request as a client of the gateway gets
-// it, which says who asks.
+// QuestionText returns the text of such a request as a client of the gateway gets it, which
+// names the server that asks.
 func QuestionText(params json.RawMessage) string {
 	var asked struct {
 		Message  string
@@ -38,7 +38,7 @@ func QuestionText(params json.RawMessage) string {
 	return text
 }
 
-// Answer is the result that answers a Question with a text.
+// Answer returns the result that answers a Question with a text.
 func Answer(method, text string) (result string) {
 	if method == Elicitation {
 		return fmt.Sprintf(`{"action":"accept","content":{"a":%q}}`, text)
@@ -46,7 +46,7 @@ func Answer(method, text string) (result string) {
 	return fmt.Sprintf(`{"role":"assistant","model":"m","content":{"type":"text","text":%q}}`, text)
 }
 
-// AnswerText is the text in such a result.
+// AnswerText returns the text in such a result.
 func AnswerText(result json.RawMessage) string {
 	var given struct {
 		Content struct{ A, Text string }

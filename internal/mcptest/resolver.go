@@ -9,8 +9,8 @@ import (
 	"net/netip"
 )
 
-// Resolver is a resolver for which every name has one address, whatever answer returns when
-// it is asked. It asks nobody.
+// Resolver returns a resolver for which every name has the address that answer returns. It
+// sends no queries.
 func Resolver(answer func() netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -19,8 +19,8 @@ func Resolver(answer func() netip.Addr) *net.Resolver {
 	}}
 }
 
-// answerDNS answers one question, as over TCP: with the address if it is of the kind that is
-// asked for, else with none (RFC 1035 §4, RFC 3596 §2).
+// answerDNS answers one question in the TCP format: with the address if it has the
+// requested type, else with none (RFC 1035 §4, RFC 3596 §2).
 func answerDNS(conn net.Conn, addr netip.Addr) {
 	defer conn.Close()
 	var size [2]byte

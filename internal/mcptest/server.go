@@ -15,15 +15,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Server is an MCP server that follows a script, over Streamable HTTP at its URL, or over
-// HTTP+SSE there; ListenLines serves it over stdio as well. Without a script
-// it has no tools and answers the handshake, lists, ping and subscriptions as its
-// revision wants; everything that arrives is kept.
+// Server is an MCP server that follows a script, over Streamable HTTP or HTTP+SSE at its
+// URL; ListenLines serves it over stdio as well. Without a script it has no tools, answers
+// the handshake, lists, ping and subscriptions as its revision requires, and records
+// everything that arrives.
 type Server struct {
 	// URL is the endpoint.
 	URL      string
 	revision *wire.Revision
-	sse      bool // URL is that of HTTP+SSE
+	sse      bool // URL is an HTTP+SSE endpoint
 	http     *httptest.Server
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -33,19 +33,19 @@ type Server struct {
 	script   map[string]func(*Call)
 	caps     string // a capabilities object
 	received []Received
-	waiting  map[string]chan Message // asks by their id
+	waiting  map[string]chan Message // questions, by id
 	standing map[*Call]bool
 	running  map[string]*Call // by session and request id
 	sessions map[string]bool
-	subs     map[string]map[string]bool // URIs subscribed, by session
+	subs     map[string]map[string]bool // subscribed URIs, by session
 	hellos   map[string]Message         // by session
 	pipes    map[string]*pipe
 	down     bool
-	discards bool // what is received is not kept
+	discards bool // received messages are not recorded
 	minted   int
 }
 
-// Received is one message, or a GET or DELETE without one, that arrived.
+// Received is a message that arrived, or a GET or DELETE without one.
 type Received struct {
 	HTTP    string // the HTTP method
 	Header  http.Header
@@ -91,15 +91,15 @@ func (s *Server) Close() {
 	s.lines.Wait()
 }
 
-// On sets what happens for requests of a method. The exchange ends when the
-// function returns.
+// On sets the handler for requests of a method. The exchange ends when the function
+// returns.
 func (s *Server) On(method string, do func(*Call)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.script[method] = do
 }
 
-// Offers adds to what the server says that it can: the members of a capabilities object.
+// Offers adds members to the server's capabilities.
 func (s *Server) Offers(caps string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Server) Tools(names ...string) {
 	s.On("tools/list", func(c *Call) { c.Result(`{"tools":[` + strings.Join(items, ",") + `]}`) })
 }
 
-// Tool sets what a call of one tool does; other tools answer an error.
+// Tool sets the handler for calls of one tool; other tools return an error.
 func (s *Server) Tool(name string, do func(*Call)) {
 	s.On("tools/call", func(c *Call) {
 		var called string
@@ -145,36 +145,35 @@ func (s *Server) Tool(name string, do func(*Call)) {
 	})
 }
 
-// SetDown makes the server answer everything with 503, or stops that.
+// SetDown makes the server answer everything with 503, or ends that.
 func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-// Hello is the initialize request that a session began with.
+// Hello returns the initialize request of a session.
 func (s *Server) Hello(session string) Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hellos[session]
 }
 
-// Forget loses all sessions: a request of one is answered with 404.
+// Forget loses all sessions: their requests are answered with 404.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.sessions)
 }
 
-// Discard makes the server keep nothing of what arrives: Received and Await see none
-// of it.
+// Discard stops recording: Received and Await see nothing that arrives later.
 func (s *Server) Discard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.discards, s.received = true, nil
 }
 
-// Load is what the server holds: exchanges under way, standing ones among them, sessions
+// Load returns what the server holds: running exchanges, including GET streams; sessions;
 // and questions without an answer.
 func (s *Server) Load() (running, sessions, asked int) {
 	s.mu.Lock()
@@ -182,7 +181,7 @@ func (s *Server) Load() (running, sessions, asked int) {
 	return len(s.running), len(s.sessions), len(s.waiting)
 }
 
-// AwaitStanding waits until there are at least n standing streams.
+// AwaitStanding waits until there are at least n GET streams.
 func (s *Server) AwaitStanding(ctx context.Context, n int) error {
 	now := 0
 	if err := s.mu.Await(ctx, func() bool { now = len(s.standing); return now >= n }); err != nil {
@@ -191,12 +190,12 @@ func (s *Server) AwaitStanding(ctx context.Context, n int) error {
 	return nil
 }
 
-// Push sends a notification on every standing stream and returns how many they are.
+// Push sends a notification on every GET stream and returns their number.
 func (s *Server) Push(method, params string) int {
 	return s.push(method, params, func(*Call) bool { return true })
 }
 
-// push asks with mu held whether a stream is to have it.
+// push calls fits with mu held, to select the streams.
 func (s *Server) push(method, params string, fits func(*Call) bool) int {
 	s.mu.Lock()
 	calls := make([]*Call, 0, len(s.standing))
@@ -219,8 +218,8 @@ func (s *Server) push(method, params string, fits func(*Call) bool) int {
 	return len(calls)
 }
 
-// Update says that a resource was updated, on the standing streams of those who have
-// subscribed to it, and returns how many they are.
+// Update announces that a resource was updated, on the GET streams of its subscribers, and
+// returns their number.
 func (s *Server) Update(uri string) int {
 	params := fmt.Sprintf(`{"uri":%q}`, uri)
 	return s.push("notifications/resources/updated", params, func(c *Call) bool {
@@ -232,8 +231,8 @@ func (s *Server) Update(uri string) int {
 	})
 }
 
-// Received returns what arrived of a method so far; "" for everything, GET and
-// DELETE for these.
+// Received returns what has arrived of a method; "" for everything. GET and DELETE stand
+// for requests without a message.
 func (s *Server) Received(method string) []Received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +260,7 @@ func (s *Server) Await(ctx context.Context, what string, fits func(Received) boo
 	return found, nil
 }
 
-// ServeHTTP takes one HTTP request.
+// ServeHTTP handles one HTTP request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.sse {
 		s.serveSSE(w, r)
@@ -308,7 +307,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// record keeps what arrived, and returns what happens for it.
+// record records a message and returns its handler.
 func (s *Server) record(got Received) (do func(*Call), down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -323,7 +322,7 @@ func (s *Server) record(got Received) (do func(*Call), down bool) {
 	return do, s.down
 }
 
-// subscribe keeps who has subscribed to what. It is called with mu held.
+// subscribe records a subscription. The caller holds mu.
 func (s *Server) subscribe(got Received) {
 	uri := ""
 	switch got.Method {
@@ -343,13 +342,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, got Received, do 
 	s.run(r.Context(), &Call{Received: got, server: s, w: w, key: got.Session + " " + string(got.ID)}, do)
 }
 
-// run works at a call until its function returns.
+// run works on a call until its function returns.
 func (s *Server) run(ctx context.Context, c *Call, do func(*Call)) {
 	s.enter(ctx, c)
 	s.work(c, do)
 }
 
-// enter makes a call known, so that it can be cancelled.
+// enter registers a call, so that it can be cancelled.
 func (s *Server) enter(ctx context.Context, c *Call) {
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
@@ -357,7 +356,7 @@ func (s *Server) enter(ctx context.Context, c *Call) {
 	s.running[c.key] = c
 }
 
-// work works at a call that has entered.
+// work works on a registered call.
 func (s *Server) work(c *Call, do func(*Call)) {
 	defer c.cancel()
 	defer context.AfterFunc(s.ctx, c.cancel)()
@@ -372,7 +371,7 @@ func (s *Server) work(c *Call, do func(*Call)) {
 	do(c)
 }
 
-// notified ends the call of a session that a cancellation names.
+// notified ends the call that a cancellation names.
 func (s *Server) notified(session string, got Received) {
 	var id json.RawMessage
 	if got.Method != "notifications/cancelled" || !got.Param("requestId", &id) {

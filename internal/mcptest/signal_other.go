@@ -4,7 +4,7 @@ package mcptest
 
 import "syscall"
 
-// SignalStop and SignalContinue do not exist here: sending them is an error.
+// SignalStop and SignalContinue do not exist on this system: sending one is an error.
 const (
 	SignalStop     = syscall.Signal(-1)
 	SignalContinue = syscall.Signal(-1)

@@ -4,7 +4,7 @@ package mcptest
 
 import "syscall"
 
-// SignalStop has a process do nothing until SignalContinue.
+// SignalStop suspends a process until SignalContinue.
 const (
 	SignalStop     = syscall.SIGSTOP
 	SignalContinue = syscall.SIGCONT

@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 )
 
-// SSEClient is a client of HTTP+SSE (2024-11-05 basic/transports#http-with-sse): the
-// Exchange is its stream, whose end is that of its session.
+// SSEClient is a client of HTTP+SSE (2024-11-05 basic/transports#http-with-sse). The
+// Exchange is its stream; the session ends with it.
 type SSEClient struct {
 	*Exchange
-	// Endpoint is what the first event said, Messages the URL that follows from it.
+	// Endpoint is the content of the first event, Messages the URL that results from it.
 	Endpoint string
 	Messages string
 	// Header is sent with every message.
@@ -28,7 +28,7 @@ type SSEClient struct {
 }
 
 // OpenSSE opens a stream and waits for its first event. The context ends the stream. A
-// stream that is refused is returned with its Status, and no Endpoint.
+// refused stream is returned with its Status and no Endpoint.
 func OpenSSE(ctx context.Context, client *http.Client, address string, header http.Header) (*SSEClient, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -61,8 +61,8 @@ func OpenSSE(ctx context.Context, client *http.Client, address string, header ht
 	return c, nil
 }
 
-// Begin makes the session: initialize and notifications/initialized. It returns the
-// answer to the former.
+// Begin begins the session with initialize and notifications/initialized. It returns the
+// answer to initialize.
 func (c *SSEClient) Begin(ctx context.Context, revision, caps string) (Message, error) {
 	answer, err := c.Call(ctx, "initialize", fmt.Sprintf(
 		`{"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"mcptest","version":"1"}}`, revision, caps))
@@ -72,7 +72,7 @@ func (c *SSEClient) Begin(ctx context.Context, revision, caps string) (Message, 
 	return answer, c.Notify(ctx, "notifications/initialized", "{}")
 }
 
-// Call makes a request and reads on to its response; what came before is in Before.
+// Call makes a request and reads until its response. The messages before it are in Before.
 func (c *SSEClient) Call(ctx context.Context, method, params string) (Message, error) {
 	id := strconv.FormatInt(c.ids.Add(1), 10)
 	if err := c.Send(ctx, id, method, params); err != nil {
@@ -81,22 +81,22 @@ func (c *SSEClient) Call(ctx context.Context, method, params string) (Message, e
 	return c.Answered(id)
 }
 
-// Answered reads on to the response to a request; what came before is in Before.
+// Answered reads until the response to a request. The messages before it are in Before.
 func (c *SSEClient) Answered(id string) (Message, error) {
 	return c.find("a response to "+id, func(m Message) bool { return m.IsResponse() && bytes.Equal(m.ID, []byte(id)) })
 }
 
-// Send sends a request with an id as it shall stand on the wire. It has to be accepted.
+// Send sends a request with the id as it appears on the wire. It must be accepted.
 func (c *SSEClient) Send(ctx context.Context, id, method, params string) error {
 	return c.accepted(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params))
 }
 
-// Notify sends a notification. It has to be accepted.
+// Notify sends a notification. It must be accepted.
 func (c *SSEClient) Notify(ctx context.Context, method, params string) error {
 	return c.accepted(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":%s}`, method, params))
 }
 
-// Answer answers a request of the server. It has to be accepted.
+// Answer answers a request of the server. It must be accepted.
 func (c *SSEClient) Answer(ctx context.Context, id json.RawMessage, result string) error {
 	return c.accepted(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, result))
 }
@@ -113,7 +113,7 @@ func (c *SSEClient) accepted(ctx context.Context, body string) error {
 	return nil
 }
 
-// Post sends a body as it is; header comes before c.Header.
+// Post sends a body unchanged; header overrides c.Header.
 func (c *SSEClient) Post(ctx context.Context, body string, header http.Header) (*Exchange, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Messages, strings.NewReader(body))
 	if err != nil {

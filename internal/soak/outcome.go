@@ -37,8 +37,8 @@ const (
 	// notHeard: the stream of a subscription ended before an update came. The client
 	// subscribes again and reads the resource.
 	notHeard = "stream ended"
-	// endUnknown: the owner was cut off while it ended the session, and may or may not have
-	// ended it. The client asks again.
+	// endUnknown: the end of a session was answered with 50303, because its owner was cut
+	// off. The owner may or may not have ended it, so the client asks again.
 	endUnknown = "end unknown"
 	// toldAgain: an event arrived a second time on a resumed stream.
 	toldAgain = "told again"

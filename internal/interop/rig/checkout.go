@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Checkout is the root folder of this module's source.
+// Checkout is the root directory of this module's source.
 type Checkout string
 
 // FindCheckout walks up from the working directory to the module's root.
@@ -32,12 +32,12 @@ func FindCheckout() (Checkout, error) {
 	}
 }
 
-// Path is a path below the checkout.
+// Path returns a path below the checkout.
 func (c Checkout) Path(elem ...string) string {
 	return filepath.Join(append([]string{string(c)}, elem...)...)
 }
 
-// Cache is a path below the ignored folder for what is installed and built here.
+// Cache returns a path below the ignored folder for what is installed and built.
 func (c Checkout) Cache(elem ...string) string {
 	return c.Path(append([]string{".cache"}, elem...)...)
 }
@@ -57,8 +57,8 @@ func (c Checkout) BuildModule(ctx context.Context, module, pkg string) (string, 
 	if err != nil {
 		return "", fmt.Errorf("version of %s: %w", module, err)
 	}
-	// In a folder of its own per version, and outside our go.mod: the command's
-	// dependencies are not ours.
+	// Each version has its own folder outside our go.mod: the command's dependencies are
+	// not ours.
 	at := strings.TrimSpace(string(version))
 	dir := c.Cache("bin", filepath.Base(module)+"@"+at)
 	binary := filepath.Join(dir, filepath.Base(pkg))
@@ -77,7 +77,7 @@ func (c Checkout) command(ctx context.Context, name string, args ...string) erro
 	return run(cmd)
 }
 
-// run runs a command and puts the end of its output into the error.
+// run runs a command. The error contains the end of its output.
 func run(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -93,7 +93,7 @@ func tail(out []byte, max int) []byte {
 	return out
 }
 
-// FreeAddress returns a loopback address on which nothing listens just now.
+// FreeAddress returns a loopback address where nothing listens at present.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

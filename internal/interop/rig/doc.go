@@ -1,9 +1,8 @@
-// Package rig sets up other people's software and ours for the programs that try
+// Package rig installs and runs third-party software and our own for the programs that test
 // them together: internal/interop, internal/conformance and internal/bench.
 //
-// It owns finding the checkout, installing pinned npm and PyPI packages below its
-// .cache folder, building the gateway, and child processes: each is started with a
-// bounded log, found by its pid and ended by it. It leaves what is run and what is
-// expected to its callers. One goroutine per process copies its output; Stop waits
-// for it.
+// It finds the checkout, installs pinned npm and PyPI packages below its .cache folder,
+// builds the gateway, and runs child processes. Each process has a bounded log, and is
+// ended by its pid. It leaves the choice of programs and the expectations to its callers.
+// One goroutine for each process copies its output; Stop waits for it.
 package rig

@@ -10,16 +10,16 @@ import (
 	"path/filepath"
 )
 
-// GatewayConfig says how a gateway is started.
+// GatewayConfig says how to start a gateway.
 type GatewayConfig struct {
-	Binary   string   // of gatehouse
-	Dir      string   // an existing folder that its config file is written to
-	Listen   string   // its loopback address; "" takes a free one
-	Auth     string   // the section auth of its config, as a flow mapping; "" is mode none
-	Sections string   // of the config: upstreams and any others but listen and auth
-	Token    string   // what WaitTools shows it; needed where auth is
-	Log      *os.File // takes its log; nil keeps the end of it for Log
-	Env      []string // "name=value", beside this process's own
+	Binary   string   // path of gatehouse
+	Dir      string   // an existing folder for its config file
+	Listen   string   // loopback address; "" for a free one
+	Auth     string   // section auth of its config, as a flow mapping; "" for mode none
+	Sections string   // further sections of its config: upstreams and any others but listen and auth
+	Token    string   // token for WaitTools; needed with auth
+	Log      *os.File // receives its log; nil keeps the end of the log for Log
+	Env      []string // "name=value", in addition to this process's own
 }
 
 // Gateway is a running gatehouse.
@@ -29,8 +29,8 @@ type Gateway struct {
 	token string
 }
 
-// StartGateway runs a gateway. It returns as soon as the gateway takes connections;
-// its upstreams may still be on their way.
+// StartGateway runs a gateway and returns as soon as it accepts connections. Its upstreams
+// may not be ready yet.
 func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 	addr, section := cfg.Listen, cmp.Or(cfg.Auth, "{mode: none}")
 	if addr == "" {
@@ -59,5 +59,5 @@ func StartGateway(ctx context.Context, cfg GatewayConfig) (Gateway, error) {
 	return Gateway{Process: p, URL: EndpointAt(addr), token: cfg.Token}, nil
 }
 
-// EndpointAt is the URL of the MCP endpoint of a gateway that listens at an address.
+// EndpointAt returns the URL of the MCP endpoint of a gateway at an address.
 func EndpointAt(addr string) string { return "http://" + addr + "/mcp" }

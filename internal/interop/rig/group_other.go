@@ -9,8 +9,8 @@ import (
 
 func ownGroup(*exec.Cmd) {}
 
-// killGroup kills the process. There are no groups here.
+// killGroup kills the process. This system has no process groups.
 func killGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
-// terminate kills, since no signal asks politely.
+// terminate kills the process, because this system has no signal that asks it to end.
 func terminate(p *os.Process) error { return p.Kill() }

@@ -10,7 +10,7 @@ import (
 
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// killGroup kills the process and its children. That none is left is fine.
+// killGroup kills the process and its children. It ignores the error if none is left.
 func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }

@@ -13,17 +13,16 @@ import (
 	"runtime"
 )
 
-// Node is an installed set of npm packages together with a Node of its own, which
-// is a package of the set: the machine's Node may be too old.
+// Node is a set of installed npm packages with its own Node, which is a package of the set,
+// because the machine's Node may be too old.
 type Node struct {
 	Dir    string // holds node_modules
 	Binary string // the node command
 }
 
-// InstallNode installs the packages of <source>/package-lock.json into a cache
-// folder of that name and copies the scripts (*.mjs) of the other folders beside
-// them, where their imports find the packages. Install scripts of packages do not
-// run.
+// InstallNode installs the packages of <source>/package-lock.json into a cache folder of
+// that name, and copies the scripts (*.mjs) of the other folders beside them, where their
+// imports find the packages. It does not run install scripts of packages.
 func (c Checkout) InstallNode(ctx context.Context, name, source string, scripts ...string) (Node, error) {
 	lock := filepath.Join(source, "package-lock.json")
 	dir := c.Cache("npm", name)
@@ -60,10 +59,10 @@ func (c Checkout) InstallNode(ctx context.Context, name, source string, scripts 
 	return node, nil
 }
 
-// File is the path of a script.
+// File returns the path of a script.
 func (n Node) File(name string) string { return filepath.Join(n.Dir, name) }
 
-// Module is a path inside an installed package.
+// Module returns a path inside an installed package.
 func (n Node) Module(elem ...string) string {
 	return filepath.Join(append([]string{n.Dir, "node_modules"}, elem...)...)
 }
@@ -82,8 +81,8 @@ func (c Checkout) InstallPython(ctx context.Context, name, requirements string) 
 	})
 }
 
-// once empties dir and calls install, unless that was done for the same inputs
-// before. The mark is written last, so an install that was cut short is done again.
+// once empties dir and calls install, unless it has done so for the same inputs before. It
+// writes its mark last, so an interrupted installation is repeated.
 func once(dir string, inputs []string, install func() error) error {
 	sum := sha256.New()
 	for _, file := range inputs {

@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// logBytes is how much of the end of a process's output is kept.
+// logBytes is the size of the end of a process's output that is kept.
 const logBytes = 64 << 10
 
-// grace is how long a process may take to end by itself.
+// grace is how long a process has to end by itself.
 const grace = 10 * time.Second
 
-// Process is a child process and all that it starts.
+// Process is a child process with its descendants.
 type Process struct {
 	cmd  *exec.Cmd
 	log  *log
 	done chan struct{} // closed when it has ended
-	err  error         // why; read after done
+	err  error         // why it ended; read after done
 }
 
-// Start starts a command in a process group of its own. Output that the command
-// sends nowhere yet is kept for Log.
+// Start starts a command in its own process group. If the command has no destination for
+// its output, Log keeps it.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, log: &log{}, done: make(chan struct{})}
 	if cmd.Stdout == nil && cmd.Stderr == nil {
 		cmd.Stdout, cmd.Stderr = p.log, p.log
 	}
 	ownGroup(cmd)
-	// Grandchildren that keep the output open must not keep Wait.
+	// Grandchildren that hold the output open must not block Wait.
 	cmd.WaitDelay = time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -45,18 +45,18 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID is the process's id.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends it a signal.
+// Signal sends a signal to the process.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// Log is the end of what the process wrote to its standard output and error.
+// Log returns the end of the process's standard output and error.
 func (p *Process) Log() string { return p.log.String() }
 
-// Stop asks the process to end and waits for it. What is left of its group after
-// the time of grace, or after the process itself, is killed; the error then says
-// that it did not end by itself.
+// Stop asks the process to end and waits for it. It kills what is left of its group when
+// grace is over or the process has ended. The error then says that it did not end by
+// itself.
 func (p *Process) Stop() error {
 	defer killGroup(p.cmd)
 	select {
@@ -64,7 +64,7 @@ func (p *Process) Stop() error {
 		return nil
 	default:
 	}
-	if err := terminate(p.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) { // it ends just now
+	if err := terminate(p.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) { // it is ending
 		return err
 	}
 	timer := time.NewTimer(grace)
@@ -79,8 +79,8 @@ func (p *Process) Stop() error {
 	return fmt.Errorf("%s did not end within %s of SIGTERM", p.cmd.Path, grace)
 }
 
-// WaitListening waits until somebody accepts connections at a loopback address,
-// or the process has ended.
+// WaitListening waits until a loopback address accepts connections, or until the process
+// has ended.
 func (p *Process) WaitListening(ctx context.Context, addr string) error {
 	return p.WaitFor(ctx, func(ctx context.Context) error {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -91,8 +91,8 @@ func (p *Process) WaitListening(ctx context.Context, addr string) error {
 	})
 }
 
-// WaitFor calls ready until it returns nil, the process has ended or the context
-// is done; the error tells the last one of ready, and the process's log.
+// WaitFor calls ready until it returns nil, the process has ended or the context is done.
+// The error has the last error of ready and the process's log.
 func (p *Process) WaitFor(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -12,11 +12,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxList bounds what WaitTools reads of one answer.
+// maxList bounds one answer of WaitTools in bytes.
 const maxList = 16 << 20
 
-// WaitTools waits until the gateway lists tools of all these names on the first
-// page of its list.
+// WaitTools waits until the first page of the gateway's list has tools of all these names.
 func (g Gateway) WaitTools(ctx context.Context, names ...string) error {
 	return g.WaitFor(ctx, func(ctx context.Context) error {
 		have, err := g.tools(ctx)
@@ -32,7 +31,7 @@ func (g Gateway) WaitTools(ctx context.Context, names ...string) error {
 	})
 }
 
-// tools asks for the list of tools as a stateless client does, in one request.
+// tools requests the list of tools as a stateless client.
 func (g Gateway) tools(ctx context.Context) (map[string]bool, error) {
 	meta := mcp.Object(
 		wire.MetaVersion, mcp.String(wire.Stateless().Name),

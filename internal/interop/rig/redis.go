@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// StartRedis runs a Redis, or a Valkey, of which nothing is kept, at an address, and
-// returns when it takes connections.
+// StartRedis runs a Redis or Valkey that saves nothing to disk, and returns when it accepts
+// connections.
 func StartRedis(ctx context.Context, address string) (*Process, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
