@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The parts of PromQL that alerts use. promtool checks the syntax; this checks names.
+// The parts of PromQL that the alerts use. promtool checks the syntax; this checks names.
 var (
 	promSelector = regexp.MustCompile(`\b(gatehouse_[a-z_]+|up)(\{[^}]*\})?`)
 	promMatcher  = regexp.MustCompile(`(\w+)(=~|=)"([^"]*)"`)
@@ -18,8 +18,8 @@ var (
 	promTarget   = []string{"job", "instance"} // labels that Prometheus adds
 )
 
-// checkAlerts expects each metric, label and value that an alert names to exist. The series
-// of an alert must exist from the start, so that the first failure is an increase.
+// checkAlerts requires every metric, label and value that an alert names. The series of an
+// alert must exist from the start, so that the first failure is an increase.
 func checkAlerts(t *testing.T, n numbers) {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/prometheus/alerts.yaml")
@@ -39,10 +39,10 @@ func checkAlerts(t *testing.T, n numbers) {
 	}
 	checked := 0
 	for _, r := range file.Groups[0].Rules {
-		labels := slices.Clone(promTarget) // the labels of the expression's series
+		labels := slices.Clone(promTarget) // those of the expression's series
 		for _, m := range promSelector.FindAllStringSubmatch(r.Expr, -1) {
 			checked++
-			if m[1] == "up" { // Prometheus' own
+			if m[1] == "up" { // made by Prometheus
 				continue
 			}
 			values := n.labels(strings.TrimSuffix(m[1], "_bucket"))

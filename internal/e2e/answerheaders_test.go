@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// badHeaders are headers with which a server would address clients or intermediaries.
+// badHeaders are headers by which a server would talk to clients or to proxies in between.
 var badHeaders = map[string]string{
 	"Set-Cookie": "id=stolen", "Location": "https://evil.example/", "Refresh": "0; url=https://evil.example/",
 	"WWW-Authenticate": `Bearer resource_metadata="https://evil.example/"`, "Mcp-Session-Id": "session-of-the-server",
@@ -24,11 +24,11 @@ var badHeaders = map[string]string{
 	"Strict-Transport-Security": "max-age=1", "Server": "evil", "X-Evil": "evil", "X-Accel-Redirect": "/secret",
 }
 
-// answerHeaders are the only headers that the gateway's answers to these calls have.
+// answerHeaders are all headers of the gateway's answers to these calls.
 var answerHeaders = []string{"Cache-Control", "Content-Length", "Content-Type", "Date", "Mcp-Session-Id", "X-Accel-Buffering", "X-Content-Type-Options"}
 
 // TestH176_HeadersAndIDsOfTheServer: H/176 no header of a server's answer reaches a client,
-// and neither do the ids that the gateway uses towards the server.
+// nor does any id that the gateway uses with the server.
 func TestH176_HeadersAndIDsOfTheServer(t *testing.T) {
 	for _, newer := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulClient, stateless} {

@@ -14,7 +14,7 @@ import (
 )
 
 // eachAskedPair runs a test for each pair of eras and each method that allows questions,
-// with authentication. The server, "up", asks for a sample.
+// with authentication. The server, "up", asks for sampling.
 func eachAskedPair(t *testing.T, test func(t *testing.T, g *guarded, s *inquirer, client, method string)) {
 	for _, server := range []string{statefulServer, stateless} {
 		s := newInquirer(t, server)
@@ -29,7 +29,7 @@ func eachAskedPair(t *testing.T, test func(t *testing.T, g *guarded, s *inquirer
 	}
 }
 
-// shown is a question that a stateless client got, and the params of its retry.
+// shown is a question that a stateless client got, and the retry that answers it.
 type shown struct{ key, state, retry string }
 
 func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown {
@@ -49,7 +49,7 @@ func show(t *testing.T, c *mcptest.Client, method, params, answer string) shown 
 	return q
 }
 
-// TestP9_102_AnswersOfAnotherUser answers one user's question as another user.
+// TestP9_102_AnswersOfAnotherUser: another user cannot answer a user's question.
 func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		alice := g.rawWith(t, client, g.issuer.Token(claims{"sub": "alice"}), askable)
@@ -91,7 +91,8 @@ func TestP9_102_AnswersOfAnotherUser(t *testing.T) {
 	})
 }
 
-// TestP9_102_AnswersTwice answers again, late, and with a changed request.
+// TestP9_102_AnswersTwice: a second answer, a late one, and one with a changed request are
+// refused.
 func TestP9_102_AnswersTwice(t *testing.T) {
 	eachAskedPair(t, func(t *testing.T, g *guarded, s *inquirer, client, method string) {
 		c := g.rawWith(t, client, g.issuer.Token(nil), askable)
@@ -147,15 +148,15 @@ func TestP9_102_AnswersTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A server without sessions must itself prevent that a retry runs twice (2026-07-28
-		// basic/patterns/mrtr).
+		// A server without sessions must itself prevent that something happens twice
+		// (2026-07-28 basic/patterns/mrtr).
 		if s.revision.Stateful && (m.Error == nil || m.Error.Code != -32602 || !strings.Contains(m.Text, "expired")) {
 			t.Errorf("P9/102 the right one again: %s", m.Text)
 		}
 	})
 }
 
-// TestP9_110_NobodyAnswers: the server is told, and nothing is kept.
+// TestP9_110_NobodyAnswers: the server is told, and the gateway keeps nothing.
 func TestP9_110_NobodyAnswers(t *testing.T) {
 	for _, server := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		s := newInquirer(t, server)
@@ -171,7 +172,7 @@ func TestP9_110_NobodyAnswers(t *testing.T) {
 				if client == stateless {
 					q := show2(t, c, s.params("tools/call"))
 					if !s.revision.Stateful {
-						return // nothing is kept anywhere
+						return // nothing is kept
 					}
 					if _, err := s.Await(deadline(t), "the cancellation", isMethod("notifications/cancelled")); err != nil {
 						t.Fatal(err)
@@ -231,8 +232,8 @@ func show2(t *testing.T, c *mcptest.Client, params string) shown {
 	return q
 }
 
-// TestP9_104_105_StatesOfServers: a stateless server's state reaches a stateless client,
-// and comes back unchanged.
+// TestP9_104_105_StatesOfServers: a stateless client gets the questions of a stateless
+// server unchanged, and the server gets back exactly its own state.
 func TestP9_104_105_StatesOfServers(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")

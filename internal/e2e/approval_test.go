@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// cautious is a gateway in front of one server whose tools payers may use after they
-// approve of the call: "do" each time, "keep" for equal calls within an hour, and
-// "confirm", which asks a question itself.
+// cautious is a gateway with one server, whose tools payers may use if they approve the
+// call: "do" each time, "keep" once an hour for equal calls, and "confirm", which also asks
+// a question itself.
 func cautious(t *testing.T, revision string) (*guarded, *mcptest.Server) {
 	t.Helper()
 	s := scripted(t, revision)
@@ -55,7 +55,7 @@ func (g *guarded) payer(more claims) string {
 	return g.issuer.Token(with(claims{"groups": "payers"}, more))
 }
 
-// TestApproval shows what a go-sdk client sees when its user is asked.
+// TestApproval: what a go-sdk client sees when its user is asked.
 func TestApproval(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -141,7 +141,8 @@ func TestAQuestionWithinAnApprovedCall(t *testing.T) {
 	}
 }
 
-// TestWhoCannotBeAsked: such a client is refused, with the reason and what to do.
+// TestWhoCannotBeAsked: a client that cannot be asked gets an error with the reason and a
+// remedy.
 func TestWhoCannotBeAsked(t *testing.T) {
 	g, s := cautious(t, stateless)
 	for _, caps := range []string{`{}`, `{"sampling":{}}`, `{"elicitation":{"url":{}}}`, `{"elicitation":true}`} {
@@ -175,8 +176,7 @@ func TestWhoCannotBeAsked(t *testing.T) {
 
 const approve = `{"action":"accept","content":{"approve":true}}`
 
-// TestAnApprovalIsForOneCall tries to use an approval in every way that it was not given
-// for.
+// TestAnApprovalIsForOneCall tries an approval in every way for which it was not given.
 func TestAnApprovalIsForOneCall(t *testing.T) {
 	g, s := cautious(t, stateless)
 	const caps, params = `{"elicitation":{}}`, `{"name":"up__do","arguments":{"amount":1}}`
@@ -193,7 +193,7 @@ func TestAnApprovalIsForOneCall(t *testing.T) {
 		name   string
 		client *mcptest.Client
 		params string
-		asks   bool // asks again, instead of an error
+		asks   bool // asks again instead of an error
 	}{
 		{"other arguments", alice, strings.Replace(yes, `"amount":1`, `"amount":1000`, 1), false},
 		{"another tool", alice, strings.Replace(yes, "up__do", "up__keep", 1), false},
@@ -267,7 +267,7 @@ func TestApprovalOfWhatIsNoTool(t *testing.T) {
 	}
 }
 
-// TestAnApprovalThatHolds: it is requested once, whatever the era of the next equal call.
+// TestAnApprovalThatHolds: the user is asked once, in whatever era the call is repeated.
 func TestAnApprovalThatHolds(t *testing.T) {
 	g, s := cautious(t, statefulServer)
 	c := newClient(statefulClient)
@@ -310,8 +310,8 @@ func TestAnApprovalThatHolds(t *testing.T) {
 	}
 }
 
-// TestTheAnswerIsTheUsersOfNow: a user who has lost the group between question and answer
-// can no longer approve.
+// TestTheAnswerIsTheUsersOfNow: a user who loses the group between question and answer
+// cannot approve any more.
 func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -348,7 +348,7 @@ func TestTheAnswerIsTheUsersOfNow(t *testing.T) {
 	}
 }
 
-// TestTheQuestionShowsTheCall: characters that could hide something are made visible.
+// TestTheQuestionShowsTheCall: the question makes hidden characters visible.
 func TestTheQuestionShowsTheCall(t *testing.T) {
 	g, _ := cautious(t, stateless)
 	alice := g.rawWith(t, stateless, g.payer(nil), `{"elicitation":{}}`)
@@ -363,8 +363,8 @@ func TestTheQuestionShowsTheCall(t *testing.T) {
 	}
 }
 
-// TestAskGrantsNothing: a rule that asks gives no access to callers whom no rule allows
-// anything, whatever they answer.
+// TestAskGrantsNothing: a rule with ask gives no access to callers whom no rule allows it,
+// whatever they answer.
 func TestAskGrantsNothing(t *testing.T) {
 	s := secretive(t, stateless)
 	g := guard(t, gateway.Config{

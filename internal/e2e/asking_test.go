@@ -14,11 +14,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// inquiry is a question of a scripted server, or one that a scripted client got.
+// inquiry is a question of a scripted server.
 type inquiry struct{ Method, Params string }
 
-// inquirer is a scripted server of a revision that asks what a test wants, whatever is
-// called, and answers with the answers that it got.
+// inquirer is a scripted server of a revision. Its calls ask the questions that the test
+// sets, and return the answers.
 type inquirer struct {
 	*mcptest.Server
 	name     string
@@ -28,7 +28,7 @@ type inquirer struct {
 	rounds [][]inquiry
 }
 
-// newInquirer starts an inquirer. Its tool and prompt are called do, its resource
+// newInquirer starts an inquirer. Its tool and its prompt are called do, its resource
 // test://do.
 func newInquirer(t *testing.T, revision string) *inquirer {
 	t.Helper()
@@ -45,7 +45,7 @@ func newInquirer(t *testing.T, revision string) *inquirer {
 // askMethods are the methods during which a server may ask.
 var askMethods = []string{"tools/call", "prompts/get", "resources/read"}
 
-// params returns the params of a client's call of a method.
+// params returns the params of a client's request of a method.
 func (s *inquirer) params(method string) string {
 	if method == "resources/read" {
 		return fmt.Sprintf(`{"uri":"%s+test://do"}`, s.name)
@@ -53,7 +53,7 @@ func (s *inquirer) params(method string) string {
 	return fmt.Sprintf(`{"name":"%s__do"}`, s.name)
 }
 
-// asks sets the questions, in rounds of simultaneous ones.
+// asks sets the questions, in rounds.
 func (s *inquirer) asks(rounds ...[]inquiry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *inquirer) now() [][]inquiry {
 
 func (s *inquirer) serve(c *mcptest.Call) { askIn(s.revision, c, s.now()) }
 
-// askIn asks the caller, in the way of a server's revision, and answers with the answers.
+// askIn asks in the way of the server's revision, and returns the answers.
 func askIn(revision *wire.Revision, c *mcptest.Call, rounds [][]inquiry) {
 	if revision.Stateful {
 		askStateful(c, rounds)
@@ -100,7 +100,7 @@ func askStateful(c *mcptest.Call, rounds [][]inquiry) {
 	finish(c, all)
 }
 
-// askStateless asks in the result of the call. Its state contains the answers so far.
+// askStateless asks with the result of the call. Its state is the answers so far.
 func askStateless(c *mcptest.Call, rounds [][]inquiry) {
 	var state string
 	var known []string
@@ -134,7 +134,7 @@ func askStateless(c *mcptest.Call, rounds [][]inquiry) {
 	c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{%s},"requestState":%s}`, strings.Join(requests, ","), quoted))
 }
 
-// finish answers with the answers.
+// finish returns the answers.
 func finish(c *mcptest.Call, answers []string) {
 	text, _ := json.Marshal(strings.Join(answers, " ")) // a string always marshals
 	switch c.Method {
@@ -173,8 +173,8 @@ func outcome(m mcptest.Message) string {
 	return m.Text
 }
 
-// converse makes a call and answers its questions, in the way of the client's revision.
-// answer returns a result, or "" for an error, which only clients with a session have.
+// converse makes a call and answers the questions in the way of the client's revision.
+// answer returns a result, or "" for an error, which only stateful clients can send.
 func converse(t *testing.T, c *mcptest.Client, method, params string, answer func(inquiry) string) (m mcptest.Message, asked []inquiry) {
 	t.Helper()
 	if !c.Revision.Stateful {
@@ -252,7 +252,7 @@ func converseStateless(t *testing.T, c *mcptest.Client, method, params string, a
 	return m, asked
 }
 
-// allRevisions starts an inquirer of each revision behind one gateway.
+// allRevisions starts a gateway with an inquirer of each revision.
 func allRevisions(t *testing.T, change func(*gateway.Config)) (url string, servers []*inquirer) {
 	t.Helper()
 	var cfg gateway.Config
@@ -267,7 +267,7 @@ func allRevisions(t *testing.T, change func(*gateway.Config)) (url string, serve
 	return start(t, cfg), servers
 }
 
-// canElicit reports whether a revision has elicitation, and whether it has URLs.
+// canElicit reports whether a revision has elicitation with forms, and with URLs.
 func canElicit(revision string) (forms, urls bool) {
 	return revision >= "2025-06-18", revision >= "2025-11-25"
 }

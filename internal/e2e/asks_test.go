@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestP9_96_NobodyIsAskedWhoDidNotSaySo: for a client that declares nothing, the call ends
-// with an error instead of a question or a wait.
+// TestP9_96_NobodyIsAskedWhoDidNotSaySo: for a client without capabilities the call ends
+// with an error, not with a question or a wait.
 func TestP9_96_NobodyIsAskedWhoDidNotSaySo(t *testing.T) {
 	url, _ := shared(t)
 	for _, revision := range []string{statefulClient, stateless} {
@@ -79,7 +79,7 @@ func TestQuestionsDoNotCross(t *testing.T) {
 			t.Errorf("%s was asked %q", key, message)
 		}
 	}
-	// The other session's answer to this question's id must not count.
+	// An answer from the other session with this question's id must not count.
 	if err := sides["a"].client.Answer(deadline(t), json.RawMessage(`"made up"`), `{"action":"accept"}`); err != nil {
 		t.Logf("an answer to no question: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestAClientRefusesToAnswer(t *testing.T) {
 	}
 }
 
-// TestARetryIsBoundToItsCall uses the state of one question in another call.
+// TestARetryIsBoundToItsCall uses the state of one question with another call.
 func TestARetryIsBoundToItsCall(t *testing.T) {
 	url, _ := shared(t)
 	c := rawWith(t, url, stateless, `{"elicitation":{"form":{}}}`)

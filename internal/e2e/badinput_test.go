@@ -65,8 +65,8 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestBadRequests sends invalid requests while another client's call runs: each answer is
-// clear, and the call is not disturbed.
+// TestBadRequests sends invalid requests while another client's call runs. Each gets a
+// clear answer, and the call is not disturbed.
 func TestBadRequests(t *testing.T) {
 	url, e := shared(t)
 	bystander := connect(t, url, statefulClient)

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH243_ASlowServerAlone: H/243 a server that does not answer affects nobody else:
-// neither its users' calls to other servers nor other users' calls to it.
+// TestH243_ASlowServerAlone: H/243 a server that does not answer delays neither its users'
+// calls to other servers, nor other users' calls to it.
 func TestH243_ASlowServerAlone(t *testing.T) {
 	slow, fast := scripted(t, stateless), doing(t)
 	arrived, release := make(chan string, 100), make(chan struct{})
@@ -73,9 +73,9 @@ func TestH243_ASlowServerAlone(t *testing.T) {
 	}
 }
 
-// fewFilesCommand makes the test binary a gateway that may open few files: fewFilesCommand
-// URL, in front of the server at URL. It prints its own URL and that of its metrics on
-// standard output, and ends with its standard input.
+// fewFilesCommand makes the test binary a gateway that may open few files, in front of the
+// server at a URL: fewFilesCommand URL. It prints its own address and that of its metrics,
+// and ends when its standard input ends.
 const fewFilesCommand = "few-files-gateway"
 
 func serveWithFewFiles(server string) error {
@@ -99,8 +99,8 @@ func serveWithFewFiles(server string) error {
 	return g.Stop(ctx)
 }
 
-// TestH241_NoMoreFiles: H/241 when no file can be opened any more, open connections
-// continue, nothing spins, and new clients get in as soon as others leave.
+// TestH241_NoMoreFiles: H/241 when no more files can be opened, open connections continue,
+// nothing spins, and new clients are served as soon as others leave.
 func TestH241_NoMoreFiles(t *testing.T) {
 	s := doing(t)
 	cmd := exec.Command(os.Args[0], fewFilesCommand, s.URL)
@@ -129,7 +129,7 @@ func TestH241_NoMoreFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, metrics, _ := strings.Cut(strings.TrimSpace(string(said[:n])), " ")
-	operator := &http.Client{Transport: &http.Transport{}} // its connection stays open, like that of Prometheus
+	operator := &http.Client{Transport: &http.Transport{}} // its connection stays open, as that of Prometheus
 	defer operator.CloseIdleConnections()
 	if text := scraped(t, operator, metrics); !strings.Contains(text, "\ngatehouse_accept_failures_total 0\n") {
 		t.Errorf("H/241 before: %s", text)
@@ -176,7 +176,7 @@ func TestH241_NoMoreFiles(t *testing.T) {
 	mustCall(t, opened(t, url, eras[0]), "tools/call", `{"name":"up__do"}`)
 }
 
-// scraped returns what metrics say.
+// scraped returns the values of the metrics.
 func scraped(t *testing.T, by *http.Client, url string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
@@ -195,7 +195,7 @@ func scraped(t *testing.T, by *http.Client, url string) string {
 	return string(text)
 }
 
-// opened makes a client with connections of its own.
+// opened returns a client with its own connections.
 func opened(t *testing.T, url, revision string) *mcptest.Client {
 	t.Helper()
 	c := unopened(t, url, revision)

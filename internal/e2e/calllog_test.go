@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestACancelledCallIsNoFailure: clients end calls in every possible way. The log records
-// each as cancelled, and has no warnings.
+// TestACancelledCallIsNoFailure: calls that their clients cancel, in every way, are logged
+// as such, without a warning.
 func TestACancelledCallIsNoFailure(t *testing.T) {
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {

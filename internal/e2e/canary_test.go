@@ -26,7 +26,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// recording stores every request before it is served.
+// recording records every request before it is served.
 type recording struct {
 	next http.Handler
 
@@ -70,8 +70,8 @@ func recordedIssuer(t *testing.T) (*mcptest.Issuer, *recording) {
 	return issuer, r
 }
 
-// serveRecorded is a peer over stdio that writes to a file how it was started and what it
-// reads.
+// serveRecorded is a stdio peer that records its arguments, its environment and its input
+// in a file.
 func serveRecorded(revision, file string) {
 	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -79,7 +79,7 @@ func serveRecorded(revision, file string) {
 		os.Exit(1)
 	}
 	fmt.Fprintf(out, "%q\n%q\n", os.Args, os.Environ())
-	// The gateway closes our standard input, which go-sdk reports as an error.
+	// go-sdk returns an error when the gateway closes our standard input.
 	_ = newPeer(revision, func(string) {}).Run(context.Background(), &sdk.IOTransport{
 		Reader: struct {
 			io.Reader
@@ -90,8 +90,8 @@ func serveRecorded(revision, file string) {
 }
 
 // TestP9_223_TheCanary does everything that a client can do, with recognizable tokens. Then
-// it looks for the tokens, their claims and the client's other handles in everything that
-// has left the gateway.
+// it searches everything that has left the gateway for the tokens, their claims, and the
+// client's other handles.
 func TestP9_223_TheCanary(t *testing.T) {
 	canary := "canary-" + rand.Text()
 	issuer, atIssuer := recordedIssuer(t)
@@ -151,8 +151,8 @@ func TestP9_223_TheCanary(t *testing.T) {
 		}
 		cookie := "cookie-" + rand.Text()
 		secrets = append(secrets, cookie)
-		// H/108 requires that an undeclared Mcp-Param is not forwarded. Ours are made from
-		// the arguments, so nobody knows what any other contains.
+		// H/108: a client could try to have an undeclared Mcp-Param forwarded. The gateway
+		// derives these headers from the arguments and drops all others.
 		for name, value := range map[string]string{"Cookie": "a=" + cookie, "Proxy-Authorization": "Basic " + cookie, "X-Forwarded-Access-Token": cookie, "X-Authorization": cookie, "Mcp-Param-Token": cookie} {
 			raw.Header[name] = []string{value}
 		}
@@ -170,7 +170,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 				t.Error(status, err)
 			}
 		}
-		// Refused tokens leave no trace, either.
+		// Refused tokens leave no trace either.
 		for _, bad := range []string{token(claims{"exp": 1}), token(claims{"aud": "other"}), token(claims{"nbf": int64(1 << 33)}), token(nil) + "x", token(nil) + ".", "x" + token(nil)} {
 			c := unopened(t, g.url, revision)
 			present(c, bad)
@@ -218,8 +218,8 @@ func (f writtenTo) String() string {
 	return fmt.Sprintf("%s %v", text, err)
 }
 
-// useEverything makes each request of a client once, at an upstream that may not have what
-// it asks for.
+// useEverything makes each request of a client once. The upstream need not have what it
+// requests.
 func useEverything(t *testing.T, c *mcptest.Client, name string) {
 	t.Helper()
 	calls := []struct{ method, params string }{

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_92_ListChangesReachEveryClient: a go-sdk server of each era gets a new tool;
-// clients of both eras are told of it and find it.
+// TestP9_92_ListChangesReachEveryClient: when a go-sdk server of either era gets a new
+// tool, clients of both eras are notified and find it.
 func TestP9_92_ListChangesReachEveryClient(t *testing.T) {
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTheLastGoodListStays(t *testing.T) {
 	}
 }
 
-// TestManyClientsAtOnce is for the race detector: everything at the same time.
+// TestManyClientsAtOnce is for the race detector: everything happens concurrently.
 func TestManyClientsAtOnce(t *testing.T) {
 	url, _ := shared(t)
 	var all sync.WaitGroup

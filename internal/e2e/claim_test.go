@@ -20,7 +20,7 @@ func elicitOf(message string) string {
 }
 
 // TestQuestionsOfSeveralCalls: over stdio and HTTP+SSE a question does not name its call.
-// While several calls run, it still reaches the one that asked.
+// While several calls run, it still reaches the call that asked.
 func TestQuestionsOfSeveralCalls(t *testing.T) {
 	for _, over := range []string{overStdio, overSSE} {
 		for _, revision := range []string{statefulClient, stateless} {
@@ -98,7 +98,7 @@ func TestQuestionsOfSeveralCalls(t *testing.T) {
 							ask(call, message, nil)
 						})
 						all.Go(func() {
-							// It is unknown which call gets which question; each answer
+							// It is not known which call gets which question; each answer
 							// reaches its own question.
 							if m, questions := converse(t, c, "tools/call", do(key), echo); !strings.Contains(m.Text, `"text":"`+message+`"`) {
 								t.Errorf("%s: after %v: %s", message, questions, m.Text)

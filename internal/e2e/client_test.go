@@ -14,7 +14,7 @@ import (
 
 //lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
 
-// client is a go-sdk client that supports every kind of question.
+// client is a go-sdk client with all capabilities for questions.
 type client struct {
 	*sdk.ClientSession
 	revision string
@@ -23,12 +23,12 @@ type client struct {
 	updated  chan string
 	changed  chan struct{} // of tools
 	asked    chan string
-	// answer is the user's answer to a question; nil accepts everything. It must be set
-	// before the first question.
+	// answer is the user's answer to a question; nil accepts everything. Set it before
+	// there can be a question.
 	answer func(*sdk.ElicitParams) *sdk.ElicitResult
 }
 
-// connect makes a client of a revision for one test.
+// connect returns a client of a revision for one test.
 func connect(t *testing.T, url, revision string) *client {
 	t.Helper()
 	c := newClient(revision)
@@ -46,7 +46,7 @@ func connectSSE(t *testing.T, url, revision string) *client {
 
 func ssePath(endpoint string) string { return strings.TrimSuffix(endpoint, "/mcp") + "/sse" }
 
-// ownClient is an HTTP client whose connections end with the test.
+// ownClient returns an HTTP client whose connections end with the test.
 func ownClient(t *testing.T) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -120,7 +120,7 @@ func textOf(t *testing.T, result *sdk.CallToolResult) string {
 	return text.Text
 }
 
-// raw makes a scripted client of a revision, with its session open.
+// raw returns a scripted client of a revision with an open session.
 func raw(t *testing.T, url, revision string) *mcptest.Client {
 	t.Helper()
 	return rawWith(t, url, revision, "{}")
@@ -137,7 +137,7 @@ func rawWith(t *testing.T, url, revision, caps string) *mcptest.Client {
 	return c
 }
 
-// unopened makes a scripted client that has not sent anything yet.
+// unopened returns a scripted client that has not sent anything yet.
 func unopened(t *testing.T, url, revision string) *mcptest.Client {
 	t.Helper()
 	c := mcptest.NewClient(url, wire.Lookup(revision))

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestCompletionKeepsSecrets: completions of a template that everybody sees contain nothing
-// that the caller may not know of; what is denied to one caller is suggested to another.
+// TestCompletionKeepsSecrets: suggestions for a template that everybody sees contain
+// nothing that the caller may not know; other callers get them.
 func TestCompletionKeepsSecrets(t *testing.T) {
 	rules := policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"resources:up/*", "skills:up/*"}},

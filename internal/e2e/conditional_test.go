@@ -12,9 +12,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// conditional are tools that a server offers only to clients that support such questions.
+// conditional are tools that a server lists only for clients with certain capabilities.
 var conditional = map[string]struct {
-	needs []string // members of the client's capabilities, each inside the one before
+	needs []string // members of the client's capabilities, each within the one before
 	inquiry
 }{
 	"form":   {[]string{"elicitation", "form"}, inquiry{"elicitation/create", `{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{}}}`}},
@@ -24,8 +24,8 @@ var conditional = map[string]struct {
 	"roots":  {[]string{"roots"}, inquiry{"roots/list", `{}`}},
 }
 
-// picky is a server that lists those tools by what its client declares. It asks every
-// client that requests the list all declared kinds of questions first.
+// picky is a server that lists tools by the capabilities that its client declares. Before
+// it answers a request for the list, it asks the client about each of them.
 type picky struct {
 	*mcptest.Server
 	revision string
@@ -92,8 +92,8 @@ func (p *picky) declares(c *mcptest.Call, needs []string) bool {
 	return true
 }
 
-// TestToolsForClientsThatCanBeAsked: the gateway lists them, every client that can be asked
-// can call them, and no client gets a question that it did not declare.
+// TestToolsForClientsThatCanBeAsked: the gateway lists these tools, every client with the
+// capability can call them, and no client is asked what it did not declare.
 func TestToolsForClientsThatCanBeAsked(t *testing.T) {
 	for _, revision := range []string{statefulClient, stateless} {
 		p := newPicky(t, revision)

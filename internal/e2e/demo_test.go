@@ -34,7 +34,7 @@ func startDemo(t *testing.T) (url string) {
 	return g.URL()
 }
 
-// TestDemoCommands runs what the welcome text says to paste.
+// TestDemoCommands runs the commands of the welcome text.
 func TestDemoCommands(t *testing.T) {
 	stateless, stateful, err := demo.Curl(startDemo(t))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestDemoCommands(t *testing.T) {
 	}
 }
 
-// TestDemoThroughTheGateway does what the welcome text suggests.
+// TestDemoThroughTheGateway tries what the demo suggests.
 func TestDemoThroughTheGateway(t *testing.T) {
 	url := startDemo(t)
 	for _, revision := range []string{statefulClient, stateless} {

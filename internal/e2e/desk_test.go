@@ -21,8 +21,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// desk is the token endpoint of an issuer. It checks the requests, and issues tokens with
-// the issuer's key.
+// desk is the token endpoint of an issuer. It checks requests and issues tokens with the
+// issuer's key.
 type desk struct {
 	issuer *mcptest.Issuer
 	// judge returns what is wrong with a request, or the claims of the token.
@@ -30,7 +30,7 @@ type desk struct {
 
 	mu      sync.Mutex // guards the fields below
 	issued  []string
-	refused []string // the reasons
+	refused []string // reasons
 }
 
 // errorCode is an error code of RFC 6749 §5.2.
@@ -69,14 +69,14 @@ func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, token)
 }
 
-// answers returns the issued tokens, and the reasons for refusals.
+// answers returns the tokens that were issued, and the reasons for refusals.
 func (d *desk) answers() (issued, refused []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.issued), slices.Clone(d.refused)
 }
 
-// tokens returns the issued tokens, and expects no refusals.
+// tokens returns the tokens that were issued. It fails the test if there was a refusal.
 func (d *desk) tokens(t *testing.T) []string {
 	t.Helper()
 	issued, refused := d.answers()
@@ -86,7 +86,7 @@ func (d *desk) tokens(t *testing.T) []string {
 	return issued
 }
 
-// wantForm checks the members of a form, and that there are no others.
+// wantForm checks the members of a form and allows no others.
 func wantForm(r *http.Request, want map[string]string) error {
 	if err := r.ParseForm(); err != nil {
 		return err
@@ -102,8 +102,7 @@ func wantForm(r *http.Request, want map[string]string) error {
 	return nil
 }
 
-// verified returns the claims of a JWT that a key has signed, for an audience and valid
-// now.
+// verified returns the claims of a JWT after checking key, audience and time.
 func verified(token string, alg jose.SignatureAlgorithm, key crypto.PublicKey, audience string) (claims, error) {
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{alg})
 	if err != nil {
@@ -116,8 +115,8 @@ func verified(token string, alg jose.SignatureAlgorithm, key crypto.PublicKey, a
 	return all, standard.Validate(jwt.Expected{AnyAudience: jwt.Audience{audience}, Time: time.Now()})
 }
 
-// door stands in front of a scripted server. It lets in callers with the issuer's token for
-// this server (RFC 6750). A subject with a token can be kept out.
+// door stands in front of a scripted server and accepts tokens that the issuer made for it
+// (RFC 6750). It can refuse a subject in spite of such a token.
 type door struct {
 	*mcptest.Server
 	url    string
@@ -125,11 +124,11 @@ type door struct {
 
 	mu      sync.Mutex // guards the fields below
 	revoked map[string]bool
-	out     map[string]int // subjects, and the status for each
+	out     map[string]int // status by subject
 	seen    map[string]int // Authorization headers
 }
 
-// challenge is a door's answer to a caller without a valid token.
+// challenge is the door's answer to a request without an acceptable token.
 const challenge = `Bearer realm="the door", error="invalid_token", resource_metadata="https://evil.example/metadata", scope="everything"`
 
 func newDoor(t *testing.T, s *mcptest.Server, issuer *mcptest.Issuer) *door {
@@ -180,7 +179,7 @@ func (d *door) keepOut(subject string, status int) {
 	d.out[subject] = status
 }
 
-// shown returns the tokens that the door received.
+// shown returns the tokens that the door has seen.
 func (d *door) shown() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,7 +190,7 @@ func (d *door) shown() []string {
 	return tokens
 }
 
-// subjectOf reads the subject of a bearer token that a door has let in.
+// subjectOf reads the subject of a bearer token that the door has accepted.
 func subjectOf(r mcptest.Received) string {
 	token, err := jwt.ParseSigned(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), []jose.SignatureAlgorithm{jose.ES256})
 	if err != nil {
@@ -204,16 +203,16 @@ func subjectOf(r mcptest.Received) string {
 	return all.Subject
 }
 
-// clientAt is the configuration with which the gateway authenticates at a desk.
+// clientAt returns the gateway's credentials at a desk.
 func (d *desk) clientAt(kind string) outbound.Config {
 	return outbound.Config{Type: kind, TokenURL: d.url(), ClientID: "gatehouse", ClientSecret: deskSecret}
 }
 
-// deskSecret contains characters that a form has to escape.
+// deskSecret contains characters that a form encodes.
 const deskSecret = "100% desk+secret:&"
 
-// wantUpstreamError expects the error of a call that an upstream refused, without anything
-// that the upstream said about it.
+// wantUpstreamError requires the error of a call that an upstream refused, without any text
+// of the upstream.
 func wantUpstreamError(t *testing.T, what string, x *mcptest.Exchange, text string) {
 	t.Helper()
 	m, err := x.Response()

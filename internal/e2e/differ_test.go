@@ -15,8 +15,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 )
 
-// TestH240_ReplicasDiffer: replicas with different files each say so, and the owner's file
-// decides what a session may do, wherever a request comes.
+// TestH240_ReplicasDiffer: replicas with different files report this, each for itself. The
+// file of a session's owner decides what the session may do, wherever a request arrives.
 func TestH240_ReplicasDiffer(t *testing.T) {
 	s := doing(t)
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin: {listen: \"127.0.0.1:0\"}\nupstreams: [{name: up, url: %q}]\n"+
@@ -63,8 +63,8 @@ func fromFile(t *testing.T, text string) *gateway.Gateway {
 	return g
 }
 
-// revisionOf returns the revision of the configuration that a gateway reports, which must
-// be the same in both places.
+// revisionOf returns the revision of a gateway's configuration, which must be the same in
+// both places where the gateway shows it.
 func revisionOf(t *testing.T, g *gateway.Gateway) string {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

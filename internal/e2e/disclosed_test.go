@@ -13,14 +13,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// discloser is a scripted server that itself discloses its tools progressively.
+// discloser is a scripted server with its own progressive disclosure of tools.
 type discloser struct {
 	*mcptest.Server
 	mu   sync.Mutex // guards read
 	read map[string]bool
 }
 
-// newDiscloser makes a discloser; refuse answers a call that comes too early.
+// newDiscloser starts a discloser. refuse is its answer to a call before the description
+// was read.
 func newDiscloser(t *testing.T, revision string, refuse func(c *mcptest.Call, body string)) *discloser {
 	t.Helper()
 	d := &discloser{Server: scripted(t, revision), read: map[string]bool{}}
@@ -77,8 +78,8 @@ func (d *discloser) forget() {
 	clear(d.read)
 }
 
-// TestServerThatDiscloses: its tools are described in full in mode full, and in short in
-// the other mode; in both modes no client meets the server's own rules.
+// TestServerThatDiscloses: its tools are listed in full in mode full and in short form in
+// mode progressive, and no client meets the server's own rules.
 func TestServerThatDiscloses(t *testing.T) {
 	refusals := map[string]func(c *mcptest.Call, body string){
 		"a result": func(c *mcptest.Call, body string) {
@@ -112,8 +113,8 @@ func TestServerThatDiscloses(t *testing.T) {
 					if n := len(d.Received("tools/call")) - before; n != 2 {
 						t.Errorf("the server was called %d times", n)
 					}
-					// A tool without a description is refused for good: after one more
-					// attempt.
+					// It refuses a tool without a description for good: the gateway tries
+					// once more and stops.
 					before = len(d.Received("tools/call"))
 					if m, _, err := c.Call(deadline(t), "tools/call", `{"name":"up__gone","arguments":{}}`); err != nil || !strings.Contains(m.Text, "TOOL_DESCRIPTION_REQUIRED") {
 						t.Errorf("called: %s, %v", m.Text, err)
@@ -127,8 +128,8 @@ func TestServerThatDiscloses(t *testing.T) {
 	}
 }
 
-// TestServerThatDisclosesInShort: the server's short descriptions are shown in short, its
-// full ones in full, and headers follow the full ones.
+// TestServerThatDisclosesInShort: a short tool of the server is listed in short form; the
+// full description comes from the server, and the headers follow it.
 func TestServerThatDisclosesInShort(t *testing.T) {
 	d := newDiscloser(t, stateless, func(c *mcptest.Call, body string) {
 		c.Result(fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%q}]}`, body))
@@ -154,8 +155,8 @@ func TestServerThatDisclosesInShort(t *testing.T) {
 	}
 }
 
-// TestOrdinaryServersAreCalledOnce: at a server without descriptions, a tool that fails
-// with such a text may have run.
+// TestOrdinaryServersAreCalledOnce: a tool that fails with such a text, at a server without
+// descriptions, may have run.
 func TestOrdinaryServersAreCalledOnce(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		s := scripted(t, server)

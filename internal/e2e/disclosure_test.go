@@ -128,7 +128,7 @@ func TestDisclosureByTool(t *testing.T) {
 		if got := c.text(t, "up__echo", map[string]any{"text": "hi"}); got != "hi" {
 			t.Errorf("after fetching: %s", got)
 		}
-		// A question during the call: the later rounds are not checked.
+		// A question during the call: the rounds that follow are not checked.
 		if got := c.text(t, "up__confirm", nil); strings.Contains(got, "REQUIRED") {
 			t.Errorf("a call that asks: %s", got)
 		}
@@ -140,8 +140,8 @@ func TestDisclosureByTool(t *testing.T) {
 	})
 }
 
-// TestP9_208_AnotherSessionOfTheUser: another session of the user, or a new one, is still
-// refused. The refusal carries the description, and the next call of that session passes.
+// TestP9_208_AnotherSessionOfTheUser: another or a new session of the user is still
+// refused. The refusal contains the description, and the next call of that session passes.
 func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -173,9 +173,9 @@ func TestP9_208_AnotherSessionOfTheUser(t *testing.T) {
 	}
 }
 
-// TestP9_210_WithoutSessions: the refusal of the first call carries the description, and
-// the second call passes; another user or client starts with a refusal again. No list
-// changes, and no description is stored.
+// TestP9_210_WithoutSessions: the refusal of the first call contains the description, and
+// the second call passes. For another user or client it is a first call again. No list
+// changes, and the gateway does not record who read what.
 func TestP9_210_WithoutSessions(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
@@ -210,8 +210,8 @@ func TestP9_210_WithoutSessions(t *testing.T) {
 	}
 }
 
-// TestP9_209_DisclosureGivesNoAccess: on every path, a denied tool looks like a missing one
-// (H/202, H/203).
+// TestP9_209_DisclosureGivesNoAccess: on every path of disclosure, a denied tool looks like
+// one that does not exist (H/202, H/203).
 func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		up, hidden := secretive(t, server), secretive(t, server)
@@ -251,7 +251,7 @@ func TestP9_209_DisclosureGivesNoAccess(t *testing.T) {
 	}
 }
 
-// TestP9_211_ChangedTool: a caller that knows an older definition has to fetch the new one.
+// TestP9_211_ChangedTool: a client with an older definition has to fetch the new one.
 func TestP9_211_ChangedTool(t *testing.T) {
 	s := scripted(t, statefulServer)
 	describe := func(text string) {
@@ -285,7 +285,7 @@ func TestP9_211_ChangedTool(t *testing.T) {
 }
 
 // TestP9_51_HiddenHeaders: a client that never saw the schema sends no Mcp-Param headers.
-// The gateway does not require them, and still sends them to the server.
+// The gateway does not require them, and the server gets them all the same.
 func TestP9_51_HiddenHeaders(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("tools/list", func(c *mcptest.Call) {
@@ -308,7 +308,7 @@ func TestP9_51_HiddenHeaders(t *testing.T) {
 	}
 }
 
-// TestDisclosureByClient: the caller decides on the mode.
+// TestDisclosureByClient: the mode depends on the client.
 func TestDisclosureByClient(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestDescribedToolsCostLittle: the tools of the demo cost at most 1.3 times what a host
-// gives a model in mode full: their names, descriptions and schemas. No single tool costs
-// more than that, its name once more, the member names, and a description in words if it
+// TestDescribedToolsCostLittle: descriptions of the demo's tools cost at most 1.3 times
+// what a host gives a model in mode full: names, descriptions and schemas. No tool costs
+// more than that plus its name, the names of the members, and a description in words if it
 // has none.
 func TestDescribedToolsCostLittle(t *testing.T) {
 	d, err := demo.Start(deadline(t), demo.Options{Executable: os.Args[0], Listen: "127.0.0.1:0"})
@@ -69,9 +69,8 @@ func TestDescribedToolsCostLittle(t *testing.T) {
 	}
 }
 
-// TestLimitsDoNotCountWhatDisclosureRefuses: an agent that does not know disclosure spends
-// its allowance neither on refusals nor on descriptions (2.1 §5.3: rate limits come after
-// disclosure).
+// TestLimitsDoNotCountWhatDisclosureRefuses: neither refusals nor descriptions count
+// against an agent's rate limits, which come after disclosure.
 func TestLimitsDoNotCountWhatDisclosureRefuses(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

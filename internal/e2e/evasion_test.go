@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestRequestsThatSayTwoThings sends requests that one reader takes for an allowed name and
-// another for a denied one.
+// TestRequestsThatSayTwoThings sends requests that name an allowed tool to one reader and a
+// denied tool to another.
 func TestRequestsThatSayTwoThings(t *testing.T) {
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, _ *mcptest.Server) {
 		calls := len(up.Received("tools/call"))
@@ -52,7 +52,7 @@ func TestRequestsThatSayTwoThings(t *testing.T) {
 	})
 }
 
-// TestH_83_ABatchIsJudgedByItsMembers: an allowed member does not let another one pass.
+// TestH_83_ABatchIsJudgedByItsMembers: an allowed member does not let a denied one through.
 func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 	up, hidden := secretive(t, statefulServer), secretive(t, statefulServer)
 	g := guard(t, gateway.Config{
@@ -88,7 +88,7 @@ func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 	}
 }
 
-// TestH_61_ACursorIsItsUsers: another user cannot use a user's cursor.
+// TestH_61_ACursorIsItsUsers uses a user's cursor as other users.
 func TestH_61_ACursorIsItsUsers(t *testing.T) {
 	const many = 1500 // more than a page
 	var tools []string

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// patience bounds every wait of a test; it is reached only if something is broken, however
-// busy the machine is.
+// patience bounds every wait of a test. Only a failure reaches it, however busy the machine
+// is.
 const patience = time.Minute
 
 // deadline returns a context that ends before the time limit of the test binary.
@@ -24,8 +24,8 @@ func deadline(t testing.TB) context.Context {
 	return ctx
 }
 
-// events collects what servers report to tests. Servers in other processes report over
-// HTTP.
+// events collects what happens to servers, also to servers in other processes, which report
+// by HTTP.
 type events struct {
 	server *httptest.Server
 
@@ -48,7 +48,7 @@ func (e *events) happened(event string) {
 	e.mu.Wake()
 }
 
-// count returns how often something has happened.
+// count returns how often an event has happened.
 func (e *events) count(event string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +69,7 @@ func (e *events) String() string {
 	return fmt.Sprint(e.seen)
 }
 
-// remote reports events to another process.
+// remote reports events from another process.
 func remote(address string) func(string) {
 	return func(event string) {
 		resp, err := http.Post(address+"?event="+url.QueryEscape(event), "text/plain", nil)

@@ -17,17 +17,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// exchanging is a gateway that connects to its server "up" on behalf of each user, with a
-// token that the users' issuer gives in exchange for theirs.
+// exchanging is a gateway that calls its server "up" in the name of each user, with a token
+// that the users' issuer exchanges for theirs.
 type exchanging struct {
 	*guarded
 	door  *door
 	desk  *desk
-	other *mcptest.Issuer // its users are accepted, too
+	other *mcptest.Issuer // its users are accepted too
 }
 
-// newExchanging: the server shows each user a tool of their own, and its answers name the
-// caller. The issuer has nothing for the user "carol".
+// newExchanging starts a server that shows each user a tool of their own and returns the
+// caller in its answers. The issuer has no token for the user "carol".
 func newExchanging(t *testing.T, server string) *exchanging {
 	t.Helper()
 	issuer := newIssuer(t)
@@ -69,8 +69,8 @@ func newExchanging(t *testing.T, server string) *exchanging {
 	return e
 }
 
-// wantTools requests the list until it is the expected one: an upstream that is slow to
-// answer a user for the first time is left out for the moment.
+// wantTools requests the list until it is as wanted: an upstream that answers a user slowly
+// for the first time is temporarily left out.
 func wantTools(t *testing.T, c *mcptest.Client, want ...string) {
 	t.Helper()
 	ctx := deadline(t)
@@ -86,8 +86,8 @@ func wantTools(t *testing.T, c *mcptest.Client, want ...string) {
 	}
 }
 
-// TestTokenExchange: the server recognizes each user by a token that was issued for the
-// server on behalf of that user; nobody sees another user's tools.
+// TestTokenExchange: the server knows each user by a token that was issued for it in their
+// name. No user sees what is shown to another.
 func TestTokenExchange(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestTokenExchange(t *testing.T) {
 				}
 				sessions[r.Session] = user
 			}
-			// A new token of the user is exchanged again: the first one may be invalid by
-			// now.
+			// A new token of the user is exchanged again, because the first one may be
+			// worthless now.
 			c := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"}))
 			mustCall(t, c, "tools/call", `{"name":"up__all"}`)
 			if got := e.desk.tokens(t); len(got) != 3 {
@@ -145,7 +145,7 @@ func TestTokenExchange(t *testing.T) {
 }
 
 // TestTokenExchangeRefused: a user without a token for the server is told so, in the
-// gateway's own words, and can still use everything else.
+// gateway's own words, and keeps everything else.
 func TestTokenExchangeRefused(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTokenExchangeRefused(t *testing.T) {
 				t.Errorf("the server was shown %q", got)
 			}
 
-			// One user's failure at the server does not affect others.
+			// One user's problem with the server does not affect another.
 			alice, bob := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"})), e.raw(t, stateless, e.issuer.Token(claims{"sub": "bob"}))
 			for _, c := range []*mcptest.Client{alice, bob} {
 				mustCall(t, c, "tools/call", `{"name":"up__all"}`)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_36_WhatATokenDoesNotOutlive: a token expires while a call and a stream are open.
-// The stream ends normally, and the call runs to its end.
+// TestH_36_WhatATokenDoesNotOutlive: when a token expires while a call and a stream are
+// open, the stream ends cleanly and the call completes.
 func TestH_36_WhatATokenDoesNotOutlive(t *testing.T) {
 	t.Parallel()
 	for _, revision := range eras {

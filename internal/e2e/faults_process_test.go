@@ -17,13 +17,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// serveFaulty is a process that relays a session of a scripted server at an address, and
-// has a fault as long as a file says so.
+// serveFaulty is a process that serves a session of the scripted server at an address.
+// While a file names a fault, it has that fault.
 func serveFaulty(address, file string) error {
 	fault := func() string {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "" // the fault has been removed
+			return "" // mended
 		}
 		return string(text)
 	}
@@ -71,8 +71,8 @@ func serveFaulty(address, file string) error {
 	}
 }
 
-// playFault applies the fault to the call with the id, and reports whether nothing else
-// should happen.
+// playFault plays the fault for a call with this id, and reports whether the call ends with
+// it.
 func playFault(fault string, id json.RawMessage, say func(format string, args ...any)) (all bool) {
 	switch fault {
 	case "crash", "crash loop":
@@ -104,14 +104,14 @@ func playFault(fault string, id json.RawMessage, say func(format string, args ..
 	return false
 }
 
-// TestProcessFaults: calls of clients of each era meet a fault of a server that is a
-// process, also of each era.
+// TestProcessFaults: faults of a server that is a process, one of each era, with clients of
+// each era.
 func TestProcessFaults(t *testing.T) {
 	lost := verdict{200, 50202, "unknown", "was lost before its answer came; it may have done what was asked"}
 	for _, tt := range []struct {
 		name  string
 		fault string
-		want  verdict // zero for an ordinary answer
+		want  verdict // zero: an answer like any other
 	}{
 		{"H/163 it crashes in mid-call", "crash", lost},
 		{"H/164 rubbish between messages", "rubbish", verdict{}},
@@ -151,8 +151,8 @@ func TestProcessFaults(t *testing.T) {
 	}
 }
 
-// TestProcessCrashLoop: the process of a session ends as soon as it begins, again and
-// again, until the fault is removed.
+// TestProcessCrashLoop: the process of a session exits as soon as it starts, again and
+// again, until it is mended.
 func TestProcessCrashLoop(t *testing.T) {
 	t.Parallel()
 	s, broken := newProcesses(t)
@@ -168,8 +168,8 @@ func TestProcessCrashLoop(t *testing.T) {
 	s.nothingLeft(t)
 }
 
-// newProcesses is a scene whose servers are processes; broken gives them a fault, "" for
-// none.
+// newProcesses returns a scene whose servers are processes. broken gives them a fault, ""
+// for none.
 func newProcesses(t *testing.T) (s *scene, broken func(fault string)) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fault")
@@ -197,7 +197,7 @@ func newProcesses(t *testing.T) (s *scene, broken func(fault string)) {
 			}
 			return
 		}
-		next := file + ".new" // renamed in one step, so that nobody reads half of it
+		next := file + ".new" // in one step: a reader never sees half of it
 		if err := os.WriteFile(next, []byte(fault), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// redisFault is a temporary fault of a Redis.
+// redisFault is a temporary fault of Redis.
 type redisFault struct {
 	name       string
 	begin, end func(*testing.T, *outage)
-	// lost says that Redis is empty afterwards; answers that it still serves commands that
-	// add nothing, and messages between replicas; late that it executes commands for which
-	// nobody waits any more.
+	// lost: Redis is empty afterwards. answers: during the fault it still executes what
+	// adds nothing. late: it executes commands after the client has given up.
 	lost, answers, late bool
 }
 
@@ -56,16 +55,16 @@ type outage struct {
 	other *redistest.Server
 	links []*faultproxy.Proxy // between each replica and Redis
 
-	known *mcptest.Client // with a session that replica 0 owns and all know
+	known *mcptest.Client // with a session at replica 0, known to all replicas
 	free  *mcptest.Client // without a session
-	// Calls that wait at replica 0 for an answer, which will come to replica 0 or to
+	// Calls that wait at replica 0 for an answer, which will arrive at replica 0 and at
 	// replica 1.
 	here, there         *waiting
 	freeHere, freeThere shown
 	approval            shown // asked by replica 0
 }
 
-// waiting is a call of a client with a session, and the question for which it waits.
+// waiting is a call of a stateful client that waits for the answer to a question.
 type waiting struct {
 	*mcptest.Exchange
 	question mcptest.Message
@@ -103,7 +102,7 @@ func newOutageBy(t *testing.T, server *redistest.Server, way func(replica int) s
 			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: plain.URL})
 		}
 		cfg.Upstreams[len(cfg.Upstreams)-1].Disclosure.Mode = disclosure.ModeProgressive
-		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // without a session: served where it arrives
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "few", URL: newer.URL}) // no session: any replica serves it
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:few/*"}, Rate: policy.Rate{Count: 2, Per: 24 * time.Hour}}}
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:guarded/*"}}}}
 	})
@@ -137,7 +136,7 @@ func (s *outage) asker() *inquirer {
 	panic("there is no such server")
 }
 
-// prepare starts everything.
+// prepare begins everything.
 func (s *outage) prepare(t *testing.T) {
 	t.Helper()
 	asker := s.asker()
@@ -154,7 +153,7 @@ func (s *outage) prepare(t *testing.T) {
 	s.called(t, "described", s.at(s.known, 0), "short")
 }
 
-// ask makes a call at replica 0 that waits for the answer to a question.
+// ask makes a call at replica 0 that waits for an answer.
 func (s *outage) ask(t *testing.T) *waiting {
 	t.Helper()
 	x, err := s.at(s.known, 0).Send(deadline(t), "tools/call", s.asker().params("tools/call"))
@@ -177,7 +176,7 @@ func (s *outage) called(t *testing.T, what string, c *mcptest.Client, server str
 	}
 }
 
-// unavailable expects the answer of a store that is away: nothing was done, try again.
+// unavailable requires the answer for a store that is away: nothing was done, try again.
 func unavailable(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	defer x.Close()
@@ -206,8 +205,8 @@ func (s *outage) begin(t *testing.T, here int) *mcptest.Exchange {
 		`{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
 }
 
-// answered answers a question at a replica, and expects the call to succeed. An answer that
-// could not be forwarded is refused, and given again.
+// answered answers a question at a replica and requires the call to succeed. An answer that
+// could not be delivered is refused, and sent again.
 func (s *outage) answered(t *testing.T, here int, w *waiting) {
 	t.Helper()
 	s.eventually(t, "an answer is taken", func() bool {
@@ -226,7 +225,7 @@ func (s *outage) answered(t *testing.T, here int, w *waiting) {
 	}
 }
 
-// allowance returns how many of the calls a limit lets through at a replica.
+// allowance returns how many of so many calls a limit lets through at a replica.
 func (s *outage) allowance(t *testing.T, here int) (through int) {
 	t.Helper()
 	for range 4 {
@@ -243,7 +242,7 @@ func (s *outage) allowance(t *testing.T, here int) (through int) {
 	return through
 }
 
-// TestRedisFaults: Redis fails for all three replicas, and comes back.
+// TestRedisFaults: Redis fails for all three replicas, and recovers.
 func TestRedisFaults(t *testing.T) {
 	for _, f := range redisFaults() {
 		t.Run(f.name, func(t *testing.T) {
@@ -282,7 +281,7 @@ func (s *outage) during(t *testing.T, f redisFault) {
 	unavailable(t, "an approval", s.send(t, s.at(s.free, 0), "tools/call", s.approval.retry))
 }
 
-// after checks everything afterwards.
+// after checks everything after the fault.
 func (s *outage) after(t *testing.T, f redisFault) {
 	t.Helper()
 	for here := range 3 {
@@ -305,7 +304,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 	}
 }
 
-// afterLoss checks everything after Redis has lost all data.
+// afterLoss checks everything after Redis has lost its data.
 func (s *outage) afterLoss(t *testing.T) {
 	t.Helper()
 	for here := range 3 {
@@ -324,7 +323,7 @@ func (s *outage) afterLoss(t *testing.T) {
 	}
 	s.answered(t, 1, s.ask(t))
 	s.goesOn(t)
-	// The question for approval is forgotten: the user is asked again.
+	// The approval is lost: the user is asked again.
 	question := strings.TrimSuffix(s.approval.retry, "}") + "}"
 	m, _, err := s.at(s.free, 2).Call(deadline(t), "tools/call", question)
 	if err != nil || !strings.Contains(m.Text, "input_required") {
@@ -335,8 +334,8 @@ func (s *outage) afterLoss(t *testing.T) {
 	}
 }
 
-// goesOn expects a client without a session to be able to continue at another replica, once
-// the two can reach each other: answered shows that.
+// goesOn requires that a client without a session continues at another replica, once the
+// two replicas reach each other; answered shows that.
 func (s *outage) goesOn(t *testing.T) {
 	t.Helper()
 	if m, _, err := s.at(s.free, 1).Call(deadline(t), "tools/call", s.freeThere.retry); err != nil || outcome(m) != yes {
@@ -344,7 +343,7 @@ func (s *outage) goesOn(t *testing.T) {
 	}
 }
 
-// heals expects a replica to accept new sessions again, and to serve them.
+// heals requires a replica to accept and serve new sessions again.
 func (s *outage) heals(t *testing.T, here int) {
 	t.Helper()
 	fresh := unopened(t, s.urls[here], statefulClient)
@@ -361,8 +360,8 @@ func (s *outage) heals(t *testing.T, here int) {
 	})
 }
 
-// eventually waits for something that should happen within a second or two, unless the
-// machine is busy.
+// eventually requires something to happen soon: within a second or two, unless the machine
+// is busy.
 func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.After(20 * time.Second); !happened(); {
@@ -374,7 +373,7 @@ func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// TestRedisPartition: one of three replicas loses its connection to Redis.
+// TestRedisPartition: one of three replicas loses its link to Redis.
 func TestRedisPartition(t *testing.T) {
 	faults := map[string]func(*faultproxy.Proxy){
 		"cut": (*faultproxy.Proxy).Cut, "reset": (*faultproxy.Proxy).Reset, "black hole": (*faultproxy.Proxy).BlackHole,
@@ -420,7 +419,7 @@ func TestRedisPartition(t *testing.T) {
 	}
 }
 
-// TestRedisFailover: Sentinel promotes a replica of Redis under load.
+// TestRedisFailover: a Sentinel makes a replica of Redis the master, under load.
 func TestRedisFailover(t *testing.T) {
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(t, master)
@@ -446,7 +445,7 @@ func TestRedisFailover(t *testing.T) {
 			}
 		}
 	}()
-	// The last writes may be lost with a master, but not those that this test needs later.
+	// A master may lose its last writes: none of those that this test checks later.
 	master.Replicated(t)
 	sentinel.Failover(t, "gate", replica)
 	master.Kill()
@@ -460,7 +459,7 @@ func TestRedisFailover(t *testing.T) {
 }
 
 // TestRedisUser: H/189 replicas need no more rights in Redis than docs/configuration.md
-// states, whatever they store there.
+// says, whatever they keep there.
 func TestRedisUser(t *testing.T) {
 	server := redistest.Start(t)
 	redistest.AddUser(t, "../../docs/configuration.md", server)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestIssuerIsGone: nobody listens at the issuer's address. Known users continue, with and
-// without running sessions. Others are told to come back, without a challenge or the
-// issuer's address, and get in once the issuer is back.
+// without sessions. Unknown ones are told to come back, without a challenge and without the
+// issuer's address. When the issuer is back, they are accepted.
 func TestIssuerIsGone(t *testing.T) {
 	t.Parallel()
 	for _, opaque := range []bool{false, true} {

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestSubscribeWhileDown: a client that subscribes to a resource of a server that is down,
-// one of each era, is told so, and not that the resource does not exist.
+// TestSubscribeWhileDown: a client that subscribes to a resource of a server that is down
+// learns that it is down, not that there is no such resource.
 func TestSubscribeWhileDown(t *testing.T) {
 	t.Parallel()
 	down := verdict{200, 50201, "no", "connection refused; try again later"}

@@ -17,11 +17,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// This file sets up the tests of faults: servers that can be broken and repaired, and a
-// gateway in front of two of them, one of each era, and of a sound one.
+// This file has the parts of the fault tests: servers that can be broken and mended, and a
+// gateway in front of two of them, one of each era, and of a healthy one.
 
-// newMortal starts a server that can be killed. It uses 127.0.0.2, if the system has that,
-// because another process that asks for a free port of 127.0.0.1 cannot get its port.
+// newMortal starts a server that can be killed. It uses 127.0.0.2, which not every system
+// has: nobody who wants a free port of 127.0.0.1 gets its port.
 func newMortal(t *testing.T, handler http.Handler) *mcptest.Mortal {
 	t.Helper()
 	m, err := mcptest.NewMortal("127.0.0.2", handler)
@@ -42,15 +42,15 @@ func revive(t *testing.T, m *mcptest.Mortal) {
 	}
 }
 
-// faulty is a scripted server with the tool "do". While it has a fault, calls meet the
-// fault and lists wait: only calls show the state of the server.
+// faulty is a scripted server with the tool "do". During a fault, calls meet the fault and
+// lists wait, so that the gateway learns of the server only from calls.
 type faulty struct {
 	*mcptest.Server
 	*mcptest.Mortal
 	name   string // of the upstream
 	fault  atomic.Pointer[fault]
-	struck chan struct{} // receives a value for each call that meets the fault
-	inside atomic.Int64  // calls that are meeting the fault
+	struck chan struct{} // receives one value for each call that meets the fault
+	inside atomic.Int64  // calls that meet it now
 }
 
 type fault struct {
@@ -70,7 +70,7 @@ func newFaulty(t *testing.T, name, revision string) *faulty {
 	return f
 }
 
-// breaks gives the server a fault, and mend removes it.
+// breaks starts a fault, and mend ends it.
 func (f *faulty) breaks(meet strike) { f.fault.Store(&fault{meet, make(chan struct{})}) }
 func (f *faulty) mend()              { close(f.fault.Swap(nil).over) }
 
@@ -125,7 +125,7 @@ func newScene(t *testing.T, timeout upstream.Timeout, limits upstream.Limits) *s
 	return s
 }
 
-// open starts the gateway, with an additional good upstream, and its clients.
+// open starts the gateway, with one more good upstream, and its clients.
 func (s *scene) open(t *testing.T, cfg gateway.Config) {
 	t.Helper()
 	cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: "good", URL: doing(t).URL})
@@ -144,7 +144,7 @@ func (s *scene) open(t *testing.T, cfg gateway.Config) {
 	s.undisturbed(t)
 }
 
-// undisturbed expects the good upstream to serve as usual.
+// undisturbed requires the good upstream to serve as if nothing had happened.
 func (s *scene) undisturbed(t *testing.T) {
 	t.Helper()
 	for _, c := range s.clients {
@@ -173,7 +173,7 @@ func (s *scene) health(t *testing.T, name string) gateway.UpstreamHealth {
 	panic("unreachable")
 }
 
-// faultOutcome is the result of one call of a tool "do".
+// outcome is the result of one call of a tool "do".
 type faultOutcome struct {
 	client   string // its revision
 	upstream string
@@ -198,7 +198,7 @@ func (s *scene) call(t *testing.T, c *mcptest.Client, name string) (o faultOutco
 	return o
 }
 
-// all makes each client send several calls to an upstream at the same time.
+// all has each client make this many calls to an upstream concurrently.
 func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome)) (wait func()) {
 	var running sync.WaitGroup
 	for _, c := range s.clients {
@@ -209,8 +209,8 @@ func (s *scene) all(t *testing.T, name string, calls int, tell func(faultOutcome
 	return running.Wait
 }
 
-// healed expects the next call of each client to an upstream to work, at once or after the
-// seconds until a process may start again.
+// healed requires the next call of each client to an upstream to succeed, at once or within
+// the seconds until a process may be started again.
 func (s *scene) healed(t *testing.T, name string) {
 	t.Helper()
 	began := time.Now()
@@ -227,9 +227,9 @@ func (s *scene) healed(t *testing.T, name string) {
 	s.ready(t, name)
 }
 
-// comesBack expects an upstream that refuses calls to recover after the pause that the
-// refusals name, which is short at first. Another pause may follow, because one of the
-// gateway's own calls may be trying at that moment.
+// comesBack requires an upstream to heal after the pause that its refusals name, which is
+// short at first. Another pause may follow, because the gateway itself may be trying a
+// call.
 func (s *scene) comesBack(t *testing.T, name string) {
 	t.Helper()
 	for range 3 {
@@ -246,7 +246,7 @@ func (s *scene) comesBack(t *testing.T, name string) {
 	s.healed(t, name)
 }
 
-// ready waits until an upstream is ready, lists included.
+// ready waits until an upstream is ready, with its lists.
 func (s *scene) ready(t *testing.T, name string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -264,7 +264,7 @@ func (s *scene) ready(t *testing.T, name string) {
 	}
 }
 
-// is expects an upstream to be in a state, after a failure at a stage, "" for none.
+// is requires an upstream to be in a state, after a failure at a stage, "" for none.
 func (s *scene) is(t *testing.T, name string, state upstream.State, stage string) {
 	t.Helper()
 	h := s.health(t, name)
@@ -277,7 +277,7 @@ func (s *scene) is(t *testing.T, name string, state upstream.State, stage string
 	}
 }
 
-// nothingLeft expects all calls to be over, at the gateway and at the faulty servers.
+// nothingLeft requires all calls to have ended, at the gateway and at the faulty servers.
 func (s *scene) nothingLeft(t *testing.T) {
 	t.Helper()
 	ctx := deadline(t)
@@ -308,11 +308,11 @@ type verdict struct {
 	status   int // of HTTP, for a client of either era
 	code     int
 	executed string
-	says     string // part of the message: what to do
+	says     string // part of the message: the remedy
 }
 
-// check compares the outcome of a call with the verdict. Every error names the upstream and
-// does not reveal where it is.
+// check compares the outcome of a call with the verdict. The error must name the upstream
+// but not its address.
 func (want verdict) check(t *testing.T, o faultOutcome) {
 	t.Helper()
 	var data struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// Parts of the answers of faulty servers.
+// Pieces of what faulty servers send.
 const (
 	asJSON   = "application/json"
 	asEvents = "text/event-stream"
@@ -30,7 +30,7 @@ func sends(contentType, body string) strike {
 	}
 }
 
-// drips sends the beginning, and then the drop at intervals until nobody listens.
+// drips sends the beginning, and then the drop repeatedly until nobody reads.
 func drips(contentType, beginning, drop string) strike {
 	return func(w http.ResponseWriter, r *http.Request, id string) {
 		w.Header().Set("Content-Type", contentType)
@@ -50,7 +50,7 @@ func drips(contentType, beginning, drop string) strike {
 	}
 }
 
-// hangs sends the header, and then nothing until nobody waits.
+// hangs sends nothing more until nobody waits.
 func hangs(status int, contentType string) strike {
 	return func(w http.ResponseWriter, r *http.Request, _ string) {
 		if status > 0 {
@@ -64,7 +64,7 @@ func hangs(status int, contentType string) strike {
 	}
 }
 
-// saysStatus answers with a status, and headers given as pairs.
+// saysStatus answers with a status, and headers in pairs.
 func saysStatus(status int, header ...string) strike {
 	return func(w http.ResponseWriter, _ *http.Request, _ string) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -79,10 +79,10 @@ func resets(w http.ResponseWriter, r *http.Request, _ string) { mcptest.Reset(w,
 
 // TestUpstreamFaults: calls of clients of each era meet a fault at a server of each era.
 // The test checks what they are told, that others notice nothing, what operators see, and
-// that the next call works once the fault is over.
+// that the next call after the fault succeeds.
 func TestUpstreamFaults(t *testing.T) {
 	const (
-		wait    = 3 * time.Second // a busy machine may be slow even without faults
+		wait    = 3 * time.Second // a busy machine may be slow without a fault
 		whole   = 4 * time.Second
 		anyhow  = "it may"
 		mebi    = 1 << 20
@@ -99,8 +99,8 @@ func TestUpstreamFaults(t *testing.T) {
 		strike strike
 		short  bool // with timeout
 		limits upstream.Limits
-		want   verdict // zero for an ordinary answer
-		newer  verdict // the same for the newer upstream, if it differs
+		want   verdict // zero: an answer like any other
+		newer  verdict // verdict at the newer upstream, if it differs
 		state  upstream.State
 		stages [2]string // of the older and the newer upstream; "" for no failure
 	}{
@@ -186,7 +186,7 @@ func TestUpstreamFaults(t *testing.T) {
 var atCall = [2]string{"call", "call"}
 
 // TestUpstreamKilledInMidCall kills servers while they work, and starts them again at the
-// same address, without their state.
+// same address without their state.
 func TestUpstreamKilledInMidCall(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, upstream.Timeout{}, upstream.Limits{})
@@ -208,7 +208,7 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 	for _, f := range s.faulty {
 		gone := verdict{200, 50201, "no", "connection refused; try again later"}
 		held := false
-		for range 5 { // after these, calls are refused without an attempt
+		for range 5 { // then the next ones are refused without an attempt
 			for _, c := range s.clients {
 				o := s.call(t, c, f.name)
 				gone.check(t, o)
@@ -220,7 +220,7 @@ func TestUpstreamKilledInMidCall(t *testing.T) {
 			t.Errorf("upstream %s is %+v after %+v; refused without trying: %v", f.name, h, h.LastFailure, held)
 		}
 	}
-	s.undisturbed(t) // the tools of the servers that are down are still listed
+	s.undisturbed(t) // the tools of dead servers are still listed
 	for _, f := range s.faulty {
 		f.mend()
 		f.Forget()
@@ -236,7 +236,7 @@ func TestDegradedAfterThreeInARow(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, upstream.Timeout{}, upstream.Limits{})
 	for _, f := range s.faulty {
-		for range 2 { // the successful call between them restarts the count
+		for range 2 { // a success between them restarts the count
 			f.breaks(resets)
 			for range 2 {
 				lost := s.call(t, s.clients[0], f.name)

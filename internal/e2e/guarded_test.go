@@ -20,12 +20,12 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// eras are a client's revision of each era.
+// eras has one revision of a client for each era.
 var eras = []string{statefulClient, stateless}
 
 type claims = map[string]any
 
-// guarded is a gateway that lets nobody in without a token.
+// guarded is a gateway that requires a token.
 type guarded struct {
 	served *gateway.Gateway
 	url    string // the endpoint, which is its public URL
@@ -33,8 +33,8 @@ type guarded struct {
 	log    *mcptest.Log // at level debug
 }
 
-// guard starts a gateway in mode oauth with an issuer of its own. Settings of cfg for
-// issuers and policy take precedence; by default everybody with a token may do everything.
+// guard starts a gateway in mode oauth with an issuer of its own. cfg may set issuers and
+// policy; by default every token may do everything.
 func guard(t *testing.T, cfg gateway.Config) *guarded {
 	t.Helper()
 	return guardWith(t, newIssuer(t), cfg)
@@ -101,8 +101,7 @@ func present(c *mcptest.Client, token string) {
 	c.Header = http.Header{"Authorization": {"Bearer " + token}}
 }
 
-// as returns a copy of a scripted client, session included, in the hands of somebody with
-// another token.
+// as returns a copy of a scripted client, with its session, that uses another token.
 func as(t *testing.T, c *mcptest.Client, token string) *mcptest.Client {
 	t.Helper()
 	other := unopened(t, c.URL, c.Revision.Name)
@@ -139,7 +138,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // wholeAnswer returns everything that a client can see of an answer: status, headers except
-// for Date, and body.
+// Date, and body.
 func wholeAnswer(t *testing.T, c *mcptest.Client, verb, body string, header http.Header) string {
 	t.Helper()
 	x, err := c.Do(deadline(t), verb, body, header)
@@ -182,7 +181,7 @@ func mustCall(t *testing.T, c *mcptest.Client, method, params string) mcptest.Me
 	return m
 }
 
-// obey waits for as long as an answer asks.
+// obey waits as long as an answer says.
 func obey(t *testing.T, retryAfter string) {
 	t.Helper()
 	wait, err := time.ParseDuration(retryAfter + "s")

@@ -36,7 +36,7 @@ func dial(t *testing.T) net.Conn {
 	return conn
 }
 
-// TestPaths requests paths other than the endpoint, in spellings that no library uses.
+// TestPaths requests paths other than the endpoint, written as no library writes them.
 func TestPaths(t *testing.T) {
 	for _, c := range []struct{ row, method, target string }{
 		{"H/129", "POST", "/mcp/../admin"},
@@ -68,11 +68,10 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestConnections opens connections whose headers never end, or whose protocol is not
-// served.
+// TestConnections: requests whose headers never end, and protocols that are not served.
 func TestConnections(t *testing.T) {
 	t.Run("H/115 headers that do not end", func(t *testing.T) {
-		t.Parallel() // it takes as long as the gateway's time limit
+		t.Parallel() // it takes as long as the gateway's limit
 		conn, begun := dial(t), time.Now()
 		fmt.Fprint(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-A: ")
 		got, err := io.ReadAll(conn)
@@ -83,7 +82,7 @@ func TestConnections(t *testing.T) {
 			t.Errorf("H/115 closed after %s, want 5s", took)
 		}
 	})
-	// HTTP/2 needs TLS here, so without TLS it cannot be used for a flood.
+	// HTTP/2 needs TLS; without it, floods of HTTP/2 cannot reach the gateway.
 	t.Run("H/132 HTTP/2 without TLS", func(t *testing.T) {
 		conn := dial(t)
 		fmt.Fprint(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
@@ -104,8 +103,8 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// TestHeadersStayOnTheirSide: a client sends headers that are only for the gateway, or for
-// nobody. A server gets only the headers that the gateway writes.
+// TestHeadersStayOnTheirSide: a client sends headers that are for the gateway only, or for
+// nobody. A server gets only headers that the gateway writes.
 func TestHeadersStayOnTheirSide(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })
@@ -135,7 +134,7 @@ func TestHeadersStayOnTheirSide(t *testing.T) {
 }
 
 // TestReservedMetaIsOurs: a client writes members of _meta that only the gateway may write
-// towards a server.
+// for a server.
 func TestReservedMetaIsOurs(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("ok") })

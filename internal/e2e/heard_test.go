@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestP9_092_OnlyWhoSeesAChangeHearsOfIt changes the tools of a server; one user
-// sees some and the other all.
+// TestP9_092_OnlyWhoSeesAChangeHearsOfIt: when the tools of a server change, only users who
+// see a change are notified.
 func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	const changed = "notifications/tools/list_changed"
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel() // each waits for changed lists to settle
+				t.Parallel() // each waits until changes of lists settle
 				s := scripted(t, server)
 				s.Tools("open-1", "secret-1")
 				g := guard(t, gateway.Config{
@@ -51,8 +51,8 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 	}
 }
 
-// TestRootsChange: the servers with sessions of that client are told, and ask again when
-// there is a call.
+// TestRootsChange: that client's servers with sessions are notified, and ask again during
+// the next call.
 func TestRootsChange(t *testing.T) {
 	for _, server := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
 		t.Run(server, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestRootsChange(t *testing.T) {
 	}
 }
 
-// hearing opens the stream on which a client is told that lists changed.
+// hearing opens the stream on which a client gets notifications of changed lists.
 func hearing(t *testing.T, c *mcptest.Client) (x *mcptest.Exchange) {
 	t.Helper()
 	var err error

@@ -15,14 +15,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestIdleStreams: the cost of an idle stream is bounded (H/252).
+// TestIdleStreams: the memory of an idle stream is bounded (H/252).
 func TestIdleStreams(t *testing.T) {
 	const streams = 200
-	// The measured cost is 21 to 29 KiB, including the client's end of the connection. make
-	// bench measures the gateway alone, in its own process. make test also runs this test
-	// without the race detector, whose instrumentation enlarges stacks. The limit covers
-	// all kinds of streams together, because the runtime releases stacks of one kind when
-	// it likes, perhaps while the next kind is measured.
+	// This measures 21 to 29 KiB, including the client's end of the connection; make bench
+	// measures the gateway alone. make test also runs it without the race detector, which
+	// enlarges stacks. The limit covers all kinds together, because the runtime may release
+	// the stacks of one kind while the next kind is measured.
 	limit := int64(3 * 28 << 10)
 	if raceEnabled {
 		limit = 3 * 80 << 10
@@ -42,8 +41,8 @@ func TestIdleStreams(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		request func(i int) string
-		first   string                                   // the beginning of the first line of an open stream
-		begin   func(t *testing.T, address, path string) // begins a session; the line names its path; nil for none
+		first   string                                   // prefix of the first line after the stream is open
+		begin   func(t *testing.T, address, path string) // a session, where that line says at which path; nil for none
 	}{
 		{"of sessions", func(i int) string {
 			return "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nMcp-Session-Id: " + sessions[i].Session + "\r\n\r\n"
@@ -84,7 +83,7 @@ func TestIdleStreams(t *testing.T) {
 			}
 			_ = conn.SetDeadline(time.Time{})
 		}
-		open(0) // allocates what is needed only once
+		open(0) // what is allocated once
 		before := inUse()
 		for i := 1; i < streams; i++ {
 			open(i)
@@ -98,7 +97,7 @@ func TestIdleStreams(t *testing.T) {
 	}
 }
 
-// beginOld begins the session of a stream of HTTP+SSE.
+// beginOld begins the session of an HTTP+SSE stream.
 func beginOld(t *testing.T, address, path string) {
 	t.Helper()
 	for _, message := range []string{
@@ -116,9 +115,9 @@ func beginOld(t *testing.T, address, path string) {
 	}
 }
 
-// inUse returns the bytes that this process holds in heap and stacks.
+// inUse returns what this process holds in heap and stacks.
 func inUse() int64 {
-	for range 6 { // sync.Pools release their contents, and each collection halves stacks
+	for range 6 { // sync.Pools release what they hold, and each time stacks shrink by half
 		runtime.GC()
 	}
 	var m runtime.MemStats

@@ -75,7 +75,7 @@ func TestServerOverLines(t *testing.T) {
 // TestServerOverLinesSaysAtOnce: from its first message after the handshake on, a client
 // gets what the server sends, however busy the machine is.
 func TestServerOverLinesSaysAtOnce(t *testing.T) {
-	for range 200 { // without the promise about one in a hundred fails
+	for range 200 { // a lost notification is rare
 		saysAtOnce(t)
 	}
 }
