@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// player is a scripted client of an interleaving.
+// player is a scripted client in an interleaving.
 type player struct {
-	*mcptest.Client // a new one with each session
+	*mcptest.Client // a new one for each session
 	w               *interleaving
 	name            string
 	calls           int
@@ -21,7 +21,7 @@ type player struct {
 
 func (p *player) stateful() bool { return p.Revision.Stateful }
 
-// query is a question as a client received it.
+// query is a question as a client got it.
 type query struct {
 	id     json.RawMessage // of the request, for clients with a session
 	key    string          // in an input_required result, for those without
@@ -31,9 +31,9 @@ type query struct {
 
 // line is what a client sees of one of its calls. w.mu guards all of it.
 type line struct {
-	log       []string // for people who read the failure
+	log       []string // for the report
 	events    []int    // numbers of progress and log messages
-	questions []query  // in the order in which they came
+	questions []query  // in order of arrival
 	rounds    int      // input_required results
 	state     json.RawMessage
 	response  *mcptest.Message
@@ -42,7 +42,7 @@ type line struct {
 	hangUp    context.CancelFunc
 }
 
-// read reads the messages for a call from a stream that open opens.
+// read reads a call's messages from the stream that open opens.
 func (c *call) read(open func(context.Context) (*mcptest.Exchange, error)) {
 	ctx, cancel := context.WithCancel(c.w.ctx)
 	c.w.mu.Lock()
@@ -72,7 +72,7 @@ func (c *call) read(open func(context.Context) (*mcptest.Exchange, error)) {
 	})
 }
 
-// take handles a message. w.mu is held.
+// take takes one message. The caller holds w.mu.
 func (c *call) take(m mcptest.Message) {
 	l := &c.line
 	if l.response != nil {
@@ -97,7 +97,7 @@ func (c *call) take(m mcptest.Message) {
 	case m.Method != "" && m.ID != nil:
 		c.tookQuestion(query{id: m.ID, method: m.Method, nonce: mcptest.QuestionText(m.Params)})
 	case m.IsResponse():
-		if string(m.ID) != c.id && !c.expired { // an unknown session has no id
+		if string(m.ID) != c.id && !c.expired { // the error for an unknown session has no id
 			c.w.wrongLocked("%s: the response has the id %s, want %s", c, m.ID, c.id)
 		}
 		if kind := ""; m.Value("resultType", &kind) && kind == "input_required" {
@@ -162,7 +162,7 @@ func (c *call) send(more string) {
 	})
 }
 
-// resume opens the stream of the call again, after its last event.
+// resume reopens the stream of the call after the last event.
 func (c *call) resume() {
 	c.w.mu.Lock()
 	after := c.line.lastID
@@ -171,13 +171,13 @@ func (c *call) resume() {
 	c.read(func(ctx context.Context) (*mcptest.Exchange, error) { return as.Get(ctx, after) })
 }
 
-// drop closes the call's stream, and waits until nobody reads from it any more.
+// drop closes the call's stream and waits until nothing reads it any more.
 func (c *call) drop() {
 	c.line.hangUp()
 	c.w.until(fmt.Sprintf("the end of %s's stream", c), func() bool { return c.line.ended })
 }
 
-// listen opens a GET stream, on which no message of a call may come.
+// listen opens a GET stream. No message of a call may arrive there.
 func (p *player) listen() {
 	ctx, cancel := context.WithCancel(p.w.ctx)
 	x, err := p.Get(ctx, "")

@@ -21,24 +21,24 @@ type call struct {
 	at    *stage
 	name  string // as in the steps: A1
 	tag   string // as in the messages, different in each run
-	id    string // of the request, which other clients use too
+	id    string // of the request; other clients use the same ids
 	turns <-chan *turn
 	now   *turn // at the server; nil if it has not arrived, or was abandoned there
 
 	n        int      // events and questions so far
-	must     []int    // events that must come
+	must     []int    // events that must arrive
 	may      []int    // events that may be lost
 	asked    []string // questions without an answer
 	told     []string // answers that the server must get
-	rounds   int      // at a server without sessions: turns that ended with questions
-	played   int      // turns that were taken
-	finished string   // how the server ended it, "" for not yet
-	raced    bool     // the server ended it while questions were open
+	rounds   int      // at a stateless server: turns that ended with questions
+	played   int      // turns so far
+	finished string   // how the server ended it, "" if it has not
+	raced    bool     // it did so with open questions
 	replay   *query   // a question that was answered
 
-	over bool // cancelled, or its session has ended: messages under way may be lost
-	left bool // abandoned by a client without sessions, with questions open
-	away bool // its stream is closed, to be resumed
+	over bool // cancelled, or its session has ended: messages on their way may be lost
+	left bool // abandoned by a stateless client with open questions
+	away bool // its stream is closed and will be resumed
 	deaf bool // its stream is closed for good
 
 	// w.mu guards these.
@@ -51,13 +51,13 @@ func (c *call) String() string { return c.name }
 
 func (c *call) token() string { return c.tag + "-token" }
 
-// alive reports whether the server has not ended the call and nobody has given it up.
+// alive reports whether the call is neither finished at the server nor abandoned.
 func (c *call) alive() bool { return c.finished == "" && !c.over && !c.left }
 
 // playing reports whether the server can act now.
 func (c *call) playing() bool { return c.alive() && (c.at.stateful || len(c.asked) == 0) }
 
-// open reports whether the client receives messages.
+// open reports whether the client sees what arrives.
 func (c *call) open() bool { return !c.over && !c.left && !c.away && !c.deaf }
 
 func (w *interleaving) call(p *player, at *stage) {
@@ -102,7 +102,7 @@ func (c *call) turn() *turn {
 	return c.now
 }
 
-// state returns the requestState of a server without sessions.
+// state returns the requestState of a stateless server.
 func (c *call) state() string { return fmt.Sprintf("%s round %d", c.tag, c.rounds) }
 
 func (c *call) report(kind string) {
@@ -151,7 +151,7 @@ func (c *call) finish(how string) {
 	}
 }
 
-// nextQuestion waits for a question that is not answered yet.
+// nextQuestion waits for a question without an answer.
 func (c *call) nextQuestion() (next query) {
 	c.w.until("a question of "+c.name, func() bool {
 		for _, q := range c.line.questions {
@@ -165,7 +165,7 @@ func (c *call) nextQuestion() (next query) {
 	return next
 }
 
-// answer answers the next question or, without a session, all questions received.
+// answer answers the next question, or without a session all open ones.
 func (c *call) answer() {
 	if c.by.stateful() {
 		q := c.nextQuestion()
@@ -201,7 +201,7 @@ func (c *call) answer() {
 		c.asked, c.told = nil, nil
 		return
 	}
-	// From now on the call receives messages again.
+	// From now on the client sees it again.
 	if !c.at.stateful {
 		c.turn()
 		return
@@ -216,7 +216,7 @@ func (c *call) answered(nonce string) {
 	c.told = append(c.told, nonce)
 }
 
-// reply answers a question, possibly another client's.
+// reply answers a question, possibly one of another client.
 func (p *player) reply(q query) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, inPatience)
 	defer cancel()
@@ -233,7 +233,7 @@ func (p *player) sayCancelled(id string) {
 	}
 }
 
-// lose records that messages under way may be lost.
+// lose records that messages on their way may not arrive.
 func (c *call) lose() {
 	c.over = true
 	c.may, c.must = append(c.may, c.must...), nil
@@ -284,8 +284,8 @@ func (w *interleaving) settle() {
 	}
 }
 
-// settle waits until the client has seen what it must have seen by now, and the server has
-// its answers.
+// settle waits until the client has seen what it must have seen, and the server has its
+// answers.
 func (c *call) settle() {
 	if c.finished == "" && !c.over && !c.left && c.at.stateful && len(c.asked) == 0 {
 		for _, nonce := range c.told {
@@ -331,7 +331,7 @@ func (w *interleaving) end() {
 	w.mustBeRight()
 }
 
-// check checks what was seen of a call that is over.
+// check checks what was seen of a call that has ended.
 func (c *call) check() {
 	c.checkServer()
 	c.w.mu.Lock()
@@ -351,7 +351,7 @@ func (c *call) check() {
 	}
 }
 
-// checkServer waits until the call is over at its server, and looks for calls that nobody
+// checkServer waits until the call has ended at its server, and looks for calls that nobody
 // made.
 func (c *call) checkServer() {
 	for {
@@ -373,7 +373,7 @@ func (c *call) checkServer() {
 	}
 }
 
-// fits reports whether a response matches what the server sent.
+// fits reports whether a response is the one that the server sent.
 func (c *call) fits(m mcptest.Message) bool {
 	switch {
 	case m.Error != nil && m.Error.Code == 7:

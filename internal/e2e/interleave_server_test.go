@@ -13,16 +13,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// stage is a scripted server whose only tool follows the script of a call, step by step. It
-// tells calls apart by the tag in their arguments.
+// stage is a scripted server. Its only tool follows the script of a call step by step. A
+// tag in the arguments identifies the call.
 type stage struct {
 	*mcptest.Server
 	name     string // of the upstream
 	stateful bool
-	// piped says that its messages share one pipe: with two calls under way, log messages
-	// and questions, which carry neither an id nor a token, belong to none.
+	// piped: all messages share one pipe. With two or more calls, a message without an id
+	// or a token (a log message or a question) belongs to no call.
 	piped  bool
-	asking sync.WaitGroup // waits for answers, until the server ends at the latest
+	asking sync.WaitGroup // waits for answers, at most until the server ends
 
 	mu      sync.Mutex // guards the fields below
 	entries map[string]chan *turn
@@ -34,13 +34,13 @@ type turn struct {
 	*mcptest.Call
 	token json.RawMessage  // of its progress
 	do    chan func() bool // the next action, which reports whether it was the last
-	over  chan struct{}    // closed when it is over for the server
+	over  chan struct{}    // closed when it has ended for the server
 }
 
 // maxTurns exceeds the rounds of any call.
 const maxTurns = 64
 
-// newStage starts a stage, and returns how the gateway reaches it.
+// newStage starts a stage and returns its configuration as an upstream.
 func newStage(t *testing.T, name, revision, transport string) (*stage, upstream.Config) {
 	t.Helper()
 	s := &stage{name: name, stateful: revision != stateless, piped: transport != "streamable", entries: map[string]chan *turn{}}
@@ -102,15 +102,15 @@ func (s *stage) play(c *mcptest.Call) {
 	}
 }
 
-// uninvited returns the calls that nobody made.
+// uninvited returns the calls that arrived but that nobody made.
 func (s *stage) uninvited() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.strays
 }
 
-// step makes the turn do something and waits for it; it returns false if the call was over
-// before.
+// step performs an action of the turn and waits for it. It returns false if the call had
+// ended before.
 func (at *turn) step(last bool, do func()) bool {
 	done := make(chan struct{})
 	select {
@@ -133,7 +133,7 @@ func (at *turn) report(kind, tag string, n int) bool {
 	})
 }
 
-// finish ends the turn with a result or an error, or by breaking the connection.
+// finish ends the turn by a result, an error, or a broken connection.
 func (at *turn) finish(how, tag string) bool {
 	if how != "dies" {
 		return at.step(true, func() {
@@ -144,7 +144,7 @@ func (at *turn) finish(how, tag string) bool {
 			}
 		})
 	}
-	select { // the process does not return from its end
+	select { // after its death it does not return
 	case at.do <- func() bool { at.Die(); return true }:
 		<-at.over
 		return true
@@ -153,7 +153,7 @@ func (at *turn) finish(how, tag string) bool {
 	}
 }
 
-// isAnswer reports whether a server got the answer to exactly this question.
+// isAnswer reports whether an answer is the one to exactly this question.
 func isAnswer(answer json.RawMessage, nonce string) bool {
 	return strings.Contains(string(answer), `"`+nonce+` yes"`) && strings.Count(string(answer), " yes") == 1
 }

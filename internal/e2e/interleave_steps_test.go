@@ -11,8 +11,8 @@ type step struct {
 	do   func()
 }
 
-// steps returns all possible next steps. They depend only on previous steps, never on what
-// was seen, so that a sequence can be repeated.
+// steps returns all steps that are possible now. They depend only on the steps so far,
+// never on what was seen, so that a sequence can be repeated.
 func (w *interleaving) steps() (all []step) {
 	add := func(do func(), format string, args ...any) {
 		all = append(all, step{fmt.Sprintf(format, args...), do})

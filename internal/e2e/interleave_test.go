@@ -21,25 +21,23 @@ import (
 )
 
 const (
-	// interleavingTime is how long new interleavings are started.
+	// interleavingTime is how long new interleavings are begun.
 	interleavingTime = 10 * time.Second
 	maxSteps         = 40
 	maxCalls         = 10
-	// inPatience bounds each wait of a run; a failed run has several waits.
+	// inPatience bounds each wait of a run. After a failure there are several.
 	inPatience = 30 * time.Second
 )
 
-// TestInterleavings has clients of both eras and two users call servers of both eras at the
-// same time. Whatever the order of progress, log messages, questions, answers, results,
-// errors, cancellations, dropped and resumed streams and ends of sessions, each message
-// comes once, to the call that it belongs to. Steps follow each other without a pause,
-// unless a step says that it waits: the effects of the previous step may still be under
-// way.
+// TestInterleavings: clients of both eras and two users call servers of both eras
+// concurrently. Progress, log messages, questions, answers, results, errors, cancellations,
+// dropped and resumed streams and ends of sessions come in any order. Each message must
+// arrive once, at the call to which it belongs. Steps follow each other without a pause, so
+// the effects of earlier ones are still on their way; a step that waits says so.
 //
-// A failure prints the steps ("draw step") of the shortest failing sequence found, and how
-// to run them again.
+// A failure prints the shortest failing list of steps ("draw step") and how to repeat it.
 func TestInterleavings(t *testing.T) {
-	bounded(t, "rapid.checks", "500") // the time is the bound, unless rapid.checks is given
+	bounded(t, "rapid.checks", "500") // time is the limit, unless rapid.checks is given
 	var upstreams []upstream.Config
 	var stages []*stage
 	for _, s := range []struct{ name, revision, transport string }{
@@ -102,7 +100,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// bounded sets a flag that was not given, for this test.
+// bounded sets a flag, unless it was given, for this test.
 func bounded(t *testing.T, name, value string) {
 	t.Helper()
 	given := false
@@ -131,7 +129,7 @@ type interleaving struct {
 	problems []string
 }
 
-// enter begins a session, for a client that has sessions, with a GET stream.
+// enter begins a session of a stateful client, with a GET stream.
 func (w *interleaving) enter(p *player) {
 	before := p.Client
 	p.Client, p.stand = mcptest.NewClient(before.URL, before.Revision), nil
@@ -166,7 +164,7 @@ func (w *interleaving) bye(p *player) {
 	}
 }
 
-// change changes what w.mu guards, and wakes waiters.
+// change changes what w.mu guards, and wakes those who wait.
 func (w *interleaving) change(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -192,7 +190,7 @@ func (w *interleaving) mustBeRight() {
 	}
 }
 
-// until waits for a condition that w.mu guards.
+// until waits for a condition on what w.mu guards.
 func (w *interleaving) until(what string, is func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), inPatience)
@@ -204,7 +202,7 @@ func (w *interleaving) until(what string, is func() bool) {
 	}
 }
 
-// fail ends the run, and reports what each call saw.
+// fail ends the run and prints what each call saw.
 func (w *interleaving) fail(format string, args ...any) {
 	w.t.Helper()
 	var b strings.Builder

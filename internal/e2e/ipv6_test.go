@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestIPv6: clients, gateway and servers of both eras communicate over ::1. The listening
-// address is the one that is announced, and accepted as a Host.
+// TestIPv6: clients, gateway and servers of both eras meet at ::1. The gateway reports the
+// address at which it listens, and accepts it as a Host.
 func TestIPv6(t *testing.T) {
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "[::1]:0")

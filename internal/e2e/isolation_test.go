@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// holding is a tool that returns its argument once the test releases it.
+// holding makes a tool that returns its argument when the test releases it.
 func holding(s *mcptest.Server) (started chan string, release map[string]chan struct{}) {
 	started = make(chan string, 10)
 	release = map[string]chan struct{}{}
@@ -97,8 +97,8 @@ func TestH_59_P9_182_EqualIdsAndTokensDoNotMix(t *testing.T) {
 	}
 }
 
-// TestH_56_AnIdReusedInFlight: towards servers the calls have ids of the gateway's own, and
-// each gets its own answer, the later one first.
+// TestH_56_AnIdReusedInFlight: the gateway uses ids of its own with the server. Each call
+// gets its own answer, the later call first.
 func TestH_56_AnIdReusedInFlight(t *testing.T) {
 	s := scripted(t, statefulServer)
 	started, release := holding(s)

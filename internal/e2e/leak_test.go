@@ -20,24 +20,24 @@ import (
 )
 
 const (
-	leakWarmUp  = 1000 // calls before the baseline is measured
+	leakWarmUp  = 1000 // calls before the first count, which the last count must not exceed
 	leakWorkers = 32
 
-	// leakSettled is how long no goroutine must end before they are counted: longer than an
+	// leakSettled is how long no goroutine may end before they are counted: longer than an
 	// idle connection to a server is kept.
 	leakSettled = 4 * time.Second
 
-	// Tolerances at the end. Of 10,000 calls, each way of leaving is used 600 times: 4 kB
-	// left by each is too much.
+	// How much more there may be at the end. Of 10,000 calls, each way to leave a call gets
+	// about 600: a leak of 4 kB for each of these is found.
 	leakGoroutines = 5
 	leakHeap       = 2 << 20
 )
 
-// TestNothingIsLeft abandons thousands of calls, many at a time: questions that nobody
-// answers, calls that are cancelled or die, streams that are dropped, by clients and
-// servers of both eras. Afterwards everything is as before. With the race detector, which
-// takes four times as long, there are fewer calls; make test also runs it without, and with
-// the profile of goroutines that nothing can wake any more (H/251).
+// TestNothingIsLeft abandons thousands of calls, many at a time, by clients and servers of
+// both eras: questions without an answer, cancelled calls, calls that die, dropped streams.
+// Afterwards everything must be as before. With the race detector, which takes four times
+// as long, there are fewer calls; make test also runs it without, and with the profile of
+// goroutines that nothing can wake (H/251).
 func TestNothingIsLeft(t *testing.T) {
 	ground := newLeakGround(t)
 	ground.leave(t, leakWarmUp)
@@ -59,8 +59,8 @@ func TestNothingIsLeft(t *testing.T) {
 	noneIsStuck(t)
 }
 
-// noneIsStuck expects no goroutine to wait for something that can never happen. Only Go
-// built with GOEXPERIMENT=goroutineleakprofile can tell.
+// noneIsStuck requires that no goroutine waits for something that nothing else can reach.
+// Only Go built with GOEXPERIMENT=goroutineleakprofile can tell.
 func noneIsStuck(t *testing.T) {
 	t.Helper()
 	profile := pprof.Lookup("goroutineleak")
@@ -76,7 +76,7 @@ func noneIsStuck(t *testing.T) {
 	}
 }
 
-// leakGround is the gateway under test.
+// leakGround is the gateway, servers and clients of the test.
 type leakGround struct {
 	g       *gateway.Gateway
 	servers []*mcptest.Server
@@ -90,7 +90,7 @@ func newLeakGround(t *testing.T) *leakGround {
 	const soon = 100 * time.Millisecond
 	cfg := gateway.Config{
 		HTTP:     front.Config{AskTimeout: soon},
-		Sessions: session.Config{MaxPerUser: leakWorkers}, // a session that does not end leaves no room
+		Sessions: session.Config{MaxPerUser: leakWorkers}, // a session that is not ended leaves no room
 	}
 	for _, revision := range []string{statefulServer, stateless} {
 		name, s := "s"+revision[:4], scripted(t, revision)
@@ -119,7 +119,7 @@ func leakScript(c *mcptest.Call, stateful bool) {
 	c.Param("arguments|what", &what)
 	switch {
 	case what == "ask" && stateful:
-		_, _ = c.Ask("sampling/createMessage", aSample.Params) // the result does not matter
+		_, _ = c.Ask("sampling/createMessage", aSample.Params) // whatever the answer is
 		c.Text("done")
 	case what == "ask":
 		c.Result(fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"q":{"method":%q,"params":%s}},"requestState":"s"}`, aSample.Method, aSample.Params))
@@ -166,7 +166,7 @@ func (l *leakGround) leave(t *testing.T, n int) {
 	}
 }
 
-// leakCount is what exists when nothing happens.
+// leakCount is what exists at rest.
 type leakCount struct {
 	load       string
 	goroutines int
@@ -177,7 +177,7 @@ func (c leakCount) String() string {
 	return fmt.Sprintf("%d goroutines, %d bytes of heap, %s", c.goroutines, c.heap, c.load)
 }
 
-// rest waits until nothing is under way, and counts.
+// rest waits until nothing runs, and counts.
 func (l *leakGround) rest(t *testing.T) leakCount {
 	t.Helper()
 	ctx := deadline(t)
@@ -188,12 +188,12 @@ func (l *leakGround) rest(t *testing.T) leakCount {
 		busy := load.Front.Sessions + load.Front.Calls + load.Front.Questions + load.Front.Streams
 		running, sessions := 0, 0
 		for i, u := range load.Upstreams {
-			busy += u.Calls + u.Parked + u.Sessions - 1 // minus its own
+			busy += u.Calls + u.Parked + u.Sessions - 1 // those of the gateway itself
 			at, kept, asked := l.servers[i].Load()
 			busy += asked
 			running, sessions = running+at, sessions+kept
 		}
-		// The gateway's own are a session at the first server and a subscription at each.
+		// The gateway itself has a session at the first server and a subscription at each.
 		if text := fmt.Sprintf("%+v, at the servers %d exchanges and %d sessions", load, running, sessions); busy == 0 && running == 2 && sessions == 1 {
 			l.clients.CloseIdleConnections()
 			fewest, since := runtime.NumGoroutine(), time.Now()

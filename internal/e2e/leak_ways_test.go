@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// way is a way to abandon a call: what the server does, for which message the client waits,
-// and how it leaves, unless it merely closes the stream.
+// way is a way to abandon a call: what the server does, which message the client waits for,
+// and how the client leaves, unless it just closes the stream.
 type way struct {
 	name, revision string
 	what, until    string
@@ -42,8 +42,7 @@ var leakWays = []way{
 	{"a subscription dropped", stateless, "listen", "notifications/subscriptions/acknowledged", nil},
 }
 
-// leaver is a user that abandons calls. Its session sees many abandoned calls before it
-// ends.
+// leaver is a client that abandons calls. Its session sees many such calls before it ends.
 type leaver struct {
 	ground  *leakGround
 	clients map[string]*mcptest.Client // by revision
@@ -65,7 +64,7 @@ func (l *leaver) cancel(ctx context.Context, id string, _ *mcptest.Exchange) err
 	return err
 }
 
-// resume resumes the abandoned stream, and abandons it again.
+// resume resumes the stream where it was left, and leaves it again.
 func (l *leaver) resume(ctx context.Context, _ string, x *mcptest.Exchange) error {
 	ids := x.EventIDs()
 	x.Close()

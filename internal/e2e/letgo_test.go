@@ -30,8 +30,7 @@ func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
 			s.Tools("do")
 			ended := make(chan struct{})
 			s.Tool("do", func(c *mcptest.Call) {
-				// Whatever becomes of the question, the call continues until it is
-				// cancelled.
+				// Whatever the answer is, the call continues until it is cancelled.
 				_, _ = c.Ask("elicitation/create", `{"message":"?","requestedSchema":{"type":"object","properties":{}}}`)
 				c.Hang()
 				close(ended)
@@ -52,7 +51,7 @@ func TestNobodyWaitsForAnAnswerThatCannotCome(t *testing.T) {
 	}
 }
 
-// wasCancelled waits until the server was told that its only call is over.
+// wasCancelled waits until the server was told that its only call has ended.
 func wasCancelled(t *testing.T, s *mcptest.Server) {
 	t.Helper()
 	told, err := s.Await(deadline(t), "the cancellation", isMethod("notifications/cancelled"))

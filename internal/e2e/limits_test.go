@@ -15,8 +15,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestConditions allows calls by their arguments. A condition that cannot be evaluated
-// counts as false.
+// TestConditions: rules allow calls by their arguments. What cannot be decided is denied.
 func TestConditions(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
 		s.Tool("do", func(c *mcptest.Call) { c.Text("done") })
@@ -54,7 +53,7 @@ func TestConditions(t *testing.T) {
 		} {
 			got := askRaw(t, c, "tools/call", `{"name":%q,`+a.params+`}`, "up__do")
 			if strings.Contains(a.row, "arguments twice") || strings.Contains(a.row, "another case too") {
-				if !strings.Contains(got, `"error":{"code":-32`) { // refused for another reason first
+				if !strings.Contains(got, `"error":{"code":-32`) { // refused before policy reads it
 					t.Errorf("%s: %s", a.row, got)
 				}
 				continue
@@ -72,8 +71,8 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// TestLimits: limits apply to each user, across all sessions, and refusals say when to come
-// back.
+// TestLimits: a limit counts all sessions of a user together, and a refusal says when to
+// come back.
 func TestLimits(t *testing.T) {
 	s := doing(t)
 	var rate policy.Rate
@@ -125,7 +124,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestALimitIsOver: a client that comes back when told to is served.
+// TestALimitIsOver: a client that comes back when it was told to is served.
 func TestALimitIsOver(t *testing.T) {
 	t.Parallel()
 	s := doing(t)
@@ -139,7 +138,7 @@ func TestALimitIsOver(t *testing.T) {
 		clients = append(clients, c)
 		began := time.Now()
 		for served, refused := 0, false; !refused; served++ {
-			// On a machine that is too slow for the limit, one or two more may pass.
+			// On a slow machine one or two more calls may pass.
 			if most := 1 + int(time.Since(began)/(2*time.Second)); served > most {
 				t.Fatalf("%s: %d calls were served, at most %d may be", revision, served, most)
 			}
@@ -152,7 +151,7 @@ func TestALimitIsOver(t *testing.T) {
 				if served == 0 {
 					t.Errorf("%s: the first call is refused", revision)
 				}
-				longest = max(longest, x.Header.Get("Retry-After")) // of one digit
+				longest = max(longest, x.Header.Get("Retry-After")) // single digit
 			}
 		}
 	}
@@ -164,7 +163,7 @@ func TestALimitIsOver(t *testing.T) {
 	}
 }
 
-// TestAThousandRules: a thousand rules work correctly for many users at the same time.
+// TestAThousandRules: many rules apply correctly to many users at the same time.
 func TestAThousandRules(t *testing.T) {
 	const users, tools = 25, 40
 	s := scripted(t, stateless)
@@ -174,7 +173,7 @@ func TestAThousandRules(t *testing.T) {
 	}
 	s.Tools(all...)
 	s.On("tools/call", func(c *mcptest.Call) { c.Text("done") })
-	// For each user one rule per tool: allow, deny or none.
+	// For each user and tool there is one rule: allowed, denied or undecided.
 	var rules []policy.Rule
 	allowed := func(user, tool int) bool { return (user*7+tool)%3 == 0 }
 	for u := range users {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestOrdinaryLoadIsCarried: 256 clients without authentication, as many as a bare proxy
-// handles, call one server at the same time, with the default limits. All calls succeed.
+// supports, call one server at the same time with the default settings. All calls succeed.
 func TestOrdinaryLoadIsCarried(t *testing.T) {
 	const clients, calls = 256, 4
 	for _, server := range []string{statefulServer, stateless} {

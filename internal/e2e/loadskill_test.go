@@ -20,7 +20,7 @@ import (
 
 var offersLoading = loadskill.Config{LoadTool: true}
 
-// loading is a gateway with only skills, which some users may see.
+// loading is a gateway with skills only, which some users may see.
 func loading(t *testing.T, dir string) *guarded {
 	t.Helper()
 	return guard(t, gateway.Config{
@@ -36,7 +36,7 @@ func loading(t *testing.T, dir string) *guarded {
 	})
 }
 
-// loaded calls the tool and returns its text blocks, one per line, or the refusal.
+// loaded calls the tool and returns its text blocks, one on each line, or its error.
 func loaded(t *testing.T, c *mcptest.Client, arguments string) string {
 	t.Helper()
 	m, _, err := c.Call(deadline(t), "tools/call", `{"name":"load_skill","arguments":`+arguments+`}`)
@@ -64,8 +64,8 @@ func loaded(t *testing.T, c *mcptest.Client, arguments string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestLoadSkill: a host that knows neither form of skills gets them through a tool, in
-// every revision, as far as the caller may see them.
+// TestLoadSkill: a host without any form of skills gets them through a tool, in every
+// revision, as far as the caller may see them.
 func TestLoadSkill(t *testing.T) {
 	for _, revision := range wire.Revisions() {
 		t.Run(revision.Name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestLoadSkill(t *testing.T) {
 	}
 }
 
-// TestApprovalOfALoadedSkill: the user is asked before the text is returned, in both eras.
+// TestApprovalOfALoadedSkill: the user is asked before the text is sent, in both eras.
 func TestApprovalOfALoadedSkill(t *testing.T) {
 	g := loading(t, skillsDir(t, skillFiles))
 	for _, revision := range []string{"2025-06-18", "2025-11-25", stateless} {
@@ -147,8 +147,8 @@ func TestApprovalOfALoadedSkill(t *testing.T) {
 	}
 }
 
-// TestChangedSkillsChangeTheTool: clients that listen only to changed tools are told when
-// skills change.
+// TestChangedSkillsChangeTheTool: when skills change, the tool changes, and only clients
+// that listen for changed tools are told.
 func TestChangedSkillsChangeTheTool(t *testing.T) {
 	dir := skillsDir(t, skillFiles)
 	g := loading(t, dir)
@@ -177,7 +177,7 @@ func TestChangedSkillsChangeTheTool(t *testing.T) {
 	}
 }
 
-// TestLoadSkillIsOffered: the tool is offered if the operator enables it, and its name is
+// TestLoadSkillIsOffered: the tool exists where the operator configures it, and its name is
 // then reserved.
 func TestLoadSkillIsOffered(t *testing.T) {
 	for _, offered := range []bool{false, true} {

@@ -17,17 +17,17 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// The revisions that represent the two eras, for clients and for servers.
+// The revisions that represent their eras, of clients and of servers.
 const (
 	stateless      = "2026-07-28"
 	statefulClient = "2025-11-25"
 	statefulServer = "2025-06-18"
 )
 
-// The commands that make the test binary a peer over stdio. stdioCommand REVISION EVENTS is
-// a plain one. recordedCommand REVISION FILE records its input. linesCommand ADDRESS relays
-// a scripted server. faultyCommand ADDRESS FILE does the same, with the fault that the file
-// names.
+// stdioCommand makes the test binary a stdio peer: stdioCommand REVISION EVENTS.
+// recordedCommand makes it one that records its input: recordedCommand REVISION FILE.
+// linesCommand makes it a scripted server: linesCommand ADDRESS. faultyCommand does the
+// same, with the fault that a file names: faultyCommand ADDRESS FILE.
 const (
 	stdioCommand    = "stdio-peer"
 	recordedCommand = "recorded-stdio-peer"
@@ -39,15 +39,15 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case stdioCommand:
-			// The gateway ends us by closing our standard input, which go-sdk reports as an
-			// error.
+			// The gateway ends this process by closing its standard input, and go-sdk
+			// returns that as an error.
 			_ = newPeer(os.Args[2], remote(os.Args[3])).Run(context.Background(), &sdk.StdioTransport{})
 			os.Exit(0)
 		case recordedCommand:
 			serveRecorded(os.Args[2], os.Args[3])
 			os.Exit(0)
 		case linesCommand:
-			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // one of the two ends is closed eventually
+			_ = mcptest.Carry(os.Args[2], os.Stdin, os.Stdout) // one end always closes in the end
 			os.Exit(0)
 		case faultyCommand:
 			_ = serveFaulty(os.Args[2], os.Args[3]) // as above
@@ -76,8 +76,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// everything is the gateway that all read-only tests share: peers of each era over each of
-// its transports.
+// everything is the gateway that tests share if they change nothing: peers of each era over
+// each transport that they have.
 var everything struct {
 	once   sync.Once
 	stop   func()
@@ -124,7 +124,7 @@ func startEverything() error {
 			continue
 		}
 		serve := serve
-		if p.transport == "HTTP+SSE" { // the gateway finds this out
+		if p.transport == "HTTP+SSE" { // the gateway finds out
 			serve = serveSSE
 		}
 		url, stop := serve(newPeer(p.revision, e.happened), p.revision == stateless)
@@ -171,7 +171,7 @@ func launch(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
 	}, nil
 }
 
-// start is run for one test; it returns the endpoint's URL.
+// start is run for one test. It returns the endpoint.
 func start(t *testing.T, cfg gateway.Config) string {
 	t.Helper()
 	g, stop, err := run(cfg)

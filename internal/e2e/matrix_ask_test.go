@@ -11,7 +11,7 @@ import (
 
 // These are the scenarios of the matrix in which a server asks its client.
 
-// rounds registers questions, in rounds of simultaneous ones.
+// rounds sets the questions, in rounds.
 func (p *pair) rounds(t *testing.T, rounds ...[]inquiry) (key string) {
 	return p.actor.put(t, func(c *mcptest.Call) { askIn(p.server, c, rounds) })
 }
@@ -97,7 +97,7 @@ func askedForURL(t *testing.T, p *pair) {
 	}
 }
 
-// askedWithTools: the client's model uses the tools that the server gives it.
+// askedWithTools: the client's model uses the tools that the server offers it.
 func askedWithTools(t *testing.T, p *pair) {
 	if !since(p.server, "2025-11-25") {
 		cannot(t, "the server's revision has no tools in sampling")
@@ -151,7 +151,7 @@ func refusedByClient(t *testing.T, p *pair) {
 	}
 }
 
-// unaskable covers a client that declares nothing.
+// unaskable has a client that declares nothing.
 func unaskable(t *testing.T, p *pair) {
 	c := p.open(t, "{}")
 	for _, q := range []inquiry{aForm, aSample, theirs} {

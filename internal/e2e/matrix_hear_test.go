@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// These are the scenarios of the matrix in which a client receives messages that it did not
-// request at that moment.
+// These are the scenarios of the matrix in which a client gets notifications that belong to
+// no request.
 
 func updated(t *testing.T, p *pair) {
 	const note = "notifications/resources/updated"
@@ -65,7 +65,7 @@ func changed(t *testing.T, p *pair) {
 	p.actor.grow(tool)
 	p.actor.Push(note, "{}")
 	for {
-		f.until(t, note) // possibly of another change
+		f.until(t, note) // the notification may be about another change
 		if _, ok := p.wire.list(t, "tools/list", "tools", "name")[p.actor.name+"__"+tool]; ok {
 			return
 		}

@@ -9,14 +9,14 @@ import (
 
 // This is the scenario of the matrix about the items of lists.
 
-// odd is JSON that must not be parsed and encoded again.
+// odd is JSON that must never be decoded and encoded again.
 const odd = `{"n":1.0,"big":12345678901234567890,"e":1E400,"text":"\u00e9\/é","N":null,"z":[],"a":{}}`
 
-// parts are the members of an item and the revision that each came with, "" for members
-// that every client gets.
+// parts are the members of an item and the revision that introduced each, "" for all
+// revisions.
 type parts []struct{ since, text string }
 
-// in returns the item as a revision knows it. %s in a part stands for its name.
+// in returns the item as a revision has it. %s in a part stands for its name.
 func (ps parts) in(revision, name string) string {
 	var all []string
 	for _, p := range ps {
@@ -59,7 +59,7 @@ var (
 	}
 )
 
-// list returns a whole list, keyed by the member that names its items.
+// list returns a whole list. member is the name of the items' member.
 func (c *speaker) list(t *testing.T, method, member, key string) map[string]json.RawMessage {
 	t.Helper()
 	items := map[string]json.RawMessage{}
@@ -85,8 +85,8 @@ func (c *speaker) list(t *testing.T, method, member, key string) map[string]json
 	return items
 }
 
-// listed checks the items of lists: all members that the client's revision has are there,
-// as the server wrote them.
+// listed compares the items of lists: a client gets every member that its revision has,
+// exactly as the server wrote it.
 func listed(t *testing.T, p *pair) {
 	for _, l := range []struct {
 		method, member, key string

@@ -28,16 +28,17 @@ const (
 
 func (p party) String() string { return p.revision + " " + p.over }
 
-// name returns the name of the upstream of a kind of peer.
+// name returns the name of the upstream for a kind of peer.
 func (p party) name(kind string) string {
 	return kind + "-" + strings.ReplaceAll(p.revision, "-", "") + "-" + p.over
 }
 
-// since reports whether a revision is this one or newer, and so has what came with it.
+// since reports whether a revision is this one or a newer one, and so has what this one
+// introduced.
 func since(r *wire.Revision, revision string) bool { return r.Name >= revision }
 
-// matrix is one gateway in front of all servers, each in two versions: a go-sdk server and
-// a scripted one.
+// matrix is one gateway in front of all servers. Each server exists as a go-sdk server and
+// as a scripted one.
 type matrix struct {
 	url    string
 	events *events
@@ -46,7 +47,7 @@ type matrix struct {
 }
 
 // pair is a client and a server of the matrix: a go-sdk client with the name of its go-sdk
-// server, and a scripted client with a scripted server.
+// server, and a scripted client with its scripted server.
 type pair struct {
 	client, server *wire.Revision
 	over           string // the server's transport
@@ -57,7 +58,7 @@ type pair struct {
 
 	wire  *speaker
 	actor *actor
-	other *actor // a scripted server outside of the matrix
+	other *actor // a scripted server in addition to those of the matrix
 	// open makes another scripted client of the same kind.
 	open func(t *testing.T, caps string) *speaker
 }
@@ -85,7 +86,7 @@ func (m *matrix) sdkServer(t *testing.T, s party) upstream.Config {
 		return cfg
 	}
 	serve := serve
-	if s.over == overSSE { // the gateway finds this out
+	if s.over == overSSE { // the gateway finds out
 		serve = serveSSE
 	}
 	url, stop := serve(newPeer(s.revision, m.events.happened), s.revision == stateless)
@@ -111,9 +112,8 @@ func (m *matrix) pair(t *testing.T, c, s party) *pair {
 	return p
 }
 
-// actor is a scripted server. Its calls do what the test has registered under the key that
-// the call names: its tool and its prompt, do, take the key as an argument, and its
-// resources have it in their URI.
+// actor is a scripted server. Its calls do what the test registered under a key. The tool
+// and the prompt, do, take the key as an argument; resources have it in their URI.
 type actor struct {
 	*mcptest.Server
 	name     string
@@ -125,7 +125,7 @@ type actor struct {
 	tools []string
 }
 
-// act is what an actor does for the calls with a key, and the record of these calls.
+// act is what an actor does for the calls of a key, and these calls.
 type act struct {
 	do    func(*mcptest.Call)
 	calls []mcptest.Received
@@ -177,7 +177,7 @@ func (s *actor) grow(tool string) {
 	s.On("tools/list", func(c *mcptest.Call) { c.Result(list) })
 }
 
-// put registers what calls with a new key do, until the test ends.
+// put registers the action for the calls of a new key, until the test ends.
 func (s *actor) put(t *testing.T, do func(*mcptest.Call)) (key string) {
 	key = rand.Text()
 	s.mu.Lock()
@@ -191,7 +191,7 @@ func (s *actor) put(t *testing.T, do func(*mcptest.Call)) (key string) {
 	return key
 }
 
-// calls returns the calls with a key so far.
+// calls returns the calls of a key so far.
 func (s *actor) calls(key string) []mcptest.Received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ func (s *actor) perform(c *mcptest.Call) {
 	a.do(c)
 }
 
-// params returns the params of a client's call with a key, with further members.
+// params returns the params of a client's call with a key, with more members.
 func (s *actor) params(method, key string, more ...string) string {
 	params := fmt.Sprintf(`"name":"%s__do","arguments":{"key":%q}`, s.name, key)
 	if method == "resources/read" {
@@ -227,10 +227,10 @@ func (s *actor) params(method, key string, more ...string) string {
 	return "{" + strings.Join(append([]string{params}, more...), ",") + "}"
 }
 
-// uri returns the client's URI of the resource with a key.
+// uri returns the client's URI of the resource of a key.
 func (s *actor) uri(key string) string { return s.name + "+test://do/" + key }
 
-// declared returns the capabilities with which a call was made.
+// declared returns the client capabilities of a call.
 func (s *actor) declared(t *testing.T, call mcptest.Received) map[string]json.RawMessage {
 	t.Helper()
 	declared := map[string]json.RawMessage{}
@@ -250,7 +250,7 @@ func (s *actor) declared(t *testing.T, call mcptest.Received) map[string]json.Ra
 type speaker struct {
 	*mcptest.Client
 	sse      *mcptest.SSEClient // nil over Streamable HTTP
-	passed   []mcptest.Message  // messages on its stream for other readers
+	passed   []mcptest.Message  // messages on its stream that were for somebody else
 	standing *flow
 	life     context.Context
 	ids      int
@@ -284,7 +284,7 @@ func newSpeaker(t *testing.T, url string, p party, caps string) *speaker {
 	return c
 }
 
-// flow is the messages for one request, or for none.
+// flow is the sequence of messages for one request, or for none.
 type flow struct {
 	*mcptest.Exchange
 	c  *speaker
@@ -308,7 +308,7 @@ func (c *speaker) send(t *testing.T, method, params string) *flow {
 	return f
 }
 
-// say sends a message that has no answer of its own.
+// say sends a message without an answer.
 func (c *speaker) say(t *testing.T, body string) {
 	t.Helper()
 	var x *mcptest.Exchange
@@ -327,7 +327,7 @@ func (c *speaker) say(t *testing.T, body string) {
 	}
 }
 
-// close stops waiting for an answer, which over HTTP+SSE has no stream of its own.
+// close stops waiting for an answer. Over HTTP+SSE the answer has no stream of its own.
 func (f *flow) close() {
 	if f.c.sse == nil {
 		f.Close()
@@ -364,7 +364,7 @@ func (f *flow) next(t *testing.T) mcptest.Message {
 	}
 }
 
-// until returns the next message with a method.
+// until returns the next message of a method.
 func (f *flow) until(t *testing.T, method string) mcptest.Message {
 	t.Helper()
 	for {
@@ -376,7 +376,7 @@ func (f *flow) until(t *testing.T, method string) mcptest.Message {
 	}
 }
 
-// response returns the answer, and the messages before it.
+// response returns the response, and the messages before it.
 func (f *flow) response(t *testing.T) (answer mcptest.Message, before []mcptest.Message) {
 	t.Helper()
 	for {
@@ -397,8 +397,8 @@ func (c *speaker) request(t *testing.T, method, params string) mcptest.Message {
 	return answer
 }
 
-// hear returns the flow of messages that belong to no request of the client. filter is the
-// filter of a client without a session, subscriptions/listen's notifications.
+// hear returns where the client gets messages that belong to no request. filter is the
+// notifications member of a stateless client's subscriptions/listen.
 func (c *speaker) hear(t *testing.T, filter string) *flow {
 	t.Helper()
 	switch {

@@ -152,7 +152,7 @@ func tryLinks(t *testing.T, p *pair) {
 	var got []string
 	if since(p.client, "2025-06-18") {
 		got = append(got, result.Content[0].(*sdk.ResourceLink).URI)
-	} else { // there are no links: text replaces them
+	} else { // there are no links; a text describes it
 		got = append(got, strings.TrimSuffix(strings.TrimPrefix(textOf(t, result), "Resource: static ("), ")"))
 	}
 	got = append(got, result.Content[1].(*sdk.EmbeddedResource).Resource.URI)
@@ -260,7 +260,7 @@ func tryElicitation(t *testing.T, p *pair) {
 		}
 		return
 	}
-	// Whatever a client declares, it never gets questions that its revision does not know.
+	// A client is not asked what its revision does not know, whatever it declares.
 	result, err := p.sdk.CallTool(deadline(t), &sdk.CallToolParams{Name: p.peer + "__confirm"})
 	if err == nil && !result.IsError || len(p.sdk.asked) > 0 {
 		t.Errorf("P9/96 %+v, %v", result, err)

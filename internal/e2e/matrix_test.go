@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// This file states the promise of the gateway as two tables: a client of any revision works
-// with a server of any revision, over their transports. matrix_peers_test.go defines the
-// peers.
+// This file has the promise of the gateway as two tables: a client of any revision works
+// with a server of any revision, over the transports that they have. matrix_peers_test.go
+// has the clients and servers.
 
 // matrixClients and matrixServers are the two sides of the matrix.
 var (
@@ -26,8 +26,8 @@ var (
 )
 
 // scenarios are what every pair goes through, in this order: those named go-sdk with a
-// go-sdk client and a go-sdk server, the others with scripted ones. A scenario that is
-// impossible for a pair says why.
+// go-sdk client and a go-sdk server, the others with scripted ones. A pair that cannot run
+// a scenario says why.
 var scenarios = []struct {
 	name string
 	run  func(t *testing.T, p *pair)
@@ -71,9 +71,9 @@ var scenarios = []struct {
 	{"lists change", changed},          // P9/92
 }
 
-// TestMatrix runs the clients' scenarios with each server one after the other: with several
-// calls under way over stdio, log messages could not be assigned to calls. The servers run
-// at the same time, since they mostly wait.
+// TestMatrix: each client goes through the scenarios with one server after another, because
+// with several calls over stdio nothing says to which call a log message belongs. The
+// servers run in parallel, since all wait more than they compute.
 func TestMatrix(t *testing.T) {
 	m := newMatrix(t)
 	var all sync.WaitGroup
@@ -92,8 +92,8 @@ func TestMatrix(t *testing.T) {
 	all.Wait()
 }
 
-// cannot ends a scenario that is impossible for its pair, with the reason.
+// cannot ends a scenario with the reason why its pair cannot run it.
 func cannot(t *testing.T, why string) {
 	t.Helper()
-	t.Skip(why) // one of the revisions, or its transport, does not support it
+	t.Skip(why) // one of the two revisions or transports does not have it
 }

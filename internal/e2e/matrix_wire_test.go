@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// These are the scenarios of the matrix that check the messages as written.
+// These are the scenarios of the matrix that compare messages on the wire.
 
 func unchanged(t *testing.T, p *pair) {
 	const meta, more = `"example.com/kept":` + odd, `"vendor":` + odd
@@ -54,7 +54,7 @@ func failing(t *testing.T, p *pair) {
 	}
 	for _, e := range []struct {
 		name, method     string
-		code, own, newer int // the server's code, and the codes for clients with sessions and without
+		code, own, newer int // from the server, and for clients with and without sessions
 	}{
 		{"an internal error", "tools/call", -32603, -32603, -32603},
 		{"invalid params", "prompts/get", -32602, -32602, -32602},
@@ -89,10 +89,10 @@ func failing(t *testing.T, p *pair) {
 }
 
 // nameless reports whether log messages of the server reach no client: all clients share
-// its process, and nothing says which call a message belongs to.
+// its process, and nothing says to which call a message belongs.
 func (p *pair) nameless() bool { return p.over == overStdio && !p.server.Stateful }
 
-// during sends progress and log messages during a call.
+// during reports progress and logs during a call.
 func during(t *testing.T, p *pair) {
 	key := p.actor.put(t, func(c *mcptest.Call) {
 		var token json.RawMessage
@@ -144,7 +144,7 @@ func together(t *testing.T, p *pair) {
 	begun, over := make(chan mcptest.Received, 3), make(chan struct{})
 	ended := make(chan struct{})
 	begin := func(c *mcptest.Call) {
-		c.Progress(1) // a client that receives this does not wait for more
+		c.Progress(1) // the client waits for nothing more
 		begun <- c.Received
 	}
 	finish := func(c *mcptest.Call) {
@@ -197,7 +197,7 @@ func together(t *testing.T, p *pair) {
 	}
 }
 
-// lost makes the server lose the client's session between two calls.
+// lost loses the client's session at the server between two calls.
 func lost(t *testing.T, p *pair) {
 	if !p.server.Stateful {
 		cannot(t, "the server's revision has no sessions")

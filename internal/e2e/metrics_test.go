@@ -24,15 +24,15 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// numbers are the values of a scrape, keyed by metric and labels in alphabetical order,
-// such as calls_total{era=stateful,method=tools/call,outcome=ok}; for a histogram the value
-// is its count. The prefix gatehouse_ is left out.
+// numbers are the values of a scrape, by metric and labels in alphabetical order, such as
+// calls_total{era=stateful,method=tools/call,outcome=ok}. The value of a histogram is its
+// count. The prefix gatehouse_ is left out.
 type numbers struct {
 	values   map[string]float64
 	families map[string]*dto.MetricFamily
 }
 
-// scrape reads the metrics as Prometheus does.
+// scrape requests the metrics as Prometheus does.
 func (g *guarded) scrape(t *testing.T) numbers {
 	t.Helper()
 	resp := g.operator(t, http.MethodGet, "/metrics", nil)
@@ -66,7 +66,7 @@ func (g *guarded) scrape(t *testing.T) numbers {
 	return n
 }
 
-// operator sends a request to the operators' listener; change may be nil.
+// operator sends a request to the admin listener; change may be nil.
 func (g *guarded) operator(t *testing.T, method, path string, change func(*http.Request)) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(deadline(t), method, "http://"+g.served.AdminAddr().String()+path, nil)
@@ -84,7 +84,7 @@ func (g *guarded) operator(t *testing.T, method, path string, change func(*http.
 	return resp
 }
 
-// want compares values. A negative value stands for any above zero.
+// want compares values. A negative one means any value above zero.
 func (n numbers) want(t *testing.T, want map[string]float64) {
 	t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(want)) {
@@ -120,7 +120,7 @@ func everyWay(t *testing.T, revision string) *mcptest.Server {
 
 const anyNumber = -1 // above zero
 
-// TestMetrics: clients of both eras succeed and fail in every way; then the test reads the
+// TestMetrics: clients of both eras succeed and fail in every way, and the test checks the
 // metrics.
 func TestMetrics(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,8 +174,8 @@ func TestMetrics(t *testing.T) {
 	refusedRequests(t, g)
 	n := g.scrape(t)
 	for _, era := range []string{"stateful", "stateless"} {
-		// A call that needs the user's approval is refused with a result, or with an error
-		// that tells a stateless client what to declare.
+		// A call that needs approval is refused by a result, or by an error that tells a
+		// stateless client what to declare.
 		ok, invalid := 4+1+1+1.0, 2+2.0
 		if era == "stateless" {
 			ok, invalid = 4+1+1, 2+2+1
@@ -257,7 +257,7 @@ func TestMetrics(t *testing.T) {
 	checkAlerts(t, g.scrape(t))
 }
 
-// refusedRequests sends some requests that do not become calls.
+// refusedRequests sends requests that do not become calls.
 func refusedRequests(t *testing.T, g *guarded) {
 	t.Helper()
 	for _, r := range []struct {
@@ -280,7 +280,7 @@ func refusedRequests(t *testing.T, g *guarded) {
 	}
 }
 
-// parkedNumbers reads the metrics while a call waits for its user.
+// parkedNumbers checks the metrics while a call waits for its user.
 func parkedNumbers(t *testing.T, g *guarded) {
 	t.Helper()
 	c := g.rawWith(t, statefulClient, g.issuer.Token(nil), `{"elicitation":{}}`)
@@ -371,8 +371,8 @@ func checkMetricsPage(t *testing.T, n numbers) {
 	}
 }
 
-// TestH_250_OperatorsOnly: the metrics are for clients that reach the operators' listener,
-// but not for web pages in a browser there. Nothing else is served, not even profiles.
+// TestH_250_OperatorsOnly: the admin listener serves metrics to whoever reaches it, but not
+// to pages in a browser there. It serves nothing else, and no profiles.
 func TestH_250_OperatorsOnly(t *testing.T) {
 	s := doing(t)
 	g := guard(t, gateway.Config{Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})

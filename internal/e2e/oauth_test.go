@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestRefusals: a caller with no valid token gets the same answer from every endpoint, with
-// the status, challenge and body that say what to do; no server receives anything.
+// TestRefusals: a caller without access gets the same answer on every path, with the
+// status, the challenge and the body that say what to do. No server gets a request.
 func TestRefusals(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
@@ -60,7 +60,7 @@ func TestRefusals(t *testing.T) {
 		query         string
 		status        int
 		code, text    string
-		scope         string // "" for the scope that is always named
+		scope         string // "" for the usual one
 	}{
 		{"H/1 P9/212 no token", nil, "", 401, "", none, ""},
 		{"H/2 Basic", []string{"Basic dXNlcjpwYXNz"}, "", 401, "", none, ""},
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// waysIn are requests of every kind. That one has a nonsensical body must not matter, since
+// waysIn are requests of every kind. The invalid body of one must not matter, because
 // nobody reads it.
 var waysIn = []struct {
 	name, revision, session, verb, body string
@@ -157,7 +157,7 @@ var waysIn = []struct {
 	{"DELETE", statefulClient, "ABC", "DELETE", "", nil},
 }
 
-// TestGoodTokens: they are accepted in every form, in both eras.
+// TestGoodTokens: valid tokens of every form are accepted, in both eras.
 func TestGoodTokens(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -191,7 +191,7 @@ func TestGoodTokens(t *testing.T) {
 	})
 }
 
-// TestResourceMetadata: a client without a token finds its issuer through these documents.
+// TestResourceMetadata: a client finds its issuer by these, without a token.
 func TestResourceMetadata(t *testing.T) {
 	s := scripted(t, stateless)
 	g := guard(t, gateway.Config{
@@ -207,13 +207,13 @@ func TestResourceMetadata(t *testing.T) {
 		{"/.well-known/oauth-protected-resource/mcp", 200},
 		{"/.well-known/oauth-protected-resource", 200},
 		{"/.well-known/oauth-protected-resource/other", 404},
-		{"/.well-known/oauth-authorization-server", 404}, // the issuer serves this one
+		{"/.well-known/oauth-authorization-server", 404}, // the issuer serves that
 	} {
 		req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, origin+c.path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Host = "localhost" // the documents do not depend on it
+		req.Host = "localhost" // they do not depend on the Host
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			t.Fatal(err)
@@ -226,7 +226,7 @@ func TestResourceMetadata(t *testing.T) {
 	}
 }
 
-// with adds members to a map.
+// with returns members on top of others.
 func with[M ~map[string]V, V any](base, more M) M {
 	all := make(M, len(base)+len(more))
 	for _, from := range []M{base, more} {

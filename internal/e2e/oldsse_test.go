@@ -16,7 +16,7 @@ import (
 
 const oldest = "2024-11-05"
 
-// P9/79: the first revision, over its transport, with servers of each era.
+// P9/79: the first revision over its own transport, with servers of each era.
 func TestP9_079_TheFirstRevision(t *testing.T) {
 	url, _ := shared(t)
 	for _, p := range peers {
@@ -61,8 +61,8 @@ func TestP9_079_TheFirstRevision(t *testing.T) {
 	}
 }
 
-// P9/81: closing the stream ends the calls of its session and its sessions at servers. For
-// a server on an event stream, the end of that stream says so.
+// P9/81: closing the stream ends the session's calls and its sessions at servers. A server
+// with a stream learns of it when the stream ends.
 func TestP9_081_AClosedStreamEndsAll(t *testing.T) {
 	e := newEvents()
 	t.Cleanup(e.server.Close)

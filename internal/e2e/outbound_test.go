@@ -65,8 +65,8 @@ func TestFixedCredentials(t *testing.T) {
 	}
 }
 
-// TestClientCredentials: the gateway gets a token of its own, with each way to prove its
-// identity, and uses it for everybody.
+// TestClientCredentials: the gateway gets a token of its own, with each form of
+// authentication, and uses it for all users.
 func TestClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -187,7 +187,7 @@ func TestTheDeskRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// There is no list yet, and the answer can only say so.
+			// There is no list yet, and the error can say only that.
 			m, err := x.Response()
 			x.Close()
 			if err != nil || x.Status != 200 || m.Error == nil || m.Error.Code/100 != 502 || strings.Contains(m.Text, "desk") || strings.Contains(m.Text, "127.0.0.1") {
@@ -204,7 +204,7 @@ func TestTheDeskRefuses(t *testing.T) {
 	}
 }
 
-// wantNowhere checks that a text contains no secrets.
+// wantNowhere looks for secrets where there must be none.
 func wantNowhere(t *testing.T, where, text string, secrets ...string) {
 	t.Helper()
 	for _, secret := range secrets {

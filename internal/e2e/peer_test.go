@@ -14,8 +14,8 @@ import (
 
 //lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
 
-// newPeer makes a go-sdk server with one tool for everything that can happen to a call.
-// tell receives what happens to its calls.
+// newPeer is a go-sdk server with one tool for everything that can happen to a call. tell
+// is told what happens to its calls.
 func newPeer(revision string, tell func(event string)) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, &sdk.ServerOptions{
 		Instructions:              "peer of " + revision,
@@ -41,7 +41,7 @@ func newPeer(revision string, tell func(event string)) *sdk.Server {
 		return nil, nil, ctx.Err()
 	})
 	sdk.AddTool(server, &sdk.Tool{Name: "exit"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
-		os.Exit(3) // only ever called in a separate process
+		os.Exit(3) // only in a process of its own
 		return nil, nil, nil
 	})
 	sdk.AddTool(server, &sdk.Tool{Name: "touch"}, func(ctx context.Context, _ *sdk.CallToolRequest, in touchInput) (*sdk.CallToolResult, any, error) {
@@ -82,7 +82,8 @@ func newPeer(revision string, tell func(event string)) *sdk.Server {
 
 const unicodeURI = "test://ünicode/文"
 
-// peerResources are URIs of every kind that a gateway could get wrong, with their contents.
+// peerResources are the contents of resources, by URIs of every kind that a gateway could
+// get wrong.
 var peerResources = map[string]string{
 	"test://static":                      "static text",
 	"file:///a%20b/%C3%BC.txt":           "percent-encoded",
@@ -95,7 +96,7 @@ var peerResources = map[string]string{
 	"mailto:someone@example.com?subject": "opaque with a query",
 }
 
-// serve starts a go-sdk server over HTTP; stop ends its sessions too.
+// serve starts a go-sdk server over HTTP; stop also ends its sessions.
 func serve(server *sdk.Server, stateless bool) (url string, stop func()) {
 	return serveBy(server, sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return server },
@@ -139,7 +140,7 @@ type countInput struct {
 	To int `json:"to"`
 }
 
-// count reports progress at each number, and logs it once at debug and once at warning.
+// count reports progress at each number, and logs it once as debug and once as warning.
 func count(ctx context.Context, req *sdk.CallToolRequest, in countInput) (*sdk.CallToolResult, any, error) {
 	for i := 1; i <= in.To; i++ {
 		for _, level := range []sdk.LoggingLevel{"debug", "warning"} {
@@ -162,7 +163,7 @@ func count(ctx context.Context, req *sdk.CallToolRequest, in countInput) (*sdk.C
 	return says(fmt.Sprint("counted to ", in.To)), nil, nil
 }
 
-// links points at resources in each way that a result can.
+// links refers to resources in every way that a result can.
 func links(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 	return &sdk.CallToolResult{Content: []sdk.Content{
 		&sdk.ResourceLink{URI: "test://static", Name: "static"},
@@ -179,8 +180,8 @@ type touchInput struct {
 	URI string `json:"uri"`
 }
 
-// asking is a tool that asks its client and returns the answer, in the way of the revision
-// of the call.
+// asking is a tool that asks its client in the way of the call's revision, and returns the
+// answer.
 func asking(what string, question sdk.InputRequest) sdk.ToolHandlerFor[struct{}, any] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, _ struct{}) (*sdk.CallToolResult, any, error) {
 		if req.ProtocolVersion() != stateless {

@@ -14,14 +14,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// secretive is a scripted server with an open and a secret item of each kind. It obeys
-// every request, so only the gateway can keep the secret.
+// secretive is a scripted server with one open and one secret object of every kind. It
+// answers every request, so only the gateway can keep the secret.
 func secretive(t *testing.T, revision string) *mcptest.Server {
 	t.Helper()
 	return secretiveWith(t, revision, `{"listChanged":true}`)
 }
 
-// secretiveWith is secretive with these capabilities for tools.
+// secretiveWith is secretive with these tools capabilities.
 func secretiveWith(t *testing.T, revision, tools string) *mcptest.Server {
 	t.Helper()
 	s := scripted(t, revision)
@@ -63,9 +63,9 @@ func secretiveWith(t *testing.T, revision, tools string) *mcptest.Server {
 	return s
 }
 
-// secrecy is the policy of these tests: only the group admin may use the secret items of
-// up, and anything of hidden. Where policy denies individual names, every other spelling is
-// allowed unless policy recognizes it.
+// secrecy is the policy of these tests: everything of up except the secrets, and nothing of
+// hidden, except for the group admin. Where the policy lists denied names, it allows every
+// other spelling that policy does not recognize.
 func secrecy() policy.Config {
 	return policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"*:up/*"}},
@@ -101,12 +101,12 @@ func eachSecretPair(t *testing.T, test func(t *testing.T, c *mcptest.Client, up,
 	}
 }
 
-// absent replaces denied names by missing ones of the same length.
+// absent replaces a denied name by one of the same length that does not exist.
 var absent = strings.NewReplacer("secret", "absent", "SECRET", "ABSENT", "Secret", "Absent", "ѕecret", "аbsent", "%73ecret", "%61bsent",
 	"hidden", "nobody", "file:///", "none:///", "https://docs", "absent://docs")
 
-// TestDeniedIsMissing tries to reach denied items on every path and in every spelling. The
-// answer equals that for a missing item, and nothing reaches a server.
+// TestDeniedIsMissing requests denied names on every path and in every spelling. The answer
+// must equal that for a name that does not exist, and no server may get a request.
 func TestDeniedIsMissing(t *testing.T) {
 	const tool, prompt, resource = `{"name":%q,"arguments":{}}`, `{"name":%q}`, `{"uri":%q}`
 	const completePrompt = `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`
@@ -187,7 +187,7 @@ func TestDeniedIsMissing(t *testing.T) {
 		for _, a := range attempts {
 			t.Run(a.row, func(t *testing.T) {
 				missing := absent.Replace(a.name)
-				if strings.HasPrefix(a.name, "up+") { // up has whatever it is asked for
+				if strings.HasPrefix(a.name, "up+") { // up has everything
 					missing = "zz" + strings.TrimPrefix(a.name, "up")
 				}
 				denied := askRaw(t, c, a.method, a.params, a.name)
@@ -200,7 +200,7 @@ func TestDeniedIsMissing(t *testing.T) {
 	})
 }
 
-// TestAllowedIsThere shows that the refusals above do not come from a broken set-up.
+// TestAllowedIsThere makes sure that these refusals do not come from a broken set-up.
 func TestAllowedIsThere(t *testing.T) {
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, _, _ *mcptest.Server) {
 		for _, a := range []struct{ method, params, want string }{
@@ -219,7 +219,7 @@ func TestAllowedIsThere(t *testing.T) {
 	})
 }
 
-// TestH_201_RenamingMovesNoPermission runs a server under another prefix, and under none.
+// TestH_201_RenamingMovesNoPermission: the server has another prefix, or none.
 func TestH_201_RenamingMovesNoPermission(t *testing.T) {
 	for _, prefix := range []string{"x_", ""} {
 		s := secretive(t, stateless)
@@ -255,9 +255,9 @@ func TestH_201_RenamingMovesNoPermission(t *testing.T) {
 	}
 }
 
-// TestH_208_WhatAPromptNames: a resource that a prompt names is not fetched for a caller
-// who may only get the prompt, and its name gives no access. A link to another server's
-// resource is resolved at the server that sent the link.
+// TestH_208_WhatAPromptNames: a user who may only get the prompt cannot get what it refers
+// to. A reference to another server's resource is resolved at the server that returned the
+// prompt.
 func TestH_208_WhatAPromptNames(t *testing.T) {
 	eachSecretPair(t, func(t *testing.T, c *mcptest.Client, up, hidden *mcptest.Server) {
 		got := mustCall(t, c, "prompts/get", `{"name":"up__open"}`)
@@ -286,7 +286,7 @@ func TestH_208_WhatAPromptNames(t *testing.T) {
 	})
 }
 
-// askRaw sends a request for a name with any characters, and returns the whole answer.
+// askRaw makes a request for a name with any characters, and returns the whole answer.
 func askRaw(t *testing.T, c *mcptest.Client, method, params, name string) string {
 	t.Helper()
 	params = fmt.Sprintf(strings.Replace(params, "%q", `"%s"`, 1), jsonText(name))
@@ -305,7 +305,7 @@ func askRaw(t *testing.T, c *mcptest.Client, method, params, name string) string
 	return wholeAnswer(t, c, "POST", fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params), header)
 }
 
-// jsonText returns a text as it appears between quotes in JSON.
+// jsonText returns a text as it appears between quotes.
 func jsonText(s string) string {
 	text, err := json.Marshal(s)
 	if err != nil {

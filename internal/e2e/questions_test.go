@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// askable are the capabilities of a client that supports every question of its
+	// askable are the capabilities of a client that can be asked everything in its
 	// revision.
 	askable = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots":{}}`
 
@@ -22,7 +22,7 @@ var (
 	theirs  = inquiry{"roots/list", `{}`}
 )
 
-// usual returns the answer of a cooperative client.
+// usual answers a question as requested.
 func usual(q inquiry) string {
 	switch q.Method {
 	case "elicitation/create":
@@ -75,7 +75,7 @@ func TestP9_114_FormsOfEachRevision(t *testing.T) {
 	}
 }
 
-// voiced returns the params of a question of the named server as a client gets it.
+// voiced returns the params of a question as the gateway shows a question of this server.
 func voiced(name, params string) string {
 	return strings.Replace(params, `"message":"`, `"message":"`+name+" asks: ", 1)
 }
@@ -86,7 +86,7 @@ func unvoiced(message string) string {
 	return text
 }
 
-// sameJSON reports whether two objects are equal, in whatever order.
+// sameJSON reports whether two objects are equal, in any order of members.
 func sameJSON(a, b string) bool {
 	var x, y any
 	if a == "" {
@@ -95,7 +95,7 @@ func sameJSON(a, b string) bool {
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
 		return false
 	}
-	p, _ := json.Marshal(x) // it was just parsed from JSON
+	p, _ := json.Marshal(x) // it has just been decoded
 	q, _ := json.Marshal(y)
 	return string(p) == string(q)
 }

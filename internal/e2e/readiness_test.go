@@ -27,8 +27,8 @@ func (g *guarded) ready(t *testing.T, query string) (status int, reasons []strin
 	return resp.StatusCode, answer.Reasons
 }
 
-// TestReadyWithoutRoom: a gateway whose Redis is full begins no sessions, and so is not
-// ready. A balancer that leaves the store out of its check keeps the gateway.
+// TestReadyWithoutRoom: a gateway whose Redis accepts no new data begins no sessions, so it
+// is not ready. For a balancer that excludes the store from its question, it stays ready.
 func TestReadyWithoutRoom(t *testing.T) {
 	server, master := redistest.Start(t), redistest.Start(t)
 	client := server.Client()

@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestRefusedAtTheDoor sends the endpoint requests that it does not accept.
+// TestRefusedAtTheDoor sends the endpoint requests that it does not serve.
 func TestRefusedAtTheDoor(t *testing.T) {
 	many := strings.Builder{}
 	for i := range 10_000 {
@@ -29,7 +29,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			conn := dial(t)
 			go fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n%s\r\n", c.line, c.headers[:strings.LastIndex(c.headers, "\n")+1])
-			got, _ := io.ReadAll(conn) // sending to a closed connection may reset it
+			got, _ := io.ReadAll(conn) // bytes that we send after the close may reset it
 			if !strings.HasPrefix(string(got), "HTTP/1.1 "+c.want+" ") {
 				t.Errorf("got %.300s, want %s", got, c.want)
 			}
@@ -37,8 +37,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestMethodsOfOthers: methods that a server knows and the gateway does not are refused,
-// because nobody can say which of them may pass.
+// TestMethodsOfOthers: a server knows these methods, but the gateway does not. Policy
+// cannot decide about them, so none passes.
 func TestMethodsOfOthers(t *testing.T) {
 	for _, method := range []string{"skills/list", "acme/do", "tools/steal"} {
 		t.Run("H/89 "+method, func(t *testing.T) {

@@ -15,14 +15,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// inFrontOf starts a gateway in front of one scripted server, called "up".
+// inFrontOf starts a gateway with one scripted server, called "up".
 func inFrontOf(t *testing.T, s *mcptest.Server) (url string) {
 	t.Helper()
 	return start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
 }
 
-// eachPair runs a test for each pair of eras with scripted peers. The test scripts the
-// server's tool "do".
+// eachPair runs a test for each pair of eras with scripted peers. The server has the tool
+// "do", which the test scripts.
 func eachPair(t *testing.T, test func(t *testing.T, clientRevision string, s *mcptest.Server)) {
 	for _, c := range []string{statefulClient, stateless} {
 		for _, s := range []string{statefulServer, stateless} {
@@ -155,7 +155,7 @@ func TestP9_143_144_CancellationInBothDialects(t *testing.T) {
 
 func TestP9_145_ATimeoutCancelsUpstream(t *testing.T) {
 	eachPair(t, func(t *testing.T, revision string, s *mcptest.Server) {
-		t.Parallel() // it takes as long as the limit, which must be long enough to reach the server
+		t.Parallel() // it takes as long as the limit, which is long enough to reach the server
 		ended := make(chan struct{})
 		s.Tool("do", func(c *mcptest.Call) {
 			c.Hang()
@@ -279,9 +279,9 @@ func TestP9_139_161_162_UpstreamSessions(t *testing.T) {
 			t.Errorf("P9/139 P9/162 the level was set by %s, %v", level.Text, err)
 		}
 	}
-	leveled(first.Session) // the session was opened after the client had set the level
+	leveled(first.Session) // it was opened after the client had set it
 	s.Forget()
-	second := call() // sent once more by the gateway
+	second := call() // repeated invisibly
 	if second.Session == first.Session {
 		t.Error("P9/162 there is no new session")
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// TestCallsCostNoRedis: neither a call in a session at its owner nor a call of a client
-// without sessions costs a Redis command.
+// TestCallsCostNoRedis: the owner of a session serves its calls without a Redis command.
+// The same holds for calls of clients without sessions.
 func TestCallsCostNoRedis(t *testing.T) {
 	r := replicated(t, withoutStreams)
 	for _, revision := range wire.Revisions() {
@@ -34,8 +34,7 @@ func TestCallsCostNoRedis(t *testing.T) {
 	}
 }
 
-// TestForwardedCallsCostNoRedis: a forwarded call costs none either, once the replica knows
-// the owner.
+// TestForwardedCallsCostNoRedis: forwarding to a known owner needs no Redis command either.
 func TestForwardedCallsCostNoRedis(t *testing.T) {
 	r := replicated(t, withoutStreams)
 	s := r.servers[0]
@@ -54,11 +53,11 @@ func TestForwardedCallsCostNoRedis(t *testing.T) {
 	}
 }
 
-// withoutStreams answers calls without event streams, which are stored in Redis.
+// withoutStreams makes answers come without event streams, which are kept in Redis.
 func withoutStreams(cfg *gateway.Config) { cfg.HTTP.StreamAfter = time.Minute }
 
-// commands returns the Redis commands during do, except for leases, which are renewed all
-// the time, and for the start of connections.
+// commands returns the Redis commands during an action, without the periodic ones for
+// leases and those that begin a connection.
 func commands(t *testing.T, r *several, do func()) []string {
 	t.Helper()
 	return slices.DeleteFunc(r.redis.Commands(t, do), func(command string) bool {

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestReplicasOldSSE: a stream of HTTP+SSE belongs to one replica, and its client's
-// messages come to all of them.
+// TestReplicasOldSSE: one replica has the HTTP+SSE stream, and the client's messages arrive
+// at any of them.
 func TestReplicasOldSSE(t *testing.T) {
 	began, left := make(chan string, 1), make(chan string, 1)
 	server := scripted(t, statefulServer)
@@ -47,7 +47,7 @@ func TestReplicasOldSSE(t *testing.T) {
 		t.Fatal(answer.Text, err)
 	}
 
-	long := strings.Repeat("x", 200<<10) // more than a channel carries
+	long := strings.Repeat("x", 200<<10) // too long for a channel
 	for i := range 6 {
 		text := fmt.Sprint(i)
 		if i == 5 {
@@ -100,7 +100,7 @@ func TestReplicasOldSSE(t *testing.T) {
 	}
 }
 
-// postTo posts a message to an HTTP+SSE endpoint.
+// postTo posts a message to an HTTP+SSE address.
 func postTo(t *testing.T, address, body string) (status int, text string) {
 	t.Helper()
 	c := &mcptest.SSEClient{Messages: address, HTTP: ownClient(t)}
@@ -112,7 +112,7 @@ func postTo(t *testing.T, address, body string) (status int, text string) {
 	return x.Status, x.Text()
 }
 
-// TestReplicasOldSDK covers a go-sdk client of HTTP+SSE that knows nothing of replicas.
+// TestReplicasOldSDK: a go-sdk client of HTTP+SSE that knows nothing of replicas.
 func TestReplicasOldSDK(t *testing.T) {
 	peer, stop := serve(newPeer(statefulServer, func(string) {}), false)
 	defer stop()

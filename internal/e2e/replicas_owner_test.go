@@ -18,19 +18,19 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// desktop is a server whose sessions can each belong to only one replica: a process, or an
-// event stream. It counts the uses of each.
+// desktop is a server whose sessions only one replica can have: a process, or an event
+// stream. It counts the calls in each.
 type desktop struct {
 	*mcptest.Server
 	config upstream.Config
-	began  chan string // sessions in which a call is waiting
+	began  chan string // sessions with a waiting call
 	ended  chan string
 
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
 }
 
-// desktops runs a test for each kind of desktop.
+// desktops runs a test with a desktop of each kind.
 func desktops(t *testing.T, test func(t *testing.T, d *desktop)) {
 	for kind, start := range map[string]func(*wire.Revision) *mcptest.Server{"stdio": mcptest.NewServer, "HTTP+SSE": mcptest.NewSSEServer} {
 		t.Run(kind, func(t *testing.T) {
@@ -68,7 +68,7 @@ func desktops(t *testing.T, test func(t *testing.T, d *desktop)) {
 	}
 }
 
-// ask asks a question, and returns the answer with the counts before and after.
+// ask asks, and returns the answer and the counts before and after.
 func (d *desktop) ask(c *mcptest.Call) {
 	n := d.add(c.Session)
 	answer, err := c.Ask("elicitation/create", `{"message":"sure?","requestedSchema":{"type":"object","properties":{}}}`)
@@ -88,7 +88,7 @@ func (d *desktop) add(session string) int {
 	return d.counts[session]
 }
 
-// used returns how many sessions were used.
+// used returns the number of sessions with any count.
 func (d *desktop) used() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,7 +106,7 @@ const (
 	toAsk  = `{"name":"up__ask","arguments":{}}`
 )
 
-// countAt uses the client's session, and returns how many times it has been used.
+// countAt uses the client's session, and returns how often that has happened.
 func countAt(t *testing.T, c *mcptest.Client) (n int) {
 	t.Helper()
 	text := outcome(mustCall(t, c, "tools/call", toAdd))
@@ -116,7 +116,7 @@ func countAt(t *testing.T, c *mcptest.Client) (n int) {
 	return n
 }
 
-// wantCount checks how many times the session has been used.
+// wantCount checks the count of uses of the session.
 func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 	t.Helper()
 	if m := mustCall(t, c, "tools/call", toAdd); outcome(m) != fmt.Sprint(want) {
@@ -124,8 +124,8 @@ func wantCount(t *testing.T, what string, c *mcptest.Client, want int) {
 	}
 }
 
-// TestReplicasShareProcesses: a process, or an event stream, that one replica has for a
-// client serves the client's calls at all replicas.
+// TestReplicasShareProcesses: one replica has a process or an event stream for a client,
+// and the client's calls at all replicas use it.
 func TestReplicasShareProcesses(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)
@@ -136,8 +136,8 @@ func TestReplicasShareProcesses(t *testing.T) {
 	})
 }
 
-// hasOneProcess: one process or event stream serves all calls of a client, whichever
-// replicas they come to; each client has its own.
+// hasOneProcess: one process or event stream gets all calls of a client, whichever replicas
+// they arrive at. Each client has its own.
 func hasOneProcess(t *testing.T, d *desktop, r *several) {
 	for i, revision := range []string{statefulServer, statefulClient, stateless} {
 		for _, caps := range []string{"{}", askable} {
@@ -174,8 +174,8 @@ func hasOneProcess(t *testing.T, d *desktop, r *several) {
 	}
 }
 
-// asksFromOneProcess: a question during a call is put where the call came in, and its
-// answer reaches the process, wherever it arrives.
+// asksFromOneProcess: a question is asked where the call arrived, and its answer reaches
+// the process from any replica.
 func asksFromOneProcess(t *testing.T, d *desktop, r *several) {
 	for _, revision := range []string{statefulClient, stateless} {
 		c := rawWith(t, r.url, revision, askable)
@@ -187,7 +187,7 @@ func asksFromOneProcess(t *testing.T, d *desktop, r *several) {
 			}
 		}
 	}
-	// Two clients without sessions that count as one: the answer comes to a third replica.
+	// Two clients without sessions count as one: the answer arrives at a third replica.
 	c := rawWith(t, r.url, stateless, askable)
 	m := mustCall(t, r.at(c, 1), "tools/call", toAsk)
 	var state string
@@ -235,7 +235,7 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 		t.Fatal(err)
 	}
 	receive(t, "the call's start", d.began)
-	x.Close() // this is how it cancels
+	x.Close() // this cancels it
 	receive(t, "the call's end", d.ended)
 
 	// A question that nobody will answer ends with its call.
@@ -272,8 +272,8 @@ func cancelsInOneProcess(t *testing.T, d *desktop, r *several) {
 	receive(t, "the end of the process", d.ended)
 }
 
-// hearsOneProcess: a listener at any replica receives messages that the client's process
-// sends outside of calls, from the acknowledgement on.
+// hearsOneProcess: a client that listens at any replica gets what its process sends outside
+// of calls, as soon as the client was told that it listens.
 func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 	c := raw(t, r.url, statefulClient)
 	countAt(t, r.at(c, 0))
@@ -350,9 +350,9 @@ func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	})
 }
 
-// TestH_178_ProcessesWithoutRedis: a client whose process is known keeps it, as its owner
-// is known. For another client, each replica has a process of its own as long as the owner
-// cannot be looked up, and afterwards one replica has it again.
+// TestH_178_ProcessesWithoutRedis: while Redis is away, a process with a known owner stays
+// in use. For a client without one, each replica opens its own; afterwards one replica has
+// it again.
 func TestH_178_ProcessesWithoutRedis(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
 		r := d.replicas(t)

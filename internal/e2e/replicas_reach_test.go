@@ -15,14 +15,14 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestReplicasThatCannotReachEachOther: /readyz and check report it, with the address and
-// the reason.
+// TestReplicasThatCannotReachEachOther: /readyz and check report it with address and
+// reason.
 func TestReplicasThatCannotReachEachOther(t *testing.T) {
 	s, redis := doing(t), redistest.Start(t)
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
 	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef", mcp.Secret(redis.URL())
 	cfg.Admin.Listen = "127.0.0.1:0"
-	wall, err := faultproxy.Start("127.0.0.1:1") // where nobody listens
+	wall, err := faultproxy.Start("127.0.0.1:1") // nobody listens there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// books record the calls and their answers.
+// books record what was asked and answered.
 type books struct {
 	mu      sync.Mutex
 	ran     map[string]int      // how often a call ran, by its key
-	answers map[string][]string // the answers that its client got
+	answers map[string][]string // what its client was answered
 	resumed int                 // answers on another stream than the call's own
-	done    int                 // answers of the server
+	done    int                 // answers of the server's
 }
 
 // errand is a call, and where its stream broke off.
@@ -43,7 +43,7 @@ func (b *books) begun(key string) {
 	b.ran[key]++
 }
 
-// answered records an answer that a client got.
+// answered records an answer to a client.
 func (b *books) answered(t *testing.T, key string, m mcptest.Message, resumed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,7 +67,7 @@ func (b *books) answered(t *testing.T, key string, m mcptest.Message, resumed bo
 	}
 }
 
-// split is a set of replicas, each with its own connections to Redis and to the others.
+// split are replicas with a separate link each to Redis and to the others.
 type split struct {
 	*several
 	ways, links []*faultproxy.Proxy
@@ -85,7 +85,7 @@ func newSplit(t *testing.T) *split {
 		s.begun(key)
 		c.Progress(1)
 		select {
-		case <-time.After(rand.N(time.Second)): // so that some answers come during a fault
+		case <-time.After(rand.N(time.Second)): // some answers are due during a fault
 			c.Text("done " + key)
 		case <-c.Done():
 		}
@@ -116,7 +116,7 @@ func newSplit(t *testing.T) *split {
 	return s
 }
 
-// anywhere returns a client at a random replica.
+// anywhere returns a client at any replica.
 func (s *split) anywhere(c *mcptest.Client) *mcptest.Client { return s.at(c, rand.IntN(len(s.urls))) }
 
 // work makes calls, each at another replica, until ctx ends, and returns them.
@@ -155,7 +155,7 @@ func (s *split) wentWell(key string) bool {
 	return len(s.answers[key]) == 1 && strings.Contains(s.answers[key][0], "done "+key)
 }
 
-// read reads a stream to its end or, if the client leaves, to a point from which it can be
+// read reads a stream to its end or, for a client that leaves, to a point where it can be
 // resumed.
 func (s *split) read(t *testing.T, a *errand, x *mcptest.Exchange, resumed, leaves bool) {
 	defer x.Close()
@@ -179,9 +179,9 @@ func (s *split) read(t *testing.T, a *errand, x *mcptest.Exchange, resumed, leav
 	}
 }
 
-// resume resumes the stream of a call, after an event, at any replica.
+// resume resumes the stream of a call after an event, at any replica.
 func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after string) {
-	within, cancel := context.WithTimeout(ctx, 2*time.Second) // a stream without an answer may never be ended
+	within, cancel := context.WithTimeout(ctx, 2*time.Second) // a stream without an answer may never end
 	defer cancel()
 	x, err := s.anywhere(a.client).Get(within, after)
 	switch {
@@ -197,9 +197,9 @@ func (s *split) resume(ctx context.Context, t *testing.T, a *errand, after strin
 	}
 }
 
-// TestReplicasSplit: one replica loses its connection to the others, another one loses
+// TestReplicasSplit: one replica loses its link to the others, another one its link to
 // Redis for longer than its lease, and meanwhile Redis hangs for all. No request is
-// answered twice, or with another request's answer.
+// answered twice, and no client gets another's answer.
 func TestReplicasSplit(t *testing.T) {
 	s := newSplit(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -229,7 +229,7 @@ func TestReplicasSplit(t *testing.T) {
 	s.redis.Hang(t)
 	wait(3 * time.Second)
 	s.redis.Resume(t)
-	wait(9 * time.Second) // more than what is left of a lease
+	wait(9 * time.Second) // more than the rest of a lease
 	s.links[0].Pass()
 	s.ways[1].Pass()
 	wait(2 * time.Second)
@@ -256,7 +256,7 @@ func TestReplicasSplit(t *testing.T) {
 	}
 	t.Logf("%d calls, %d answered, %d done, %d on another stream, %d never", len(made), answered, s.done, s.resumed, open)
 
-	// A client that reads a stream again gets the same answer, once.
+	// Reading a stream again returns the same answer, once.
 	for _, a := range recent {
 		if s.count(a.key) != 1 || a.first == "" {
 			continue

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestReplicasSubscribe: after a subscription at any replica, updates arrive from that
-// moment on, while earlier subscriptions are still moving to the replica with the stream.
+// TestReplicasSubscribe: a subscription at any replica is effective at once, even while
+// earlier subscriptions still move to the replica with the stream.
 func TestReplicasSubscribe(t *testing.T) {
 	const resources, atOnce = 1 + 20*4, 4
 	var listed []string

@@ -23,8 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// several is a set of replicas of one gateway with one Redis, behind a balancer that gives
-// each request to the next one.
+// several are replicas of one gateway with one Redis, behind a round-robin balancer.
 type several struct {
 	url     string
 	redis   *redistest.Server
@@ -39,7 +38,7 @@ func replicated(t *testing.T, change func(*gateway.Config)) *several {
 	return replicatedBy(t, server, func(int) string { return server.URL() }, change)
 }
 
-// replicatedBy is replicated with a separate address of Redis for each replica.
+// replicatedBy is replicated where each replica has its own link to Redis.
 func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) string, change func(*gateway.Config)) *several {
 	t.Helper()
 	s := &several{redis: server}
@@ -85,7 +84,7 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 	return s
 }
 
-// at returns the client at one of the replicas, bypassing the balancer.
+// at returns the client at one of the replicas, without the balancer.
 func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	there := mcptest.NewClient(s.urls[replica], c.Revision)
 	there.Caps, there.Session, there.HTTP = c.Caps, c.Session, c.HTTP
@@ -114,7 +113,7 @@ func TestP9_111_ReplicasQuestions(t *testing.T) {
 	}
 }
 
-// TestReplicasClients covers go-sdk clients of both eras, which know nothing of replicas.
+// TestReplicasClients: go-sdk clients of both eras that know nothing of replicas.
 func TestReplicasClients(t *testing.T) {
 	peer, stop := serve(newPeer(statefulServer, func(string) {}), false)
 	defer stop()
@@ -145,8 +144,8 @@ func TestReplicasClients(t *testing.T) {
 	}
 }
 
-// TestReplicasCancel cancels at one replica a call that runs at another, and ends at one
-// replica a session that others use.
+// TestReplicasCancel cancels at one replica what runs at another, and ends a session that
+// has parts at several replicas.
 func TestReplicasCancel(t *testing.T) {
 	slow := scripted(t, statefulServer)
 	slow.Tools("wait")
@@ -257,7 +256,7 @@ func TestReplicasResume(t *testing.T) {
 	}
 }
 
-// TestReplicasLimits: limits count the calls at all three replicas together.
+// TestReplicasLimits: three replicas count as one.
 func TestReplicasLimits(t *testing.T) {
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Limits = policy.Limits{{Name: "few", What: []string{"tools:*"}, Rate: policy.Rate{Count: 5, Per: 24 * time.Hour}}}
@@ -281,8 +280,8 @@ func TestReplicasLimits(t *testing.T) {
 	}
 }
 
-// TestReplicasApproval: users approve of calls at a different replica from the one that
-// asked them.
+// TestReplicasApproval: users approve calls at another replica than the one that asked
+// them.
 func TestReplicasApproval(t *testing.T) {
 	r := replicated(t, func(cfg *gateway.Config) {
 		cfg.Policy = policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "with a yes", Ask: []string{"tools:*"}}}}
@@ -304,7 +303,8 @@ func TestReplicasApproval(t *testing.T) {
 	}
 }
 
-// TestReplicasStand: events of a session reach its only stream, wherever that is.
+// TestReplicasStand: events of a session reach its only GET stream, at whichever replica it
+// is.
 func TestReplicasStand(t *testing.T) {
 	e := newEvents()
 	defer e.server.Close()
@@ -331,7 +331,7 @@ func TestReplicasStand(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// There is no stream yet: the event waits where it arrived.
+	// Before there is a stream, the event waits where it arrived.
 	touch(1)
 	first, err := r.at(c, 2).Get(deadline(t), "")
 	if err != nil {
@@ -342,7 +342,7 @@ func TestReplicasStand(t *testing.T) {
 	hears("what happens while the stream is open", first)
 	ids := first.EventIDs()
 	first.Close()
-	// Resumed elsewhere, after its last event.
+	// Resumed at another replica after its last event.
 	second, err := r.at(c, 1).Get(deadline(t), ids[len(ids)-1])
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func TestReplicasStand(t *testing.T) {
 }
 
 // TestReplicasWithoutRedis: known sessions continue, new ones are told to come back, and
-// all is well once Redis is back.
+// all is well once Redis is.
 func TestReplicasWithoutRedis(t *testing.T) {
 	r := replicated(t, nil)
 	s := r.servers[0]
@@ -368,7 +368,7 @@ func TestReplicasWithoutRedis(t *testing.T) {
 			t.Errorf("H/178 a known session at replica %d: %s", here, m.Text)
 		}
 	}
-	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // H/177: a client that needs no session is still served
+	mustCall(t, raw(t, r.url, stateless), "tools/list", "{}") // H/177: calls without a session continue
 	fresh := unopened(t, r.url, statefulClient)
 	begin := func() *mcptest.Exchange {
 		x, err := fresh.Post(deadline(t), `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+statefulClient+`","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)

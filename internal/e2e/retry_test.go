@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// TestP9_124_RetriesAreNotCached reads a resource whose server asks first and allows
-// everybody to cache its answer: each retry still reaches the server.
+// TestP9_124_RetriesAreNotCached reads a resource whose server asks first and marks its
+// answers as public: each retry still reaches the server.
 func TestP9_124_RetriesAreNotCached(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"doc://1","name":"one"}]}`) })

@@ -35,7 +35,7 @@ func wantStatus(t *testing.T, what string, x *mcptest.Exchange, want int) {
 	}
 }
 
-// wantLater expects an answer that asks to try later, and blames the gateway.
+// wantLater requires an answer that says to try again later, without blaming the client.
 func wantLater(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	m, err := x.Response()
@@ -62,7 +62,7 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	wantStatus(t, "before", try(t, g, oldest), 200)
 	fetches := g.issuer.Fetches(mcptest.EndpointJWKS)
 
-	// The first key stays published when the next one comes.
+	// The key of the first tokens stays when the next one comes.
 	second := g.issuer.AddKey("RS256")
 	var clients []*mcptest.Client
 	for _, revision := range eras {
@@ -98,8 +98,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	}
 	third := g.issuer.AddKey("EdDSA")
 	flood := g.issuer.Fetches(mcptest.EndpointJWKS)
-	// Another new key so soon: there is at most one fetch on demand in 30 s. Otherwise
-	// anyone who invents keys could cause any number of requests to the issuer.
+	// Another new key so soon: there is at most one fetch on demand in 30 s, so that
+	// invented keys cannot cause more requests to the issuer.
 	for i := range 20 {
 		x := try(t, g, third.With(fmt.Sprint("made-up-", i), "EdDSA").Sign(nil, claims{"iss": g.issuer.URL, "sub": "a", "aud": g.url, "exp": int64(1 << 32)}))
 		wantStatus(t, "H/25 a key of which the issuer cannot be asked yet", x, 503)
@@ -112,8 +112,8 @@ func TestKeysAreRotatedInMidRun(t *testing.T) {
 	wantStatus(t, "H/25 the key of before that", try(t, g, second.Sign(nil, claims{"iss": g.issuer.URL, "sub": "b", "aud": g.url, "exp": int64(1 << 32)})), 200)
 }
 
-// TestAWithdrawnKeyDies: after the first fetch without the key, its tokens are invalid,
-// including those accepted before.
+// TestAWithdrawnKeyDies: after the first fetch without the key, its tokens are refused,
+// including those that were accepted before.
 func TestAWithdrawnKeyDies(t *testing.T) {
 	s := doing(t)
 	started, release := make(chan struct{}, 1), make(chan struct{})
@@ -138,7 +138,8 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 	receive(t, "the call", started)
 
 	g.issuer.Rotate("ES256")
-	// Many clients with the new key come at the same time, and one fetch lets them all in.
+	// Many requests with the new key come at the same time, and one fetch is enough for
+	// all.
 	fetches := g.issuer.Fetches(mcptest.EndpointJWKS)
 	var all sync.WaitGroup
 	for i := range 8 {
@@ -172,7 +173,7 @@ func TestAWithdrawnKeyDies(t *testing.T) {
 	mustCall(t, session, "ping", "{}") // the session belongs to the user, not to the key
 }
 
-// TestTheIssuerIsDownAtStart: the gateway starts, says that it cannot check tokens, and
+// TestTheIssuerIsDownAtStart: the gateway starts, says that it cannot verify tokens, and
 // recovers.
 func TestTheIssuerIsDownAtStart(t *testing.T) {
 	t.Parallel()
@@ -219,7 +220,7 @@ func TestTheIssuerGoesDown(t *testing.T) {
 	wantStatus(t, "the new key, when it is back", try(t, g, unknown), 200)
 }
 
-// TestOpaqueTokens: the only issuer that is asked decides on them.
+// TestOpaqueTokens: only the issuer that is asked decides about them.
 func TestOpaqueTokens(t *testing.T) {
 	s := doing(t)
 	issuer, other := newIssuer(t), newIssuer(t)

@@ -23,9 +23,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// authorizer plays the client-facing part of an issuer: an authorization endpoint whose
-// user always agrees, and a token endpoint for codes and refresh tokens, with PKCE (RFC
-// 7636) and resource indicators (RFC 8707).
+// authorizer plays an issuer's endpoints for clients: an authorization endpoint whose user
+// always agrees, and a token endpoint for codes and refresh tokens, with PKCE (RFC 7636)
+// and resource indicators (RFC 8707).
 type authorizer struct {
 	issuer   *mcptest.Issuer
 	resource string
@@ -34,8 +34,8 @@ type authorizer struct {
 	mu      sync.Mutex            // guards the fields below
 	codes   map[string]url.Values // authorization requests whose code is not redeemed yet
 	refresh map[string]string     // scopes by refresh token
-	grants  []string              // the grant types of all good token requests
-	scopes  []string              // requested scopes, in the order of authorization
+	grants  []string              // the grant types of all valid token requests
+	scopes  []string              // scopes that were requested, in order
 	bad     []string              // what was wrong with requests
 }
 
@@ -102,13 +102,13 @@ func (a *authorizer) token(w http.ResponseWriter, r *http.Request) {
 		a.issuer.Token(claims{"scope": scope}), a.lifetime, next, scope)
 }
 
-// refuse records and sends an error. mu is held.
+// refuse refuses a request. The caller holds mu.
 func (a *authorizer) refuse(w http.ResponseWriter, format string, args ...any) {
 	a.bad = append(a.bad, fmt.Sprintf(format, args...))
 	http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
 }
 
-// check returns the grants and requested scopes so far, and expects no bad requests.
+// check returns the grants and scopes so far, and fails the test if any request was wrong.
 func (a *authorizer) check(t *testing.T) (grants, scopes []string) {
 	t.Helper()
 	a.mu.Lock()
@@ -119,7 +119,7 @@ func (a *authorizer) check(t *testing.T) (grants, scopes []string) {
 	return slices.Clone(a.grants), slices.Clone(a.scopes)
 }
 
-// browse plays the user's browser: it follows the URL to the client's redirect.
+// browse plays the user's browser: it follows the URL to where the client takes over.
 func browse(ctx context.Context, args *sdkauth.AuthorizationArgs) (*sdkauth.AuthorizationResult, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, args.URL, nil)
 	if err != nil {
@@ -138,8 +138,8 @@ func browse(ctx context.Context, args *sdkauth.AuthorizationArgs) (*sdkauth.Auth
 	return &sdkauth.AuthorizationResult{Code: q.Get("code"), State: q.Get("state"), Iss: q.Get("iss")}, nil
 }
 
-// signIn makes a go-sdk client that gets its tokens itself, starting with first if that is
-// not nil.
+// signIn returns a go-sdk client that gets its tokens by itself, beginning with first
+// unless that is nil.
 func (g *guarded) signIn(t *testing.T, revision string, first oauth2.TokenSource) *client {
 	t.Helper()
 	handler, err := sdkauth.NewAuthorizationCodeHandler(&sdkauth.AuthorizationCodeHandlerConfig{
@@ -158,7 +158,7 @@ func (g *guarded) signIn(t *testing.T, revision string, first oauth2.TokenSource
 	return c
 }
 
-// TestSignIn runs go-sdk's own sign-in, from only the endpoint to a call.
+// TestSignIn: go-sdk's own sign-in, from the endpoint alone to a call.
 func TestSignIn(t *testing.T) {
 	s := scripted(t, stateless)
 	s.Tools("do")
@@ -198,7 +198,7 @@ func TestSignIn(t *testing.T) {
 		t.Run("every request comes with a refreshed token, "+revision, func(t *testing.T) {
 			g := guard(t, cfg)
 			a := newAuthorizer(g)
-			a.lifetime = 1 // go-sdk treats such a token as expired at once
+			a.lifetime = 1 // go-sdk treats it as expired at once
 			c := g.signIn(t, revision, nil)
 			for range 3 {
 				use(t, c)

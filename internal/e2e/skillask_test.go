@@ -12,8 +12,8 @@ import (
 )
 
 // TestApprovalOfASkillByItsName: in a session the user is asked before skills/get returns
-// the text of a skill. A stateless client, which cannot be asked there (2026-07-28
-// basic/patterns/mrtr), is told to read the SKILL.md.
+// the text of a skill. A stateless client cannot be asked there (2026-07-28
+// basic/patterns/mrtr) and is told to read the SKILL.md.
 func TestApprovalOfASkillByItsName(t *testing.T) {
 	g := guard(t, gateway.Config{
 		Policy:    policy.Config{Default: policy.DefaultAllow, Rules: []policy.Rule{{Name: "r", Ask: []string{"skills:pb/refunds"}}}},
@@ -60,7 +60,7 @@ func TestApprovalOfASkillByItsName(t *testing.T) {
 	if err != nil || m.Error == nil || !strings.Contains(m.Error.Message, "read its SKILL.md by resources/read") {
 		t.Errorf("stateless: %s, %v", m.Text, err)
 	}
-	for _, revision := range eras { // the answer reveals no more than the list
+	for _, revision := range eras { // what reveals no more than the list
 		c := g.rawWith(t, revision, g.issuer.Token(nil), `{"elicitation":{}}`)
 		mustCall(t, c, "skills/get", fmt.Sprintf(`{"uri":%q}`, "skill://pb/refunds/SKILL.md"))
 	}

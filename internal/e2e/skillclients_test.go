@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// The messages about skills as a program on the go-sdk would define them: the go-sdk has no
-// types for them.
+// The messages about skills as a go-sdk program would declare them: go-sdk has no types for
+// them.
 type (
 	skillParams struct {
 		sdk.ParamsBase
@@ -55,7 +55,7 @@ type (
 	}
 )
 
-// TestSkillsWithTheGoSDK: a host with go-sdk's client finds skills in both forms, verifies
+// TestSkillsWithTheGoSDK: a host with go-sdk's client finds skills, in both forms, verifies
 // the digest of each file, and walks through their directories.
 func TestSkillsWithTheGoSDK(t *testing.T) {
 	g := playbooks(t, policy.Config{Default: policy.DefaultAllow})
@@ -128,8 +128,8 @@ func TestSkillsWithTheGoSDK(t *testing.T) {
 	}
 }
 
-// TestSkillsOfEachUser: what a server says of a skill to one user is never shown to
-// another, however it is requested.
+// TestSkillsOfEachUser: no user learns what a server says of a skill to another user, on
+// any path.
 func TestSkillsOfEachUser(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestSkillsOfEachUser(t *testing.T) {
 	}
 }
 
-// TestFilesOfSkillsObeyPolicy: a denied file is in no list of files. If the SKILL.md of a
-// skill is denied or needs approval, no other way reveals the skill.
+// TestFilesOfSkillsObeyPolicy: a denied file is in no list of files. Of a skill whose
+// SKILL.md is denied or needs approval, nothing is revealed in other ways.
 func TestFilesOfSkillsObeyPolicy(t *testing.T) {
 	up := scripted(t, stateless)
 	serveSkill(t, up, "primitive")

@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// nestedSkills are a skill with two skills inside it. One of these is left out because its
-// name differs from that of its directory.
+// nestedSkills are a skill that contains two others. One of them is left out, because its
+// name is not that of its directory.
 var nestedSkills = map[string]string{
 	"outer/SKILL.md":          "---\nname: outer\ndescription: Around.\n---\nOuter.\n",
 	"outer/a.md":              "a",
@@ -24,8 +24,8 @@ var nestedSkills = map[string]string{
 	"outer/template/c.md":     "c",
 }
 
-// TestRulesForSkillsWithinSkills: policy decides on a nested skill separately, however it
-// is reached (SEP-2640, Nested skills: it is subject to the same rules as any other).
+// TestRulesForSkillsWithinSkills: policy decides about a nested skill by its own rules, on
+// each path to it (SEP-2640, Nested skills).
 func TestRulesForSkillsWithinSkills(t *testing.T) {
 	g := guard(t, gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},
@@ -104,8 +104,7 @@ func TestRulesForSkillsWithinSkills(t *testing.T) {
 	}
 }
 
-// TestExplainTellsOfSkillsWithinSkills: explain describes how policy decides on nested
-// skills.
+// TestExplainTellsOfSkillsWithinSkills: explain says what happens to nested skills.
 func TestExplainTellsOfSkillsWithinSkills(t *testing.T) {
 	cfg := gateway.Config{
 		Upstreams: []upstream.Config{{Name: "pb", Skills: skillsDir(t, nestedSkills)}},

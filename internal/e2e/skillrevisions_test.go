@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestEveryRevisionIsToldOfSkills: a client of any stateful revision learns of skills when
-// its session begins (SEP-2076 §2), lists and reads all of them, and is told of a change.
+// TestEveryRevisionIsToldOfSkills: a client of any stateful revision learns of skills at
+// the handshake (SEP-2076 §2), lists and reads them, and is notified of a change.
 func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 	for _, revision := range wire.Revisions() {
 		if !revision.Stateful {
@@ -59,7 +59,7 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 }
 
 // TestChangesBeforeTheFirstStream: a client that opens its stream late is told of the lists
-// that have changed since it requested them, and of no others.
+// that have changed since it fetched them, and of no other.
 func TestChangesBeforeTheFirstStream(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	dir := skillsDir(t, skillFiles)

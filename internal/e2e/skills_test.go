@@ -64,8 +64,8 @@ func skillsDir(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// playbooks is a gateway with a directory of skills "pb" and a server "up", which has the
-// tools, prompts and resources that they depend on.
+// playbooks is a gateway with a directory of skills "pb" and a server "up", whose tools,
+// prompts and resources the skills depend on.
 func playbooks(t *testing.T, rules policy.Config) *guarded {
 	t.Helper()
 	up := secretive(t, stateless)
@@ -87,7 +87,7 @@ func result(t *testing.T, c *mcptest.Client, method, params string) object {
 	return out
 }
 
-// allSkills follows the pages of skills/list.
+// allSkills reads all pages of skills/list.
 func allSkills(t *testing.T, c *mcptest.Client) (skills []object) {
 	t.Helper()
 	params := "{}"
@@ -104,8 +104,8 @@ func allSkills(t *testing.T, c *mcptest.Client) (skills []object) {
 	}
 }
 
-// typed checks the members of an object. Their types are "string", "boolean", "object",
-// "number", "[]string" or "any", followed by ! if the member is required.
+// typed checks the members of an object: by name "string", "boolean", "object", "number",
+// "[]string" or "any"; a ! at the end marks a required member.
 func typed(t *testing.T, what string, of object, members map[string]string) {
 	t.Helper()
 	for name, kind := range members {
@@ -370,8 +370,8 @@ func TestP9_199_DirectoriesOfSkills(t *testing.T) {
 	}
 }
 
-// TestSkillsObeyPolicy: a denied skill looks as if it did not exist, however it is
-// requested, and dependencies are shown only as far as the caller may see them.
+// TestSkillsObeyPolicy: a denied skill looks as if it did not exist, on every path, and the
+// visible dependencies of a skill are listed.
 func TestSkillsObeyPolicy(t *testing.T) {
 	g := playbooks(t, policy.Config{Rules: []policy.Rule{
 		{Name: "all", Who: policy.Who{Groups: []string{"admin"}}, Allow: []string{"*:*"}},
@@ -409,7 +409,7 @@ func TestSkillsObeyPolicy(t *testing.T) {
 			}
 			readFile(t, some, "skill://pb/refunds/references/rules.md")
 
-			// The answer for a denied item equals that for a missing one.
+			// A denied name gets the answer of one that does not exist.
 			same := func(c *mcptest.Client, method, denied, missing string) {
 				t.Helper()
 				got := wholeCall(t, c, method, denied)
@@ -449,8 +449,7 @@ func TestSkillsObeyPolicy(t *testing.T) {
 	}
 }
 
-// TestP9_201_ChangedSkillsAreAnnounced: changes are announced to everyone who sees the
-// skills.
+// TestP9_201_ChangedSkillsAreAnnounced: changes are announced to everybody who sees them.
 func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	for _, revision := range eras {
@@ -490,8 +489,8 @@ func TestP9_201_ChangedSkillsAreAnnounced(t *testing.T) {
 	}
 }
 
-// TestP9_201_DependenciesThatCome: a skill looks different when a tool appears that it
-// depends on. Everyone who sees that is told, and nobody else.
+// TestP9_201_DependenciesThatCome: a skill looks different when a tool appears on which it
+// depends. Clients that see this are told, and no others.
 func TestP9_201_DependenciesThatCome(t *testing.T) {
 	const changed = "notifications/skills/list_changed"
 	const filter = `{"notifications":{"skillsListChanged":true,"promptsListChanged":true}}`

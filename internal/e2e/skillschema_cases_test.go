@@ -23,8 +23,8 @@ const (
 	goodDir = `{"resources":[{"uri":"skill://a/b","name":"b","mimeType":"inode/directory"}]}`
 )
 
-// TestSkillSchemas: each schema accepts valid values, and rejects values with a single
-// error.
+// TestSkillSchemas: each schema accepts what is valid, and nothing that is wrong in one
+// place.
 func TestSkillSchemas(t *testing.T) {
 	answer := func(result string) string { return `{"jsonrpc":"2.0","id":1,"result":` + result + `}` }
 	list := func(entry string) string { return answer(`{"skills":[` + entry + `],"nextCursor":"x"}`) }
@@ -73,7 +73,7 @@ func TestSkillSchemas(t *testing.T) {
 	}
 }
 
-// TestSkillWatch: errors are noticed in either kind of body, and in each message.
+// TestSkillWatch: invalid messages are noticed, in both kinds of body, for each message.
 func TestSkillWatch(t *testing.T) {
 	for _, tt := range []struct {
 		name, request, answer string

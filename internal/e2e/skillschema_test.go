@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// Every message about skills between a client of these tests and a gateway, and every
-// request to a scripted server, is validated against the schemas of the two documents
+// These tests validate every message about skills between a client and a gateway, and every
+// request to a scripted server, against the schemas of the two documents
 // (testdata/skills/schema).
 
 //go:embed testdata/skills/schema/*.json
@@ -79,7 +79,7 @@ func conforms(document, definition string, text []byte) error {
 	return nil
 }
 
-// skillWatch validates the messages on a client's transport.
+// skillWatch validates what passes a client's transport.
 type skillWatch struct {
 	next http.RoundTripper
 
@@ -98,7 +98,7 @@ type skillRequest struct {
 	stateless bool
 }
 
-// watchSkills wraps a transport so that an invalid message fails the test.
+// watchSkills wraps a transport: an invalid message fails the test.
 func watchSkills(t *testing.T, next http.RoundTripper) *skillWatch {
 	w := &skillWatch{next: next, asked: make(map[string]skillRequest)}
 	t.Cleanup(func() {
@@ -189,7 +189,7 @@ func (w *skillWatch) heard(text []byte) {
 		return
 	}
 	delete(w.asked, string(m.ID))
-	if m.Result != nil { // a refused request need not have been valid
+	if m.Result != nil { // a refused request need not be valid
 		w.note(r.check(text))
 	}
 }
@@ -232,15 +232,15 @@ func (r skillRequest) check(answer []byte) error {
 	return errors.Join(errs...)
 }
 
-// watchedBody passes the messages of a body to a watch while it is read.
+// watchedBody passes the messages of a body to a watch as it is read.
 type watchedBody struct {
 	io.ReadCloser
 	watch  *skillWatch
 	stream bool
 
 	mu   sync.Mutex // guards the fields below
-	text []byte     // of a message; for a stream the incomplete event
-	past int        // no event ends in text before this index
+	text []byte     // of a message; of a stream, the incomplete event
+	past int        // no event ends before this index of text
 	done bool
 }
 
@@ -274,7 +274,7 @@ func (b *watchedBody) whole() {
 	}
 }
 
-// events handles the complete events.
+// events handles the events that are complete.
 func (b *watchedBody) events() {
 	for {
 		end := bytes.Index(b.text[b.past:], []byte("\n\n"))
@@ -292,7 +292,7 @@ func (b *watchedBody) events() {
 	}
 }
 
-// checkAsked validates the requests about skills that a scripted server got.
+// checkAsked validates the requests about skills to a scripted server.
 func checkAsked(t *testing.T, s *mcptest.Server) {
 	for method, definition := range map[string]string{"skills/list": "ListSkillsRequest", "skills/get": "GetSkillRequest", "resources/directory/read": "ReadDirectoryRequest"} {
 		for _, r := range s.Received(method) {

@@ -14,9 +14,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// skillForms are the ways in which servers announce a skill "refunds": as a primitive
-// (SEP-2076), by the extension (SEP-2640), as an ordinary resource, and in an index with a
-// manifest.
+// skillForms are the ways in which servers offer a skill "refunds": as a primitive
+// (SEP-2076), by the extension (SEP-2640), as an ordinary resource, and as one that an
+// index and a manifest describe.
 var skillForms = []string{"primitive", "extension", "plain", "indexed"}
 
 const serverSkill = "---\nname: refunds\ndescription: Give money back.\nmetadata: {version: \"3\"}\n---\nRefund it.\n"
@@ -105,7 +105,8 @@ func quoted(text string) string {
 	return string(out)
 }
 
-// TestSkillsOfServers: whatever form a server uses, clients get both, and policy decides.
+// TestSkillsOfServers: whatever form a server uses, clients get both forms, and policy
+// decides.
 func TestSkillsOfServers(t *testing.T) {
 	for _, form := range skillForms {
 		for _, server := range []string{statefulServer, stateless} {
@@ -188,7 +189,7 @@ func TestSkillsOfServers(t *testing.T) {
 						}
 					}
 
-					// Permission to read resources does not include reading the skill.
+					// Permission to read resources is not permission to read the skill.
 					other := g.raw(t, revision, g.issuer.Token(claims{"sub": "other"}))
 					if got := allSkills(t, other); len(got) != 0 {
 						t.Errorf("it is shown: %v", got)

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestFilesOfSkillsAreSubscribedTo: a subscriber to a file of a directory is told when it
-// changes; a file that the caller may not have cannot be subscribed to.
+// TestFilesOfSkillsAreSubscribedTo: a client that subscribed to a file of a directory is
+// told when it changes. A client cannot subscribe to a file that it may not read.
 func TestFilesOfSkillsAreSubscribedTo(t *testing.T) {
 	const updated = "notifications/resources/updated"
 	const rules, stamp = "skill://pb/refunds/references/rules.md", "skill://pb/refunds/assets/stamp.png"

@@ -29,7 +29,7 @@ func questionOf(t *testing.T, c *mcptest.Client, id string) (key, message string
 	return "", ""
 }
 
-// TestTasksOf20251125ForTheExtension covers a client of the extension with a server of
+// TestTasksOf20251125ForTheExtension: a client of the extension with a server of
 // 2025-11-25.
 func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
@@ -86,7 +86,7 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	id, j = d.create(t, c)
 	j.ask("Which?")
 	questionOf(t, c, id)
-	for range 2 { // the second time it has already ended, which is just as good
+	for range 2 { // the second time it has already ended, which is as good
 		if ack := request(t, c, "tasks/cancel", about(id)); value(t, ack, "resultType") != "complete" || strings.Contains(ack.Text, "taskId") {
 			t.Errorf("cancelled: %s", ack.Text)
 		}
@@ -106,8 +106,7 @@ func TestTasksOf20251125ForTheExtension(t *testing.T) {
 	}
 }
 
-// TestListeningToTasksOf20251125: the client gets the whole task, although the server sends
-// only its status.
+// TestListeningToTasksOf20251125: short notifications of the server become complete ones.
 func TestListeningToTasksOf20251125(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
 	c := rawWith(t, d.gateway(t), stateless, askedAndTasks)

@@ -38,7 +38,7 @@ type taskDesk struct {
 // job is one task.
 type job struct {
 	id   string
-	call *mcptest.Call // the call that made it, over by now
+	call *mcptest.Call // the call that made it; it has ended
 
 	mu       sync.Mutex // guards the fields below
 	status   string
@@ -103,7 +103,7 @@ func newTaskDesk(t *testing.T, revision string) *taskDesk {
 }
 
 // gateway starts a gateway in front of the server, as upstream "up". Answers become streams
-// soon, so that the test gets them while the server works.
+// soon, so the test has them while the server works.
 func (d *taskDesk) gateway(t *testing.T) (url string) {
 	t.Helper()
 	return start(t, gateway.Config{
@@ -164,7 +164,7 @@ func (d *taskDesk) show(j *job) string {
 		j.id, j.status, j.message, more)
 }
 
-// find returns the job that a request is about, or answers that there is none.
+// find returns the job that a request names, or answers that there is none.
 func (d *taskDesk) find(c *mcptest.Call) *job {
 	var id string
 	c.Param("taskId", &id)
@@ -187,7 +187,7 @@ func (d *taskDesk) forget() {
 	d.lost = true
 }
 
-// result answers tasks/result: it asks the open questions, and waits for the end.
+// result answers tasks/result: it asks the questions and waits for the end.
 func (d *taskDesk) result(c *mcptest.Call) {
 	j := d.find(c)
 	if j == nil {
@@ -199,7 +199,7 @@ func (d *taskDesk) result(c *mcptest.Call) {
 		question, outcome, status, changed := j.question, j.outcome, j.status, j.changed
 		j.mu.Unlock()
 		var kind map[string]json.RawMessage
-		_ = json.Unmarshal([]byte("{"+outcome+"}"), &kind) // of our own making
+		_ = json.Unmarshal([]byte("{"+outcome+"}"), &kind) // made here, always valid
 		switch {
 		case question != "":
 			m, err := c.Ask("elicitation/create", question[:len(question)-1]+","+related+"}")
@@ -249,7 +249,7 @@ func (j *job) goesOn() {
 	}
 }
 
-// says sets the message of the state.
+// says sets the message of the status.
 func (j *job) says(message string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

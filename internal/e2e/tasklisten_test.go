@@ -32,7 +32,7 @@ func TestP9_88_TaskIDsWithoutTheExtension(t *testing.T) {
 	}
 }
 
-// TestListeningToTasks: a client of the extension is told of its own tasks, and of no
+// TestListeningToTasks: a client of the extension is notified of its own tasks, and of no
 // others.
 func TestListeningToTasks(t *testing.T) {
 	d := newTaskDesk(t, stateless)
@@ -89,13 +89,13 @@ func TestListeningToTasks(t *testing.T) {
 	}
 }
 
-// TestStatusOfTasks: a listening client of 2025-11-25 is told the status of its tasks, by
-// its own ids.
+// TestStatusOfTasks: a listening client of 2025-11-25 is notified of the status of its
+// tasks, by its own ids.
 func TestStatusOfTasks(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
 	url := d.gateway(t)
 	open := func() (*mcptest.Client, *mcptest.Exchange) {
-		c := raw(t, url, statefulClient) // cannot be asked, so nobody listens until there is a task
+		c := raw(t, url, statefulClient) // it cannot be asked, so nobody listens until there is a task
 		x, err := c.Get(deadline(t), "")
 		if err != nil {
 			t.Fatal(err)
@@ -107,8 +107,9 @@ func TestStatusOfTasks(t *testing.T) {
 	bob, bobHears := open()
 	annID, annJob := d.create(t, ann)
 	bobID, bobJob := d.create(t, bob)
-	// The gateway's own stream, and those of the two clients. A GET is answered before the
-	// gateway listens, and a task is followed from when its client gets it or asks for it.
+	// The gateway's own, and those of the two. A GET is answered before the gateway
+	// listens, and a task is followed from the time when its client first gets it or asks
+	// for it.
 	for limit, standing := deadline(t), false; !standing; {
 		request(t, ann, "tasks/get", about(annID))
 		request(t, bob, "tasks/get", about(bobID))

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestH_66_P9_192_TasksAreTheirOwners: other users try what only an owner may do, each with
-// the genuine id. They get the same answers as for an id that does not exist.
+// TestH_66_P9_192_TasksAreTheirOwners: others try what only an owner may do, with the exact
+// id. They get the answer for an id that does not exist.
 func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestH_66_P9_192_TasksAreTheirOwners(t *testing.T) {
 	}
 }
 
-// TestTasksCostNothingWhileTheyRun: the gateway stores nothing for a task, so there can be
-// any number of them.
+// TestTasksCostNothingWhileTheyRun: the gateway keeps nothing for a task, so any number of
+// them is possible.
 func TestTasksCostNothingWhileTheyRun(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision, func(t *testing.T) {

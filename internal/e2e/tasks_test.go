@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
-// request makes a request that must be answered.
+// request makes a request that must succeed.
 func request(t *testing.T, c *mcptest.Client, method, params string) mcptest.Message {
 	t.Helper()
 	answer, _, err := c.Call(deadline(t), method, params)
@@ -50,7 +50,7 @@ func (d *taskDesk) create(t *testing.T, c *mcptest.Client) (id string, j *job) {
 	return value(t, answer, "task|taskId"), receive(t, "a job", d.began)
 }
 
-// TestTasksOf20251125 covers a client and a server of 2025-11-25.
+// TestTasksOf20251125: a client of 2025-11-25 with a server of 2025-11-25.
 func TestTasksOf20251125(t *testing.T) {
 	d := newTaskDesk(t, taskServer)
 	url := d.gateway(t)
@@ -136,7 +136,7 @@ func TestTasksOf20251125(t *testing.T) {
 	}
 }
 
-// TestTasksOfTheExtension covers a client and a server of the extension.
+// TestTasksOfTheExtension: a client of the extension with a server of the extension.
 func TestTasksOfTheExtension(t *testing.T) {
 	d := newTaskDesk(t, stateless)
 	url := d.gateway(t)
@@ -243,8 +243,8 @@ func TestP9_50_TheHeaderOfATask(t *testing.T) {
 	}
 }
 
-// TestP9_185_TasksAreOfferedWhereTheyWork checks what each client is offered in front of
-// each server.
+// TestP9_185_TasksAreOfferedWhereTheyWork checks what each client is offered with each
+// server.
 func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
 	for _, tt := range []struct {
 		server, client string
@@ -296,7 +296,7 @@ func TestP9_185_TasksAreOfferedWhereTheyWork(t *testing.T) {
 	}
 }
 
-// TestTasksThatNobodyOffers: tasks that were not offered do not exist.
+// TestTasksThatNobodyOffers: what was not offered does not exist.
 func TestTasksThatNobodyOffers(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do")
@@ -314,8 +314,8 @@ func TestTasksThatNobodyOffers(t *testing.T) {
 	}
 }
 
-// TestP9_191_ClientsWithoutTasks: such a client calls a tool that only runs as a task; the
-// gateway makes the task and waits for it.
+// TestP9_191_ClientsWithoutTasks: they call a tool that runs only as a task; the gateway
+// creates the task and waits for it.
 func TestP9_191_ClientsWithoutTasks(t *testing.T) {
 	for _, server := range []string{taskServer, stateless} {
 		for _, revision := range []string{"2024-11-05", "2025-06-18", statefulClient, stateless} {
@@ -361,7 +361,7 @@ func TestP9_191_ClientsWithoutTasks(t *testing.T) {
 	}
 }
 
-// slow calls the tool that only runs as a task.
+// slow calls the tool that runs only as a task.
 func slow(t *testing.T, c *mcptest.Client, meta string) *mcptest.Exchange {
 	t.Helper()
 	x, err := c.SendID(deadline(t), `"slow"`, "tools/call", `{"name":"up__slow","_meta":`+meta+`}`)
@@ -405,7 +405,7 @@ func abandoned(t *testing.T, c *mcptest.Client, d *taskDesk) *job {
 	return j
 }
 
-// TestP9_191_QuestionsOfATaskThatIsWaitedFor: they are put as questions of the call.
+// TestP9_191_QuestionsOfATaskThatIsWaitedFor: they become questions of the call.
 func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 	for _, server := range []string{taskServer, stateless} {
 		t.Run("client "+statefulClient+" server "+server, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestP9_191_QuestionsOfATaskThatIsWaitedFor(t *testing.T) {
 					t.Errorf("answered %q", got)
 				}
 				if server == stateless {
-					break // keys are unique in a task, and this task has only one
+					break // its keys are unique during the task, and it has only one
 				}
 			}
 			j.finish("42")

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// nosy is a scripted server that, when told to, asks unwanted questions on the standing
-// stream of the first client's session.
+// nosy is a scripted server that sends unwanted questions, when told to, on the GET stream
+// of the first client's session.
 type nosy struct {
 	*mcptest.Server
 	ask     chan struct{}
@@ -23,7 +23,7 @@ type nosy struct {
 	first   sync.Once
 }
 
-// unasked is the number of these questions.
+// unasked is the number of its questions.
 const unasked = 1000
 
 func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,9 +70,9 @@ func (a *nosy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestH175_UnaskedQuestions: questions of a server outside of any call reach nobody: not
-// the session's client, which declared that it can be asked, and not another client whose
-// call is under way. Each question is refused, and calls continue.
+// TestH175_UnaskedQuestions: a question outside of any call reaches no client: neither the
+// session's client, which can be asked, nor another one whose call is running. Each
+// question is refused, and calls continue.
 func TestH175_UnaskedQuestions(t *testing.T) {
 	t.Parallel()
 	a := &nosy{Server: scripted(t, statefulServer), ask: make(chan struct{}), answers: make(chan mcptest.Message, 2*unasked)}

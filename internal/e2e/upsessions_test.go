@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// cart is a go-sdk server that counts the uses of each session.
+// cart is a go-sdk server that counts, in each session, how often it was used.
 type cart struct {
 	*httptest.Server
 	deleted chan string // ids of sessions
@@ -72,7 +72,7 @@ func (c *cart) restart() {
 	}
 }
 
-// sessions returns how many sessions were used.
+// sessions returns how many were used.
 func (c *cart) sessions() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,14 +88,14 @@ func withCart(t *testing.T) (*several, *cart) {
 	}), c
 }
 
-// add makes the cart count at a replica.
+// add makes the cart count, at a replica.
 func add(t *testing.T, c *mcptest.Client) string {
 	t.Helper()
 	return outcome(mustCall(t, c, "tools/call", `{"name":"cart__add","arguments":{}}`))
 }
 
-// TestReplicasShareUpstreamSessions: a server that keeps state in its session sees one
-// client in one session, whichever replicas the client's calls come to.
+// TestReplicasShareUpstreamSessions: a server with state in its session sees one client in
+// one session, whichever replicas its calls arrive at.
 func TestReplicasShareUpstreamSessions(t *testing.T) {
 	r, cart := withCart(t)
 	for i, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -114,7 +114,7 @@ func TestReplicasShareUpstreamSessions(t *testing.T) {
 	}
 }
 
-// TestReplicasOpenOneSession: replicas that open a session at the same time open one.
+// TestReplicasOpenOneSession: replicas that need a session at the same time open only one.
 func TestReplicasOpenOneSession(t *testing.T) {
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
@@ -140,13 +140,13 @@ func TestReplicasOpenOneSession(t *testing.T) {
 	}
 }
 
-// TestH_156_ReplicasAndAServerThatRestarts: a session that its server has forgotten is made
-// anew once for all replicas.
+// TestH_156_ReplicasAndAServerThatRestarts: a session that its server has lost is opened
+// again once for all replicas.
 func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 	r, cart := withCart(t)
 	for _, revision := range []string{statefulClient, stateless} {
 		c := raw(t, r.url, revision)
-		for range 2 { // the second time, the replicas have lost different sessions
+		for range 2 { // the second time, each has lost something else
 			for n := range 3 {
 				add(t, r.at(c, n))
 			}
@@ -181,8 +181,7 @@ func TestH_156_ReplicasAndAServerThatRestarts(t *testing.T) {
 	}
 }
 
-// TestReplicasEndAnUpstreamSessionOnce: a session at a server ends with the client's
-// session, and not before.
+// TestReplicasEndAnUpstreamSessionOnce: it ends with the client's session, and not before.
 func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 	r, cart := withCart(t)
 	c := raw(t, r.url, statefulClient)
@@ -205,8 +204,8 @@ func TestReplicasEndAnUpstreamSessionOnce(t *testing.T) {
 	}
 }
 
-// TestReplicasThatStopLeaveUpstreamSessions: the other replicas take the sessions over or,
-// if all stop, their successors do (H/47).
+// TestReplicasThatStopLeaveUpstreamSessions: they leave them to the other replicas or, when
+// all stop, to those that start later (H/47).
 func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	var cfg gateway.Config
 	cart := newCart(t)
@@ -252,7 +251,7 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 	}
 }
 
-// TestH_178_UpstreamSessionsWithoutRedis: sessions with a known owner continue there, and
+// TestH_178_UpstreamSessionsWithoutRedis: sessions with a known owner continue there;
 // others are opened.
 func TestH_178_UpstreamSessionsWithoutRedis(t *testing.T) {
 	r, cart := withCart(t)

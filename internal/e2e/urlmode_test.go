@@ -15,8 +15,8 @@ const (
 	pageDone = `{"elicitationId":"theirs"}`
 )
 
-// TestP9_115_116_117_URLs sends users of clients of each revision to a URL, in both ways of
-// a server of 2025-11-25.
+// TestP9_115_116_117_URLs sends users of clients of each revision to a URL, in both ways
+// that a server of 2025-11-25 has.
 func TestP9_115_116_117_URLs(t *testing.T) {
 	for _, revision := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run("a question, client "+revision, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			if want := fmt.Sprintf(`{"elicitationId":%q}`, params.ElicitationID); err != nil || note.Method != "notifications/elicitation/complete" || string(note.Params) != want {
 				t.Errorf("P9/117 heard %s %v, want %s", note.Text, err, want)
 			}
-			// The other session gets what comes afterwards, and nothing from before.
+			// The other session gets what comes after, and nothing before it.
 			s.Push("notifications/tools/list_changed", `{}`)
 			if note, err := streams[1].Next(); err != nil || note.Method != "notifications/tools/list_changed" {
 				t.Errorf("P9/117 the other session heard %s %v", note.Text, err)
@@ -116,8 +116,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 	}
 }
 
-// TestP9_115_URLsOfAStatelessServer: such a server says that the user is not done at the
-// URL yet.
+// TestP9_115_URLsOfAStatelessServer: the server says that the user is not done yet.
 func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
 	for _, revision := range []string{"2025-06-18", "2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
@@ -174,7 +173,7 @@ func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
 	}
 }
 
-// standing opens the GET streams of clients that have one.
+// standing opens the GET streams of stateful clients.
 func standing(t *testing.T, revision string, clients ...*mcptest.Client) (streams []*mcptest.Exchange) {
 	t.Helper()
 	if revision == stateless {

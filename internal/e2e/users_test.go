@@ -50,7 +50,7 @@ func (c *company) alice() string {
 
 func (c *company) bob() string { return c.issuer.Token(claims{"sub": "bob", "groups": "sales"}) }
 
-// TestTwoUsers: both users see and use only what is theirs, in both eras.
+// TestTwoUsers: two users see and use what they may, in both eras.
 func TestTwoUsers(t *testing.T) {
 	c := newCompany(t)
 	for _, revision := range []string{statefulServer, statefulClient, stateless} {
@@ -92,8 +92,8 @@ func TestTwoUsers(t *testing.T) {
 	}
 }
 
-// TestASessionIsItsUsers: for anybody else the session does not exist, and its owner is not
-// affected by their attempts.
+// TestASessionIsItsUsers: for anybody else the session does not exist, and its owner does
+// not notice their attempts.
 func TestASessionIsItsUsers(t *testing.T) {
 	s, elsewhere := scripted(t, statefulServer), newIssuer(t)
 	s.Tools("do")
@@ -156,7 +156,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 					t.Errorf("%s: %s\none that never was: %s", r.row, got, want)
 				}
 			}
-			// A session of their own gives them no access, either.
+			// With a session of their own they get nothing either.
 			own := g.raw(t, statefulClient, token)
 			if got := wholeAnswer(t, own, "POST", answer, nil); !strings.HasPrefix(got, "202\n") {
 				t.Errorf("H/86 an answer in a session of their own: %s", got)
@@ -169,7 +169,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stream.Close()
-			if stream.Status != 200 { // a new stream, which must not carry the messages of the other
+			if stream.Status != 200 { // a new stream, which must not contain what the other one has
 				t.Fatalf("H/62 resumed in a session of their own: status %d", stream.Status)
 			}
 			mustCall(t, own, "ping", "{}")
@@ -205,7 +205,7 @@ func TestASessionIsItsUsers(t *testing.T) {
 	})
 }
 
-// TestH_65_RequestStateIsItsUsers: other users send back the state of a question.
+// TestH_65_RequestStateIsItsUsers: other users present the state of a question.
 func TestH_65_RequestStateIsItsUsers(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		t.Run("server "+server, func(t *testing.T) {
@@ -238,7 +238,7 @@ func TestH_65_RequestStateIsItsUsers(t *testing.T) {
 	}
 }
 
-// retryOf returns the params of a retry, with an answer to each question of an
+// retryOf returns the params of a retry with an answer to each question of an
 // input_required result.
 func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string {
 	t.Helper()
@@ -263,7 +263,7 @@ func retryOf(t *testing.T, asked mcptest.Message, params, answer string) string 
 	return string(text)
 }
 
-// TestH_211_GroupsOfAnotherIssuer: another issuer may use the same name for a group.
+// TestH_211_GroupsOfAnotherIssuer: another issuer can have a group of the same name.
 func TestH_211_GroupsOfAnotherIssuer(t *testing.T) {
 	s, issuer, elsewhere := doing(t), newIssuer(t), newIssuer(t)
 	g := guardWith(t, issuer, gateway.Config{

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestTheLogTellsWhyACallWasRefused: for its user a denied tool does not exist; the log has
+// TestTheLogTellsWhyACallWasRefused: for its user a denied tool does not exist. The log has
 // user, upstream and rule, and distinguishes it from an unknown name.
 func TestTheLogTellsWhyACallWasRefused(t *testing.T) {
 	s := scripted(t, stateless)

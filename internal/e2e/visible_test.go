@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// TestWhatIsDeniedIsNotListed looks for denied items in everything that a client is told
+// TestWhatIsDeniedIsNotListed searches for denied names in everything that a client is sent
 // unasked.
 func TestWhatIsDeniedIsNotListed(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
@@ -51,7 +51,7 @@ func TestWhatIsDeniedIsNotListed(t *testing.T) {
 	}
 }
 
-// listening makes a client listen to changed lists and to a resource, in the way of its
+// listening makes a client listen for changed lists and for a resource, in the way of its
 // era, and returns the stream.
 func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchange {
 	t.Helper()
@@ -84,14 +84,14 @@ func listening(t *testing.T, c *mcptest.Client, uris ...string) *mcptest.Exchang
 	return x
 }
 
-// TestNobodyHearsOfWhatIsDenied: a client is not told of a changed list of an upstream that
-// it may not know of, nor of a changed resource that it may not read.
+// TestNobodyHearsOfWhatIsDenied: no client is told that a list of an upstream changed of
+// which it may see nothing, or that a resource changed that it may not read.
 func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 	for _, server := range []string{statefulServer, stateless} {
 		for _, revision := range eras {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {
-				t.Parallel() // each waits for changed lists to settle
-				// Only hidden announces changes of tools.
+				t.Parallel() // each waits until changes of lists settle
+				// Only hidden announces changed tools.
 				up, hidden := secretiveWith(t, server, "{}"), secretive(t, server)
 				g := guard(t, gateway.Config{
 					Policy:    secrecy(),
@@ -118,7 +118,7 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 					t.Fatal(err)
 				}
 				heard := x.Before
-				if len(heard) == 0 { // it comes another way, and perhaps later
+				if len(heard) == 0 { // it comes on another path, and so may come later
 					m, err := x.Next()
 					if err != nil {
 						t.Fatal(err)

@@ -122,8 +122,8 @@ func TestP9_112_QuestionsOfTwoServers(t *testing.T) {
 	}
 }
 
-// TestP9_122_PrivateResults: a private result is requested again for each user, however
-// long the server says that it is valid.
+// TestP9_122_PrivateResults: a private result is fetched again for each user, whatever its
+// lifetime.
 func TestP9_122_PrivateResults(t *testing.T) {
 	s := scripted(t, stateless)
 	s.On("resources/list", func(c *mcptest.Call) { c.Result(`{"resources":[{"uri":"test://do","name":"do"}]}`) })
@@ -145,7 +145,7 @@ func TestP9_122_PrivateResults(t *testing.T) {
 	}
 }
 
-// TestP9_136_ReferencesAreLeftAlone: nobody fetches what a schema refers to.
+// TestP9_136_ReferencesAreLeftAlone: the gateway does not fetch what a schema refers to.
 func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
 	var fetched atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched.Add(1) }))
@@ -174,7 +174,8 @@ func TestP9_136_ReferencesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestP9_077_MembersOfABatch: members of a batch are judged and run one by one.
+// TestP9_077_MembersOfABatch: policy decides about each member, and each is called
+// separately.
 func TestP9_077_MembersOfABatch(t *testing.T) {
 	s := scripted(t, statefulServer)
 	s.Tools("do", "secret")
