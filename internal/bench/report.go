@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// result is all measurements of a scenario, by target, one of each in a round.
+// result holds all measurements of a scenario by target, one for each round.
 type result struct {
 	scenario scenario
 	slices   map[string][]slice
@@ -22,11 +22,11 @@ type result struct {
 
 // numbers are the medians over the rounds.
 type numbers struct {
-	cpu      float64 // µs a request
-	rate     float64 // requests a second
+	cpu      float64 // µs for each request
+	rate     float64 // requests in a second
 	p50, p99 float64 // ms
-	posts    float64 // that reached the server, a request
-	ratio    float64 // of CPU to that of the target beside it in the same round; 0 without one
+	posts    float64 // requests that reached the server, for each request
+	ratio    float64 // ratio of CPU to that of the target to compare with, in the same round; 0 without one
 }
 
 func (r result) numbers(target, beside string) numbers {
@@ -54,13 +54,12 @@ func (r result) numbers(target, beside string) numbers {
 	return n
 }
 
-// cpuEach is the CPU time of one request, in µs.
+// cpuEach returns the CPU time of one request in µs.
 func (m slice) cpuEach() float64 {
 	return float64(m.cpu.Nanoseconds()) / 1e3 / float64(m.requests)
 }
 
-// report prints the table, and with -gate the targets that were missed, which are
-// then an error.
+// report prints the table. With -gate a missed target is an error.
 func report(ctx context.Context, w io.Writer, o options, rigged *rigged, results []result) error {
 	fmt.Fprintf(w, "%s  %s/%s  %d CPUs (%s)  %s  revision %s\n%d rounds of %s each; medians; CPU is of the proxies' processes alone; http_client: %s\n\n",
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), cpuModel(),
@@ -109,7 +108,7 @@ func median(of []float64) float64 {
 	return (sorted[mid-1] + sorted[mid]) / 2
 }
 
-// percentile of sorted durations, by the nearest rank.
+// percentile returns a percentile of sorted durations, by the nearest rank.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -122,7 +121,7 @@ func sortDurations(d []time.Duration) { slices.Sort(d) }
 
 func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// cpuModel names the processor where the system tells it.
+// cpuModel returns the name of the processor, if the system provides it.
 func cpuModel() string {
 	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -136,7 +135,7 @@ func cpuModel() string {
 	return "unknown"
 }
 
-// revision is the commit that was measured, with a mark when files differ from it.
+// revision returns the commit that was measured, with a mark if files differ from it.
 func revision(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
 	if err != nil {

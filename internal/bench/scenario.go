@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// Names of the upstreams in the gateway's config.
+// Names of the upstreams in the gateway's configuration.
 const (
 	upstreamStateful  = "stateful"
 	upstreamStateless = "stateless"
@@ -18,7 +18,7 @@ const (
 
 func upstreamList(i int) string { return "list" + strconv.Itoa(i) }
 
-// publicName is the name that the gateway gives to an upstream's tool.
+// publicName returns the gateway's name for an upstream's tool.
 func publicName(upstream, name string) string { return upstream + "__" + name }
 
 // scenario is one kind of load.
@@ -28,8 +28,8 @@ type scenario struct {
 	stateless bool
 	method    string
 	tool      string // of tools/call
-	progress  bool   // asks for progress
-	// target is the ratio of the gateway's CPU to bare's that is to be reached.
+	progress  bool   // request progress
+	// target is the largest allowed ratio of the gateway's CPU to that of bare.
 	target float64
 	check  func(result mcp.Raw, progress []mcp.Raw) error
 }
@@ -60,11 +60,11 @@ func scenarios() []scenario {
 	}
 }
 
-// progressToken of a client's calls; a client has one in flight.
+// progressToken returns the token of a client's calls; a client has one call in flight.
 func progressToken(client int) mcp.Raw { return mcp.String("token-" + strconv.Itoa(client)) }
 
-// params are a client's params, the same in each request; prefix is the name of the
-// upstream that the tool's public name begins with, "" without a gateway.
+// params returns the name and params of a client's requests, the same for each. upstream is
+// the name with which the tool's public name begins, "" without a gateway.
 func (s scenario) params(upstream string, client int) (name string, params mcp.Raw) {
 	var meta mcp.Raw
 	if s.stateless {
@@ -88,7 +88,7 @@ func (s scenario) params(upstream string, client int) (name string, params mcp.R
 	return name, params
 }
 
-// path is where the server itself is asked in this scenario.
+// path returns the path of the server for this scenario.
 func (s scenario) path() string {
 	switch {
 	case s.method == mcp.MethodToolsList:
@@ -99,7 +99,7 @@ func (s scenario) path() string {
 	return pathStateful
 }
 
-// upstream is which upstream the gateway is asked for.
+// upstream returns the upstream that the gateway uses for this scenario.
 func (s scenario) upstream() string {
 	if s.stateless {
 		return upstreamStateless

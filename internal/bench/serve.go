@@ -23,8 +23,8 @@ const (
 
 type httpHandler = http.Handler
 
-// serve is the main function of a child process: it listens at -listen until the
-// context ends. handler gets the value of -to.
+// serve is the main function of a child process: it listens at -listen until the context
+// ends. handler gets the value of -to.
 func serve(ctx context.Context, args []string, handler func(to string) (httpHandler, error)) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	listen := flags.String("listen", "", "address")
@@ -52,9 +52,9 @@ func serve(ctx context.Context, args []string, handler func(to string) (httpHand
 	return <-closed
 }
 
-// newBare is the yardstick: httputil.ReverseProxy as one would set it up, with
-// enough idle connections. It reads the request's body first, because a body that
-// is still being sent when the answer comes can lose that answer (golang/go#40747).
+// newBare returns the reference: httputil.ReverseProxy in an ordinary set-up, with enough
+// idle connections. It reads the request's body first, because a body that is still being
+// sent when the answer arrives can lose that answer (golang/go#40747).
 func newBare(to string) (httpHandler, error) {
 	target, err := url.Parse(to)
 	if err != nil {

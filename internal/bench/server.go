@@ -19,7 +19,7 @@ const (
 	pathStateless = "/stateless"
 	pathTools     = "/tools/"  // followed by the number of a list
 	pathMerged    = "/merged"  // everything that the gateway lists, on one page
-	pathCounts    = "/counted" // not MCP: what reached the server
+	pathCounts    = "/counted" // not MCP: the requests that reached the server
 )
 
 // Sizes of what the server offers.
@@ -31,21 +31,21 @@ const (
 	events     = 20
 )
 
-// server is an MCP server with as little in it as it takes. It does not check what
-// a client sends: the gateway's tests do.
+// server is a minimal MCP server. It does not check what a client sends: the gateway's
+// tests do.
 type server struct {
 	small, large mcp.Raw // content of the results
 	tools        map[string][]byte
 	calls, other atomic.Int64
 }
 
-// counts is what reached the server so far.
+// counts are the requests that reached the server so far.
 type counts struct {
 	Calls int64 `json:"calls"` // tools/call
 	Other int64 `json:"other"` // any other request or notification
 }
 
-// callTools are the tools of the two endpoints that calls are made at.
+// callTools returns the tools of the two endpoints for calls.
 func callTools() []mcp.Raw {
 	return []mcp.Raw{tool("small"), tool("large"), tool("events")}
 }
@@ -61,7 +61,7 @@ func newServer() *server {
 	return s
 }
 
-// mergedTools are all tools with the names that the gateway gives them.
+// mergedTools returns all tools with their names in the gateway.
 func mergedTools() []mcp.Raw {
 	var all []mcp.Raw
 	for _, upstream := range []string{upstreamStateful, upstreamStateless} {
@@ -84,7 +84,7 @@ func listTools(prefix string) []mcp.Raw {
 	return tools
 }
 
-// tool is a definition of common size, some 650 bytes.
+// tool returns a definition of typical size, some 650 bytes.
 func tool(name string) mcp.Raw {
 	property := func(kind string) mcp.Raw {
 		return mcp.Object("type", mcp.String(kind), "description", mcp.String(strings.Repeat("what it is for ", 5)))
@@ -98,7 +98,7 @@ func tool(name string) mcp.Raw {
 	)
 }
 
-// text is the content member of a result whose text has n bytes.
+// text returns the content member of a result with n bytes of text.
 func text(n int) mcp.Raw {
 	words := strings.Repeat("All work and no play makes Jack a dull boy. ", n/44+1)
 	return mcp.Raw("[" + string(mcp.Object("type", mcp.String("text"), "text", mcp.String(words[:n]))) + "]")
@@ -118,12 +118,12 @@ func join(items []mcp.Raw) []byte {
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == pathCounts:
-		_ = json.NewEncoder(w).Encode(counts{s.calls.Load(), s.other.Load()}) // the reader has gone
+		_ = json.NewEncoder(w).Encode(counts{s.calls.Load(), s.other.Load()}) // the reader is gone
 	case r.Method == http.MethodPost:
 		s.post(w, r)
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)
-	default: // no stream to listen at
+	default: // no stream to listen to
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
 }
@@ -169,9 +169,9 @@ func (s *server) post(w http.ResponseWriter, r *http.Request) {
 		if stateless {
 			w.WriteHeader(http.StatusNotFound)
 		} else {
-			w.WriteHeader(http.StatusBadRequest) // as servers do that know no such request before initialize
+			w.WriteHeader(http.StatusBadRequest) // as from a server that knows no such request before initialize
 		}
-		_, _ = w.Write(wire.AppendError(nil, m.ID, mcp.ErrMethod(m.Method))) // the reader has gone
+		_, _ = w.Write(wire.AppendError(nil, m.ID, mcp.ErrMethod(m.Method))) // the reader is gone
 	}
 }
 
@@ -199,10 +199,10 @@ func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 			note := wire.AppendNotification(nil, mcp.NoteProgress, mcp.Object("progressToken", token,
 				"progress", mcp.Raw(strconv.Itoa(i)), "total", mcp.Raw(strconv.Itoa(events))))
 			if _, err := w.Write(wire.AppendEvent(nil, "", "message", note)); err != nil || flush() != nil {
-				return // the reader has gone
+				return // the reader is gone
 			}
 		}
-		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.small))) // likewise
+		_, _ = w.Write(wire.AppendEvent(nil, "", "message", result(s.small))) // the reader is gone
 	default:
 		answer(w, wire.AppendError(nil, m.ID, mcp.ErrUnknown(m.Method, name.Text())))
 	}
@@ -211,7 +211,7 @@ func (s *server) call(w http.ResponseWriter, m wire.Message, stateless bool) {
 func answer(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body) // nothing to do when the reader has gone
+	_, _ = w.Write(body) // nothing to do if the reader is gone
 }
 
 func capabilities() mcp.Raw { return mcp.Object("tools", mcp.Raw("{}")) }
@@ -225,8 +225,8 @@ func cacheable(result mcp.Raw) mcp.Raw {
 		With("ttlMs", mcp.Raw("600000")).With("cacheScope", mcp.String("public"))
 }
 
-// stateful is the oldest revision that names itself in each request: what most
-// clients with sessions can speak.
+// stateful is the oldest revision that each request names. Most clients with sessions
+// support it.
 func stateful() *wire.Revision {
 	for _, r := range wire.Revisions() {
 		if r.Stateful && r.VersionHeader {

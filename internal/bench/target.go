@@ -12,15 +12,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/interop/rig"
 )
 
-// target is one of those that are compared. direct has no process of its own.
+// target is one of the servers that are compared. direct has no process of its own.
 type target struct {
 	name      string
-	processes []*rig.Process // whose CPU counts, together
-	url       string         // of its root, for a gateway of its endpoint
+	processes []*rig.Process // their CPU time is added up
+	url       string         // of its root, or of a gateway's endpoint
 	gateway   bool
-	// begin is where a session begins, if that is another replica, which then owns it.
+	// begin is the URL where sessions begin, if that is another replica, which then owns
+	// them.
 	begin string
-	// most is the ratio to be reached; 0 is the scenario's.
+	// most is the largest allowed ratio; 0 means that of the scenario.
 	most float64
 }
 
@@ -33,14 +34,14 @@ func (t target) endpoint(s scenario) string {
 
 // rigged is everything that runs during a measurement.
 type rigged struct {
-	dir     string // of the gateway's config
+	dir     string // of the gateway's configuration
 	counted string // URL of the server's counters
 	targets []target
-	beside  string // the target that all others are compared with
+	beside  string // the target with which all others are compared
 	started []*rig.Process
 }
 
-// setUp starts the server and what is compared.
+// setUp starts the server and the targets.
 func setUp(ctx context.Context, o options) (*rigged, error) {
 	checkout, err := rig.FindCheckout()
 	if err != nil {
@@ -89,7 +90,7 @@ func setUp(ctx context.Context, o options) (*rigged, error) {
 	return r, nil
 }
 
-// tearDown stops what was started, the last first.
+// tearDown stops everything in reverse order.
 func (r *rigged) tearDown() error {
 	var errs []error
 	for i := len(r.started) - 1; i >= 0; i-- {
@@ -98,7 +99,7 @@ func (r *rigged) tearDown() error {
 	return errors.Join(append(errs, os.RemoveAll(r.dir))...)
 }
 
-// startRole starts this program again, as one of its own servers.
+// startRole starts this program as one of its servers.
 func (r *rigged) startRole(ctx context.Context, role string, args ...string) (target, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -120,8 +121,8 @@ func named(name string, g rig.Gateway) target {
 	return target{name: name, processes: []*rig.Process{g.Process}, url: g.URL, gateway: true}
 }
 
-// startGateway runs a gateway with further sections of its config, and waits until it has
-// all tools.
+// startGateway starts a gateway with additional configuration sections, and waits until it
+// has all tools.
 func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections string, o options) (rig.Gateway, error) {
 	dir, err := os.MkdirTemp(r.dir, "gateway-")
 	if err != nil {
@@ -137,7 +138,7 @@ func (r *rigged) startGateway(ctx context.Context, binary, upstream, sections st
 	for i := range lists {
 		add(upstreamList(i), fmt.Sprintf("%s%d", pathTools, i))
 	}
-	// A file takes the log without a process that reads it.
+	// A file receives the log without a process that reads it.
 	log, err := os.Create(o.log)
 	if err != nil {
 		return rig.Gateway{}, err

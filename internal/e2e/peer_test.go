@@ -14,8 +14,8 @@ import (
 
 //lint:file-ignore SA1019 what the newest revision deprecates still has to pass through
 
-// newPeer is a go-sdk server with one tool for everything that can happen to a call. tell
-// is told what happens to its calls.
+// newPeer returns a go-sdk server with one tool for everything that can happen to a call.
+// It reports to tell what happens to its calls.
 func newPeer(revision string, tell func(event string)) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "peer", Version: "1"}, &sdk.ServerOptions{
 		Instructions:              "peer of " + revision,

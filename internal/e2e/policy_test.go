@@ -64,8 +64,8 @@ func secretiveWith(t *testing.T, revision, tools string) *mcptest.Server {
 }
 
 // secrecy is the policy of these tests: everything of up except the secrets, and nothing of
-// hidden, except for the group admin. Where the policy lists denied names, it allows every
-// other spelling that policy does not recognize.
+// hidden, except for the group admin. Other spellings of a denied name are allowed, unless
+// policy recognizes the name in them.
 func secrecy() policy.Config {
 	return policy.Config{Rules: []policy.Rule{
 		{Name: "all", Allow: []string{"*:up/*"}},

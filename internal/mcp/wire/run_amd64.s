@@ -2,9 +2,10 @@
 
 #include "textflag.h"
 
-// Sixteen bytes a register, four registers a step, and nothing that not every amd64 has.
-// With bit 1 flipped, the quotation mark and the control characters are not above a
-// blank, and nor, as signed numbers, is what is not ASCII; all else but the backslash is.
+// Sixteen bytes in a register, four registers in a step, with instructions of every amd64.
+// With bit 1 flipped, the quotation mark and the control characters are not above a blank.
+// Bytes outside of ASCII are not either, as signed numbers. All other bytes are, and the
+// backslash is compared separately.
 
 // func plain(b []byte) int
 TEXT ·plain(SB), NOSPLIT, $0-32
