@@ -173,7 +173,7 @@ func (s *scene) health(t *testing.T, name string) gateway.UpstreamHealth {
 	panic("unreachable")
 }
 
-// outcome is the result of one call of a tool "do".
+// faultOutcome is the result of one call of a tool "do".
 type faultOutcome struct {
 	client   string // its revision
 	upstream string

@@ -91,8 +91,8 @@ func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	return there
 }
 
-// TestP9_111_ReplicasQuestions: servers of all revisions ask clients of all revisions
-// during calls, and the answers arrive at other replicas.
+// TestP9_111_ReplicasQuestions: servers of all revisions ask clients of all revisions during
+// a call, and the answers arrive at other replicas.
 func TestP9_111_ReplicasQuestions(t *testing.T) {
 	r := replicated(t, nil)
 	for _, revision := range wire.Revisions() {
