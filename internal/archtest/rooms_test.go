@@ -109,7 +109,7 @@ func filesOf(_ *module, p *pkg) map[string]int { return map[string]int{"": len(p
 func largestCircle(m *module, p *pkg) map[string]int {
 	files := p.code()
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	// Imported identifiers stay unknown; the uses of local ones are still found.
+	// Imported identifiers stay unknown; almost all uses of local ones are still found.
 	cfg := types.Config{Importer: emptyImporter{}, Error: func(error) {}, FakeImportC: true}
 	checked, _ := cfg.Check(path.Join(modulePath, p.dir), m.fset, files, info)
 	refers := make(map[string]map[string]bool)
