@@ -23,22 +23,27 @@ type store struct {
 // startStore starts a Redis that saves nothing to disk.
 func startStore(ctx context.Context) (s *store, err error) {
 	s = &store{}
-	if s.address, err = freeAddress(storeHost); err != nil {
+	if err := freeAddresses(storeHost, &s.address); err != nil {
 		return nil, err
 	}
 	return s, s.start(ctx)
 }
 
-// freeAddress returns a host:port where nobody listens.
-func freeAddress(host string) (string, error) {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return "", err
+// freeAddresses finds addresses of a host, host:port, where nobody listens. No two of them
+// are the same.
+func freeAddresses(host string, into ...*string) error {
+	for _, address := range into {
+		l, err := net.Listen("tcp", host+":0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() // after the last one is found
+		*address = l.Addr().String()
 	}
-	return l.Addr().String(), l.Close()
+	return nil
 }
 
-// start starts an empty Redis and waits until it answers.
+// start starts an empty Redis and waits until it takes connections.
 func (s *store) start(ctx context.Context) (err error) {
 	s.process, err = rig.StartRedis(ctx, s.address)
 	return err
