@@ -46,7 +46,7 @@ type Config struct {
 	ImpliedScopes map[string][]string `yaml:"implied_scopes"`
 	// Leeway is the tolerated difference of clocks for exp, nbf and iat, at most 5m; 0s for
 	// none. Default: 30s.
-	Leeway *time.Duration `yaml:"leeway"`
+	Leeway *time.Duration `yaml:"leeway" zero:"no difference is tolerated"`
 	// MaxStale is how long the keys of an unreachable issuer stay valid after the last fetch.
 	// Default: 24h.
 	MaxStale time.Duration `yaml:"max_stale"`
@@ -81,7 +81,7 @@ type Issuer struct {
 	RequireSoleAudience bool `yaml:"require_sole_audience"`
 	// MaxTokenLifetime refuses tokens with a longer lifetime, from iat (or from now, without
 	// iat) to exp. Default: no bound.
-	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime" zero:"no bound"`
+	MaxTokenLifetime time.Duration `yaml:"max_token_lifetime" zero:"no bound, the default"`
 	// Introspection asks the issuer about tokens that are not JWTs. Such a token does not
 	// name its issuer, so this issuer sees all of them. Only one issuer can have it, so that
 	// no token is shown to several.

@@ -79,7 +79,7 @@ type Config struct {
 	// ShutdownDelay is how long the gateway continues after the signal to stop, so that load
 	// balancers notice the stop by /readyz. Meanwhile, new sessions are refused and everything
 	// else is served. Default 0s, at most 10m.
-	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay"`
+	ShutdownDelay time.Duration `yaml:"shutdown_delay" zero:"no delay, the default"`
 	// ShutdownTimeout is how long running calls may continue after that. Default 30s.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
 }

@@ -1,9 +1,10 @@
 package gateway
 
 import (
-	"encoding"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,102 +12,144 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
-// zeroKeys are all keys with numbers or durations. text is a file that sets the key; zero says
-// what 0 means, "" for refused.
-var zeroKeys = map[string]struct{ text, zero string }{
-	"auth.issuers[].max_token_lifetime": {"auth: {mode: oauth, issuers: [{url: https://i.example, %s}]}\npublic_url: https://g.example/mcp\npolicy: {default: deny}", "no bound"},
-	"auth.leeway":                       {"auth: {%s}", "none"},
-	"auth.max_stale":                    {"auth: {%s}", ""},
+// zeroKeys are all keys with numbers, durations or rates, each with a file that sets the key.
+var zeroKeys = map[string]string{
+	"auth.issuers[].max_token_lifetime": "auth: {mode: oauth, issuers: [{url: https://i.example, %s}]}\npublic_url: https://g.example/mcp\npolicy: {default: deny}",
+	"auth.leeway":                       "auth: {%s}",
+	"auth.max_stale":                    "auth: {%s}",
 
-	"connections.idle_timeout": {"connections: {%s}", ""},
-	"connections.max":          {"connections: {%s}", ""},
-	"connections.per_address":  {"connections: {%s}", ""},
+	"connections.idle_timeout": "connections: {%s}",
+	"connections.max":          "connections: {%s}",
+	"connections.per_address":  "connections: {%s}",
 
-	"disclosure.grant": {"disclosure: {mode: progressive, %s}", ""},
+	"disclosure.grant": "disclosure: {mode: progressive, %s}",
 
-	"http.ask_timeout":         {"http: {%s}", ""},
-	"http.keep_alive":          {"http: {%s}", ""},
-	"http.max_in_flight_bytes": {"http: {%s}", ""},
-	"http.max_request_bytes":   {"http: {%s}", ""},
-	"http.stream_after":        {"http: {%s}", ""},
-	"http.streams_per_user":    {"http: {%s}", ""},
+	"http.ask_timeout":         "http: {%s}",
+	"http.keep_alive":          "http: {%s}",
+	"http.max_in_flight_bytes": "http: {%s}",
+	"http.max_request_bytes":   "http: {%s}",
+	"http.stream_after":        "http: {%s}",
+	"http.streams_per_user":    "http: {%s}",
 
-	"limits[].burst": {"limits: [{name: l, what: [\"tools:*\"], per: user, rate: 1/s, %s}]", ""},
+	"limits[].burst": "limits: [{name: l, what: [\"tools:*\"], per: user, rate: 1/s, %s}]",
+	"limits[].rate":  "limits: [{name: l, what: [\"tools:*\"], per: user, %s}]",
 
-	"naming.max_length": {"naming: {%s}", ""},
+	"naming.max_length": "naming: {%s}",
 
-	"policy.rules[].approve_for": {"policy: {default: allow, rules: [{name: r, ask: [\"tools:a/b\"], %s}]}", "one call"},
+	"policy.rules[].approve_for": "policy: {default: allow, rules: [{name: r, ask: [\"tools:a/b\"], %s}]}",
 
-	"sessions.idle_timeout": {"sessions: {%s}", ""},
-	"sessions.max":          {"sessions: {%s}", ""},
-	"sessions.max_per_user": {"sessions: {%s}", ""},
+	"sessions.idle_timeout": "sessions: {%s}",
+	"sessions.max":          "sessions: {%s}",
+	"sessions.max_per_user": "sessions: {%s}",
 
-	"shutdown_delay":   {"%s", "no delay"},
-	"shutdown_timeout": {"%s", ""},
+	"shutdown_delay":   "%s",
+	"shutdown_timeout": "%s",
 
-	"upstreams[].limits.asks_per_user":        {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].limits.concurrent":           {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].limits.concurrent_per_user":  {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].limits.questions_per_minute": {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].limits.result_bytes":         {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].limits.sessions":             {"upstreams: [{name: a, url: https://a.example, limits: {%s}}]", ""},
-	"upstreams[].timeout.ask":                 {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
-	"upstreams[].timeout.call":                {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
-	"upstreams[].timeout.connect":             {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
-	"upstreams[].timeout.idle":                {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
-	"upstreams[].timeout.total":               {"upstreams: [{name: a, url: https://a.example, timeout: {%s}}]", ""},
+	"upstreams[].limits.asks_per_user":        "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.concurrent":           "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.concurrent_per_user":  "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.questions_per_minute": "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.result_bytes":         "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].limits.sessions":             "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].timeout.ask":                 "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
+	"upstreams[].timeout.call":                "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
+	"upstreams[].timeout.connect":             "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
+	"upstreams[].timeout.idle":                "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
+	"upstreams[].timeout.total":               "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
 }
 
-// numberKeys adds the keys of a type that have numbers (false) or durations (true).
-func numberKeys(t reflect.Type, at string, found map[string]bool) {
-	if t.Kind() == reflect.Int || t.Kind() == reflect.Int64 {
-		if !reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
-			found[at] = t == reflect.TypeFor[time.Duration]()
-		}
-		return
-	}
-	switch t.Kind() {
-	case reflect.Pointer:
-		numberKeys(t.Elem(), at, found)
-	case reflect.Slice, reflect.Map:
-		numberKeys(t.Elem(), at+"[]", found)
-	case reflect.Struct:
+// numberKey is a key with a number.
+type numberKey struct {
+	unit string // that the number needs
+	zero string // what 0 means; "" if it is refused
+}
+
+// numberKeys adds the keys of a type that have numbers, durations or texts that are read as one.
+func numberKeys(t reflect.Type, at, zero string, found map[string]numberKey) {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		found[at] = numberKey{"s", zero}
+	case t == reflect.TypeFor[policy.Rate]():
+		found[at] = numberKey{"/s", zero}
+	case t.Kind() == reflect.Pointer:
+		numberKeys(t.Elem(), at, zero, found)
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Map:
+		numberKeys(t.Elem(), at+"[]", "", found)
+	case t.Kind() == reflect.Struct:
 		for name, index := range strictyaml.Keys(t) {
-			numberKeys(t.FieldByIndex(index).Type, joinKeys(at, name), found)
+			field := t.FieldByIndex(index)
+			numberKeys(field.Type, joinKeys(at, name), field.Tag.Get("zero"), found)
 		}
+	case reflect.Zero(t).CanInt() || reflect.Zero(t).CanUint() || reflect.Zero(t).CanFloat():
+		found[at] = numberKey{"", zero}
 	}
 }
 
-// No number or duration is silently replaced by another one: 0 means what the documentation
-// says, or is refused. Negative values are refused.
-func TestZeroMeansZeroOrIsRefused(t *testing.T) {
-	found := make(map[string]bool)
-	numberKeys(reflect.TypeFor[Config](), "", found)
-	if known := slices.Sorted(maps.Keys(zeroKeys)); !slices.Equal(known, slices.Sorted(maps.Keys(found))) {
-		t.Errorf("keys with numbers: %q, told here: %q", slices.Sorted(maps.Keys(found)), known)
-	}
-	for key, is := range zeroKeys {
-		name := key[strings.LastIndexByte(key, '.')+1:]
-		unit := ""
-		if found[key] {
-			unit = "s"
+// valueAt returns the value of a key in the first element of each list on the way to it.
+func valueAt(v reflect.Value, key string) reflect.Value {
+	for name := range strings.SplitSeq(key, ".") {
+		name, list := strings.CutSuffix(name, "[]")
+		v = v.FieldByIndex(strictyaml.Keys(v.Type())[name])
+		if list {
+			v = v.Index(0)
 		}
-		problems := func(value string) []string {
-			text := fmt.Sprintf(is.text, name+": "+value)
+	}
+	return reflect.Indirect(v)
+}
+
+// No number or duration is silently replaced by another one: 0 stays 0 and means what
+// docs/configuration.md says, or is refused. Negative values are refused.
+func TestZeroMeansZeroOrIsRefused(t *testing.T) {
+	found := make(map[string]numberKey)
+	numberKeys(reflect.TypeFor[Config](), "", "", found)
+	delete(found, "telemetry.log.level") // a word
+	if known := slices.Sorted(maps.Keys(zeroKeys)); !slices.Equal(known, slices.Sorted(maps.Keys(found))) {
+		t.Fatalf("keys with numbers: %q, here: %q", slices.Sorted(maps.Keys(found)), known)
+	}
+	for key, is := range found {
+		name := key[strings.LastIndexByte(key, '.')+1:]
+		load := func(value string) (Config, []string) {
+			text := fmt.Sprintf(zeroKeys[key], name+": "+value+is.unit)
 			if !strings.HasPrefix(key, "upstreams") {
 				text += "\nupstreams: [{name: a, url: https://a.example}]"
 			}
-			_, problems := parse(t, text+"\n")
-			return problems
+			return parse(t, text+"\n")
 		}
-		of := func(all []string) bool { return len(all) > 0 && strings.Contains(all[0], name+": ") }
-		if got := problems("0" + unit); is.zero == "" && !of(got) || is.zero != "" && got != nil {
-			t.Errorf("%s: 0%s: %q, want %q", key, unit, got, is.zero)
+		of := func(all []string) bool {
+			return len(all) > 0 && strings.HasPrefix(all[0], "c.yaml:1: ") && strings.Contains(all[0], name+": ")
 		}
-		if got := problems("-1" + unit); !of(got) {
-			t.Errorf("%s: -1%s: %q", key, unit, got)
+		cfg, problems := load("0")
+		switch {
+		case is.zero == "" && !of(problems), is.zero != "" && problems != nil:
+			t.Errorf("%s: 0%s: %q; 0 means %q", key, is.unit, problems, is.zero)
+		case is.zero != "":
+			cfg = cfg.withDefaults()
+			cfg.Auth = cfg.Auth.WithDefaults(cfg.PublicURL)
+			if got := valueAt(reflect.ValueOf(cfg), key); !got.IsValid() || !got.IsZero() {
+				t.Errorf("%s: 0%s becomes %v", key, is.unit, got)
+			}
 		}
+		if _, problems := load("-1"); !of(problems) {
+			t.Errorf("%s: -1%s: %q", key, is.unit, problems)
+		}
+	}
+
+	page, err := os.ReadFile(filepath.Join("..", "docs", "configuration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| key | 0 means |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var rows []string
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		if found[key].zero != "" {
+			rows = append(rows, fmt.Sprintf("| `%s` | %s |", key, found[key].zero))
+		}
+	}
+	if want := strings.Join(rows, "\n"); table != want {
+		t.Errorf("docs/configuration.md has\n%s\nwant\n%s", table, want)
 	}
 }

@@ -61,7 +61,7 @@ type Rule struct {
 	Strict *bool `yaml:"strict"`
 	// ApproveFor is how long an approval lasts for exactly the same call of the same user, at
 	// most 24h. Default: one call.
-	ApproveFor time.Duration `yaml:"approve_for" zero:"for one call"`
+	ApproveFor time.Duration `yaml:"approve_for" zero:"an approval is for one call, the default"`
 }
 
 // Who is a set of callers. A caller belongs to it if they fit every given key; for a key with

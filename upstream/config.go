@@ -90,8 +90,7 @@ type Disclosure struct {
 	Summaries map[string]string `yaml:"summaries"`
 }
 
-// Timeout is how long an upstream may take. The values are durations such as 10s; 0 is the
-// default.
+// Timeout is how long an upstream may take. The values are durations such as 10s.
 type Timeout struct {
 	// Connect bounds reaching the server and the handshake with it. Default 10s; 60s for a
 	// command.
@@ -109,7 +108,7 @@ type Timeout struct {
 	Idle time.Duration `yaml:"idle"`
 }
 
-// Limits bound what one upstream may use. 0 is the default.
+// Limits bound what one upstream may use.
 type Limits struct {
 	// ResultBytes is the size of the largest answer that is accepted, in bytes. Default
 	// 16777216 (16 MiB), at most 1 GiB.

@@ -79,14 +79,18 @@ func (d *Document) structure(n *yaml.Node, address string, v reflect.Value) {
 	}
 }
 
-// checkZero refuses a number or a duration of 0 where that would be taken for a missing key.
-// Where 0 is a value like any other, the field is a pointer, or its tag zero says what 0 means.
+// checkZero refuses a number or a duration of 0, which could not be told from a missing key,
+// unless the tag zero of the field says what 0 means. If 0 is not the default there, the field
+// is a pointer.
 func (d *Document) checkZero(n *yaml.Node, address string, field reflect.StructField, v reflect.Value) {
 	_, means := field.Tag.Lookup("zero")
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
 	if means || !v.CanInt() || !v.IsZero() || d.broken[address] || v.Addr().Type().Implements(textType) {
 		return
 	}
-	d.say(n, address, "0 is no value here: write more than that, or take the key out for the default")
+	d.say(n, address, "0 is not allowed here: write a value above 0, or leave the key out for the default")
 }
 
 func (d *Document) mapping(n *yaml.Node, address string, v reflect.Value) {

@@ -198,6 +198,10 @@ func TestDecodeProblems(t *testing.T) {
 		{"H/225 yes", "name: a\non: yes\n", []string{`c.yaml:2: on: want true or false, not "yes"`}},
 		{"H/225 True", "name: a\non: True\n", []string{`c.yaml:2: on: want true or false, not "True"`}},
 		{"H/225 boolean in quotes", "name: a\non: \"true\"\n", []string{`c.yaml:2: on: want true or false, not text in quotes`}},
+		{"0 is not the default", "name: a\nwait: 0s\nmax_bytes: 0KiB\n", []string{
+			`c.yaml:2: wait: 0 is not allowed here: write a value above 0, or leave the key out for the default`,
+			`c.yaml:3: max_bytes: 0 is not allowed here: write a value above 0, or leave the key out for the default`}},
+		{"0 that means something", "name: a\ncount: 0\n", nil},
 		{"H/225 octal", "name: a\ncount: 0123\n", []string{`c.yaml:2: count: want a whole number, not "0123"`}},
 		{"hexadecimal", "name: a\ncount: 0x10\n", []string{`c.yaml:2: count: want a whole number, not "0x10"`}},
 		{"unit where there is none", "name: a\ncount: 1KiB\n", []string{`c.yaml:2: count: want a whole number, not "1KiB"`}},
