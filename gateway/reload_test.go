@@ -284,16 +284,16 @@ func TestReloadPolicy(t *testing.T) {
 				t.Fatalf("tools (-want +got):\n%s", diff)
 			}
 			c.reload(t, upstreams+`policy: {default: allow, rules: [{name: r, deny: ["tools:a/write"]}]}`+"\n")
+			select { // before the client lists tools: who has the new list is told nothing
+			case <-heard:
+			case <-time.After(patience):
+				t.Error("the client was not told that it sees other tools")
+			}
 			if _, err := callTool(t.Context(), session, "a__write"); err == nil {
 				t.Error("a call passed that the policy denies")
 			}
 			if diff := cmp.Diff([]string{"a__read"}, listTools(t, session)); diff != "" {
 				t.Errorf("tools (-want +got):\n%s", diff)
-			}
-			select {
-			case <-heard:
-			case <-time.After(patience):
-				t.Error("the client was not told that it sees other tools")
 			}
 			c.reload(t, upstreams+`limits: [{name: l, rate: 1/d}]`+"\n")
 			if _, err := callTool(t.Context(), session, "a__write"); err != nil {

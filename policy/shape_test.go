@@ -203,7 +203,7 @@ func TestHostileSchemas(t *testing.T) {
 			if err := readSchema(mcp.Raw(tt.schema)).check(args); err == nil {
 				t.Error("it was judged")
 			}
-			if took := time.Since(began); took > 5*time.Second {
+			if took := time.Since(began); took > 20*time.Second { // a bounded check takes well under one, an unbounded one minutes
 				t.Errorf("it took %s", took)
 			}
 		})
