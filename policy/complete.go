@@ -21,7 +21,7 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 	if kind == "" {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
-	target, ok := g.resolver.Resolve(ctx, kind, c.Name)
+	target, ok := g.resolver.Resolve(ctx, c, kind, c.Name)
 	if !ok {
 		return g.unknown(ctx, c, next)
 	}
@@ -49,7 +49,7 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 // suggestions are a server's suggestions for one variable of a template.
 type suggestions struct {
 	guard    *Guard
-	caller   *mcp.Caller
+	call     *mcp.Call
 	template string // public
 	variable string
 	given    map[string]string // other variables
@@ -70,7 +70,7 @@ func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 	}
 	argument, _ := params["argument"].(map[string]any)
 	variable, _ := argument["name"].(string)
-	s := &suggestions{guard: g, caller: &c.Caller, template: c.Name, variable: variable, given: make(map[string]string)}
+	s := &suggestions{guard: g, call: c, template: c.Name, variable: variable, given: make(map[string]string)}
 	around, _ := params["context"].(map[string]any)
 	all, _ := around["arguments"].(map[string]any)
 	for name, value := range all {
@@ -130,11 +130,11 @@ func (s *suggestions) shows(ctx context.Context, value string) bool {
 func (s *suggestions) leads(ctx context.Context, uris []string) bool {
 	found := false
 	for _, uri := range uris {
-		target, ok := s.guard.resolver.Resolve(ctx, mcp.KindResources, uri)
+		target, ok := s.guard.resolver.Resolve(ctx, s.call, mcp.KindResources, uri)
 		if !ok {
 			continue // nobody can have it
 		}
-		if !s.guard.policy.couldSee(s.caller, target) {
+		if !s.guard.policy.couldSee(&s.call.Caller, target) {
 			return false
 		}
 		found = true

@@ -18,9 +18,9 @@ type library struct {
 	calls  int
 }
 
-func (*library) InputSchema(context.Context, string) mcp.Raw { return nil }
+func (*library) InputSchema(context.Context, *mcp.Call, string) mcp.Raw { return nil }
 
-func (*library) Resolve(_ context.Context, _, public string) (mcp.Target, bool) {
+func (*library) Resolve(_ context.Context, _ *mcp.Call, _, public string) (mcp.Target, bool) {
 	uri, ok := strings.CutPrefix(public, "u+")
 	for _, key := range []string{"refunds", "payroll"} {
 		if strings.HasPrefix(uri, "skill://"+key+"/") {

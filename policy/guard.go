@@ -136,7 +136,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if err != nil {
 		return nil, err
 	}
-	target, ok := g.resolver.Resolve(ctx, kindOf(c), c.Name)
+	target, ok := g.resolver.Resolve(ctx, c, kindOf(c), c.Name)
 	if !ok {
 		return g.unknown(ctx, c, next)
 	}
@@ -146,7 +146,7 @@ func (g *Guard) use(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Re
 	if ctx.Err() != nil {
 		return g.letGo(ctx, c, next, target)
 	}
-	decision, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c.Name)
+	decision, unfit := g.policy.decide(ctx, &c.Caller, target, arguments, g.resolver, c)
 	if err := ctx.Err(); err != nil {
 		return nil, err // conditions that it cut off are not judged
 	}
@@ -205,11 +205,11 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 	return g.approve(ctx, c, next, target, d)
 }
 
-// Sees reports whether a caller may know of the thing with a public name or URI, as lists
-// decide it.
-func (g *Guard) Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool {
-	target, ok := g.resolver.Resolve(ctx, kind, public)
-	return ok && g.policy.Visible(caller, target)
+// Sees reports whether the caller of a call may know of the thing with a public name or URI,
+// as lists decide it.
+func (g *Guard) Sees(ctx context.Context, c *mcp.Call, kind, public string) bool {
+	target, ok := g.resolver.Resolve(ctx, c, kind, public)
+	return ok && g.policy.Visible(&c.Caller, target)
 }
 
 // SeesAll reports whether a caller may know of everything.
@@ -250,7 +250,7 @@ func (g *Guard) unknown(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mc
 // see the tool any more gets the answer for a task that does not exist; the task keeps
 // running.
 func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
-	target, ok := g.resolver.Resolve(ctx, mcp.KindTask, c.Name)
+	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, c.Name)
 	if !ok || !g.policy.Visible(&c.Caller, target) {
 		return g.unknown(ctx, c, next)
 	}
@@ -266,6 +266,6 @@ func (g *Guard) task(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 
 // mayFollow reports whether the caller may hear of a task.
 func (g *Guard) mayFollow(ctx context.Context, c *mcp.Call, id string) bool {
-	target, ok := g.resolver.Resolve(ctx, mcp.KindTask, id)
+	target, ok := g.resolver.Resolve(ctx, c, mcp.KindTask, id)
 	return ok && g.policy.Visible(&c.Caller, target)
 }

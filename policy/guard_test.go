@@ -37,12 +37,12 @@ func public(t mcp.Target) string {
 	return t.Upstream + "__" + t.Name
 }
 
-func (s *shelves) Resolve(_ context.Context, kind, public string) (mcp.Target, bool) {
+func (s *shelves) Resolve(_ context.Context, _ *mcp.Call, kind, public string) (mcp.Target, bool) {
 	t, ok := s.targets[kind+" "+public]
 	return t, ok
 }
 
-func (s *shelves) InputSchema(_ context.Context, public string) mcp.Raw {
+func (s *shelves) InputSchema(_ context.Context, _ *mcp.Call, public string) mcp.Raw {
 	if schema, ok := s.schemas[public]; ok {
 		return schema
 	}
@@ -188,11 +188,11 @@ type late struct {
 	looks int
 }
 
-func (l *late) Resolve(ctx context.Context, kind, public string) (mcp.Target, bool) {
+func (l *late) Resolve(ctx context.Context, c *mcp.Call, kind, public string) (mcp.Target, bool) {
 	if l.looks++; l.looks == 1 {
 		return mcp.Target{}, false
 	}
-	return l.shelves.Resolve(ctx, kind, public)
+	return l.shelves.Resolve(ctx, c, kind, public)
 }
 
 // TestGuardDecidesOnce: what was not there to be decided on does not run because it has

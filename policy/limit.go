@@ -147,7 +147,7 @@ func (l *Limiter) comeBack(ctx context.Context, c *mcp.Call) (inner *mcp.Call, c
 
 // count takes the call from the allowances of all limits that apply, or from none of them.
 func (l *Limiter) count(ctx context.Context, c *mcp.Call, kind string) error {
-	target, ok := l.resolver.Resolve(ctx, kind, c.Name)
+	target, ok := l.resolver.Resolve(ctx, c, kind, c.Name)
 	if !ok || !l.policy.Visible(&c.Caller, target) {
 		return nil
 	}

@@ -54,13 +54,14 @@ type Decision struct {
 	ApproveFor time.Duration
 }
 
-// Resolver finds what a public name stands for; gateway/catalog is one. Kind is one of the
-// mcp.Kind constants. ok is false for a name that nobody can use.
+// Resolver finds what a public name stands for to the client that makes a call, which may be
+// a call of something else; gateway/catalog is one. Kind is one of the mcp.Kind constants. ok
+// is false for a name that this client cannot use.
 type Resolver interface {
-	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
-	// InputSchema returns the input schema of a tool as the caller in ctx is shown it, nil
+	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
+	// InputSchema returns the input schema of a tool as the caller of a call is shown it, nil
 	// for one that cannot be known. It is asked only about tools that the caller may see.
-	InputSchema(ctx context.Context, public string) mcp.Raw
+	InputSchema(ctx context.Context, c *mcp.Call, public string) mcp.Raw
 }
 
 // Policy is a compiled configuration. It is immutable except for its caches, and safe for
@@ -158,13 +159,13 @@ func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
 // prompt as the client wrote them, nil for none. Conditions judge the arguments without the
 // tool's input schema. Decide does not change the caller.
 func (p *Policy) Decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw) Decision {
-	d, _ := p.decide(ctx, caller, target, args, nil, "")
+	d, _ := p.decide(ctx, caller, target, args, nil, nil)
 	return d
 }
 
 // decide is Decide with input schemas, for targets with a public name. unfit says how the
 // arguments violate the schema, if that made a condition fail.
-func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, public string) (d Decision, unfit error) {
+func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Target, args mcp.Raw, schemas Resolver, c *mcp.Call) (d Decision, unfit error) {
 	subject := p.subjectOf(caller)
 	partial := p.partialFor(subject, target)
 	if len(partial.open) == 0 {
@@ -175,7 +176,7 @@ func (p *Policy) decide(ctx context.Context, caller *mcp.Caller, target mcp.Targ
 	case target.Kind == mcp.KindPrompts:
 		judged.schema = p.promptSchema
 	case target.Kind == mcp.KindTools && schemas != nil && partial.visible:
-		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, public)) }
+		judged.schema = func() *schema { return p.schema(schemas.InputSchema(ctx, c, c.Name)) }
 	}
 	settled := partial.settle(ctx, subject, target, &judged)
 	return settled.decision(), judged.unfit

@@ -257,7 +257,7 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 		return nil
 	}
 	has := func() bool {
-		all := c.view(&call.Caller).whole.offers
+		all := c.view(call).whole.offers
 		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
 	}
 	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before an upstream has some
@@ -277,7 +277,7 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible,
 	if c.users == nil {
 		return c.snap.Load(), sees, nil
 	}
-	s, err := c.users.look(ctx, call.Caller, sees)
+	s, err := c.users.look(ctx, call, sees)
 	return s, sees, err
 }
 
@@ -294,12 +294,12 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 	return s, err
 }
 
-// view returns the snapshot for a caller, without asking any upstream.
-func (c *Catalog) view(caller *mcp.Caller) *snapshot {
+// view returns the snapshot for the caller of a call, without asking any upstream.
+func (c *Catalog) view(call *mcp.Call) *snapshot {
 	if c.users == nil {
 		return c.snap.Load()
 	}
-	return c.users.view(*caller)
+	return c.users.view(call)
 }
 
 // wait gives slow upstreams a short time after the start; later it costs nothing.

@@ -274,7 +274,7 @@ func decided(ctx context.Context, c *Catalog, call *mcp.Call) *mcp.Call {
 		return call
 	}
 	call = call.Clone()
-	call.Target, _ = c.Resolve(mcp.WithCaller(ctx, call.Caller), which, call.Name)
+	call.Target, _ = c.Resolve(ctx, call, which, call.Name)
 	return call
 }
 

@@ -28,7 +28,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: a directory has one page")
 	}
 	s := c.sources[to.source]
-	state := &c.view(&call.Caller).states[to.source]
+	state := &c.view(call).states[to.source]
 	if state.offers.directories {
 		return c.askDirectory(ctx, s, call, to.native)
 	}

@@ -11,7 +11,7 @@ import (
 // directoryCall returns a call of resources/directory/read that policy let through.
 func directoryCall(t *testing.T, c *Catalog, uri string) *mcp.Call {
 	t.Helper()
-	to, ok := c.Resolve(t.Context(), mcp.KindResources, uri)
+	to, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, uri)
 	if !ok {
 		t.Fatalf("%s does not resolve", uri)
 	}

@@ -13,24 +13,24 @@ import (
 // mcp.KindTask the id of a task, which stands for the tool that made it. ok is false for
 // names that nobody can have. A name with the prefix of an upstream whose list is unknown
 // still resolves, so that policy decides before anything about that upstream is disclosed.
-// Right after the start Resolve waits as a list would. The caller is in ctx.
-func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool) {
-	caller, _ := mcp.CallerFrom(ctx)
+// Right after the start Resolve waits as a list would. Of the call, which may be for
+// something else, it uses who makes it and what they declare.
+func (c *Catalog) Resolve(ctx context.Context, call *mcp.Call, kind, public string) (to mcp.Target, ok bool) {
 	var found target
 	k := tools
 	switch kind {
 	case mcp.KindTools:
-		found, ok = c.findName(ctx, &caller, k, public)
+		found, ok = c.findName(ctx, call, k, public)
 	case mcp.KindPrompts:
 		k = prompts
-		found, ok = c.findName(ctx, &caller, k, public)
+		found, ok = c.findName(ctx, call, k, public)
 	case mcp.KindSkills:
 		k = skills
-		found, ok = c.findSkill(ctx, &caller, public)
+		found, ok = c.findSkill(ctx, call, public)
 	case mcp.KindResources:
-		found, k, ok = c.findURI(ctx, &caller, public)
+		found, k, ok = c.findURI(ctx, call, public)
 	case mcp.KindTask:
-		id, s, ok := c.openTask(public, &caller)
+		id, s, ok := c.openTask(public, &call.Caller)
 		if !ok {
 			return mcp.Target{}, false
 		}
@@ -42,11 +42,10 @@ func (c *Catalog) Resolve(ctx context.Context, kind, public string) (to mcp.Targ
 	return c.targetOf(k, found), true
 }
 
-// InputSchema returns the input schema of a tool as the caller in ctx sees it, nil for a
+// InputSchema returns the input schema of a tool as the caller of a call sees it, nil for a
 // tool that is on no list. It asks a per-user upstream for its list.
-func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
-	caller, _ := mcp.CallerFrom(ctx)
-	s := c.view(&caller)
+func (c *Catalog) InputSchema(ctx context.Context, call *mcp.Call, public string) mcp.Raw {
+	s := c.view(call)
 	to, ok := s.named(tools, public)
 	if !ok {
 		missing, known := s.missing(tools, public)
@@ -54,7 +53,7 @@ func (c *Catalog) InputSchema(ctx context.Context, public string) mcp.Raw {
 		if !known || from.users == nil {
 			return nil
 		}
-		s, _ = from.users.fetch(ctx, caller, from)
+		s, _ = from.users.fetch(ctx, call, from)
 		to, _ = s.named(tools, public)
 	}
 	schema, _ := to.tool.Member("inputSchema")
@@ -78,7 +77,7 @@ func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 // lookUp finds the public name of a call. A call discloses nothing about an upstream unless
 // policy has let it through to exactly this target.
 func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	to, ok := c.findName(ctx, &call.Caller, k, call.Name)
+	to, ok := c.findName(ctx, call, k, call.Name)
 	if err := c.check(ctx, k, to, ok, call); err != nil || !to.unlisted {
 		return to, err
 	}
@@ -86,7 +85,7 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 	if s.users == nil {
 		return to, unavailable(s, k)
 	}
-	own, why := s.users.fetch(ctx, call.Caller, s)
+	own, why := s.users.fetch(ctx, call, s)
 	if to, ok = own.named(k, call.Name); ok {
 		return to, c.check(ctx, k, to, ok, call)
 	}
@@ -108,7 +107,7 @@ func unavailable(s *source, k kind) error {
 
 // lookUpURI finds the URI of a call. It may be a template only if k is templates.
 func (c *Catalog) lookUpURI(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	to, found, ok := c.findURI(ctx, &call.Caller, call.Name)
+	to, found, ok := c.findURI(ctx, call, call.Name)
 	ok = ok && (found == resources || k == templates)
 	return to, c.check(ctx, found, to, ok, call)
 }
@@ -129,8 +128,8 @@ func (c *Catalog) check(ctx context.Context, k kind, to target, ok bool, call *m
 // list would, for the upstream that the name may belong to. It asks a per-user upstream
 // only if the name alone does not tell what it stands for: policy decides before anything
 // is done there.
-func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, public string) (target, bool) {
-	s := c.view(caller)
+func (c *Catalog) findName(ctx context.Context, call *mcp.Call, k kind, public string) (target, bool) {
+	s := c.view(call)
 	if to, ok := s.named(k, public); ok {
 		return to, true
 	}
@@ -143,9 +142,9 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 		if c.wait(ctx) != nil {
 			return target{}, false
 		}
-		s = c.view(caller)
+		s = c.view(call)
 	case mayBeClosed(public), k == skills: // policy has to know the original name or URI
-		s, _ = from.users.fetch(ctx, *caller, from)
+		s, _ = from.users.fetch(ctx, call, from)
 	default:
 		return to, true
 	}
@@ -158,11 +157,11 @@ func (c *Catalog) findName(ctx context.Context, caller *mcp.Caller, k kind, publ
 // findURI finds the upstream of a public URI or of a template, that is, a text with an
 // expression that is not a listed resource. It does not ask an upstream that certainly has
 // no resources.
-func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string) (to target, k kind, ok bool) {
-	s := c.view(caller)
+func (c *Catalog) findURI(ctx context.Context, call *mcp.Call, public string) (to target, k kind, ok bool) {
+	s := c.view(call)
 	source, native, ok := s.uris.find(public)
 	if !ok && c.wait(ctx) == nil { // an upstream that has not answered yet may list it
-		s = c.view(caller)
+		s = c.view(call)
 		source, native, ok = s.uris.find(public)
 	}
 	if !ok {
@@ -172,7 +171,7 @@ func (c *Catalog) findURI(ctx context.Context, caller *mcp.Caller, public string
 	state := &s.states[source]
 	of, certain := state.skillOf(native)
 	if !certain {
-		state = c.settle(ctx, caller, source)
+		state = c.settle(ctx, call, source)
 		if of, certain = state.skillOf(native); !certain {
 			return to, k, false
 		}
@@ -217,7 +216,7 @@ func (c *Catalog) Keeps(call *mcp.Call) bool {
 }
 
 func (c *Catalog) keepsNamed(k kind, call *mcp.Call) bool {
-	s := c.view(&call.Caller)
+	s := c.view(call)
 	to, ok := s.named(k, call.Name)
 	if !ok {
 		to, ok = s.missing(k, call.Name)
@@ -226,7 +225,7 @@ func (c *Catalog) keepsNamed(k kind, call *mcp.Call) bool {
 }
 
 func (c *Catalog) keepsURI(call *mcp.Call, uri string) bool {
-	source, _, ok := c.view(&call.Caller).uris.find(uri)
+	source, _, ok := c.view(call).uris.find(uri)
 	return !ok || c.sources[source].keeps()
 }
 

@@ -63,7 +63,7 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	// The client saw the merged capability, so an upstream without it has nothing to
 	// suggest.
 	none := &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}
-	if state := c.view(&call.Caller).states[to.source]; state.heard && !state.offers.completions {
+	if state := c.view(call).states[to.source]; state.heard && !state.offers.completions {
 		return none, nil
 	}
 	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)

@@ -273,7 +273,7 @@ func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 	var to target
 	if _, byURI := mcp.SkillKey(call.Params); byURI {
 		var ok bool
-		to, ok = c.findSkill(ctx, &call.Caller, call.Name)
+		to, ok = c.findSkill(ctx, call, call.Name)
 		if err := c.check(ctx, skills, to, ok, call); err != nil {
 			return nil, err
 		}
@@ -341,16 +341,16 @@ func (p *plan) skillResult(n naming, result mcp.Raw, key string) (mcp.Raw, error
 }
 
 // findSkill finds a skill by its public name, or by the public URI of its SKILL.md.
-func (c *Catalog) findSkill(ctx context.Context, caller *mcp.Caller, public string) (target, bool) {
+func (c *Catalog) findSkill(ctx context.Context, call *mcp.Call, public string) (target, bool) {
 	if !strings.Contains(public, "://") {
-		return c.findName(ctx, caller, skills, public)
+		return c.findName(ctx, call, skills, public)
 	}
-	to, _, ok := c.findURI(ctx, caller, public)
+	to, _, ok := c.findURI(ctx, call, public)
 	root, isSkill := mcp.SkillRoot(to.native)
 	if !ok || !isSkill {
 		return target{}, false
 	}
-	state := c.settle(ctx, caller, to.source)
+	state := c.settle(ctx, call, to.source)
 	if !state.offers.kinds.has(skills) || state.lists[skills] == nil {
 		return target{}, false
 	}
@@ -379,15 +379,15 @@ func (k *sourceState) lacks(which kind) bool {
 
 // settle returns what is known of an upstream for a caller. If its skills are unknown, it
 // waits for them first: right after the start, or because each user has separate ones.
-func (c *Catalog) settle(ctx context.Context, caller *mcp.Caller, source int) *sourceState {
-	s := c.view(caller)
+func (c *Catalog) settle(ctx context.Context, call *mcp.Call, source int) *sourceState {
+	s := c.view(call)
 	if state := &s.states[source]; state.heard && !state.lacks(skills) && !state.lacks(resources) {
 		return state
 	}
 	if from := c.sources[source]; from.users != nil {
-		s, _ = from.users.fetch(ctx, *caller, from)
+		s, _ = from.users.fetch(ctx, call, from)
 	} else if c.wait(ctx) == nil {
-		s = c.view(caller)
+		s = c.view(call)
 	}
 	return &s.states[source]
 }

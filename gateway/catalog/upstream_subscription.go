@@ -59,12 +59,12 @@ func (c *Catalog) newUpstreamSubscriptions(ctx context.Context, call *mcp.Call, 
 		u.tasks[id.native] = append(u.tasks[id.native], public)
 	}
 	for _, uri := range want.URIs {
-		to, k, ok := c.findURI(ctx, &call.Caller, uri)
+		to, k, ok := c.findURI(ctx, call, uri)
 		if !ok || k != resources || !sees.has(to.source) {
 			continue
 		}
 		source, native := to.source, to.native
-		if state := &c.view(&call.Caller).states[source]; state.heard && !state.offers.subscribe {
+		if state := &c.view(call).states[source]; state.heard && !state.offers.subscribe {
 			continue
 		}
 		u := at(source)

@@ -48,7 +48,7 @@ type users struct {
 // that two clients got may have different rights.
 type userKey struct{ user, client string }
 
-func keyOf(c mcp.Caller) userKey { return userKey{c.User(), c.ClientID} }
+func keyOf(c *mcp.Call) userKey { return userKey{c.Caller.User(), c.Caller.ClientID} }
 
 func newUsers(c *Catalog) *users {
 	all, err := simplelru.NewLRU[userKey, *userView](maxUsers, nil)
@@ -95,8 +95,8 @@ func (u *users) sweep() {
 
 // find returns the view of a caller. If there is none, it makes one if add is set, and
 // otherwise returns nil.
-func (u *users) find(caller mcp.Caller, add bool) *userView {
-	key := keyOf(caller)
+func (u *users) find(call *mcp.Call, add bool) *userView {
+	key := keyOf(call)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sweep()
@@ -113,8 +113,8 @@ func (u *users) find(caller mcp.Caller, add bool) *userView {
 }
 
 // view returns the snapshot for a caller.
-func (u *users) view(caller mcp.Caller) *snapshot {
-	if who := u.find(caller, false); who != nil {
+func (u *users) view(call *mcp.Call) *snapshot {
+	if who := u.find(call, false); who != nil {
 		return who.view()
 	}
 	return u.newcomer()
@@ -142,9 +142,9 @@ func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous 
 
 // look asks those upstreams that the caller may know of and whose answers are missing or
 // out of date. It waits a little for the answers and returns what is known.
-func (u *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*snapshot, error) {
-	who := u.find(caller, true)
-	rounds := who.begin(caller, true, func(s *source) bool { return sees.has(s.index) })
+func (u *users) look(ctx context.Context, call *mcp.Call, sees visible) (*snapshot, error) {
+	who := u.find(call, true)
+	rounds := who.begin(call.Caller, true, func(s *source) bool { return sees.has(s.index) })
 	if len(rounds) == 0 {
 		return who.view(), nil
 	}
@@ -165,9 +165,9 @@ func (u *users) look(ctx context.Context, caller mcp.Caller, sees visible) (*sna
 
 // fetch asks one upstream, if necessary, and waits for its answer. It returns what is known
 // then, and an error that says why something may be missing.
-func (u *users) fetch(ctx context.Context, caller mcp.Caller, from *source) (*snapshot, error) {
-	who := u.find(caller, true)
-	for _, r := range who.begin(caller, false, func(s *source) bool { return s == from }) {
+func (u *users) fetch(ctx context.Context, call *mcp.Call, from *source) (*snapshot, error) {
+	who := u.find(call, true)
+	for _, r := range who.begin(call.Caller, false, func(s *source) bool { return s == from }) {
 		select {
 		case <-r.done:
 		case <-ctx.Done():

@@ -338,7 +338,7 @@ func TestPerUserCalls(t *testing.T) {
 		return mcp.Target{Kind: mcp.KindTools, Upstream: "crm", Name: name}
 	}
 	resolve := func(t *testing.T, c *Catalog, user, public string) (mcp.Target, bool) {
-		return c.Resolve(mcp.WithCaller(t.Context(), someone(user)), mcp.KindTools, public)
+		return c.Resolve(t.Context(), by(user, &mcp.Call{}), mcp.KindTools, public)
 	}
 	bubble(t, "by name, without a list before", func(t *testing.T) {
 		crm := toolsOf(newServer("crm"))

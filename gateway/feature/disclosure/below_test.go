@@ -58,7 +58,7 @@ func (b *below) redefine(raw string) {
 	}
 }
 
-func (b *below) Resolve(_ context.Context, _, public string) (mcp.Target, bool) {
+func (b *below) Resolve(_ context.Context, _ *mcp.Call, _, public string) (mcp.Target, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, item := range b.tools {

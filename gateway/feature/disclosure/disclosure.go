@@ -12,7 +12,7 @@ import (
 
 // Resolver finds the target of a tool's public name; gateway/catalog implements it.
 type Resolver interface {
-	Resolve(ctx context.Context, kind, public string) (to mcp.Target, ok bool)
+	Resolve(ctx context.Context, c *mcp.Call, kind, public string) (to mcp.Target, ok bool)
 }
 
 // Grants remembers which definitions were shown to whom. A key is Call.Session: a client's

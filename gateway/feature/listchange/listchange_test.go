@@ -29,10 +29,10 @@ func guarded(t testing.TB, rules policy.Config, answer func(*mcp.Call) (*mcp.Rep
 // nothing is a policy.Resolver that knows no names.
 type nothing struct{}
 
-func (nothing) Resolve(context.Context, string, string) (mcp.Target, bool) {
+func (nothing) Resolve(context.Context, *mcp.Call, string, string) (mcp.Target, bool) {
 	return mcp.Target{}, false
 }
-func (nothing) InputSchema(context.Context, string) mcp.Raw { return nil }
+func (nothing) InputSchema(context.Context, *mcp.Call, string) mcp.Raw { return nil }
 
 func alice() mcp.Caller {
 	return mcp.NewCaller(mcp.Caller{Issuer: "https://login.example.com", Subject: "alice", ClientID: "cli"})

@@ -17,7 +17,7 @@ type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
 
-func (s sees) Sees(_ context.Context, _ *mcp.Caller, kind, public string) bool {
+func (s sees) Sees(_ context.Context, _ *mcp.Call, kind, public string) bool {
 	return slices.ContainsFunc(s, func(one string) bool { return strings.Contains(kind+":"+public, one) })
 }
 

@@ -10,7 +10,7 @@ import (
 // Sight tells whether a caller may know of the item with a public name or URI; policy.Guard
 // implements it. Kind is one of the mcp.Kind constants.
 type Sight interface {
-	Sees(ctx context.Context, caller *mcp.Caller, kind, public string) bool
+	Sees(ctx context.Context, c *mcp.Call, kind, public string) bool
 	// SeesAll reports whether the caller may know of everything.
 	SeesAll(caller *mcp.Caller) bool
 }
@@ -32,7 +32,7 @@ func Middleware(sight Sight) mcp.Middleware {
 			if err != nil || reply == nil {
 				return reply, err
 			}
-			s := shaper{ctx: ctx, caller: &c.Caller, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
+			s := shaper{ctx: ctx, call: c, sight: sight, short: mcp.DeclaresSkills(c.Caps)}
 			switch {
 			case reply.Result != nil && c.Method == mcp.MethodDirectoryRead:
 				return &mcp.Reply{Result: s.files(reply.Result, "resources"), Release: reply.Release}, nil
@@ -49,7 +49,7 @@ func Middleware(sight Sight) mcp.Middleware {
 // shaper shapes one answer.
 type shaper struct {
 	ctx     context.Context
-	caller  *mcp.Caller
+	call    *mcp.Call
 	sight   Sight
 	short   bool // only the members of SEP-2640
 	trimmed bool // something was left out because of the caller
@@ -96,12 +96,12 @@ func (s *shaper) record(record mcp.Raw) mcp.Raw {
 // always covers its SKILL.md, too.
 func (s *shaper) files(object mcp.Raw, member string) mcp.Raw {
 	all, ok := object.Member(member)
-	if !ok || !all.IsArray() || s.sight.SeesAll(s.caller) {
+	if !ok || !all.IsArray() || s.sight.SeesAll(&s.call.Caller) {
 		return object
 	}
 	hidden := false
 	seen := all.Filter(func(file mcp.Raw) mcp.Raw {
-		if uri, _ := file.Member("uri"); s.sight.Sees(s.ctx, s.caller, mcp.KindResources, uri.Text()) {
+		if uri, _ := file.Member("uri"); s.sight.Sees(s.ctx, s.call, mcp.KindResources, uri.Text()) {
 			return file
 		}
 		hidden = true
@@ -152,7 +152,7 @@ func (s *shaper) seen(dependencies mcp.Raw) mcp.Raw {
 			if of.member != "" {
 				public, _ = one.Member(of.member)
 			}
-			if s.sight.Sees(s.ctx, s.caller, of.kind, public.Text()) {
+			if s.sight.Sees(s.ctx, s.call, of.kind, public.Text()) {
 				return one
 			}
 			s.trimmed = true

@@ -14,7 +14,7 @@ type sees []string
 
 func (s sees) SeesAll(*mcp.Caller) bool { return false }
 
-func (s sees) Sees(_ context.Context, _ *mcp.Caller, kind, public string) bool {
+func (s sees) Sees(_ context.Context, _ *mcp.Call, kind, public string) bool {
 	for _, one := range s {
 		if strings.Contains(kind+":"+public, one) {
 			return true
