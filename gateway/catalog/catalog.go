@@ -238,7 +238,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: s.summaryFor(sees).result}, nil
+		return &mcp.Reply{Result: s.summaryFor(sees, call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		s, err := c.lookAtLists(ctx, call)

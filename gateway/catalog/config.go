@@ -11,12 +11,8 @@ const (
 	minMaxLength     = 24
 	maxMaxLength     = 128
 	maxSeparator     = 8
-	// maxInstructions bounds all instructions together, in bytes; maxUpstreamInstructions
-	// bounds those of one upstream.
-	maxInstructions         = 8 << 10
-	maxUpstreamInstructions = 2 << 10
-	// maxOwnInstructions leaves the upstreams half of maxInstructions.
-	maxOwnInstructions = maxInstructions / 2
+	// maxOwnInstructions bounds the operator's text, in bytes.
+	maxOwnInstructions = 4 << 10
 )
 
 // Config says how names of different upstreams are told apart. The zero Config is the

@@ -88,7 +88,7 @@ type listing struct {
 // previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 	s := &snapshot{
-		plan: p, states: states, whole: newSummary(p, states, nil),
+		plan: p, states: states, whole: newSummary(p, states, nil, ""),
 		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
 		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
 	}

@@ -2,13 +2,12 @@ package catalog
 
 import (
 	"bytes"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// maxSummaries bounds the cached summaries, one for each set of visible upstreams.
+// maxSummaries bounds the cached summaries, one for each set of visible upstreams and text of
+// the gateway.
 const maxSummaries = 64
 
 // summary is what the gateway says about itself to callers who see the same upstreams.
@@ -38,23 +37,24 @@ func (p *plan) visibleTo(call *mcp.Call) visible {
 	return v
 }
 
-// summaryFor returns the summary for a set of visible upstreams. It is made once for each
-// set.
-func (s *snapshot) summaryFor(v visible) *summary {
-	if v == nil {
+// summaryFor returns the summary for a set of visible upstreams. preface is Call.Preface. It is
+// made once for each pair.
+func (s *snapshot) summaryFor(v visible, preface string) *summary {
+	if v == nil && preface == "" {
 		return s.whole
 	}
-	key := make([]byte, len(v))
-	for i, visible := range v {
-		if visible {
+	key := make([]byte, len(s.states), len(s.states)+len(preface))
+	for i := range key {
+		if v.has(i) {
 			key[i] = 1
 		}
 	}
+	key = append(key, preface...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.summaries[string(key)]
 	if f == nil {
-		f = newSummary(s.plan, s.states, v)
+		f = newSummary(s.plan, s.states, v, preface)
 		if s.summaries == nil || len(s.summaries) >= maxSummaries {
 			s.summaries = make(map[string]*summary)
 		}
@@ -63,10 +63,10 @@ func (s *snapshot) summaryFor(v visible) *summary {
 	return f
 }
 
-func newSummary(p *plan, states []sourceState, v visible) *summary {
+func newSummary(p *plan, states []sourceState, v visible, preface string) *summary {
 	f := &summary{offers: merge(states, v)}
 	f.result = mcp.Object("capabilities", f.offers.capabilities())
-	if text := p.instructions(states, v); text != "" {
+	if text := p.instructions(states, v, preface); text != "" {
 		f.result = f.result.With("instructions", mcp.String(text))
 	}
 	return f
@@ -159,57 +159,4 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 		return a
 	}
 	return a.With("mimeTypes", mcp.Array(types...))
-}
-
-// instructions joins the operator's text and those of the upstreams, each in its own
-// section.
-func (p *plan) instructions(states []sourceState, v visible) string {
-	var sections strings.Builder
-	prefixed := ""
-	for i, s := range states {
-		text := strings.TrimSpace(s.instructions)
-		if text == "" || !v.has(i) {
-			continue
-		}
-		n := p.namings[i]
-		if prefixed == "" && !n.plain() {
-			prefixed = n.prefix
-		}
-		if len(states) == 1 && n.plain() {
-			sections.WriteString("\n\n" + cut(text, maxUpstreamInstructions))
-			continue
-		}
-		sections.WriteString("\n\n## " + n.upstream + "\n\n" + cut(demoted(text), maxUpstreamInstructions))
-	}
-	out := strings.TrimSpace(p.cfg.Instructions)
-	if prefixed != "" {
-		out += "\n\nThe sections below call tools and prompts by their original names; here each name has its server's prefix in front, such as " +
-			prefixed + ", and a resource's URI has its server's name in it."
-	}
-	return cut(strings.TrimSpace(out+sections.String()), maxInstructions)
-}
-
-// demoted moves the headings of a text two levels down, so that none of them looks like the
-// beginning of another upstream's section.
-func demoted(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(strings.TrimLeft(line, " "), "#") {
-			lines[i] = "##" + strings.TrimLeft(line, " ")
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// cut shortens a text to at most n bytes, between two characters.
-func cut(text string, n int) string {
-	const more = " […]"
-	if len(text) <= n {
-		return text
-	}
-	end := n - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + more
 }

@@ -1,9 +1,7 @@
 package catalog
 
 import (
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -41,54 +39,6 @@ func TestP9_183_Capabilities(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestInstructions(t *testing.T) {
-	none := ""
-	p := &plan{cfg: Config{Instructions: " Ask for crm first. "}, namings: []naming{namingFor("crm", nil), namingFor("doc", &none)}}
-	said := func(texts ...string) []sourceState {
-		var states []sourceState
-		for _, text := range texts {
-			states = append(states, sourceState{instructions: text})
-		}
-		return states
-	}
-	t.Run("the operator's text alone", func(t *testing.T) {
-		if got := p.instructions(said("", " "), nil); got != "Ask for crm first." {
-			t.Errorf("got %q", got)
-		}
-	})
-	t.Run("sections", func(t *testing.T) {
-		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."), nil)
-		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,", "\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
-			if !strings.Contains(got, want) {
-				t.Errorf("%q is not in %q", want, got)
-			}
-		}
-		if strings.Count(got, "\n## ") != 2 {
-			t.Errorf("an upstream wrote a section of another: %q", got)
-		}
-	})
-	t.Run("cut, each and all", func(t *testing.T) {
-		long := strings.Repeat("é", 5000)
-		many := &plan{}
-		for i := range 9 {
-			many.namings = append(many.namings, namingFor(string(rune('a'+i)), nil))
-		}
-		got := many.instructions(said(long, long, long, long, long, long, long, long, "last"), nil)
-		if len(got) > maxInstructions || !utf8.ValidString(got) {
-			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
-		}
-		if one := many.instructions(said(long, "last", "", "", "", "", "", "", ""), nil); len(one) > maxUpstreamInstructions+500 || !strings.HasSuffix(one, "## b\n\nlast") {
-			t.Errorf("one upstream takes it all: %d bytes", len(one))
-		}
-	})
-	t.Run("P9/176 one upstream without prefix: its own text", func(t *testing.T) {
-		single := &plan{namings: []naming{namingFor("doc", &none)}}
-		if got := single.instructions(said("# Title\nText"), nil); got != "# Title\nText" {
-			t.Errorf("got %q", got)
-		}
-	})
 }
 
 func TestDiscoverAnswer(t *testing.T) {

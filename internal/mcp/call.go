@@ -22,6 +22,9 @@ type Call struct {
 	// server/discover, subscriptions/listen and the methods of tasks; nil means all
 	// upstreams.
 	Visible func(upstream string) bool
+	// Preface is, for server/discover, a text of the gateway itself that the instructions have
+	// to contain.
+	Preface string
 	// Params is the params object as the client wrote it, with _meta; nil if the client sent
 	// none.
 	Params Raw

@@ -101,7 +101,7 @@ func (b *below) Handle(_ context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		return nil, mcp.ErrUnknown(c.Method, c.Name)
 	case mcp.MethodDiscover:
-		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{"listChanged":true}},"instructions":"Be kind."}`)}, nil
+		return &mcp.Reply{Result: mcp.Object("capabilities", mcp.Raw(`{"tools":{"listChanged":true}}`), "instructions", mcp.String(c.Preface+"\n\nBe kind."))}, nil
 	}
 	b.reached = append(b.reached, c)
 	return nil, mcp.ErrUnknown(c.Method, c.Name)

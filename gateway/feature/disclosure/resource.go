@@ -67,6 +67,8 @@ func (s stage) complete(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 // discover adds our capabilities to those of the upstreams, and tells models how to use the
 // tools.
 func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	c = c.Clone()
+	c.Preface = Prompt
 	reply, err := s.next.Handle(ctx, c)
 	if err != nil || reply == nil || !reply.Result.IsObject() {
 		return reply, err
@@ -80,7 +82,5 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 			caps = caps.With(name, mcp.Raw("{}"))
 		}
 	}
-	instructions, _ := reply.Result.Member("instructions")
-	text := strings.TrimSpace(Prompt + "\n\n" + instructions.Text())
-	return &mcp.Reply{Result: reply.Result.With("capabilities", caps).With("instructions", mcp.String(text))}, nil
+	return &mcp.Reply{Result: reply.Result.With("capabilities", caps)}, nil
 }
