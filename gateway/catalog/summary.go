@@ -2,7 +2,9 @@ package catalog
 
 import (
 	"bytes"
+	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -159,4 +161,37 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 		return a
 	}
 	return a.With("mimeTypes", mcp.Array(types...))
+}
+
+// instructions joins the operator's text, preface and the texts of the upstreams.
+func (p *plan) instructions(states []sourceState, v visible, preface string) string {
+	var sections []clients.Section
+	prefixed := ""
+	for i, s := range states {
+		text := strings.TrimSpace(s.instructions)
+		if text == "" || !v.has(i) {
+			continue
+		}
+		n := p.namings[i]
+		if prefixed == "" && !n.plain() {
+			prefixed = n.prefix
+		}
+		if len(states) == 1 && n.plain() {
+			sections = append(sections, clients.Section{Text: text})
+			continue
+		}
+		sections = append(sections, clients.Section{Server: n.upstream, Text: text})
+	}
+	// The operator's text is first, unless a client would then cut what the gateway itself has to
+	// say.
+	first, second := strings.TrimSpace(p.cfg.Instructions), preface
+	if len(first)+len(second) > clients.ReadByAll {
+		first, second = second, first
+	}
+	own := strings.TrimSpace(first + "\n\n" + second)
+	if prefixed != "" {
+		own += "\n\nThe sections below call tools and prompts by their original names; here each name has its server's prefix in front, such as " +
+			prefixed + ", and a resource's URI has its server's name in it."
+	}
+	return clients.Instructions(own, sections)
 }

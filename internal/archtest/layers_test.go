@@ -62,8 +62,9 @@ var layers = []layer{
 			"upstream/transport", "upstream/transport/dial", "upstream/transport/sse", "upstream/transport/stdio", "upstream/transport/streamable"},
 		third: []string{"golang.org/x/sync"}},
 	{level: 4, dir: "upstream/skilldir", ours: []string{"internal/mcp", "internal/skillmd", "upstream"}, third: []string{"github.com/fsnotify/fsnotify"}},
-	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have
-		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd"},
+	{level: 1, dir: "gateway/clients", ours: []string{"internal/mcp"}},
+	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
+		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd", "gateway/clients"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp"}},
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
