@@ -28,9 +28,11 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		return refuse.Closing(), false
 	}
 	defer f.done()
-	ctx, cancel := context.WithCancel(a.r.Context())
-	defer cancel()
+	ctx := a.r.Context()
 	if a.lasts { // its client comes back elsewhere when this replica stops
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
 		defer context.AfterFunc(f.draining, cancel)()
 	}
 	r := a.r.WithContext(ctx)
@@ -40,20 +42,16 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 		r.ContentLength = int64(len(a.body))
 	}
 	w := &relayed{ResponseWriter: a.w, rc: http.NewResponseController(a.w), limit: f.writer.Timeout}
-	defer func() {
-		switch cause := recover(); {
-		case cause == nil:
-		case cause == http.ErrAbortHandler && f.endRelayed(a, w):
-			ref, again = forwarded, false
-		default:
-			panic(cause)
-		}
-	}()
 	switch err = f.cluster.Forward(w, r, owner, caller); {
 	case err == nil:
 		return forwarded, false
 	case errors.Is(err, cluster.ErrGone), errors.Is(err, cluster.ErrMoved):
 		return nil, true
+	case errors.Is(err, cluster.ErrBroken):
+		if !f.endRelayed(a, w) {
+			panic(http.ErrAbortHandler) // half an answer must not look whole
+		}
+		return forwarded, false
 	case a.lasts && f.drains():
 		return refuse.Closing(), false
 	}
@@ -108,15 +106,24 @@ type relayed struct {
 
 func (w *relayed) WriteHeader(status int) {
 	w.stream = status == http.StatusOK && w.Header().Get("Content-Type") == stream.ContentType
+	if w.stream {
+		w.extend()
+	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *relayed) Write(b []byte) (int, error) {
-	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // if there are no deadlines, none is needed
+	w.extend()
 	n, err := w.ResponseWriter.Write(b)
-	w.last = append(w.last, b[:n]...)
-	w.last = append(w.last[:0], w.last[max(len(w.last)-len(endOfEvent), 0):]...)
+	if w.stream {
+		w.last = append(w.last, b[max(n-len(endOfEvent), 0):n]...)
+		w.last = append(w.last[:0], w.last[max(len(w.last)-len(endOfEvent), 0):]...)
+	}
 	return n, err
+}
+
+func (w *relayed) extend() {
+	_ = w.rc.SetWriteDeadline(time.Now().Add(w.limit)) // if there are no deadlines, none is needed
 }
 
 // endOfEvent is the end of each event and each comment.

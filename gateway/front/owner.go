@@ -60,11 +60,7 @@ func revisionOf(r *http.Request) *wire.Revision {
 
 // homeOf returns the home of a user's session.
 func (f *Front) homeOf(user, id string) cluster.Home {
-	h := cluster.Home{User: user, ID: id}
-	if f.recordKey != nil {
-		h.Record = f.recordKey(h.Key())
-	}
-	return h
+	return cluster.Home{User: user, ID: id, Record: f.recordKey}
 }
 
 // own returns nil if this replica serves a: it owns the home, or nobody can tell who does and
@@ -72,7 +68,7 @@ func (f *Front) homeOf(user, id string) cluster.Home {
 // refused.
 func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	_, _, came := cluster.Forwarded(a.r)
-	if came && f.Leaving() && home.Record != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other replica can have it
+	if came && f.Leaving() && home.RecordKey() != "" && f.GiveUp(a.r.Context(), home.Key()) { // the other replica can have it
 		cluster.Moved(a.w)
 		return forwarded
 	}

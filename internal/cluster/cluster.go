@@ -176,10 +176,9 @@ func (c *Cluster) Fence(home string) (key, token string) {
 }
 
 // Forward sends a request, with what its caller has proved, to the owner of its home and
-// copies the answer to w. An error means that nothing was written to w: ErrGone, ErrMoved,
-// ErrUnreachable, ErrLost, or the error of the request's context if the client has left. If
-// the answer breaks off later, Forward panics with http.ErrAbortHandler, which ends the
-// client's stream.
+// copies the answer to w. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the error of
+// the request's context if the client has left, if nothing was written to w; ErrBroken if the
+// answer broke off, in which case the caller has to end the client's connection.
 //
 // After an error, r's body may have been read.
 func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -62,6 +61,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			break
 		}
 	}
+	if errors.Is(err, ErrBroken) {
+		panic(http.ErrAbortHandler)
+	}
 	if err != nil && r.Context().Err() == nil {
 		http.Error(w, err.Error(), status(err))
 	}
@@ -116,12 +118,7 @@ func startHouse(t testing.TB, redis *redistest.Server, serve func(http.ResponseW
 // do sends a request to the door.
 func (h *house) do(t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
 	t.Helper()
-	return h.doWith(t.Context(), t, method, path, body, headers...)
-}
-
-func (h *house) doWith(ctx context.Context, t testing.TB, method, path string, body io.Reader, headers ...string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, h.public.URL+path, body)
+	req, err := http.NewRequestWithContext(t.Context(), method, h.public.URL+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httputil"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
-// Errors of a forward that has brought no byte of an answer.
+// Errors of a forward. After ErrBroken, a part of the answer was written; after the others,
+// nothing.
 var (
 	// ErrGone means that nobody listens at the owner's address, and nothing was sent. Own now
 	// takes the home over.
@@ -28,42 +26,23 @@ var (
 	// ErrLost means that the owner went, or its lease ended, after the request was sent. The
 	// request may have been done.
 	ErrLost = errors.New("cluster: the replica that owns the session went while it ran the request")
+	// ErrBroken means that the answer broke off, or that the client did not take it.
+	ErrBroken = errors.New("cluster: the answer broke off")
 )
 
 // copySize is the size of the buffer that copies an answer, in bytes.
 const copySize = 32 << 10
 
-// buffers pools the buffers that copy answers.
-type buffers struct{ pool sync.Pool }
-
-func newBuffers() *buffers {
-	return &buffers{sync.Pool{New: func() any { return new([copySize]byte) }}}
-}
-
-func (b *buffers) Get() []byte    { return b.pool.Get().(*[copySize]byte)[:] }
-func (b *buffers) Put(buf []byte) { b.pool.Put((*[copySize]byte)(buf)) }
-
 // forwards sends requests to other replicas.
 type forwards struct {
 	members *members
 	carried *carried
-	buffers *buffers
-	quiet   *log.Logger
+	buffers sync.Pool // of *[copySize]byte
 	count   *Metrics
 }
 
 func newForwards(m *members, c *carried, count *Metrics) *forwards {
-	return &forwards{members: m, carried: c, buffers: newBuffers(), quiet: log.New(io.Discard, "", 0), count: count}
-}
-
-// forward is one request on its way.
-type forward struct {
-	*forwards
-	to      *peer
-	home    string
-	caller  []byte
-	sent    atomic.Bool // the request may have been sent
-	outcome error       // why there is no answer
+	return &forwards{members: m, carried: c, buffers: sync.Pool{New: func() any { return new([copySize]byte) }}, count: count}
 }
 
 // send forwards a request to a peer and copies its answer to w.
@@ -71,60 +50,60 @@ func (f *forwards) send(w http.ResponseWriter, r *http.Request, to Owner, caller
 	if _, _, twice := Forwarded(r); twice {
 		return errors.New("cluster: a forwarded request must not be forwarded again")
 	}
-	ended := outcomeBroken // unless the code below knows more
-	defer func() {
-		if ended == outcomeBroken && r.Context().Err() != nil {
-			ended = outcomeLeft
-		}
-		f.count.forwards[ended].Inc()
-	}()
+	err := f.try(w, r, to, caller)
+	ended := outcomeOf(err)
+	if ended == outcomeBroken && r.Context().Err() != nil {
+		ended = outcomeLeft
+	}
+	f.count.forwards[ended].Inc()
+	return err
+}
+
+func (f *forwards) try(w http.ResponseWriter, r *http.Request, to Owner, caller []byte) error {
 	p, gone := f.members.whereabouts(r.Context(), to.Replica, f.members.now())
 	switch {
 	case gone:
-		ended = outcomeGone
 		return ErrGone
 	case p == nil:
-		ended = outcomeUnreachable
 		return fmt.Errorf("%w: nothing is known of replica %s", ErrUnreachable, to.Replica)
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	stop := context.AfterFunc(p.ctx, func() { cancel(errEnded) })
-	defer stop()
-	one := &forward{forwards: f, to: p, home: to.home, caller: caller}
-	proxy := httputil.ReverseProxy{ // passes event streams on as they arrive
-		Rewrite: one.rewrite, Transport: one, BufferPool: f.buffers, ErrorLog: f.quiet,
-		ModifyResponse: one.answered,
-		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { one.outcome = one.sort(r.Context(), err) },
+	resp, sent, err := p.send(f.request(r, p, to.home, caller))
+	if err == nil {
+		defer resp.Body.Close()
+		if err = refusal(resp); err == nil {
+			return f.relay(w, resp)
+		}
 	}
-	proxy.ServeHTTP(w, r.WithContext(ctx)) // panics if the answer breaks off
+	err = outcome(r.Context(), p, sent, err)
 	switch {
-	case errors.Is(one.outcome, ErrGone):
-		f.members.refuse(ctx, p)
-	case errors.Is(one.outcome, ErrUnreachable) && f.members.hasGone(r.Context(), p, errors.Is(one.outcome, errAnother)):
-		one.outcome = fmt.Errorf("%w: %v", ErrGone, one.outcome)
-	case errors.Is(one.outcome, ErrUnreachable):
-		f.members.unreached(p, one.outcome)
+	case errors.Is(err, ErrGone):
+		f.members.refuse(r.Context(), p)
+	case errors.Is(err, ErrUnreachable) && f.members.hasGone(r.Context(), p, errors.Is(err, errAnother)):
+		err = fmt.Errorf("%w: %v", ErrGone, err)
+	case errors.Is(err, ErrUnreachable):
+		f.members.unreached(p, err)
 	}
-	ended = outcomeOf(one.outcome)
-	return one.outcome
+	return err
 }
 
-// RoundTrip sends the request and records whether it was sent.
-func (f *forward) RoundTrip(r *http.Request) (*http.Response, error) {
-	return f.to.send(r, func() { f.sent.Store(true) })
-}
-
-// rewrite turns the client's request into the request for the link.
-func (f *forward) rewrite(pr *httputil.ProxyRequest) {
-	out := pr.Out
-	out.URL.Scheme, out.URL.Host = "https", f.to.name
-	out.Host = pr.In.Host
+// request turns a client's request into the request for the link.
+func (f *forwards) request(r *http.Request, p *peer, home string, caller []byte) *http.Request {
+	url := *r.URL
+	url.Scheme, url.Host = "https", p.name
+	out := (&http.Request{
+		Method: r.Method, URL: &url, Host: r.Host, Header: make(http.Header, len(r.Header)+1),
+		Body: r.Body, GetBody: r.GetBody, ContentLength: r.ContentLength,
+	}).WithContext(r.Context())
+	if out.ContentLength == 0 {
+		out.Body = nil // nothing waits for the end of the client's
+	}
+	out.Header["User-Agent"] = nil // net/http would add its own
+	addHeader(out.Header, r.Header)
 	for name := range out.Header {
 		switch name {
-		case "Authorization", "Cookie": // what they prove is sent sealed
+		case "Authorization", "Cookie", "Forwarded": // what they prove is sent sealed
 			delete(out.Header, name)
-		case "Connection", "Upgrade", "Te", "Expect", "Content-Length": // these belong to the client's connection
+		case "Expect", "Content-Length": // these belong to the client's connection
 			delete(out.Header, name)
 		default:
 			if strings.HasPrefix(name, "X-Forwarded-") {
@@ -132,11 +111,32 @@ func (f *forward) rewrite(pr *httputil.ProxyRequest) {
 			}
 		}
 	}
-	out.Header.Set(carriedHeader, f.carried.write(f.to.name, out, f.home, f.caller))
+	out.Header[carriedHeader] = []string{f.carried.write(p.name, out, home, caller)}
+	return out
 }
 
-// answered checks the head of an answer. Answers of the link itself are not for the client.
-func (f *forward) answered(resp *http.Response) error {
+// addHeader adds the fields that are not about a connection alone (RFC 9110 §7.6.1).
+func addHeader(to, from http.Header) {
+	for name, values := range from {
+		switch name {
+		case "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		default:
+			if to[name] == nil {
+				to[name] = values[:len(values):len(values)]
+			} else {
+				to[name] = append(to[name], values...)
+			}
+		}
+	}
+	for _, value := range from["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			to.Del(strings.TrimSpace(name))
+		}
+	}
+}
+
+// refusal returns the error for an answer of the link itself, which is not for the client.
+func refusal(resp *http.Response) error {
 	switch resp.Header.Get(outcomeHeader) {
 	case linkMoved:
 		return ErrMoved
@@ -146,8 +146,40 @@ func (f *forward) answered(resp *http.Response) error {
 	return nil
 }
 
-// sort translates an error. client is the context of the client's request.
-func (f *forward) sort(client context.Context, err error) error {
+// relay copies an answer to w. Unless the length of the answer is known, it passes each part on
+// at once.
+func (f *forwards) relay(w http.ResponseWriter, resp *http.Response) error {
+	addHeader(w.Header(), resp.Header)
+	w.WriteHeader(resp.StatusCode)
+	flush := func() error { return nil }
+	if resp.ContentLength < 0 {
+		flush = http.NewResponseController(w).Flush
+	}
+	buf := f.buffers.Get().(*[copySize]byte)
+	defer f.buffers.Put(buf)
+	for {
+		err := flush()
+		n, end := 0, error(nil)
+		if err == nil {
+			n, end = resp.Body.Read(buf[:])
+		}
+		if n > 0 {
+			_, err = w.Write(buf[:n])
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		case end == io.EOF:
+			return nil
+		case end != nil:
+			return fmt.Errorf("%w: %w", ErrBroken, end)
+		}
+	}
+}
+
+// outcome translates the error of a request to a peer. client is the context of the client's
+// request. sent says that the request may have been sent.
+func outcome(client context.Context, p *peer, sent bool, err error) error {
 	dial, undialled := errors.AsType[*dialError](err)
 	switch {
 	case errors.Is(err, ErrMoved), errors.Is(err, ErrUnreachable):
@@ -156,9 +188,9 @@ func (f *forward) sort(client context.Context, err error) error {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	case client.Err() != nil:
 		return client.Err()
-	case !f.sent.Load() && f.to.ctx.Err() != nil:
+	case !sent && p.ctx.Err() != nil:
 		return ErrGone
-	case undialled, !f.sent.Load(), errors.Is(err, http1.ErrNotSent):
+	case undialled, !sent, errors.Is(err, http1.ErrNotSent):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
@@ -177,6 +209,8 @@ func outcomeOf(err error) string {
 		return outcomeUnreachable
 	case errors.Is(err, ErrLost):
 		return outcomeLost
+	case errors.Is(err, ErrBroken):
+		return outcomeBroken
 	}
 	return outcomeLeft
 }

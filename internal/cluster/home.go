@@ -49,13 +49,21 @@ type Home struct {
 	User string
 	// ID distinguishes the homes of one user. It contains no colon.
 	ID string
-	// Record is a key in Redis, as DB.Key makes it, on the same node. Without a value at this
-	// key there is no home. "" means that the home needs no record.
-	Record string
+	// Record returns a key in Redis for Key, as DB.Key makes it, on the same node. Without a
+	// value at this key there is no home. If it returns "", or is nil, the home needs no record.
+	Record func(key string) string
 }
 
 // Key is the home's name in other methods: "user:id".
 func (h Home) Key() string { return h.User + ":" + h.ID }
+
+// RecordKey is the key in Redis of the record that the home needs, "" for none.
+func (h Home) RecordKey() string {
+	if h.Record == nil {
+		return ""
+	}
+	return h.Record(h.Key())
+}
 
 func readKey(key string) Home {
 	at := max(strings.LastIndexByte(key, ':'), 0)
@@ -246,8 +254,8 @@ func (s *homes) away(key string) (Owner, bool) {
 // new token of this replica. It returns "" if there is no home.
 func (s *homes) claim(ctx context.Context, h Home, stale string) (string, error) {
 	keys := []string{homeKey(s.db, h)}
-	if h.Record != "" {
-		keys = append(keys, h.Record)
+	if record := h.RecordKey(); record != "" {
+		keys = append(keys, record)
 	}
 	token := s.self + "." + strconv.FormatUint(s.tokens.Add(1), 36)
 	got, err := s.db.Run(ctx, s.scripts.own, keys, token, stale, s.idle.Milliseconds(), s.self+".")
@@ -268,10 +276,10 @@ func replicaOf(token string) string {
 // In that case a home with a record is made again from the record, since another replica may
 // have owned it in between; any other home continues.
 func (s *homes) hold(h Home, key, token, former string, generation uint64) {
-	now := s.now()
+	now, record := s.now(), h.RecordKey() != ""
 	s.mu.Lock()
 	x := s.held[key]
-	if x != nil && x.token != token && h.Record != "" {
+	if x != nil && x.token != token && record {
 		s.mu.Unlock()
 		s.lose(key)
 		s.mu.Lock()
@@ -279,7 +287,7 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	}
 	defer s.mu.Unlock()
 	if x == nil {
-		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, record: h.Record != "", fresh: true}
+		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, record: record, fresh: true}
 		s.held[key] = x
 		s.others.Remove(key)
 		s.count.homes.Set(float64(len(s.held)))

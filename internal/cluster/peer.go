@@ -96,39 +96,41 @@ func (p *peer) verify(state tls.ConnectionState) error {
 	return nil
 }
 
-// send sends a request. It calls sent when the request may have been sent, unless the error is
-// a *dialError or http1.ErrNotSent. If there is no connection yet, it first asks the peer for
+// send sends a request. sent says that the request may have been sent, unless the error is a
+// *dialError or http1.ErrNotSent. If there is no connection yet, send first asks the peer for
 // its standing. So a thousand requests do not open a thousand connections, and a peer that
 // does not admit us has received nothing.
-func (p *peer) send(r *http.Request, sent func()) (*http.Response, error) {
+func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
-			return p.ask(context.Background()) // ask has a time limit, and several callers wait for it
+			return p.ask(p.ctx) // several callers wait for it
 		})
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if begun := p.calls.begin(r); begun != nil {
 		resp, err := p.calls.roundTrip(begun)
 		if !errors.Is(err, errShare) {
-			sent()
-			return resp, err
+			return resp, true, err
 		}
 		if r.Body != nil {
 			if r.Body, err = r.GetBody(); err != nil {
-				return nil, err
+				return nil, false, err
 			}
 		}
 	}
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent() }}
-	return p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	resp, err = p.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	return resp, connected.Load(), err
 }
 
 // dial connects to the peer. Errors: *dialError.
 func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
 	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
 	raw, err := connect(ctx, p.address)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		select {

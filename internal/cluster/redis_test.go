@@ -19,7 +19,7 @@ func round(t *testing.T, a, b *house, record string) {
 		t.Errorf("%s answers", who)
 	}
 	for _, user := range []string{"u2", "u3", "u4"} {
-		a.own(t, Home{User: user, ID: "x", Record: a.homes.db.Key(record + ":{" + user + "}:x")})
+		a.own(t, Home{User: user, ID: "x", Record: recordAt(a.homes.db.Key(record + ":{" + user + "}:x"))})
 	}
 	a.homes.mu.Lock()
 	for _, x := range a.homes.held {
