@@ -12,6 +12,9 @@ import (
 // odd is JSON that must never be decoded and encoded again.
 const odd = `{"n":1.0,"big":12345678901234567890,"e":1E400,"text":"\u00e9\/é","N":null,"z":[],"a":{}}`
 
+// hints is a _meta with members that hosts act on.
+const hints = `"_meta":{"example.com/x":1.0,"anthropic/alwaysLoad":true,"anthropic/maxResultSizeChars":5e5,"ui":{"visibility":["app"]}}`
+
 // parts are the members of an item and the revision that introduced each, "" for all
 // revisions.
 type parts []struct{ since, text string }
@@ -36,7 +39,7 @@ var (
 		{"", `"inputSchema":{"type":"object","properties":{"key":{"const":1.0}}}`},
 		{"2025-06-18", `"outputSchema":{"type":"object","properties":{"n":{"const":1.0}}}`},
 		{"2025-03-26", `"annotations":{"title":"A","readOnlyHint":true}`},
-		{"2025-06-18", `"_meta":{"example.com/x":1.0}`},
+		{"2025-06-18", hints},
 		{"", `"vendor":` + odd},
 	}
 	promptParts = parts{
@@ -44,7 +47,7 @@ var (
 		{"2025-06-18", `"title":"\u0054"`},
 		{"2025-11-25", `"icons":[{"src":"data:,"}]`},
 		{"", `"arguments":[{"name":"key"}]`},
-		{"2025-06-18", `"_meta":{"example.com/x":1.0}`},
+		{"2025-06-18", hints},
 		{"", `"vendor":` + odd},
 	}
 	resourceParts = parts{
@@ -54,7 +57,15 @@ var (
 		{"2025-11-25", `"icons":[{"src":"data:,"}]`},
 		{"", `"annotations":{"audience":["user"],"priority":0.50}`},
 		{"", `"size":1000`},
-		{"2025-06-18", `"_meta":{"example.com/x":1.0}`},
+		{"2025-06-18", hints},
+		{"", `"vendor":` + odd},
+	}
+	templateParts = parts{
+		{"", `"name":"do","uriTemplate":"%s"`},
+		{"2025-06-18", `"title":"\u0054"`},
+		{"2025-11-25", `"icons":[{"src":"data:,"}]`},
+		{"", `"annotations":{"audience":["user"],"priority":0.50}`},
+		{"2025-06-18", hints},
 		{"", `"vendor":` + odd},
 	}
 )
@@ -96,8 +107,7 @@ func listed(t *testing.T, p *pair) {
 		{"tools/list", "tools", "name", toolParts, p.actor.name + "__do"},
 		{"prompts/list", "prompts", "name", promptParts, p.actor.name + "__do"},
 		{"resources/list", "resources", "uri", resourceParts, p.actor.name + "+test://listed"},
-		{"resources/templates/list", "resourceTemplates", "uriTemplate",
-			parts{{"", `"name":"do","uriTemplate":"%s"`}}, p.actor.uri("{key}")},
+		{"resources/templates/list", "resourceTemplates", "uriTemplate", templateParts, p.actor.uri("{key}")},
 	} {
 		got, want := p.wire.list(t, l.method, l.member, l.key)[l.name], l.parts.in(p.client.Name, l.name)
 		if string(got) != want {

@@ -145,7 +145,7 @@ func newActor(t *testing.T, p party) *actor {
 		c.Result(`{"resources":[` + resourceParts.in(stateless, "test://listed") + `]}`)
 	})
 	s.On("resources/templates/list", func(c *mcptest.Call) {
-		c.Result(`{"resourceTemplates":[{"name":"do","uriTemplate":"test://do/{key}"}]}`)
+		c.Result(`{"resourceTemplates":[` + templateParts.in(stateless, "test://do/{key}") + `]}`)
 	})
 	for _, method := range askMethods {
 		s.On(method, s.perform)

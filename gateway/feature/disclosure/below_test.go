@@ -24,7 +24,7 @@ type below struct {
 	reached  []*mcp.Call
 }
 
-const exportTool = `{"name":"crm__export","title":"Export","description":"Exports what the CRM has of a month as a table. The argument query selects rows by the syntax at https://crm.example/q.\n\nArgs:\n  query: what\n  month: when","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"Which rows"},"month":{"type":"string","x-mcp-header":"Month"}},"required":["month"],"examples":[{"month":"2026-10"}]},"outputSchema":{"type":"object","properties":{"rows":{"type":"array"}}},"annotations":{"readOnlyHint":true,"title":"CRM export"},"icons":[{"src":"https://crm.example/i.png"}],"execution":{"taskSupport":"optional"},"_meta":{"ui":{"resourceUri":"ui://crm/page"},"vendor":1}}`
+const exportTool = `{"name":"crm__export","title":"Export","description":"Exports what the CRM has of a month as a table. The argument query selects rows by the syntax at https://crm.example/q.\n\nArgs:\n  query: what\n  month: when","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"Which rows"},"month":{"type":"string","x-mcp-header":"Month"}},"required":["month"],"examples":[{"month":"2026-10"}]},"outputSchema":{"type":"object","properties":{"rows":{"type":"array"}}},"annotations":{"readOnlyHint":true,"title":"CRM export"},"icons":[{"src":"https://crm.example/i.png"}],"execution":{"taskSupport":"optional"},"_meta":{"ui":{"resourceUri":"ui://crm/page"},"anthropic/alwaysLoad":true,"vendor":1}}`
 
 const deleteTool = `{"name":"crm__delete_all","description":"Deletes everything.","inputSchema":{"type":"object","properties":{"sure":{"type":"boolean"}}},"annotations":{"destructiveHint":true}}`
 

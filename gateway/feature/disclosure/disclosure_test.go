@@ -50,7 +50,7 @@ func TestP9_202_ListIsMinimal(t *testing.T) {
 					t.Errorf("%s has the schema %s", item.Name, value)
 				}
 			case "_meta":
-				if string(value) != `{"ui":{"resourceUri":"ui://crm/page"}}` {
+				if string(value) != `{"ui":{"resourceUri":"ui://crm/page"},"anthropic/alwaysLoad":true}` {
 					t.Errorf("%s has the _meta %s", item.Name, value)
 				}
 			default:

@@ -17,6 +17,9 @@ const (
 	longest = 160
 )
 
+// hostHints are the members of _meta that hosts act on: those of MCP Apps, and of Claude Code.
+var hostHints = []string{"ui", "ui/resourceUri", "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"}
+
 // Short returns a tool as tools/list shows it in mode progressive, whatever mode is
 // configured.
 func (d *Disclosure) Short(tool mcp.Item) mcp.Item { return d.minimal(tool) }
@@ -36,7 +39,7 @@ func (d *Disclosure) minimal(item mcp.Item) mcp.Item {
 	keep("icons")
 	meta, _ := item.Raw.Member("_meta")
 	kept := mcp.Raw("{}")
-	for _, name := range []string{"ui", "ui/resourceUri"} { // MCP Apps: hosts need them before the call
+	for _, name := range hostHints {
 		if value, ok := meta.Member(name); ok {
 			kept = kept.With(name, value)
 		}
