@@ -24,6 +24,9 @@ type Deps struct {
 	// PublicURL is the endpoint as clients write it: the resource identifier and the default
 	// audience. Required in mode oauth.
 	PublicURL string
+	// Views are the URLs of further endpoints by the names of their views. A token for
+	// PublicURL is good at all of them, a token for one of them only there.
+	Views map[string]string
 	// Log receives messages for the operator. Nil for none.
 	Log *slog.Logger
 	// NewClient makes the HTTP client for one issuer; trust has the URLs that the
@@ -44,8 +47,8 @@ type Auth struct {
 	opaque    *introspector // nil without introspection
 	exact     []string      // claims whose names must not be written in other case
 	cache     *lru.Cache[digest, *verified]
-	challenge challenge
-	document  metadataDocument
+	places    map[string]place   // by the name of the view, "" for the endpoint
+	documents map[string]mcp.Raw // the protected resource metadata, by their paths
 	metrics   *Metrics
 }
 
@@ -78,6 +81,13 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 	if !a.oauth {
 		return a, nil
 	}
+	endpoint := newPlace(cfg, deps.PublicURL)
+	a.places = map[string]place{"": endpoint}
+	a.documents = map[string]mcp.Raw{metadataPath: endpoint.body, endpoint.path: endpoint.body}
+	for view, url := range deps.Views {
+		at := newPlace(cfg, url)
+		a.places[view], a.documents[at.path] = at, at.body
+	}
 	var err error
 	if a.cache, err = lru.New[digest, *verified](maxVerified); err != nil {
 		return nil, err
@@ -101,27 +111,41 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 			return nil, err
 		}
 	}
-	a.document = newMetadata(cfg, deps.PublicURL)
-	a.challenge = newChallenge(cfg, a.document.url)
 	return a, nil
+}
+
+// place is an endpoint as a protected resource.
+type place struct {
+	metadataDocument
+	resource  string // its URL
+	challenge challenge
+}
+
+func newPlace(cfg Config, url string) place {
+	document := newMetadata(cfg, url)
+	return place{document, url, newChallenge(cfg, document.url)}
 }
 
 // Require passes on requests of known callers, with the mcp.Caller in their context and
 // without their token, so that nothing below can pass it on. It refuses all others. Requests
 // that never have a token, such as a browser's preflight, have to be answered above it.
-func (a *Auth) Require(next http.Handler) http.Handler {
+func (a *Auth) Require(next http.Handler) http.Handler { return a.RequireAt("", next) }
+
+// RequireAt is Require for the endpoint of a view, which becomes Caller.View.
+func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
+	at := a.places[view]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !a.oauth {
-			next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), a.nobody)))
-			return
+		caller, ref := a.nobody, (*refusal)(nil)
+		if a.oauth {
+			caller, ref = a.authenticate(r, at.resource)
 		}
-		caller, ref := a.authenticate(r)
 		if ref != nil {
 			a.metrics.refuse(ref)
 			a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
-			a.challenge.refuse(w, r, ref)
+			at.challenge.refuse(w, r, ref)
 			return
 		}
+		caller.View = view
 		next.ServeHTTP(w, stripped(r, mcp.WithCaller(r.Context(), caller)))
 	})
 }

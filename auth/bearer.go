@@ -2,7 +2,9 @@ package auth
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,8 +47,8 @@ func bearer(r *http.Request) (string, *refusal) {
 	return token, nil
 }
 
-// authenticate identifies the caller of a request.
-func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
+// authenticate identifies the caller of a request to the endpoint with a URL.
+func (a *Auth) authenticate(r *http.Request, at string) (mcp.Caller, *refusal) {
 	token, ref := bearer(r)
 	if ref != nil {
 		return mcp.Caller{}, ref
@@ -55,21 +57,24 @@ func (a *Auth) authenticate(r *http.Request) (mcp.Caller, *refusal) {
 		return mcp.Caller{}, badToken("the token is too long", nil)
 	}
 	d := digestOf(token)
-	caller, ok := a.recall(d, time.Now())
+	caller, only, ok := a.recall(d, time.Now())
 	if ok {
 		a.metrics.cached.Inc()
 	} else {
-		if caller, ref = a.verify(r, token, d); ref != nil {
+		if caller, only, ref = a.verify(r, token, d); ref != nil {
 			return mcp.Caller{}, ref
 		}
 		a.metrics.verified.Inc()
+	}
+	if only != nil && !slices.Contains(only, at) {
+		return mcp.Caller{}, badToken("the token is for another audience", fmt.Errorf("it is for %q", only))
 	}
 	caller.Token = mcp.Secret(token)
 	return caller, nil
 }
 
-// verify identifies the caller of a token that is not cached.
-func (a *Auth) verify(r *http.Request, token string, d digest) (mcp.Caller, *refusal) {
+// verify identifies the caller of a token that is not cached. only is as in identity.
+func (a *Auth) verify(r *http.Request, token string, d digest) (_ mcp.Caller, only []string, _ *refusal) {
 	ctx := r.Context()
 	var iss *issuer
 	var id identity
@@ -79,31 +84,31 @@ func (a *Auth) verify(r *http.Request, token string, d digest) (mcp.Caller, *ref
 	case formJWT:
 		var j jws
 		if j, ref = splitJWT(token, a.exact); ref != nil {
-			return mcp.Caller{}, ref
+			return mcp.Caller{}, nil, ref
 		}
 		name, _ := member(j.claims, "iss")
 		if iss = a.issuers[name]; iss == nil {
-			return mcp.Caller{}, otherIssuer(j.claims)
+			return mcp.Caller{}, nil, otherIssuer(j.claims)
 		}
 		id, generation, ref = iss.verify(ctx, token, j, time.Now())
 	case formOpaque:
 		if a.opaque == nil {
-			return mcp.Caller{}, badToken("the token is not a JWT", nil)
+			return mcp.Caller{}, nil, badToken("the token is not a JWT", nil)
 		}
 		iss = a.opaque.issuer
 		id, ref = a.opaque.verify(ctx, token, d, r.RemoteAddr)
 		generation = iss.keys.generation.Load() // no key was used: any will do
 	default:
-		return mcp.Caller{}, badToken("the token is not a compact JWT", nil)
+		return mcp.Caller{}, nil, badToken("the token is not a compact JWT", nil)
 	}
 	switch {
 	case ref != nil:
-		return mcp.Caller{}, ref
+		return mcp.Caller{}, nil, ref
 	case id.forbidden != nil:
-		return mcp.Caller{}, a.forbid(id)
+		return mcp.Caller{}, nil, a.forbid(id)
 	}
-	a.remember(d, id.caller, iss.keys, generation)
-	return id.caller, nil
+	a.remember(d, id, iss.keys, generation)
+	return id.caller, id.only, nil
 }
 
 // forbid completes the refusal of a valid token. A missing scope is answered with all scopes
@@ -122,23 +127,24 @@ func (a *Auth) forbid(id identity) *refusal {
 // verified is a cached result of a valid token.
 type verified struct {
 	caller     mcp.Caller // without the token
+	only       []string   // as in identity
 	until      time.Time
 	keys       *keys
 	generation uint64 // of keys: with others it has to be verified again
 }
 
-func (a *Auth) recall(d digest, now time.Time) (mcp.Caller, bool) {
+func (a *Auth) recall(d digest, now time.Time) (_ mcp.Caller, only []string, ok bool) {
 	v, ok := a.cache.Get(d)
 	if !ok || !now.Before(v.until) || v.generation != v.keys.generation.Load() {
-		return mcp.Caller{}, false
+		return mcp.Caller{}, nil, false
 	}
-	return v.caller, true
+	return v.caller, v.only, true
 }
 
-func (a *Auth) remember(d digest, caller mcp.Caller, k *keys, generation uint64) {
+func (a *Auth) remember(d digest, id identity, k *keys, generation uint64) {
 	until := time.Now().Add(verifiedFor)
-	if caller.Expires.Before(until) {
-		until = caller.Expires
+	if id.caller.Expires.Before(until) {
+		until = id.caller.Expires
 	}
-	a.cache.Add(d, &verified{caller: caller, until: until, keys: k, generation: generation})
+	a.cache.Add(d, &verified{caller: id.caller, only: id.only, until: until, keys: k, generation: generation})
 }

@@ -18,12 +18,13 @@ type carried struct {
 	Claims   []byte    `json:"claims,omitempty"`
 	Expires  time.Time `json:"expires,omitzero"`
 	Token    string    `json:"token,omitempty"`
+	View     string    `json:"view,omitempty"`
 }
 
 // WriteCaller encodes a caller for another replica of this gateway, which continues the
 // caller's request. It contains the token, so the sender has to seal it.
 func WriteCaller(c mcp.Caller) ([]byte, error) {
-	text, err := json.Marshal(carried{c.Issuer, c.Subject, c.ClientID, c.Groups, c.Scopes, c.Claims, c.Expires, string(c.Token)})
+	text, err := json.Marshal(carried{c.Issuer, c.Subject, c.ClientID, c.Groups, c.Scopes, c.Claims, c.Expires, string(c.Token), c.View})
 	if err != nil {
 		return nil, fmt.Errorf("auth: writing a caller: %w", err)
 	}
@@ -37,5 +38,5 @@ func ReadCaller(text []byte) (mcp.Caller, error) {
 		return mcp.Caller{}, fmt.Errorf("auth: reading a caller: %w", err)
 	}
 	return mcp.NewCaller(mcp.Caller{Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, Groups: c.Groups, Scopes: c.Scopes,
-		Claims: c.Claims, Expires: c.Expires, Token: mcp.Secret(c.Token)}), nil
+		Claims: c.Claims, Expires: c.Expires, Token: mcp.Secret(c.Token), View: c.View}), nil
 }

@@ -24,6 +24,9 @@ const (
 type identity struct {
 	caller  mcp.Caller
 	granted []string // scopes as the token has them, without implied ones
+	// only has the URLs of the views that the token is for; nil if it is for the gateway, which
+	// includes all views.
+	only []string
 	// forbidden is why a caller with this token, should it be genuine, gets nowhere.
 	forbidden *refusal
 }
@@ -31,14 +34,15 @@ type identity struct {
 // rules are the requirements on the claims of an issuer's tokens.
 type rules struct {
 	Issuer
+	views    []string // the URLs of views, which are audiences, too
 	leeway   time.Duration
 	required []string
 	implied  map[string][]string
 	exact    []string // claims whose names must not be written in other case
 }
 
-func newRules(cfg Config, iss Issuer) rules {
-	r := rules{Issuer: iss, leeway: *cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
+func newRules(cfg Config, iss Issuer, views []string) rules {
+	r := rules{Issuer: iss, views: views, leeway: *cfg.Leeway, required: cfg.RequiredScopes, implied: cfg.ImpliedScopes}
 	r.exact = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "scope", "scp", "client_id", "azp", "appid", "cid",
 		"nonce", "at_hash", "c_hash", "cnf", "events", "typ", "active", "_claim_names", "_claim_sources", "hasgroups"}
 	for _, where := range []string{iss.Claims.User, iss.Claims.Groups} {
@@ -55,7 +59,8 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if iss, ok := member(claims, "iss"); !ok || iss != r.URL {
 		return identity{}, otherIssuer(claims)
 	}
-	if ref := r.checkAudience(claims); ref != nil {
+	only, ref := r.checkAudience(claims)
+	if ref != nil {
 		return identity{}, ref
 	}
 	expires, ref := r.checkTimes(claims, now)
@@ -81,7 +86,7 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	if ref != nil {
 		return identity{}, ref
 	}
-	id := identity{granted: granted, forbidden: forbidden, caller: mcp.NewCaller(mcp.Caller{
+	id := identity{granted: granted, only: only, forbidden: forbidden, caller: mcp.NewCaller(mcp.Caller{
 		Issuer:   r.URL,
 		Subject:  subject,
 		ClientID: client,
@@ -98,20 +103,33 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	return id, nil
 }
 
-func (r *rules) checkAudience(claims mcp.Raw) *refusal {
+// checkAudience returns identity.only.
+func (r *rules) checkAudience(claims mcp.Raw) (only []string, _ *refusal) {
 	value, _ := claims.Member("aud")
 	audiences, ok := textList(value)
 	if !ok {
-		return badToken("the token does not say whom it is for", nil)
+		return nil, badToken("the token does not say whom it is for", nil)
 	}
-	ours := func(aud string) bool { return slices.Contains(r.Audiences, aud) }
-	if !slices.ContainsFunc(audiences, ours) {
-		return badToken("the token is for another audience", fmt.Errorf("aud is %.200s", value))
+	whole, others := false, false
+	for _, aud := range audiences {
+		switch {
+		case slices.Contains(r.Audiences, aud):
+			whole = true
+		case slices.Contains(r.views, aud):
+			only = append(only, aud)
+		default:
+			others = true
+		}
 	}
-	if r.RequireSoleAudience && slices.ContainsFunc(audiences, func(aud string) bool { return !ours(aud) }) {
-		return badToken("the token is for others too", nil)
+	switch {
+	case !whole && only == nil:
+		return nil, badToken("the token is for another audience", fmt.Errorf("aud is %.200s", value))
+	case r.RequireSoleAudience && others:
+		return nil, badToken("the token is for others too", nil)
+	case whole:
+		return nil, nil
 	}
-	return nil
+	return only, nil
 }
 
 func otherIssuer(claims mcp.Raw) *refusal {

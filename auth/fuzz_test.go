@@ -35,7 +35,7 @@ func FuzzForm(f *testing.F) {
 // of two members, and nothing of it makes the rules stumble.
 func FuzzClaims(f *testing.F) {
 	r := newRules(Config{Leeway: new(time.Second), ImpliedScopes: map[string][]string{"a": {"b"}}},
-		Issuer{URL: "https://a.example", Audiences: []string{"us"}, Claims: Claims{User: "sub", Groups: "/realm/roles"}})
+		Issuer{URL: "https://a.example", Audiences: []string{"us"}, Claims: Claims{User: "sub", Groups: "/realm/roles"}}, nil)
 	for _, seed := range []string{
 		`{"iss":"https://a.example","aud":"us","sub":"alice","exp":9000000000}`,
 		`{"iss":"https://a.example","aud":["us"],"sub":"alice","exp":9e9,"scope":"a b","scp":["c"],"realm":{"roles":["x"]},"client_id":"c"}`,

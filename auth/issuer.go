@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -35,7 +36,7 @@ func newIssuer(cfg Config, iss Issuer, deps Deps) (*issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &issuer{rules: newRules(cfg, iss), client: client, keys: k}, nil
+	return &issuer{rules: newRules(cfg, iss, slices.Collect(maps.Values(deps.Views))), client: client, keys: k}, nil
 }
 
 // newClient is the default of Deps.NewClient.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,9 +16,9 @@ const metadataPath = "/.well-known/oauth-protected-resource"
 
 // metadataDocument is the protected resource metadata (RFC 9728 §2).
 type metadataDocument struct {
-	url   string // as clients are told
-	paths []string
-	body  mcp.Raw
+	url  string // as clients are told
+	path string
+	body mcp.Raw
 }
 
 func newMetadata(cfg Config, publicURL string) metadataDocument {
@@ -36,20 +37,22 @@ func newMetadata(cfg Config, publicURL string) metadataDocument {
 		doc = doc.With("scopes_supported", mcp.Strings(cfg.ScopesSupported))
 	}
 	return metadataDocument{
-		url:   origin + metadataPath + path,
-		paths: slices.Compact([]string{metadataPath, metadataPath + path}),
-		body:  doc,
+		url:  origin + metadataPath + path,
+		path: metadataPath + path,
+		body: doc,
 	}
 }
 
-// MetadataPaths returns the paths for Metadata: the one in challenges, and the root, where
-// some clients look by themselves (2025-11-25
+// MetadataPaths returns the paths for Metadata: those in challenges, and the root, where some
+// clients look by themselves (2025-11-25
 // basic/authorization#protected-resource-metadata-discovery-requirements). There are none in
 // mode none.
-func (a *Auth) MetadataPaths() []string { return slices.Clone(a.document.paths) }
+func (a *Auth) MetadataPaths() []string {
+	return slices.Sorted(maps.Keys(a.documents))
+}
 
-// Metadata serves the protected resource metadata, to everybody and to every web page. They
-// depend on the configuration alone, never on a request or its Host. In mode none it answers
+// Metadata serves the protected resource metadata, to everybody and to every web page: at the
+// path of a view those of the view, at any other path those of the endpoint. They depend on the configuration alone, never on a request or its Host. In mode none it answers
 // 404.
 func (a *Auth) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +66,11 @@ func (a *Auth) Metadata() http.Handler {
 		case http.MethodGet, http.MethodHead:
 			h.Set("Content-Type", "application/json")
 			h.Set("Cache-Control", "public, max-age=300")
-			w.Write(a.document.body) // net/http leaves it out for HEAD
+			body, ok := a.documents[r.URL.EscapedPath()]
+			if !ok {
+				body = a.documents[metadataPath]
+			}
+			w.Write(body) // net/http leaves it out for HEAD
 		case http.MethodOptions:
 			// MCP clients in browsers send headers of their own with every request.
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD")

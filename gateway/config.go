@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -65,6 +66,8 @@ type Config struct {
 	Naming catalog.Config `yaml:"naming"`
 	// Disclosure says how tools are described. Default: in full.
 	Disclosure Disclosure `yaml:"disclosure"`
+	// Views are further endpoints, each with a selection of what policy allows. Default none.
+	Views []view.Config `yaml:"views"`
 	// Skills says how skills are offered to hosts that know no form of them.
 	Skills loadskill.Config `yaml:"skills"`
 	// HTTP says what the endpoint accepts and how it answers. The hosts in listen and
@@ -126,6 +129,7 @@ func (c Config) Validate() error {
 	found.add("limits", c.Limits.CheckIssuers(issuers))
 	found.add("naming", c.Naming.Validate())
 	found.add("disclosure", c.Disclosure.validate(issuers))
+	checkViews(c, &found)
 	found.add("http", c.HTTP.Validate())
 	found.add("http.sse_path", c.checkSSEPath())
 	found.add("connections", c.Connections.Validate())
@@ -155,7 +159,7 @@ func (f *findings) add(path string, err error) {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := append(c.policyDoubts(), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
+	doubts := append(append(c.policyDoubts(), viewDoubts(c)...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && c.Auth.Mode != auth.ModeOAuth {
 		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))

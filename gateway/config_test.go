@@ -104,6 +104,22 @@ func TestConfigProblems(t *testing.T) {
 		{"sse_path without sessions", "http: {sse_path: /sse, clients: stateless}\n" + crm, []string{`c.yaml:1: http.sse_path: "/sse": with clients: stateless there is no HTTP+SSE`}},
 		{"clients", "http: {clients: new}\n" + crm, []string{`c.yaml:1: http.clients: "new" is neither all nor stateless`}},
 		{"sse_path off", "http: {sse_path: off}\n" + crm, nil},
+		{"views", crm + "views:\n- {name: sales, show: [\"tools:crm/*\"]}\n- {name: desk, path: /desk, who: {groups: [desk]}, show: [\"*:*\"]}\n", nil},
+		{"bad views", crm + "views:\n- {show: [\"tools:crm/*\"]}\n- {name: Sales, path: sales/}\n- {name: a, who: {users: []}, show: [\"tool:*\"]}\n- {name: a, show: [\"*:*\"]}\n", []string{
+			`c.yaml:3: views[0].name: "": want a-z, 0-9 and -, at most 40`,
+			`c.yaml:4: views[1] (Sales): show: is needed: patterns such as tools:crm/*`,
+			`c.yaml:4: views[1] (Sales): name: "Sales": want a-z, 0-9 and -, at most 40`,
+			`c.yaml:4: views[1] (Sales): path: "sales/": want a path of segments of letters, digits and -._~, such as /mcp/sales`,
+			`c.yaml:5: views[2] (a): who.users: is empty: put values in or take the key out`,
+			`c.yaml:5: views[2] (a): show[0]: "tool:*": unknown kind "tool": want one of tools, resources, prompts, skills or *`,
+			`c.yaml:6: views[3] (a): name: views[2] is called "a" already`,
+		}},
+		{"views at paths of others", "public_url: https://a.example/mcp\n" + crm + "views:\n- {name: a, path: /mcp, show: [\"*:*\"]}\n- {name: b, path: /sse/messages, show: [\"*:*\"]}\n- {name: c, path: /mcp/d, show: [\"*:*\"]}\n- {name: d, show: [\"*:*\"]}\n- {name: e, path: /, show: [\"*:*\"]}\n", []string{
+			`c.yaml:4: views[0] (a): path: "/mcp": the endpoint is there already`,
+			`c.yaml:5: views[1] (b): path: "/sse/messages": paths that end like this are for HTTP+SSE; choose another`,
+			`c.yaml:7: views[3] (d): path: "/mcp/d": views[2] (c) is there already`,
+			`c.yaml:8: views[4] (e): path: "/": its path for HTTP+SSE, /sse, is taken: choose another, or another http.sse_path`,
+		}},
 		{"shutdown_timeout", crm + "shutdown_timeout: -1s\n", []string{`c.yaml:2: shutdown_timeout: -1s is negative`}},
 		{"log", crm + "telemetry:\n  log:\n    format: xml\n", []string{`c.yaml:4: telemetry.log.format: "xml": want text or json`}},
 		{"sessions", crm + "sessions: {store: disk, max: -1}\n", []string{

@@ -270,7 +270,7 @@ func (g *Gateway) Start() {
 	g.stopAuth = run(first.auth.Run)
 	g.undo.onStop("auth", func(ctx context.Context) error { return g.stopAuth(ctx) })
 
-	g.setRoutes(first.cfg, first.auth)
+	g.setRoutes(first)
 	base, cancel := context.WithCancel(context.Background())
 	g.server = newServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.draining.Load() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -26,8 +27,11 @@ import (
 // catalog over them and the pipeline above it. Making one does no I/O. A reload makes a new
 // graph, which shares the unchanged parts.
 type graph struct {
-	cfg     Config // with defaults
-	auth    *auth.Auth
+	cfg  Config // with defaults
+	auth *auth.Auth
+	// viewUsers are those who may use each view.
+	viewUsers []*policy.Audiences
+
 	members []*member // the upstreams, in the order of the configuration
 	catalog *catalog.Catalog
 	way     handover.Way
@@ -98,10 +102,17 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 			g = nil
 		}
 	}()
-	if before != nil && before.cfg.PublicURL == cfg.PublicURL && reflect.DeepEqual(before.cfg.Auth, cfg.Auth) {
+	if before != nil && before.cfg.PublicURL == cfg.PublicURL && reflect.DeepEqual(before.cfg.Auth, cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
 		g.auth = before.auth
-	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Log: with.log, Metrics: with.metrics.tokens}); err != nil {
+	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens}); err != nil {
 		return g, err
+	}
+	for i, v := range cfg.Views {
+		users, err := policy.NewAudiences([]policy.Who{v.Who})
+		if err != nil {
+			return g, fmt.Errorf("%s: who: %w", viewKey(i, v), err)
+		}
+		g.viewUsers = append(g.viewUsers, users)
 	}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {

@@ -19,7 +19,7 @@ import (
 // directly above the catalog, so that nothing gets around it. Requests that the gateway makes
 // itself (Way.Lists) are not observed.
 func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Way, described *disclosure.Disclosure, err error) {
-	rules, err := policy.New(cfg.rules())
+	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
 		return way, nil, err
 	}

@@ -138,7 +138,7 @@ func (g *Gateway) replace(before, next *graph) {
 	if next.auth != before.auth {
 		g.stopAuth = run(next.auth.Run)
 	}
-	g.setRoutes(next.cfg, next.auth)
+	g.setRoutes(next)
 	g.calls.Set(&next.way)
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
@@ -157,6 +157,11 @@ func (g *Gateway) replace(before, next *graph) {
 		}
 		if next.member(m.Name()) == nil {
 			g.services.metrics.forget(m.Name())
+		}
+	}
+	for _, v := range before.cfg.Views {
+		if _, err := viewNamed(next.cfg, v.Name); err != nil {
+			g.services.metrics.calls.ForgetView(v.Name)
 		}
 	}
 	g.services.metrics.policy.KeepLimits(before.cfg.Limits, next.cfg.Limits)

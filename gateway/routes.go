@@ -9,24 +9,55 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
 // place is a path for clients. It puts authentication where it belongs (front.Behind).
 type place struct {
 	path   string
+	view   string            // "" for none
+	users  *policy.Audiences // who may use the view; nil for none
 	behind func(authenticate func(http.Handler) http.Handler) http.Handler
 }
 
-// setRoutes serves the places of clients under a configuration.
-func (g *Gateway) setRoutes(cfg Config, who *auth.Auth) {
-	places := []place{{cfg.path(), g.front.Behind}}
+// setRoutes serves the places of clients under a graph.
+func (g *Gateway) setRoutes(under *graph) {
+	places := []place{{path: under.cfg.path(), behind: g.front.Behind}}
 	if stream, messages := g.front.SSEPaths(); stream != "" {
-		places = append(places, place{stream, g.front.SSEBehind}, place{messages, g.front.MessagesBehind})
+		places = append(places, place{path: stream, behind: g.front.SSEBehind}, place{path: messages, behind: g.front.MessagesBehind})
 	}
-	routes := routes(who, g.log, places...)
+	for i, v := range under.cfg.Views {
+		places = append(places, g.viewPlaces(viewPath(under.cfg, v), v.Name, under.viewUsers[i])...)
+	}
+	routes := routes(under.auth, g.log, places...)
 	g.routes.Store(&routes)
+}
+
+// viewPlaces returns the places of a view.
+func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
+	places := []place{{at, view, users, g.front.Behind}}
+	if stream, _ := g.front.SSEPaths(); stream != "" {
+		sse := front.ViewSSE(at)
+		places = append(places, place{sse, view, users, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.front.MessagesBehind})
+	}
+	return places
+}
+
+// only lets those callers pass who may use a view. That the view exists is no secret, since
+// everybody can read its metadata.
+func only(users *policy.Audiences, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			w.Write(wire.AppendError(nil, nil, mcp.Errorf(mcp.CodeInvalidRequest, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // routes is everything that is served. The places have exactly their paths, with every HTTP
@@ -35,7 +66,12 @@ func (g *Gateway) setRoutes(cfg Config, who *auth.Auth) {
 func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 	all := make(map[string]http.Handler)
 	for _, p := range places {
-		all[p.path] = p.behind(who.Require)
+		all[p.path] = p.behind(func(next http.Handler) http.Handler {
+			if p.view == "" {
+				return who.Require(next)
+			}
+			return who.RequireAt(p.view, only(p.users, next))
+		})
 	}
 	nothing := func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "there is nothing here: the MCP endpoint is "+places[0].path, http.StatusNotFound)

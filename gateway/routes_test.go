@@ -26,7 +26,7 @@ func TestRoutes(t *testing.T) {
 		w.WriteHeader(http.StatusTeapot)
 	})
 	server := httptest.NewServer(routes(anybody(t), slog.New(slog.DiscardHandler),
-		place{"/mcp", alone(front)}, place{"/sse", alone(front)}, place{"/sse/messages", alone(front)}))
+		place{path: "/mcp", behind: alone(front)}, place{path: "/sse", behind: alone(front)}, place{path: "/sse/messages", behind: alone(front)}))
 	defer server.Close()
 	const found, missing = http.StatusTeapot, http.StatusNotFound
 	tests := []struct {
@@ -101,7 +101,7 @@ func TestH139_Panic(t *testing.T) {
 				}
 				panic("secret detail")
 			})
-			server := httptest.NewServer(routes(anybody(t), slog.New(slog.NewTextHandler(&log, nil)), place{"/mcp", alone(front)}))
+			server := httptest.NewServer(routes(anybody(t), slog.New(slog.NewTextHandler(&log, nil)), place{path: "/mcp", behind: alone(front)}))
 			res, err := http.Post(server.URL+"/mcp", "application/json", nil)
 			if err != nil {
 				t.Fatal(err)

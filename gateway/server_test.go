@@ -34,7 +34,7 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func TestAnswerThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		server := newServer(routes(anybody(t), log, place{"/mcp", alone(http.NotFoundHandler())}), log)
+		server := newServer(routes(anybody(t), log, place{path: "/mcp", behind: alone(http.NotFoundHandler())}), log)
 		listener := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()
@@ -55,7 +55,7 @@ func TestAnswerThatNobodyReads(t *testing.T) {
 func TestBodyThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		server := newServer(routes(anybody(t), log, place{"/mcp", alone(http.NotFoundHandler())}), log)
+		server := newServer(routes(anybody(t), log, place{path: "/mcp", behind: alone(http.NotFoundHandler())}), log)
 		listener := &pipes{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()

@@ -18,6 +18,8 @@ type callerClass struct {
 	// id is a digest of how each rule applies, so equal classes have equal ids.
 	id    [16]byte
 	rules []applicable
+	// frame is what the callers' view leaves of all that; nil at the gateway's own endpoint.
+	frame *frame
 	// who is the only caller of the class, if a condition looks at caller and target together
 	// and its result is therefore theirs alone. Else nil.
 	who *subject
@@ -34,6 +36,27 @@ type applicable struct {
 	open, broken bool
 }
 
+// frame is a compiled View.
+type frame struct {
+	who   *audience
+	shows []pattern
+}
+
+// noFrame shows nothing.
+var noFrame = &frame{}
+
+// frameOf returns what a caller's view shows; nil at the gateway's own endpoint. A view that
+// does not exist, or is for others, shows nothing.
+func (p *Policy) frameOf(who *subject) *frame {
+	if who.caller.View == "" {
+		return nil
+	}
+	if f := p.views[who.caller.View]; f != nil && who.unclear == nil && f.who.has(who) {
+		return f
+	}
+	return noFrame
+}
+
 // hasher hashes everything that rules may look at of a caller. Equal hashes are only
 // candidates for equal callers.
 type hasher struct{ seed maphash.Seed }
@@ -41,12 +64,15 @@ type hasher struct{ seed maphash.Seed }
 func newHasher() hasher { return hasher{maphash.MakeSeed()} }
 
 func (h hasher) of(c *mcp.Caller) uint64 {
-	if c.Claims != nil {
-		return maphash.Bytes(h.seed, c.Claims) // all the rest is from there
-	}
 	const mix = 0x9e3779b97f4a7c15
 	sum := uint64(0)
 	add := func(s string) { sum = (sum ^ maphash.String(h.seed, s)) * mix }
+	if c.View != "" {
+		add(c.View)
+	}
+	if c.Claims != nil {
+		return sum ^ maphash.Bytes(h.seed, c.Claims) // all the rest is from there
+	}
 	add(c.Issuer)
 	add(c.Subject)
 	add(c.ClientID)
@@ -75,14 +101,14 @@ func (p *Policy) subjectOf(c *mcp.Caller) *subject {
 
 func (p *subject) is(c *mcp.Caller) bool {
 	known := &p.caller
-	return known.Issuer == c.Issuer && known.Subject == c.Subject && known.ClientID == c.ClientID &&
+	return known.View == c.View && known.Issuer == c.Issuer && known.Subject == c.Subject && known.ClientID == c.ClientID &&
 		bytes.Equal(known.Claims, c.Claims) && slices.Equal(known.Groups, c.Groups) && slices.Equal(known.Scopes, c.Scopes)
 }
 
 // classOf finds the rules that apply to a caller and evaluates their conditions as far as
 // they depend on the caller alone.
 func (p *Policy) classOf(who *subject) *callerClass {
-	c := &callerClass{}
+	c := &callerClass{frame: p.frameOf(who)}
 	states := make([]byte, len(p.rules))
 	for i, r := range p.rules {
 		s, holds := r.appliesTo(who)
@@ -100,6 +126,12 @@ func (p *Policy) classOf(who *subject) *callerClass {
 			states[i] = 3
 		}
 		c.rules = append(c.rules, s)
+	}
+	if c.frame != nil {
+		states = append(states, "view "...)
+		if c.frame != noFrame {
+			states = append(states, who.caller.View...)
+		}
 	}
 	if c.who != nil {
 		states = append(states, who.digest()...)

@@ -32,7 +32,7 @@ func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*m
 	g.decided(c, target, Decision{Effect: Allow})
 	inner := bare(c)
 	inner.Target = target
-	if !target.Template || !g.policy.onURIs {
+	if !target.Template || !g.policy.onURIs && c.Caller.View == "" {
 		return next.Handle(ctx, inner)
 	}
 	s, err := g.newSuggestions(c)

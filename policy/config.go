@@ -88,6 +88,15 @@ type Who struct {
 	Claims map[string][]string `yaml:"claims"`
 }
 
+// View is an endpoint that shows a selection of what policy allows. It grants nothing.
+type View struct {
+	Name string
+	// Who are the callers who may use the view; the zero Who is everybody.
+	Who Who
+	// Show has patterns as in rules: what the view shows of what its caller may use.
+	Show []string
+}
+
 // Limit bounds how often something is used. A call has to fit every limit that applies to it.
 type Limit struct {
 	// Name appears in errors and metrics. Required and unique.
@@ -198,6 +207,18 @@ func (all Limits) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Validate reports all mistakes in the view, each with the path of its key in front.
+func (v View) Validate() error {
+	var errs []error
+	if err := v.Who.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("who: %w", err))
+	}
+	if v.Show == nil {
+		errs = append(errs, errors.New("show: is needed: patterns such as tools:crm/*"))
+	}
+	return errors.Join(append(errs, checkPatterns("show", v.Show)...)...)
 }
 
 func (l Limit) validate() error {

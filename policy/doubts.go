@@ -116,6 +116,20 @@ func (all Limits) Doubts(upstreams []string) []error {
 	return doubts
 }
 
+// Doubts reports patterns of the view that are probably a mistake, as Config.Doubts does.
+func (v View) Doubts(upstreams []string) (doubts []error) {
+	for i, text := range v.Show {
+		p, err := parsePattern(text)
+		if err != nil {
+			continue // Validate says it
+		}
+		if doubt := doubtOf(p, upstreams); doubt != nil {
+			doubts = append(doubts, fmt.Errorf("show[%d]: %w", i, doubt))
+		}
+	}
+	return doubts
+}
+
 func doubtOf(p pattern, upstreams []string) error {
 	switch {
 	case !slices.ContainsFunc(upstreams, p.upstream.match):

@@ -213,7 +213,7 @@ func (g *Guard) Sees(ctx context.Context, c *mcp.Call, kind, public string) bool
 }
 
 // SeesAll reports whether a caller may know of everything.
-func (g *Guard) SeesAll(*mcp.Caller) bool { return g.policy.open() }
+func (g *Guard) SeesAll(caller *mcp.Caller) bool { return g.policy.openTo(caller) }
 
 // letGo passes on a retry whose caller has left. It runs nothing, and frees what the upstream
 // keeps for the call, whatever the policy says by now.

@@ -15,7 +15,7 @@ import (
 func (g *Guard) listen(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	inner := bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller)
-	if g.policy.open() {
+	if g.policy.openTo(&c.Caller) {
 		return next.Handle(ctx, inner)
 	}
 	want, err := mcp.FilterOf(c.Params)
@@ -52,7 +52,7 @@ func (g *Guard) mayRead(ctx context.Context, c *mcp.Call, uri string) bool {
 // allow something of it and do not deny all of it. It is nil if the caller may know of all.
 // Call the function only with upstreams that exist: it caches its results.
 func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
-	if p.open() {
+	if p.openTo(caller) {
 		return nil
 	}
 	c := p.subjectOf(caller).class
@@ -70,6 +70,9 @@ func (p *Policy) upstreams(caller *mcp.Caller) func(upstream string) bool {
 // upstream.
 func (p *Policy) offers(c *callerClass, of mcp.Target) bool {
 	allowed := p.fallback == Allow
+	if c.frame != nil && !slices.ContainsFunc(c.frame.shows, func(p pattern) bool { return p.of(of) }) {
+		return false
+	}
 	for _, s := range c.rules {
 		about := func(effect Effect, whole bool) bool {
 			return slices.ContainsFunc(s.patterns[effect], func(p pattern) bool { return p.of(of) && (!whole || p.name.all()) })

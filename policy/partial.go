@@ -57,6 +57,10 @@ func (p *Policy) partialFrom(c *callerClass, spelled spelledTarget, nameless boo
 		o.fixed.fallback = Deny
 		return o
 	}
+	if c.frame != nil && !spelled.fits(c.frame.shows, Allow) {
+		o.fixed.fallback = Deny
+		return o
+	}
 	for _, s := range c.rules {
 		for effect := Deny; effect <= Allow; effect++ {
 			if !spelled.fits(s.patterns[effect], effect) {

@@ -69,6 +69,7 @@ type Resolver interface {
 type Policy struct {
 	rules    []*rule
 	fallback Effect
+	views    map[string]*frame // by name
 	// onURIs says that some rule is about resources or skills, so some of the URIs that a
 	// template makes may be denied.
 	onURIs bool
@@ -93,12 +94,20 @@ type rule struct {
 }
 
 // New compiles a configuration. The zero Config denies everything, and Config{Default:
-// DefaultAllow} allows everything. An error names the key path of the problem.
-func New(cfg Config) (*Policy, error) {
+// DefaultAllow} allows everything. A caller at a view that is not among views may do nothing.
+// An error names the key path of the problem.
+func New(cfg Config, views ...View) (*Policy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	p := &Policy{hash: newHasher()}
+	p := &Policy{hash: newHasher(), views: make(map[string]*frame)}
+	for _, v := range views {
+		shows, err := newPatterns(v.Show)
+		if err != nil {
+			return nil, fmt.Errorf("views: %s: %w", v.Name, err)
+		}
+		p.views[v.Name] = &frame{who: newAudience(v.Who), shows: shows}
+	}
 	if cfg.Default == DefaultAllow {
 		p.fallback = Allow
 	}
@@ -152,8 +161,12 @@ func newPatterns(texts []string) ([]pattern, error) {
 	return patterns, nil
 }
 
-// open reports whether everybody may use everything.
+// open reports whether the rules allow everything to everybody. Only a view hides something
+// then.
 func (p *Policy) open() bool { return len(p.rules) == 0 && p.fallback == Allow }
+
+// openTo reports whether a caller may use everything.
+func (p *Policy) openTo(c *mcp.Caller) bool { return c.View == "" && p.open() }
 
 // Decide says whether the caller may use the target with these arguments: those of a tool or
 // prompt as the client wrote them, nil for none. Conditions judge the arguments without the

@@ -57,7 +57,7 @@ func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 	inner := bare(c)
 	inner.Visible = g.policy.upstreams(&c.Caller) // says whom to ask on the caller's behalf
 	reply, err := next.Handle(ctx, inner)
-	if err != nil || reply == nil || reply.List == nil || g.policy.open() {
+	if err != nil || reply == nil || reply.List == nil || g.policy.openTo(&c.Caller) {
 		return reply, err
 	}
 	return &mcp.Reply{List: g.views.of(g.policy.subjectOf(&c.Caller), reply.List)}, nil

@@ -18,6 +18,7 @@ const recordVersion = 2
 type keptRecord struct {
 	Version       int      `json:"version"`
 	Client        string   `json:"client,omitempty"`
+	View          string   `json:"view,omitempty"`
 	Revision      string   `json:"revision"`
 	ClientInfo    string   `json:"clientInfo,omitempty"`
 	Caps          string   `json:"caps,omitempty"`
@@ -31,6 +32,7 @@ func encode(r Record) ([]byte, error) {
 	value, err := json.Marshal(keptRecord{
 		Version:       recordVersion,
 		Client:        r.Client,
+		View:          r.View,
 		Revision:      r.Revision,
 		ClientInfo:    string(r.ClientInfo),
 		Caps:          string(r.Caps),
@@ -61,6 +63,7 @@ func decode(value []byte, n name) (*Record, error) {
 	r := Record{
 		User:          n.user,
 		Client:        k.Client,
+		View:          k.View,
 		ID:            n.id,
 		Revision:      k.Revision,
 		ClientInfo:    raw(k.ClientInfo),

@@ -22,6 +22,8 @@ type Record struct {
 	User string
 	// Client is mcp.Caller.ClientID of the session's client; "" if clients are not known.
 	Client string
+	// View is mcp.Caller.View of the endpoint where the session began: it exists only there.
+	View string
 	// ID is the value of Mcp-Session-Id: 26 characters of base32, 130 random bits.
 	ID string
 	// Revision is the name of the negotiated protocol revision.

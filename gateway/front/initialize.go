@@ -49,6 +49,7 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 		return x.open(ctx, session.Record{
 			User:       c.Caller.User(),
 			Client:     c.Caller.ClientID,
+			View:       c.Caller.View,
 			Revision:   rev.Name,
 			ClientInfo: info,
 			Caps:       rev.ClientCaps(caps),

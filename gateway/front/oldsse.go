@@ -35,6 +35,7 @@ const (
 	sseVerbs     verbs = http.MethodGet
 	messageVerbs verbs = http.MethodPost
 
+	viewSSEPath  = "/sse"      // appended to the path of a view
 	messagesPath = "/messages" // appended to the path of the stream
 	queryConn    = "c"         // query parameter with the id of a stream
 
@@ -53,6 +54,8 @@ type oldStream struct {
 	id     string          // part of the path for its messages; only its client knows it
 	user   string          // its owner
 	client string          // likewise
+	view   string          // likewise
+	path   string          // for its messages
 	stream *stream.Stream  // set under Front.mu, before anybody can know the id
 	ctx    context.Context // for what runs before there is a session
 	cancel context.CancelCauseFunc
@@ -86,6 +89,15 @@ func (f *Front) streamAt(id string) string {
 // SSEMessages is the path for the messages of the HTTP+SSE streams at a path.
 func SSEMessages(stream string) string { return stream + messagesPath }
 
+// ViewSSE is the path of the HTTP+SSE streams of a view that has its endpoint at a path.
+func ViewSSE(endpoint string) string { return strings.TrimSuffix(endpoint, "/") + viewSSEPath }
+
+// OfSSE reports whether the path of a view is for HTTP+SSE, its streams or messages. So no
+// endpoint of a view can have it.
+func OfSSE(path string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(path, messagesPath), viewSSEPath)
+}
+
 // SSEPaths returns the paths that are served for HTTP+SSE, of the stream and of messages. Both
 // are empty if it is disabled.
 func (f *Front) SSEPaths() (stream, messages string) {
@@ -108,7 +120,8 @@ func (f *Front) MessagesBehind(authenticate func(http.Handler) http.Handler) htt
 // openOld answers a GET with a stream, and returns when the stream ends.
 func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 	caller, ref := f.caller(r)
-	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, begun: make(chan struct{})}
+	o := &oldStream{f: f, id: f.streamID(), user: caller.User(), client: caller.ClientID, view: caller.View,
+		path: SSEMessages(r.URL.Path), begun: make(chan struct{})}
 	switch {
 	case ref != nil:
 	case !readAccept(r.Header["Accept"]).stream:
@@ -177,8 +190,7 @@ func (f *Front) enlist(o *oldStream, anyone bool) bool {
 
 // serve writes the stream.
 func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
-	_, messages := o.f.SSEPaths()
-	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(messages+"?"+queryConn+"="+o.id)))
+	o.stream.Raw(wire.AppendEvent(nil, "", "endpoint", []byte(o.path+"?"+queryConn+"="+o.id)))
 	o.stream.Open() // at once
 	why := o.wait(ctx, caller)
 	o.close() // first: what still runs gets no answer

@@ -29,8 +29,8 @@ func (f *Front) onStream(p *posted) *refuse.Refusal {
 	return p.on.message(p)
 }
 
-// findStream finds the stream that a message is for. For other users and other clients the
-// stream does not exist. A message for a stream of another replica is forwarded there.
+// findStream finds the stream that a message is for. For other users and other clients, and at
+// another view, the stream does not exist. A message for a stream of another replica is forwarded there.
 func (f *Front) findStream(p *posted) *refuse.Refusal {
 	id := ""
 	if ids := p.r.URL.Query()[queryConn]; len(ids) == 1 {
@@ -50,7 +50,7 @@ func (f *Front) findStream(p *posted) *refuse.Refusal {
 		p.on = o
 	}
 	f.mu.Unlock()
-	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID {
+	if p.on == nil || p.on.user != p.caller.User() || p.on.client != p.caller.ClientID || p.on.view != p.caller.View {
 		return refuse.NoStream()
 	}
 	p.accept = accept{stream: true}

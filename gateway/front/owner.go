@@ -106,7 +106,7 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(mcp.WithCaller(r.Context(), caller))
-	if _, messages := f.SSEPaths(); messages != "" && r.URL.Path == messages {
+	if _, messages := f.SSEPaths(); messages != "" && (r.URL.Path == messages || caller.View != "" && OfSSE(r.URL.Path)) {
 		f.postOld(w, r)
 		return
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // requestState is what is sealed into the requestState of an input_required result. It is
-// bound to its user and client (2026-07-28 basic/patterns/mrtr).
+// bound to its user, client and view (2026-07-28 basic/patterns/mrtr).
 type requestState struct {
 	State   string `json:"state"`
 	Method  string `json:"method"`
@@ -89,7 +89,16 @@ func (x *exchange) sealState(ask *mcp.Ask) string {
 	if err != nil {
 		panic(err) // strings and an integer always marshal
 	}
-	return x.f.seal.Seal(plain, stateBound, x.call.Caller.User(), x.call.Caller.ClientID)
+	return x.f.seal.Seal(plain, x.boundTo()...)
+}
+
+// boundTo returns what the state of a call is bound to.
+func (x *exchange) boundTo() []string {
+	c := &x.call.Caller
+	if c.View == "" {
+		return []string{stateBound, c.User(), c.ClientID}
+	}
+	return []string{stateBound, c.User(), c.ClientID, c.View}
 }
 
 // retry reads the answers and the state that a request brings back. Answers without a state
@@ -103,7 +112,7 @@ func (x *exchange) retry(p params) error {
 	if p.state == nil {
 		return nil
 	}
-	plain, err := x.f.seal.Open(p.state.Text(), stateBound, x.call.Caller.User(), x.call.Caller.ClientID)
+	plain, err := x.f.seal.Open(p.state.Text(), x.boundTo()...)
 	if err != nil {
 		return badState("invalid", "requestState is not one that was given to this client")
 	}

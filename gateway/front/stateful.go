@@ -35,8 +35,8 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 }
 
 // session finds the session that a request names. For another user, or another client of the
-// same user, the session does not exist: a client that obtains the id gains nothing. A new
-// token of the same user and client keeps the session. If another replica owns the session,
+// same user, or at the endpoint of another view, the session does not exist: a client that
+// obtains the id gains nothing. A new token of the same user and client keeps the session. If another replica owns the session,
 // the request is answered there.
 func (f *Front) session(a arrival, header string) (session.Record, *wire.Revision, *refuse.Refusal) {
 	id, ref := checkSessionHeader(a.r.Header)
@@ -54,8 +54,8 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 		return record, nil, f.refuseSession(err)
 	}
 	rev := wire.Lookup(record.Revision)
-	if rev == nil || record.Client != a.caller.ClientID {
-		// It is of another version of the gateway, or of another client.
+	if rev == nil || record.Client != a.caller.ClientID || record.View != a.caller.View {
+		// It is of another version of the gateway, of another client, or of another view.
 		return session.Record{}, nil, f.refuseSession(session.ErrNotFound)
 	}
 	if header != "" && header != rev.Name {

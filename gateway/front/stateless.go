@@ -151,11 +151,15 @@ func (p *posted) checkRequest() (name string, err error) {
 }
 
 // derivedID stands for the session id of a stateless client: it is the same for all requests
-// of one program of one user.
+// of one program of one user to one view.
 func derivedID(caller mcp.Caller, clientInfo mcp.Raw) string {
 	var buf [512]byte
 	b := append(append(buf[:0], caller.ClientID...), 0)
-	sum := sha256.Sum256(append(b, clientInfo...))
+	b = append(b, clientInfo...)
+	if caller.View != "" {
+		b = append(append(b, 0), caller.View...)
+	}
+	sum := sha256.Sum256(b)
 	var text [1 + 16]byte
 	text[0] = '~' // no minted session id begins with it
 	hex.Encode(text[1:], sum[:8])

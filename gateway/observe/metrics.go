@@ -38,6 +38,7 @@ var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 
 type Metrics struct {
 	running [len(eras)]prometheus.Gauge
 	all     table
+	views   *prometheus.CounterVec
 
 	calls    *prometheus.CounterVec // of upstreams
 	duration *prometheus.HistogramVec
@@ -73,6 +74,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for i, era := range eras {
 		m.running[i] = running.WithLabelValues(era)
 	}
+	m.views = with.NewCounterVec(prometheus.CounterOpts{
+		Name: "gatehouse_view_calls_total",
+		Help: "Calls of clients at the endpoints of views, by how they ended.",
+	}, []string{"view", "outcome"})
 	m.all = table{
 		calls: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_calls_total",
@@ -170,14 +175,26 @@ func (m *Metrics) run(ctx context.Context, c *mcp.Call, next mcp.Handler) (reply
 	over := false
 	defer func() {
 		if !over { // a panic, which the client sees as "internal error"
-			m.all.count(c, outcomeInternal, time.Since(start))
+			m.count(c, outcomeInternal, time.Since(start))
 		}
 	}()
 	reply, err = next.Handle(ctx, c)
 	took := time.Since(start)
 	over, how = true, outcomeOf(ctx, reply, err)
-	m.all.count(c, how, took)
+	m.count(c, how, took)
 	return reply, how, ending{start.Add(took), took}, err
+}
+
+func (m *Metrics) count(c *mcp.Call, how outcome, took time.Duration) {
+	m.all.count(c, how, took)
+	if c.Caller.View != "" {
+		m.views.WithLabelValues(c.Caller.View, outcomes[how]).Inc()
+	}
+}
+
+// ForgetView drops the series of a view that no longer exists.
+func (m *Metrics) ForgetView(view string) {
+	m.views.DeletePartialMatch(prometheus.Labels{"view": view})
 }
 
 // table finds the series of a call by index.

@@ -74,6 +74,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	text("name", c.Name)
 	text("user", c.Caller.Subject)
 	text("client", c.Caller.ClientID)
+	text("view", c.Caller.View)
 	upstream := c.Verdict.Target.Upstream
 	known, _ := errors.AsType[*mcp.Error](err)
 	if upstream == "" && known != nil {

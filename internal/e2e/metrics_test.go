@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -148,6 +149,7 @@ func TestMetrics(t *testing.T) {
 			})},
 		},
 	}
+	cfg.Views = []view.Config{{Name: "job", Show: []string{"tools:old/*"}}}
 	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Redis.URL = mcp.Secret(redistest.Start(t).URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
@@ -253,7 +255,14 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	parkedNumbers(t, g)
-	checkMetricsPage(t, g.scrape(t))
+	job := *g
+	job.url += "/job"
+	mustCall(t, job.raw(t, stateless, g.issuer.Token(nil)), "tools/call", `{"name":"old__good"}`)
+	n = g.scrape(t)
+	if got := n.values["view_calls_total{outcome=ok,view=job}"]; got != 1 {
+		t.Errorf("%v calls at the view", got)
+	}
+	checkMetricsPage(t, n)
 	checkAlerts(t, g.scrape(t))
 }
 

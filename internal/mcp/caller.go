@@ -20,6 +20,9 @@ type Caller struct {
 	// Expires is when the token expires, including the leeway for clocks. Streams end then.
 	// Zero for never.
 	Expires time.Time
+	// View is the name of the view whose endpoint the request came to, "" for the gateway's own
+	// endpoint. It belongs to the request, not to the token.
+	View string
 	// Token is the verified access token, "" without one. It is for this gateway alone: auth
 	// sets it, and only auth/outbound reads it, to exchange it (RFC 8693). It never goes to
 	// an upstream.

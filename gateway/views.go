@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// maxViews bounds the list of views: each has routes, and lists of its own.
+const maxViews = 100
+
+// viewPath returns the path of a view's endpoint.
+func viewPath(c Config, v view.Config) string {
+	if v.Path != "" {
+		return v.Path
+	}
+	return path.Join(c.path(), v.Name)
+}
+
+// viewURLs returns the URLs of the views' endpoints by name.
+func viewURLs(c Config) map[string]string {
+	u, err := url.Parse(c.PublicURL)
+	if err != nil || len(c.Views) == 0 {
+		return nil
+	}
+	urls := make(map[string]string, len(c.Views))
+	for _, v := range c.Views {
+		urls[v.Name] = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: viewPath(c, v)}).String()
+	}
+	return urls
+}
+
+// viewRules returns the views as policy applies them.
+func viewRules(c Config) (rules []policy.View) {
+	for _, v := range c.Views {
+		rules = append(rules, v.Rule())
+	}
+	return rules
+}
+
+func checkViews(c Config, found *findings) {
+	if len(c.Views) > maxViews {
+		found.add("views", fmt.Errorf("%d are more than %d", len(c.Views), maxViews))
+		return
+	}
+	taken := map[string]string{c.path(): "the endpoint"} // who has a path
+	if sse := c.ssePath(); sse != front.SSEOff {
+		taken[sse], taken[front.SSEMessages(sse)] = "HTTP+SSE", "HTTP+SSE"
+	}
+	names := make(map[string]int)
+	for i, v := range c.Views {
+		add := func(err error) { found.add(viewKey(i, v), err) }
+		add(v.Validate())
+		add(v.Who.CheckIssuers(c.issuers()))
+		if first, twice := names[v.Name]; twice {
+			add(fmt.Errorf("name: views[%d] is called %q already", first, v.Name))
+			continue
+		}
+		names[v.Name] = i
+		if v.Name == "" && v.Path == "" {
+			continue
+		}
+		at := viewPath(c, v)
+		switch owner := taken[at]; {
+		case !strings.HasPrefix(at, "/") || len(at) > 1 && strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
+			add(fmt.Errorf("path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", at))
+		case front.OfSSE(at):
+			add(fmt.Errorf("path: %q: paths that end like this are for HTTP+SSE; choose another", at))
+		case owner != "":
+			add(fmt.Errorf("path: %q: %s is there already", at, owner))
+		case c.ssePath() != front.SSEOff && taken[front.ViewSSE(at)] != "":
+			add(fmt.Errorf("path: %q: its path for HTTP+SSE, %s, is taken: choose another, or another http.sse_path", at, front.ViewSSE(at)))
+		default:
+			taken[at] = viewKey(i, v)
+		}
+	}
+}
+
+// viewDoubts returns what is probably not meant in views.
+func viewDoubts(c Config) (doubts []error) {
+	for i, v := range c.Views {
+		for _, doubt := range v.Rule().Doubts(c.upstreamNames()) {
+			doubts = append(doubts, fmt.Errorf("%s: %w", viewKey(i, v), doubt))
+		}
+	}
+	return doubts
+}
+
+// viewKey is the path of the key of a view.
+func viewKey(i int, v view.Config) string {
+	if v.Name == "" {
+		return fmt.Sprintf("views[%d]", i)
+	}
+	return fmt.Sprintf("views[%d] (%s)", i, v.Name)
+}
+
+// viewNamed returns the configuration of a view.
+func viewNamed(c Config, name string) (view.Config, error) {
+	i := slices.IndexFunc(c.Views, func(v view.Config) bool { return v.Name == name })
+	if i < 0 {
+		return view.Config{}, fmt.Errorf("view %q: the configuration has no view of this name", name)
+	}
+	return c.Views[i], nil
+}
