@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
@@ -160,6 +161,9 @@ func (f *findings) add(path string, err error) {
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
 	doubts := append(append(c.policyDoubts(), viewDoubts(c)...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
+	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
+		doubts = append(doubts, fmt.Errorf("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
+	}
 	u, err := url.Parse(c.PublicURL)
 	if err == nil && c.PublicURL != "" && !isLoopback(u.Hostname()) && c.Auth.Mode != auth.ModeOAuth {
 		doubts = append(doubts, fmt.Errorf("public_url: without authentication, everyone whom a proxy lets through from %s can use every upstream", u.Hostname()))

@@ -163,15 +163,17 @@ func TestSSEPath(t *testing.T) {
 }
 
 func TestConfigDoubts(t *testing.T) {
-	const text = "upstreams: [{name: a, url: https://a.example}]\npublic_url: %s\n"
-	for url, want := range map[string]string{
-		"http://localhost:1/mcp":   "",
-		"http://127.0.0.2/mcp":     "",
-		"https://mcp.example.com/": "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
+	const text = "upstreams: [{name: a, url: https://a.example}]\n%s\n"
+	for line, want := range map[string]string{
+		"public_url: http://localhost:1/mcp":                        "",
+		"public_url: http://127.0.0.2/mcp":                          "",
+		"naming: {instructions: " + strings.Repeat("x", 2000) + "}": "",
+		"naming: {instructions: " + strings.Repeat("x", 2001) + "}": "c.yaml:2: naming.instructions: of all instructions, some clients read only 2 KB: with these 2001 bytes, they read nothing of what servers say (docs/clients.md)",
+		"public_url: https://mcp.example.com/":                      "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
 	} {
-		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, url))
+		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, line))
 		if got := (&ConfigError{Problems: warnings}).Error(); err != nil || got != want {
-			t.Errorf("%s: got %q, %v; want %q", url, got, err, want)
+			t.Errorf("%s: got %q, %v; want %q", line, got, err, want)
 		}
 	}
 }

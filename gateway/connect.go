@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
@@ -41,18 +43,37 @@ type Withheld struct {
 }
 
 // Connect connects to all enabled upstreams of a configuration. It waits until each has
-// answered or failed, or ctx ends, and closes everything again. It serves nothing. idle are
-// the policy patterns that match nothing that was found, each prefixed with the path of its
-// key (see Locate).
-func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, idle []error, err error) {
+// answered or failed, or ctx ends, and closes everything again. It serves nothing. doubts are
+// policy patterns that match nothing that was found, and what known clients cut or refuse, each
+// prefixed with the path of its key (see Locate).
+func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, doubts []error, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, nil, err
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
-		reports, idle = g.reports(), g.idleRules()
+		reports, doubts = g.reports(), append(g.idleRules(), g.clientDoubts()...)
 		return nil
 	})
-	return reports, idle, err
+	return reports, doubts, err
+}
+
+// clientDoubts returns what known clients cut or refuse of the tools.
+func (g *graph) clientDoubts() (doubts []error) {
+	all := 0
+	for i, u := range g.cfg.Upstreams {
+		if !enabled(u) {
+			continue
+		}
+		tools := g.catalog.Tools(u.Name)
+		all += len(tools)
+		for _, doubt := range clients.Doubts(tools, g.cfg.showsInFull(u)) {
+			doubts = append(doubts, fmt.Errorf("%s: %s", upstreamPath(i, u), doubt))
+		}
+	}
+	for _, doubt := range clients.TooMany(all) {
+		doubts = append(doubts, fmt.Errorf("upstreams: %s", doubt))
+	}
+	return doubts
 }
 
 // inspect connects to the upstreams of a valid configuration. It waits until each has answered

@@ -84,6 +84,14 @@ func (c Config) disclosureSummary() string {
 	return text
 }
 
+// showsInFull reports whether some clients get the tools of an upstream in full.
+func (c Config) showsInFull(u upstream.Config) bool {
+	if cmp.Or(u.Disclosure.Mode, c.Disclosure.Mode) != disclosure.ModeProgressive {
+		return true
+	}
+	return slices.ContainsFunc(c.Disclosure.Clients, func(client DisclosureClient) bool { return client.Mode == disclosure.ModeFull })
+}
+
 // CheckDescriptions reads the directory of descriptions, if there is one, and returns how many
 // tools have one. The error names all bad files.
 func (c Config) CheckDescriptions() (int, error) {

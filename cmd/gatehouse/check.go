@@ -24,7 +24,8 @@ func newCheck() *cobra.Command {
 		Short: "Say what a configuration means, or everything that is wrong with it",
 		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
 			"Directories of skills are read. With --connect it also connects to Redis, to each\n" +
-			"issuer and to each upstream, and prints what it found.",
+			"issuer and to each upstream, prints what it found, and warns of what known clients\n" +
+			"cut or refuse.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			cfg, warnings, err := gateway.LoadConfig(config)
@@ -125,11 +126,11 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
 func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg gateway.Config) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, idle, err := gateway.Connect(ctx, cfg, buildVersion(), log)
+	reports, doubts, err := gateway.Connect(ctx, cfg, buildVersion(), log)
 	if err != nil {
 		return err
 	}
-	warnings, err := gateway.Locate(file, idle)
+	warnings, err := gateway.Locate(file, doubts)
 	if err != nil {
 		return err
 	}

@@ -3,16 +3,19 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 )
 
@@ -29,6 +32,8 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() }) // the scripts run in parallel
+	wordy := newWordy()
+	t.Cleanup(wordy.Close) // likewise
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -39,11 +44,25 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			dead, err := deadPort()
 			env.Setenv("DEAD", dead)
+			env.Setenv("WORDY", wordy.URL)
 			env.Setenv("TAKEN", taken.Addr().String())
 			env.Values[demoKey{}] = &demoRun{}
 			return err
 		},
 	})
+}
+
+// newWordy starts a server with 41 tools, one of which has a long name and a long description.
+func newWordy() *mcptest.Server {
+	s := mcptest.NewServer(wire.Stateless())
+	s.On("tools/list", func(c *mcptest.Call) {
+		tools := []string{fmt.Sprintf(`{"name":"%s","description":"%s","inputSchema":{"type":"object"}}`, strings.Repeat("n", 60), strings.Repeat("d", 3000))}
+		for i := range 40 {
+			tools = append(tools, fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i))
+		}
+		c.Result(`{"tools":[` + strings.Join(tools, ",") + `]}`)
+	})
+	return s
 }
 
 // deadPort returns an address on which nobody listens.

@@ -80,6 +80,19 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 	}
 }
 
+// Tools returns the tools of an upstream as clients get them. It does not include what only
+// individual users see.
+func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
+	for i, state := range c.snap.Load().states {
+		if list := state.lists[tools]; list != nil && c.sources[i].naming.upstream == upstream {
+			for _, e := range list.entries {
+				all = append(all, e.item)
+			}
+		}
+	}
+	return all
+}
+
 // Targets returns everything that the upstreams list, as policy names it, upstream by
 // upstream. It does not include what only individual users see.
 func (c *Catalog) Targets() (all []mcp.Target) {

@@ -1,5 +1,6 @@
 // Package clients knows what known clients read, cut or refuse of what they are told.
 //
-// It owns the merging of instructions, so that what matters is where every client reads. It
-// leaves names and lists to gateway/catalog. It does no I/O and starts no goroutines.
+// It owns the table of their limits, the warnings about what exceeds them, and the merging of
+// instructions, so that what matters is where every client reads. It leaves names and lists to
+// gateway/catalog. It does no I/O and starts no goroutines.
 package clients

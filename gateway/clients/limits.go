@@ -1,0 +1,129 @@
+package clients
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// limit is what a known client cuts or refuses.
+type limit struct {
+	client string
+	of     subject
+	// most is the number of bytes, or of tools, that the client accepts; 0 for characters.
+	most int
+	// prefix is what the client puts in front of a tool's name and counts, if its user calls the
+	// gateway "gatehouse".
+	prefix string
+	// beyond is what happens to what exceeds the limit.
+	beyond string
+}
+
+// subject is what a limit is about.
+type subject string
+
+const (
+	instructions subject = "instructions"
+	description  subject = "the description of a tool"
+	toolName     subject = "the name of a tool"
+	characters   subject = "characters in the name of a tool"
+	toolCount    subject = "tools"
+)
+
+// limits are the known limits. docs/clients.md has the same table.
+var limits = []limit{
+	{"Claude Code", instructions, 2048, "", "the rest is cut"},
+	{"Claude Code", description, 2048, "", "the rest is cut"},
+	{"Claude Code", toolName, 64, "mcp__gatehouse__", "requests to the model fail"},
+	{"Claude Desktop", toolName, 64, "", "requests to the model fail"},
+	{"Copilot CLI", toolName, 128, "", "requests to the model fail"},
+	{"Copilot CLI", characters, 0, "", "requests to the model fail"},
+	{"Cursor", toolName, 60, "gatehouse:", "the tool is left out"},
+	{"Cursor", toolCount, 40, "", "the others are left out"},
+	{"Gemini CLI", toolName, 64, "mcp_gatehouse_", "the name is cut"},
+	{"VS Code", toolCount, 128, "", "requests to the model fail"},
+}
+
+// Doubts says which tools exceed the limits of which clients. full says that clients get whole
+// descriptions.
+func Doubts(tools []mcp.Item, full bool) (doubts []string) {
+	for _, l := range limits {
+		if l.of == description && !full {
+			continue
+		}
+		var exceed []string
+		for _, tool := range tools {
+			if found := l.exceeded(tool); found != "" {
+				exceed = append(exceed, found)
+			}
+		}
+		if len(exceed) > 0 {
+			doubts = append(doubts, l.String()+": "+some(exceed))
+		}
+	}
+	return doubts
+}
+
+// TooMany says which clients accept fewer than n tools.
+func TooMany(n int) (doubts []string) {
+	for _, l := range limits {
+		if l.of == toolCount && n > l.most {
+			doubts = append(doubts, fmt.Sprintf("%s: there are %d for callers who may use all of them", l, n))
+		}
+	}
+	return doubts
+}
+
+// exceeded returns the tool's name and what exceeds the limit, "" if nothing does.
+func (l limit) exceeded(tool mcp.Item) string {
+	size := 0
+	switch l.of {
+	case toolName:
+		size = len(l.prefix + tool.Name)
+	case description:
+		text, _ := tool.Raw.Member("description")
+		size = len(text.Text())
+	case characters:
+		const safe = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+		if strings.Trim(tool.Name, safe) != "" {
+			return tool.Name
+		}
+	}
+	if size <= l.most {
+		return ""
+	}
+	return fmt.Sprintf("%s (%d)", tool.Name, size)
+}
+
+// bound says what the client accepts.
+func (l limit) bound() string {
+	switch {
+	case l.of == characters:
+		return "A-Z a-z 0-9 _ -"
+	case l.of == toolCount:
+		return fmt.Sprint(l.most)
+	case l.prefix != "":
+		return fmt.Sprintf("%d bytes with %s in front", l.most, l.prefix)
+	}
+	return fmt.Sprintf("%d bytes", l.most)
+}
+
+func (l limit) String() string {
+	switch l.of {
+	case characters:
+		return fmt.Sprintf("%s: only %s in the name of a tool; with others, %s", l.client, l.bound(), l.beyond)
+	case toolCount:
+		return fmt.Sprintf("%s: at most %s tools; beyond that, %s", l.client, l.bound(), l.beyond)
+	}
+	return fmt.Sprintf("%s: at most %s for %s; beyond that, %s", l.client, l.bound(), l.of, l.beyond)
+}
+
+// some lists the first few.
+func some(all []string) string {
+	const few = 3
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}
