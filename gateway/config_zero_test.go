@@ -45,6 +45,11 @@ var zeroKeys = map[string]string{
 	"sessions.max":          "sessions: {%s}",
 	"sessions.max_per_user": "sessions: {%s}",
 
+	"sessions.results.max":            "sessions: {results: {%s}}",
+	"sessions.results.max_bytes":      "sessions: {results: {%s}}",
+	"sessions.results.max_per_user":   "sessions: {results: {%s}}",
+	"sessions.results.max_user_bytes": "sessions: {results: {%s}}",
+
 	"shutdown_delay":   "%s",
 	"shutdown_timeout": "%s",
 
@@ -54,6 +59,10 @@ var zeroKeys = map[string]string{
 	"upstreams[].limits.questions_per_minute": "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.result_bytes":         "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
 	"upstreams[].limits.sessions":             "upstreams: [{name: a, url: https://a.example, limits: {%s}}]",
+	"upstreams[].results.inline":              "upstreams: [{name: a, url: https://a.example, results: {%s}}]",
+	"upstreams[].results.keep":                "upstreams: [{name: a, url: https://a.example, results: {inline: 1MiB, %s}}]",
+	"upstreams[].results.tools[].inline":      "upstreams: [{name: a, url: https://a.example, results: {inline: 1MiB, tools: [{names: [a], %s}]}}]",
+	"upstreams[].results.tools[].keep":        "upstreams: [{name: a, url: https://a.example, results: {inline: 1MiB, tools: [{names: [a], %s}]}}]",
 	"upstreams[].timeout.ask":                 "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
 	"upstreams[].timeout.call":                "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",
 	"upstreams[].timeout.connect":             "upstreams: [{name: a, url: https://a.example, timeout: {%s}}]",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
@@ -195,7 +196,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Cluster:      shared.cluster,
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		RecordKey:    shared.recordKey,
-		Keeps:        func(c *mcp.Call) bool { return g.graph().catalog.Keeps(c) },
+		Keeps:        func(c *mcp.Call) bool { return !results.Reads(c) && g.graph().catalog.Keeps(c) },
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
 		// Each request holds a connection.

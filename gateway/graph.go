@@ -85,6 +85,9 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	if l.approvals == nil {
 		l.approvals, l.rounds, l.buckets = policy.NewMemory(), policy.NewMemory(), policy.NewMemoryBuckets()
 	}
+	if l.results == nil {
+		l.results = session.NewResults(session.ResultsConfig{})
+	}
 	if l.cursors, err = l.key("catalog cursor"); err != nil {
 		return l, err
 	}
@@ -189,7 +192,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 // sameServer reports whether two configurations of an upstream differ at most in how others
 // see it.
 func sameServer(a, b upstream.Config) bool {
-	a.Prefix, a.Enabled, a.Disclosure = b.Prefix, b.Enabled, b.Disclosure
+	a.Prefix, a.Enabled, a.Disclosure, a.Results = b.Prefix, b.Enabled, b.Disclosure, b.Results
 	return reflect.DeepEqual(a, b)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -39,6 +40,7 @@ type metrics struct {
 	tokens     *auth.Metrics
 	policy     *policy.Metrics
 	disclosure *disclosure.Metrics
+	results    *results.Metrics
 	front      *front.Metrics
 	sessions   *session.Metrics
 	cluster    *cluster.Metrics
@@ -77,6 +79,7 @@ func newMetrics(version string, redis bool) *metrics {
 		tokens:     auth.NewMetrics(reg),
 		policy:     policy.NewMetrics(reg),
 		disclosure: disclosure.NewMetrics(reg),
+		results:    results.NewMetrics(reg),
 		front:      front.NewMetrics(reg),
 		sessions:   session.NewMetrics(reg, revisions...),
 		cluster:    cluster.NewMetrics(reg),
@@ -147,6 +150,7 @@ func (m *metrics) reload(err error) {
 func (m *metrics) forget(upstream string) {
 	m.calls.Forget(upstream)
 	m.upstreams.Forget(upstream)
+	m.results.Forget(upstream)
 }
 
 // sample takes one value of a metric. labels are alternating names and values.

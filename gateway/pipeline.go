@@ -2,16 +2,19 @@ package gateway
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
 // pipeline is the path of every call from the front to the catalog, the outermost stage first.
@@ -38,6 +41,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 	way.Lists = mcp.Chain(last,
 		loadskill.Middleware(cfg.Skills, with.log),
 		described.Middleware, // what it refuses was not called, and is not counted
+		shortened(cfg, last, rules, with),
 		listchange.Middleware(guard),
 		skills.Middleware(guard),
 		limiter.Middleware,
@@ -45,6 +49,23 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 	)
 	way.Handler = observe.Middleware(with.log, with.metrics.calls)(way.Lists)
 	return way, described, nil
+}
+
+// shortened makes the stage that shortens large results of tools.
+func shortened(cfg Config, last *catalog.Catalog, rules *policy.Policy, with services) mcp.Middleware {
+	deps := results.Deps{
+		Store: with.results, Resolver: last, Visible: rules.Visible, Name: with.tasks.Name,
+		Log: with.log, Metrics: with.metrics.results,
+	}
+	of := make(map[string]upstream.Results)
+	for _, u := range cfg.Upstreams {
+		of[u.Name] = u.Results
+		if least := u.Results.Least(); enabled(u) && least > 0 && (deps.Least == 0 || least < deps.Least) {
+			deps.Least = least
+		}
+	}
+	deps.Of = func(tool mcp.Target) (int64, time.Duration) { return of[tool.Upstream].Of(tool.Name) }
+	return results.Middleware(deps)
 }
 
 // describe makes the stage that describes tools.

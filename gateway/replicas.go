@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -25,7 +26,8 @@ type stores struct {
 	approvals, rounds policy.Approvals
 	buckets           policy.Buckets
 
-	grants grants // nil for the memory of this process
+	grants  grants        // nil for the memory of this process
+	results results.Store // likewise
 
 	kept      upstream.Keeper             // for sessions at upstreams; nil for the memory of this process
 	recordKey func(session string) string // the key of a session's record in Redis; nil for none
@@ -50,7 +52,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.sessions, s.known, s.cluster = memory, memory.Known, cluster.Alone()
+		s.sessions, s.results, s.known, s.cluster = memory, memory.Results(), memory.Known, cluster.Alone()
 		return s, nil
 	}
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
@@ -58,7 +60,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sessions, s.grants, s.kept, s.drop = redis, redis.Grants(), redis.Kept(), redis.Drop
+	s.sessions, s.grants, s.results, s.kept, s.drop = redis, redis.Grants(), redis.Results(), redis.Kept(), redis.Drop
 	s.known, s.redis, s.recordKey = redis.Known, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,

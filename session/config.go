@@ -49,6 +49,8 @@ type Config struct {
 	// Max is how many sessions there may be in all. With Redis, it is how many one replica
 	// serves. Default 100000.
 	Max int `yaml:"max"`
+	// Results bounds what is kept of large tool results (upstreams[].results).
+	Results ResultsConfig `yaml:"results"`
 }
 
 // Validate returns everything that is wrong.
@@ -88,6 +90,7 @@ func (c Config) Validate() error {
 	if c.Max < 0 {
 		errs = append(errs, fmt.Errorf("max: %d is negative", c.Max))
 	}
+	errs = append(errs, under("results", c.Results.validate())...)
 	return errors.Join(errs...)
 }
 
@@ -112,6 +115,7 @@ func (c Config) withDefaults() Config {
 	if c.Max == 0 {
 		c.Max = DefaultMax
 	}
+	c.Results = c.Results.withDefaults()
 	return c
 }
 

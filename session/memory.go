@@ -36,7 +36,8 @@ type Deps struct {
 // Memory is a Store in the memory of this process.
 type Memory struct {
 	sessions
-	began time.Time
+	began   time.Time
+	results *Results
 
 	mu    sync.Mutex // guards the fields below; taken alone or as the innermost lock
 	users map[string]map[*held]struct{}
@@ -49,6 +50,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 	}
 	m := &Memory{began: time.Now(), users: make(map[string]map[*held]struct{})}
 	m.sessions.set(cfg, deps)
+	m.results = NewResults(cfg.Results)
 	m.clock = func() time.Duration { return time.Since(m.began) }
 	m.onEnd = func(h *held) {
 		m.release(h)
@@ -79,8 +81,12 @@ func (m *Memory) Create(_ context.Context, r Record) (Record, error) {
 // Close stops the goroutine, and forgets the sessions without ending them.
 func (m *Memory) Close() error {
 	m.close()
+	m.results.close()
 	return nil
 }
+
+// Results returns the large results that are kept.
+func (m *Memory) Results() *Results { return m.results }
 
 // admit begins a session. A user at the bound gets room from a session that is hardly in use
 // any more. admit returns that session for eviction.

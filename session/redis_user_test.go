@@ -70,6 +70,14 @@ func usesAll(t *testing.T, s *replica) {
 			t.Errorf("kept: %q, %v", got, err)
 		}
 	}
+	for range 2 {
+		if kept, err := s.Results().Keep(t.Context(), r.User, "id", []byte("whole"), time.Minute); !kept || err != nil {
+			t.Errorf("a result: %v, %v", kept, err)
+		}
+	}
+	if got, err := s.Results().Load(t.Context(), r.User, "id"); string(got) != "whole" || err != nil {
+		t.Errorf("a result: %q, %v", got, err)
+	}
 }
 
 // TestRedisTLS: everything works over TLS, as that user and with a client certificate.

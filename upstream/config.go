@@ -74,6 +74,8 @@ type Config struct {
 	// Disclosure is how the server's tools are described to clients. This package does not
 	// use it.
 	Disclosure Disclosure `yaml:"disclosure"`
+	// Results says what clients are sent of large tool results. This package does not use it.
+	Results Results `yaml:"results"`
 
 	// Timeout bounds how long the gateway waits.
 	Timeout Timeout `yaml:"timeout"`
@@ -199,6 +201,9 @@ func (c Config) Validate() error {
 		}
 	}
 	errs = append(errs, c.validateAuth()...)
+	if err := c.Results.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("results: %w", err))
+	}
 	for name, value := range c.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(string(value), "\x00") {
 			add("env: %q cannot be an environment variable", name)
@@ -298,7 +303,7 @@ func (c Config) validateSkills() (errs []error) {
 		{"transport", c.Transport != ""}, {"revision", c.Revision != ""}, {"http_client", c.HTTPClient != ""},
 		{"allow_plaintext", c.AllowPlaintext}, {"headers", len(c.Headers) > 0}, {"auth", c.Auth.HeaderName() != ""},
 		{"env", len(c.Env) > 0}, {"dir", c.Dir != ""}, {"shared", c.Shared}, {"loopback_links", c.LoopbackLinks},
-		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}},
+		{"timeout", c.Timeout != Timeout{}}, {"limits", c.Limits != Limits{}}, {"results", c.Results.set()},
 	} {
 		if key.set {
 			errs = append(errs, fmt.Errorf("%s: is for a server, not for a directory of skills", key.name))

@@ -60,6 +60,24 @@ func (c *Catalog) InputSchema(ctx context.Context, call *mcp.Call, public string
 	return schema
 }
 
+// Structured reports whether the caller of a call may have been told of an output schema of a
+// tool, so that results need structured content. It asks no upstream: unknown counts as yes.
+func (c *Catalog) Structured(call *mcp.Call, tool mcp.Target) bool {
+	for i, n := range c.plan.namings {
+		if n.upstream != tool.Upstream {
+			continue
+		}
+		public, err := n.tool(tool.Name)
+		to, ok := c.view(call).named(tools, public)
+		if err != nil || !ok || to.source != i {
+			return true
+		}
+		schema, _ := to.tool.Member("outputSchema")
+		return schema != nil
+	}
+	return true
+}
+
 // targetOf returns the target that policy decides on for a name or URI.
 func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 	n := c.sources[to.source].naming

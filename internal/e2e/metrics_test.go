@@ -105,6 +105,8 @@ func everyWay(t *testing.T, revision string) *mcptest.Server {
 		var name string
 		c.Param("name", &name)
 		switch name {
+		case "good":
+			c.Text(strings.Repeat("good ", 1000))
 		case "bad":
 			c.Error(-32000, "no")
 		case "broken":
@@ -139,7 +141,7 @@ func TestMetrics(t *testing.T) {
 		}},
 		Limits: policy.Limits{{Name: "once", What: []string{"tools:old/rare"}, Rate: policy.Rate{Count: 1, Per: 24 * time.Hour}}},
 		Upstreams: []upstream.Config{
-			{Name: "old", URL: everyWay(t, statefulServer).URL},
+			{Name: "old", URL: everyWay(t, statefulServer).URL, Results: upstream.Results{Inline: 1024}},
 			{Name: "new", URL: everyWay(t, stateless).URL},
 			{Name: "brief", URL: brief.URL, Disclosure: upstream.Disclosure{Mode: "progressive"}},
 			{Name: "dead", URL: "http://" + dead.Addr().String() + "/mcp"},
@@ -224,6 +226,7 @@ func TestMetrics(t *testing.T) {
 		"upstream_received_bytes_total{upstream=new}":                anyNumber,
 		"sessions_opened_total{revision=2025-11-25}":                 1,
 		"sessions_ended_total{cause=deleted}":                        1,
+		"large_results_total{outcome=cut,upstream=old}":              4,
 		"sessions_open":                                              0,
 		"upstream_state{state=ready,upstream=old}":                   1,
 		"upstream_state{state=down,upstream=old}":                    0,

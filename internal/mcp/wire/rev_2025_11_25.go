@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -99,7 +100,7 @@ func event20251125(method string, params mcp.Raw) mcp.Raw {
 
 // withoutStructured removes the structured content and makes sure that a text block has the
 // same content. A text block with a JSON document of the same kind counts as the copy that
-// servers should send.
+// servers should send, and so does a link to the whole result, of which this is a part.
 func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 	result = without(result, "structuredContent")
 	content, _ := result.Member("content")
@@ -107,7 +108,7 @@ func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 	content.Elements(func(block mcp.Raw) bool {
 		text, _ := block.Member("text")
 		said := text.Text()
-		copied = said != "" && said[0] == structured[0] && json.Valid([]byte(said))
+		copied = said != "" && said[0] == structured[0] && json.Valid([]byte(said)) || linksWhole(block)
 		return !copied
 	})
 	if copied {
@@ -120,6 +121,12 @@ func withoutStructured(result, structured mcp.Raw) mcp.Raw {
 		return true
 	})
 	return result.With("content", append(appendElement(blocks, block), ']'))
+}
+
+// linksWhole reports whether a block is the gateway's link to a whole result.
+func linksWhole(block mcp.Raw) bool {
+	uri, _ := block.Member("uri")
+	return blockType(block) == "resource_link" && strings.HasPrefix(uri.Text(), mcp.ResultScheme)
 }
 
 // error20251125 gives a missing resource the code of this revision, and hides disagreements

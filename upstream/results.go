@@ -1,0 +1,171 @@
+package upstream
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// InlineOff is the value of an Inline that is written "off".
+	InlineOff Inline = -1
+
+	leastInline = 1 << 10 // bytes: less would hardly be more than the note about the rest
+	defaultKeep = 10 * time.Minute
+	mostKeep    = 24 * time.Hour
+	mostNames   = 1000 // of tools in one entry
+)
+
+// Results is what becomes of tool results that are too large for a model; see
+// gateway/feature/results. This package does not use it.
+type Results struct {
+	// Inline is the size of the largest content that clients are sent whole. Of larger content
+	// they are sent a part, and a link under which the whole can be read. Default off.
+	Inline Inline `yaml:"inline"`
+	// Keep is how long the whole can be read. Default 10m, at most 24h.
+	Keep time.Duration `yaml:"keep"`
+	// Tools are settings for some tools. The first entry that fits a tool decides. Default
+	// none.
+	Tools []ToolResults `yaml:"tools"`
+}
+
+// ToolResults are the settings for some tools.
+type ToolResults struct {
+	// Names are the server's own names of the tools. * is any run of characters. Required.
+	Names []string `yaml:"names"`
+	// Inline and Keep are as in Results. Default: their values there.
+	Inline Inline        `yaml:"inline"`
+	Keep   time.Duration `yaml:"keep"`
+}
+
+// Inline is a number of bytes, or InlineOff. 0 means that nothing is written.
+type Inline int64
+
+var inlinePattern = regexp.MustCompile(`^([1-9][0-9]*)(KiB|MiB|GiB)?$`)
+
+// UnmarshalText reads a size such as 100KiB, or "off".
+func (i *Inline) UnmarshalText(text []byte) error {
+	if string(text) == "off" {
+		*i = InlineOff
+		return nil
+	}
+	m := inlinePattern.FindSubmatch(text)
+	if m == nil {
+		return fmt.Errorf("want a number of bytes, such as 65536, 100KiB or 1MiB, or off, not %q", text)
+	}
+	unit := map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[string(m[2])]
+	number, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil || number > math.MaxInt64/unit {
+		return fmt.Errorf("%s is too large", text)
+	}
+	*i = Inline(number * unit)
+	return nil
+}
+
+// Of returns the settings for a tool, by the server's name for it. inline is 0 for off.
+func (r Results) Of(tool string) (inline int64, keep time.Duration) {
+	for _, t := range r.Tools {
+		if t.fits(tool) {
+			r.Inline, r.Keep = cmp.Or(t.Inline, r.Inline), cmp.Or(t.Keep, r.Keep)
+			break
+		}
+	}
+	return max(int64(r.Inline), 0), cmp.Or(r.Keep, defaultKeep)
+}
+
+// Least returns the smallest size of content that may not be sent whole, 0 if all is.
+func (r Results) Least() int64 {
+	least := max(int64(r.Inline), 0)
+	for _, t := range r.Tools {
+		if t.Inline > 0 && (least == 0 || int64(t.Inline) < least) {
+			least = int64(t.Inline)
+		}
+	}
+	return least
+}
+
+func (t ToolResults) fits(tool string) bool {
+	for _, pattern := range t.Names {
+		if fitsPattern(pattern, tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsPattern matches a name with a pattern in which * stands for any run of bytes.
+func fitsPattern(pattern, name string) bool {
+	part, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return name == part
+	}
+	name, ok := strings.CutPrefix(name, part)
+	for ok {
+		if part, rest, star = strings.Cut(rest, "*"); !star {
+			return strings.HasSuffix(name, part)
+		}
+		_, name, ok = strings.Cut(name, part)
+	}
+	return false
+}
+
+// set reports whether anything is written.
+func (r Results) set() bool { return r.Inline != 0 || r.Keep != 0 || r.Tools != nil }
+
+func (r Results) validate() error {
+	errs := checkResults(r.Inline, r.Keep)
+	if r.Keep != 0 && r.Least() == 0 {
+		errs = append(errs, errors.New("keep: nothing is kept without inline: write inline: 100KiB, or take keep out"))
+	}
+	for i, t := range r.Tools {
+		add := func(err error) { errs = append(errs, fmt.Errorf("tools[%d]: %w", i, err)) }
+		if len(t.Names) == 0 {
+			add(errors.New("names: at least one is needed, such as export_*"))
+		}
+		if len(t.Names) > mostNames {
+			add(fmt.Errorf("names: %d are more than %d", len(t.Names), mostNames))
+		}
+		for _, pattern := range t.Names {
+			if err := checkToolPattern(pattern); err != nil {
+				add(fmt.Errorf("names: %w", err))
+			}
+		}
+		for _, err := range checkResults(t.Inline, t.Keep) {
+			add(err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkResults(inline Inline, keep time.Duration) (errs []error) {
+	if inline > 0 && inline < leastInline {
+		errs = append(errs, fmt.Errorf("inline: %d bytes are too few: want at least 1KiB, or off", inline))
+	}
+	if inline < InlineOff {
+		errs = append(errs, fmt.Errorf("inline: %d is negative", inline))
+	}
+	if keep < 0 {
+		errs = append(errs, fmt.Errorf("keep: %s is negative", keep))
+	}
+	if keep > mostKeep {
+		errs = append(errs, fmt.Errorf("keep: %s is longer than %s", keep, mostKeep))
+	}
+	return errs
+}
+
+func checkToolPattern(pattern string) error {
+	switch at := strings.IndexAny(pattern, `?[]{}\!`); {
+	case pattern == "":
+		return errors.New("one is empty; * is every tool")
+	case at >= 0:
+		return fmt.Errorf("%q: %q: only * is special, and nothing else that is in other pattern languages can be in one", pattern, pattern[at])
+	case strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return fmt.Errorf("%q: names of tools have no spaces, control characters or letters outside of ASCII", pattern)
+	}
+	return nil
+}
