@@ -13,7 +13,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -133,7 +135,15 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		sources = append(sources, source)
 	}
-	deps := catalog.Deps{Log: with.log, Seal: with.cursors, Tasks: with.tasks}
+	views := make(map[string]*view.View)
+	for i, c := range cfg.Views {
+		v, err := view.New(c, disclosure.ToolName, loadskill.ToolName)
+		if err != nil {
+			return g, fmt.Errorf("%s: %w", viewKey(i, c), err)
+		}
+		views[c.Name] = v
+	}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {

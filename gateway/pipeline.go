@@ -83,6 +83,18 @@ func describe(cfg Config, names disclosure.Resolver, with services) (*disclosure
 	if err != nil {
 		return nil, fmt.Errorf("disclosure: clients: %w", err)
 	}
-	deps.Whose = audiences.First
+	ofView := make(map[string]int)
+	for _, v := range cfg.Views {
+		if v.Disclosure.Mode != "" {
+			ofView[v.Name] = len(deps.Clients)
+			deps.Clients = append(deps.Clients, v.Disclosure.Mode)
+		}
+	}
+	deps.Whose = func(caller *mcp.Caller) int {
+		if i, ok := ofView[caller.View]; ok {
+			return i
+		}
+		return audiences.First(caller)
+	}
 	return disclosure.New(cfg.Disclosure.Config, deps)
 }

@@ -172,13 +172,18 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // hearing is a client that counts the notifications that tools changed.
 func hearing(t *testing.T, g *Gateway, revision string) (session *sdk.ClientSession, heard chan struct{}) {
 	t.Helper()
+	return hearingAt(t, g.URL(), revision)
+}
+
+func hearingAt(t *testing.T, url, revision string) (session *sdk.ClientSession, heard chan struct{}) {
+	t.Helper()
 	heard = make(chan struct{}, 16)
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, &sdk.ClientOptions{
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { heard <- struct{}{} },
 	})
 	transport := &http.Transport{}
 	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
-		Endpoint: g.URL(), HTTPClient: &http.Client{Transport: transport},
+		Endpoint: url, HTTPClient: &http.Client{Transport: transport},
 	}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatal(err)

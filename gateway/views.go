@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -58,6 +59,9 @@ func checkViews(c Config, found *findings) {
 		add := func(err error) { found.add(viewKey(i, v), err) }
 		add(v.Validate())
 		add(v.Who.CheckIssuers(c.issuers()))
+		if err := disclosure.CheckMode(v.Disclosure.Mode); err != nil {
+			add(fmt.Errorf("disclosure.mode: %w", err))
+		}
 		if first, twice := names[v.Name]; twice {
 			add(fmt.Errorf("name: views[%d] is called %q already", first, v.Name))
 			continue

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -53,6 +56,57 @@ func (c *Audiences) First(caller *mcp.Caller) int {
 	}
 	c.known.Add(key, m)
 	return m.of
+}
+
+// Selection is a list of patterns, for configuration other than rules that is about what
+// upstreams offer. It decides nothing about permissions. Immutable.
+type Selection struct{ patterns []pattern }
+
+// NewSelection compiles patterns.
+func NewSelection(patterns []string) (*Selection, error) {
+	compiled, err := newPatterns(patterns)
+	return &Selection{compiled}, err
+}
+
+// Has reports whether the patterns fit a target, as those of a rule that allows.
+func (s *Selection) Has(t mcp.Target) bool {
+	spelled := spellTarget(t)
+	return spelled.fits(s.patterns, Allow)
+}
+
+// First returns the index of the first pattern that fits a target, -1 for none.
+func (s *Selection) First(t mcp.Target) int {
+	spelled := spellTarget(t)
+	for i := range s.patterns {
+		if spelled.fits(s.patterns[i:i+1], Allow) {
+			return i
+		}
+	}
+	return -1
+}
+
+// About reports whether some pattern is about a kind and upstream.
+func (s *Selection) About(kind, upstream string) bool {
+	of := mcp.Target{Kind: kind, Upstream: upstream}
+	return slices.ContainsFunc(s.patterns, func(p pattern) bool { return p.of(of) })
+}
+
+// CheckPatterns reports all mistakes in patterns, each with the path of its key in front.
+func CheckPatterns(key string, patterns []string) error {
+	return errors.Join(checkPatterns(key, patterns)...)
+}
+
+// CheckTarget reports what is wrong with the text of a target, kind:upstream/name.
+func CheckTarget(text string) error {
+	kind, rest, found := strings.Cut(text, ":")
+	upstream, name, split := strings.Cut(rest, "/")
+	switch {
+	case !found || !split || upstream == "" || name == "" || !slices.Contains(kinds, kind):
+		return fmt.Errorf("%q: want kind:upstream/name, such as tools:crm/export", text)
+	case strings.Contains(upstream, "*") || kind != mcp.KindResources && strings.Contains(name, "*"):
+		return fmt.Errorf("%q: there are no patterns here: name one thing", text)
+	}
+	return nil
 }
 
 // Validate reports all mistakes in the set.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -49,6 +50,9 @@ type Deps struct {
 	// each other's cursors and ids. An id is valid as long as its key.
 	Seal  *seal.Key
 	Tasks *seal.Key
+	// Views are the views whose callers see arranged lists, by name. Policy decides what they may
+	// use.
+	Views map[string]*view.View
 }
 
 // Catalog merges upstreams. It is safe for concurrent use.
@@ -119,7 +123,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	}
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
-		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: pageSize},
+		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: pageSize, views: deps.Views},
 		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks,
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -238,7 +242,7 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.Reply{Result: s.summaryFor(sees, call.Preface).result}, nil
+		return &mcp.Reply{Result: s.summaryFor(sees, c.plan.viewOf(call), call.Preface).result}, nil
 	}
 	if k, ok := kindOf(call.Method); ok {
 		s, err := c.lookAtLists(ctx, call)

@@ -19,7 +19,14 @@ func (w *watch) breakDown(k kind, err error) {
 	w.broken[k].why = fmt.Sprintf("%s: %s", k.method(), mcp.Why(err))
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
-		w.state.lists[k] = nil
+		w.state.drop(k)
+	}
+}
+
+// drop forgets a list, but for the names in it.
+func (s *sourceState) drop(k kind) {
+	if s.lists[k] != nil {
+		s.former[k], s.lists[k] = s.lists[k], nil
 	}
 }
 
@@ -74,7 +81,8 @@ func (w *watch) dropStale() (dropped bool) {
 	}
 	for k, s := range w.state.lists {
 		if s != nil && s.offered {
-			w.state.lists[k], dropped = nil, true
+			w.state.drop(kind(k))
+			dropped = true
 		}
 	}
 	return dropped

@@ -1,9 +1,12 @@
 package catalog
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -22,7 +25,7 @@ type page struct {
 
 // list answers a list method from the snapshot.
 func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) {
-	l := s.lists[k]
+	l := s.lists[k].in(c.plan.viewOf(call), k, c.plan)
 	at := 0
 	if cursor, ok := call.Params.Member("cursor"); ok {
 		var err error
@@ -31,6 +34,44 @@ func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) 
 		}
 	}
 	return &mcp.Reply{List: c.pageFor(l, at, call)}, nil
+}
+
+// in returns the list as a view shows it; a nil view shows it as it is.
+func (l *listing) in(v *view.View, k kind, p *plan) *listing {
+	if v == nil {
+		return l
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.views[v]; known != nil {
+		return known
+	}
+	whole := view.List{Gone: l.gone, NameIn: mcp.ItemKey(k.method())}
+	for _, page := range l.pages {
+		whole.Items = append(whole.Items, page.items...)
+	}
+	if k == tools || k == prompts {
+		prefixes := make(map[string]string)
+		for _, n := range p.namings {
+			prefixes[n.upstream], whole.Prefixes = n.prefix, append(whole.Prefixes, n.prefix)
+		}
+		whole.Prefix = func(upstream string) string { return prefixes[upstream] }
+	}
+	arranged := v.Arrange(whole)
+	sum := sha256.New()
+	sum.Write([]byte(v.Name()))
+	for _, item := range arranged.Items {
+		hashItem(sum, item)
+	}
+	shown := &listing{
+		generation: hex.EncodeToString(sum.Sum(nil)[:16]), expires: l.expires, private: l.private,
+		pages: pagesOf(arranged.Items, p.pageSize), full: arranged.Full, kept: arranged.Kept,
+	}
+	if l.views == nil {
+		l.views = make(map[*view.View]*listing)
+	}
+	l.views[v] = shown
+	return shown
 }
 
 // pageFor returns a page as the caller sees it. It returns the same List until something

@@ -20,10 +20,10 @@ func (c *Catalog) Resolve(ctx context.Context, call *mcp.Call, kind, public stri
 	k := tools
 	switch kind {
 	case mcp.KindTools:
-		found, ok = c.findName(ctx, call, k, public)
+		found, ok = c.findName(ctx, call, k, c.fullName(ctx, call, k, public))
 	case mcp.KindPrompts:
 		k = prompts
-		found, ok = c.findName(ctx, call, k, public)
+		found, ok = c.findName(ctx, call, k, c.fullName(ctx, call, k, public))
 	case mcp.KindSkills:
 		k = skills
 		found, ok = c.findSkill(ctx, call, public)
@@ -45,6 +45,7 @@ func (c *Catalog) Resolve(ctx context.Context, call *mcp.Call, kind, public stri
 // InputSchema returns the input schema of a tool as the caller of a call sees it, nil for a
 // tool that is on no list. It asks a per-user upstream for its list.
 func (c *Catalog) InputSchema(ctx context.Context, call *mcp.Call, public string) mcp.Raw {
+	public = c.fullName(ctx, call, tools, public)
 	s := c.view(call)
 	to, ok := s.named(tools, public)
 	if !ok {
@@ -95,7 +96,8 @@ func (c *Catalog) targetOf(k kind, to target) mcp.Target {
 // lookUp finds the public name of a call. A call discloses nothing about an upstream unless
 // policy has let it through to exactly this target.
 func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, error) {
-	to, ok := c.findName(ctx, call, k, call.Name)
+	name := c.fullName(ctx, call, k, call.Name)
+	to, ok := c.findName(ctx, call, k, name)
 	if err := c.check(ctx, k, to, ok, call); err != nil || !to.unlisted {
 		return to, err
 	}
@@ -104,10 +106,10 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 		return to, unavailable(s, k)
 	}
 	own, why := s.users.fetch(ctx, call, s)
-	if to, ok = own.named(k, call.Name); ok {
+	if to, ok = own.named(k, name); ok {
 		return to, c.check(ctx, k, to, ok, call)
 	}
-	if _, missing := own.missing(k, call.Name); !missing || ctx.Err() != nil {
+	if _, missing := own.missing(k, name); !missing || ctx.Err() != nil {
 		return to, c.check(ctx, k, to, false, call)
 	}
 	if e, ok := errors.AsType[*mcp.Error](why); ok {
@@ -170,6 +172,38 @@ func (c *Catalog) findName(ctx context.Context, call *mcp.Call, k kind, public s
 		return to, true
 	}
 	return s.missing(k, public)
+}
+
+// fullName returns the full name of what a call's view may have shortened. Names that mean
+// nothing there are returned as they are. Like a list, it waits right after the start, and asks
+// per-user upstreams of which the view may show something.
+func (c *Catalog) fullName(ctx context.Context, call *mcp.Call, k kind, name string) string {
+	v := c.plan.viewOf(call)
+	if v == nil || !v.Shortens() || k != tools && k != prompts {
+		return name
+	}
+	s := c.view(call)
+	if full, ok := s.shortened(k, call, name); ok {
+		return full
+	}
+	if _, ok := s.named(k, name); ok || c.wait(ctx) != nil {
+		return name
+	}
+	s = c.view(call)
+	if c.users != nil {
+		sees := make(visible, len(c.sources))
+		for i, source := range c.sources {
+			sees[i] = v.About(k.policyKind(), source.naming.upstream)
+		}
+		var err error
+		if s, err = c.users.look(ctx, call, sees); err != nil {
+			return name
+		}
+	}
+	if full, ok := s.shortened(k, call, name); ok {
+		return full
+	}
+	return name
 }
 
 // findURI finds the upstream of a public URI or of a template, that is, a text with an
@@ -235,9 +269,13 @@ func (c *Catalog) Keeps(call *mcp.Call) bool {
 
 func (c *Catalog) keepsNamed(k kind, call *mcp.Call) bool {
 	s := c.view(call)
-	to, ok := s.named(k, call.Name)
+	name := call.Name
+	if full, ok := s.shortened(k, call, name); ok {
+		name = full
+	}
+	to, ok := s.named(k, name)
 	if !ok {
-		to, ok = s.missing(k, call.Name)
+		to, ok = s.missing(k, name)
 	}
 	return !ok || c.sources[to.source].keeps()
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -26,7 +27,11 @@ type plan struct {
 	tagged   map[string]int // upstreams whose names appear in their URIs
 	private  bool           // some upstream is per user, so every list differs by user
 	pageSize int
+	views    map[string]*view.View // by name
 }
+
+// viewOf returns the view at whose endpoint a call was made, nil for none.
+func (p *plan) viewOf(call *mcp.Call) *view.View { return p.views[call.Caller.View] }
 
 // owner returns which upstream a public name belongs to. A name of a tool, prompt or skill
 // belongs to the upstream with the longest prefix that the name begins with, whether that
@@ -82,13 +87,19 @@ type listing struct {
 	expires    time.Time
 	private    bool
 	pages      []*page
+	gone       []mcp.Item // entries of upstreams whose lists were dropped, as they last were
+
+	mu    sync.Mutex // guards views
+	views map[*view.View]*listing
+	full  map[string]string // of a view's list: the full names of shortened ones
+	kept  []string          // and those that the view could not shorten
 }
 
 // build makes the snapshot of what the upstreams last said. It depends on nothing else;
 // previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
 	s := &snapshot{
-		plan: p, states: states, whole: newSummary(p, states, nil, ""),
+		plan: p, states: states, whole: newSummary(p, states, nil, nil, ""),
 		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
 		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
 	}
@@ -130,6 +141,12 @@ func (s *snapshot) merge(k kind) *listing {
 	for i, state := range s.states {
 		list := state.lists[k]
 		if list == nil {
+			if former := state.former[k]; former != nil {
+				for _, e := range former.entries {
+					l.gone = append(l.gone, e.item)
+					hashItem(whole, e.item) // names depend on it
+				}
+			}
 			unknown = true
 			continue
 		}
@@ -256,6 +273,12 @@ func (s *snapshot) named(k kind, public string) (target, bool) {
 	}
 	to, ok := table[public]
 	return to, ok
+}
+
+// shortened returns the full name of something that the call's view gave a short one.
+func (s *snapshot) shortened(k kind, call *mcp.Call, name string) (full string, ok bool) {
+	full, ok = s.lists[k].in(s.plan.viewOf(call), k, s.plan).full[name]
+	return full, ok
 }
 
 // missing returns an upstream that could have an unlisted name, because it has the name's

@@ -34,6 +34,7 @@ type sourceState struct {
 	offers       offers
 	instructions string
 	lists        [kinds]*publicList // nil: never received, or dropped
+	former       [kinds]*publicList // what was dropped, as long as nothing came in its place
 	plainSkills  bool               // it does not announce skills, but has some among its resources
 	failure      string             // the last error, "" when all is well
 	since        time.Time          // of state

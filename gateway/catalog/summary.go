@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -39,10 +40,10 @@ func (p *plan) visibleTo(call *mcp.Call) visible {
 	return v
 }
 
-// summaryFor returns the summary for a set of visible upstreams. preface is Call.Preface. It is
-// made once for each pair.
-func (s *snapshot) summaryFor(v visible, preface string) *summary {
-	if v == nil && preface == "" {
+// summaryFor returns the summary for a set of visible upstreams at a view, which may be nil.
+// preface is Call.Preface. It is made once for each combination.
+func (s *snapshot) summaryFor(v visible, at *view.View, preface string) *summary {
+	if v == nil && at == nil && preface == "" {
 		return s.whole
 	}
 	key := make([]byte, len(s.states), len(s.states)+len(preface))
@@ -51,12 +52,15 @@ func (s *snapshot) summaryFor(v visible, preface string) *summary {
 			key[i] = 1
 		}
 	}
+	if at != nil {
+		key = append(append(key, at.Name()...), 0)
+	}
 	key = append(key, preface...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.summaries[string(key)]
 	if f == nil {
-		f = newSummary(s.plan, s.states, v, preface)
+		f = newSummary(s.plan, s.states, v, at, preface)
 		if s.summaries == nil || len(s.summaries) >= maxSummaries {
 			s.summaries = make(map[string]*summary)
 		}
@@ -65,10 +69,10 @@ func (s *snapshot) summaryFor(v visible, preface string) *summary {
 	return f
 }
 
-func newSummary(p *plan, states []sourceState, v visible, preface string) *summary {
+func newSummary(p *plan, states []sourceState, v visible, at *view.View, preface string) *summary {
 	f := &summary{offers: merge(states, v)}
 	f.result = mcp.Object("capabilities", f.offers.capabilities())
-	if text := p.instructions(states, v, preface); text != "" {
+	if text := p.instructions(states, v, at, preface); text != "" {
 		f.result = f.result.With("instructions", mcp.String(text))
 	}
 	return f
@@ -163,8 +167,12 @@ func mergeUI(a, b mcp.Raw) mcp.Raw {
 	return a.With("mimeTypes", mcp.Array(types...))
 }
 
-// instructions joins the operator's text, preface and the texts of the upstreams.
-func (p *plan) instructions(states []sourceState, v visible, preface string) string {
+// instructions joins the operator's text, preface and the texts of the upstreams. Where a view has
+// a text of its own, only preface remains beside it.
+func (p *plan) instructions(states []sourceState, v visible, at *view.View, preface string) string {
+	if at != nil && at.Instructions() != "" {
+		return clients.Instructions(preamble(at.Instructions(), preface), nil)
+	}
 	var sections []clients.Section
 	prefixed := ""
 	for i, s := range states {
@@ -182,16 +190,25 @@ func (p *plan) instructions(states []sourceState, v visible, preface string) str
 		}
 		sections = append(sections, clients.Section{Server: n.upstream, Text: text})
 	}
-	// The operator's text is first, unless a client would then cut what the gateway itself has to
-	// say.
-	first, second := strings.TrimSpace(p.cfg.Instructions), preface
-	if len(first)+len(second) > clients.ReadByAll {
-		first, second = second, first
-	}
-	own := strings.TrimSpace(first + "\n\n" + second)
-	if prefixed != "" {
+	own := preamble(strings.TrimSpace(p.cfg.Instructions), preface)
+	switch {
+	case prefixed == "":
+	case at != nil && at.Shortens():
+		own += "\n\nThe sections below call tools and prompts by their original names. Here a name that several servers have has its server's prefix in front, such as " +
+			prefixed + ", and a resource's URI has its server's name in it."
+	default:
 		own += "\n\nThe sections below call tools and prompts by their original names; here each name has its server's prefix in front, such as " +
 			prefixed + ", and a resource's URI has its server's name in it."
 	}
 	return clients.Instructions(own, sections)
+}
+
+// preamble joins the operator's text and preface. The operator's is first, unless a client would
+// then cut what the gateway itself has to say.
+func preamble(operators, preface string) string {
+	first, second := operators, preface
+	if len(first)+len(second) > clients.ReadByAll {
+		first, second = second, first
+	}
+	return strings.TrimSpace(first + "\n\n" + second)
 }

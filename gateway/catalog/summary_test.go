@@ -53,12 +53,12 @@ func TestInstructions(t *testing.T) {
 		return states
 	}
 	t.Run("the operator's text alone", func(t *testing.T) {
-		if got := p.instructions(said("", " "), nil, ""); got != "Ask for crm first." {
+		if got := p.instructions(said("", " "), nil, nil, ""); got != "Ask for crm first." {
 			t.Errorf("got %q", got)
 		}
 	})
 	t.Run("sections", func(t *testing.T) {
-		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."), nil, "")
+		got := p.instructions(said("Use export.\n## doc\nObey me.", "Read."), nil, nil, "")
 		for _, want := range []string{"Ask for crm first.\n\n", "such as crm__,", "\n\n## crm\n\nUse export.\n#### doc\nObey me.\n\n## doc\n\nRead."} {
 			if !strings.Contains(got, want) {
 				t.Errorf("%q is not in %q", want, got)
@@ -71,7 +71,7 @@ func TestInstructions(t *testing.T) {
 	t.Run("P9/176 one upstream without prefix: its own text", func(t *testing.T) {
 		single := &plan{namings: []naming{namingFor("doc", &none)}}
 		for _, text := range []string{"# Title\nText", strings.Repeat("A sentence. ", 500) + "End."} {
-			if got := single.instructions(said(text), nil, ""); got != text {
+			if got := single.instructions(said(text), nil, nil, ""); got != text {
 				t.Errorf("got %q", got)
 			}
 		}
@@ -79,12 +79,12 @@ func TestInstructions(t *testing.T) {
 	t.Run("the gateway's own text follows the operator's, unless a client would cut it", func(t *testing.T) {
 		p := &plan{cfg: Config{Instructions: "Operator."}, namings: []naming{namingFor("crm", nil)}}
 		states := said("Server.")
-		if got := p.instructions(states, nil, "Own."); !strings.HasPrefix(got, "Operator.\n\nOwn.\n\n") {
+		if got := p.instructions(states, nil, nil, "Own."); !strings.HasPrefix(got, "Operator.\n\nOwn.\n\n") {
 			t.Errorf("got %q", got)
 		}
 		long := strings.Repeat("o", clients.ReadByAll)
 		p.cfg.Instructions = long
-		if got := p.instructions(states, nil, "Own."); !strings.HasPrefix(got, "Own.\n\n"+long+"\n\n") {
+		if got := p.instructions(states, nil, nil, "Own."); !strings.HasPrefix(got, "Own.\n\n"+long+"\n\n") {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -3,7 +3,10 @@ package view
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
@@ -21,7 +24,30 @@ type Config struct {
 	// Show is what the view shows, by patterns as in rules of policy, of what policy allows.
 	// Required.
 	Show []string `yaml:"show"`
+	// Instructions are what models are told of the view, at most 4096 bytes. Default: what they
+	// are told of the gateway and of those servers of which the view shows something.
+	Instructions string `yaml:"instructions"`
+	// Disclosure says how tools are described there.
+	Disclosure Disclosure `yaml:"disclosure"`
+	// DropPrefixes takes the prefixes off the names of tools and prompts, where what is left
+	// stands for one thing only. Full names stay valid. Default: false.
+	DropPrefixes bool `yaml:"drop_prefixes"`
+	// Order has patterns as in Show: what fits the first one stands first in lists, and what fits
+	// none last. Default: the order of the upstreams.
+	Order []string `yaml:"order"`
+	// Descriptions replace those of the servers, by kind:upstream/name without any *. At most
+	// 4096 bytes each.
+	Descriptions map[string]string `yaml:"descriptions"`
 }
+
+// Disclosure is how a view describes tools.
+type Disclosure struct {
+	// Mode is full or progressive. Default: the mode outside of the view.
+	Mode string `yaml:"mode"`
+}
+
+// maxText bounds a text of the operator, in bytes.
+const maxText = 4 << 10
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
@@ -31,7 +57,25 @@ func (c Config) Validate() error {
 	if !namePattern.MatchString(c.Name) {
 		errs = append(errs, fmt.Errorf("name: %q: want a-z, 0-9 and -, at most 40", c.Name))
 	}
-	return errors.Join(append(errs, c.Rule().Validate())...)
+	errs = append(errs, c.Rule().Validate())
+	if len(c.Instructions) > maxText {
+		errs = append(errs, fmt.Errorf("instructions: %d bytes: want at most %d", len(c.Instructions), maxText))
+	}
+	if c.Order != nil {
+		errs = append(errs, policy.CheckPatterns("order", c.Order))
+	}
+	for _, target := range slices.Sorted(maps.Keys(c.Descriptions)) {
+		key := "descriptions[" + target + "]"
+		switch text := c.Descriptions[target]; {
+		case policy.CheckTarget(target) != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", key, policy.CheckTarget(target)))
+		case strings.TrimSpace(text) == "":
+			errs = append(errs, fmt.Errorf("%s: is empty", key))
+		case len(text) > maxText:
+			errs = append(errs, fmt.Errorf("%s: %d bytes: want at most %d", key, len(text), maxText))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Rule is the view as policy applies it.

@@ -120,6 +120,50 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// TestViewShape: a view names, describes and orders what it shows in its own way, and clients of
+// both eras use it by these names.
+func TestViewShape(t *testing.T) {
+	g := shop(t, func(cfg *gateway.Config) {
+		cfg.Views = []view.Config{
+			{Name: "short", Show: []string{"*:crm/*", "tools:erp/open"}, DropPrefixes: true, Instructions: "Only sell.",
+				Order: []string{"tools:erp/*"}, Descriptions: map[string]string{"tools:erp/open": "Opens the books."}},
+			{Name: "brief", Show: []string{"tools:crm/*"}, DropPrefixes: true, Disclosure: view.Disclosure{Mode: "progressive"}},
+		}
+	})
+	token := g.issuer.Token(claims{"scope": "mcp"})
+	for _, revision := range eras {
+		t.Run(revision, func(t *testing.T) {
+			c := g.at("/mcp/short").connect(t, revision, token)
+			if got := c.names(t); got != "erp__open crm__open" {
+				t.Errorf("tools %s", got)
+			}
+			tools, err := c.ListTools(deadline(t), nil)
+			if err != nil || tools.Tools[0].Description != "Opens the books." {
+				t.Errorf("described as %q, %v", tools.Tools[0].Description, err)
+			}
+			if got := c.InitializeResult().Instructions; got != "Only sell." {
+				t.Errorf("instructions %q", got)
+			}
+			for name, shown := range map[string]bool{"open": true, "crm__open": true, "secret": true, "erp__open": false, "none": false} {
+				if _, err := c.GetPrompt(deadline(t), &sdk.GetPromptParams{Name: name}); (err == nil) != shown {
+					t.Errorf("prompt %s: %v", name, err)
+				}
+			}
+
+			c = g.at("/mcp/brief").connect(t, revision, token)
+			if got := c.names(t); got != "describe_tools open" {
+				t.Errorf("tools in short: %s", got)
+			}
+			for i, want := range []string{"TOOL_DESCRIPTION_REQUIRED", "ran open"} {
+				result, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "open"})
+				if err != nil || !strings.Contains(result.Content[0].(*sdk.TextContent).Text, want) {
+					t.Errorf("call %d of a tool in short: %v, %v; want %s", i, result, err, want)
+				}
+			}
+		})
+	}
+}
+
 // hide removes a name and what depends on its call from an answer.
 func hide(answer, name string) string {
 	lines := strings.Split(strings.ReplaceAll(answer, name, "NAME"), "\n")

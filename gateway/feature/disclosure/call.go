@@ -18,7 +18,7 @@ func (s stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return s.next.Handle(ctx, c)
 	}
 	if !goesOn(c) {
-		if refusal, err := s.check(ctx, c); refusal != nil || err != nil {
+		if refusal, err := s.check(ctx, c, to); refusal != nil || err != nil {
 			return refusal, err
 		}
 	}
@@ -37,11 +37,11 @@ func goesOn(c *mcp.Call) bool {
 }
 
 // check returns the refusal of a call whose tool is not described yet, nil for a call that
-// may pass.
-func (s stage) check(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+// may pass. The tool is the target, under whichever of its names.
+func (s stage) check(ctx context.Context, c *mcp.Call, to mcp.Target) (*mcp.Reply, error) {
 	var tool *mcp.Item
 	err := s.eachTool(ctx, c, func() { tool = nil }, func(item mcp.Item) bool {
-		if item.Name == c.Name {
+		if item.Target == to {
 			tool = &item
 		}
 		return tool == nil
