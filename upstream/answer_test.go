@@ -117,7 +117,7 @@ func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
 
 // The client is told when a question is withdrawn that it may be showing.
 func TestWithdrawnQuestionsAreTold(t *testing.T) {
-	f, u, say, finish := standingFake(t)
+	f, u, say, finish := getStreamFake(t)
 	c := asked("a")
 	heard := make(chan mcp.Event, 10)
 	c.Notify = func(e mcp.Event) { heard <- e }

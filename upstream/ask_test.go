@@ -212,8 +212,8 @@ func testUndeclaredQuestionsAreRefused(t *testing.T) {
 	}
 }
 
-// standingFake has a standing stream on which the test speaks.
-func standingFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string, finish chan struct{}) {
+// getStreamFake has a GET stream on which the test speaks.
+func getStreamFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string, finish chan struct{}) {
 	say, finish = make(chan string), make(chan struct{})
 	f = newFake(t, true, func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {
@@ -242,7 +242,7 @@ func standingFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string,
 }
 
 func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
-	f, u, say, finish := standingFake(t)
+	f, u, say, finish := getStreamFake(t)
 	first := make(chan *mcp.Reply, 1)
 	call := func(c *mcp.Call) {
 		reply, err := u.Handle(t.Context(), c)
@@ -286,7 +286,7 @@ func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
 		}
 	}
 	t.Run("before any call", func(t *testing.T) {
-		f, u, say, finish := standingFake(t)
+		f, u, say, finish := getStreamFake(t)
 		close(finish)
 		ctx, stop := context.WithCancel(t.Context())
 		listens := make(chan struct{})
@@ -306,7 +306,7 @@ func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
 	// The question is assigned to the only call under way, which is the wrong one: it must
 	// not get lost when that call ends.
 	t.Run("as a call ends", func(t *testing.T) {
-		f, u, say, finish := standingFake(t)
+		f, u, say, finish := getStreamFake(t)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -432,7 +432,7 @@ func TestProgressFlowsWhileACallIsParked(t *testing.T) {
 }
 
 func TestWithdrawnQuestion(t *testing.T) {
-	f, u, say, finish := standingFake(t)
+	f, u, say, finish := getStreamFake(t)
 	c := asked("a")
 	reply := make(chan *mcp.Reply, 1)
 	go func() {

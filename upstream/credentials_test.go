@@ -126,7 +126,7 @@ func eras(t *testing.T, test func(t *testing.T, stateful bool)) {
 func authorizationOf(s seen) string { return s.header.Get("Authorization") }
 
 // sessionless answers as the fake does, but with a new session id for each initialize, and
-// with a standing stream that stays open.
+// with a GET stream that stays open.
 func sessionless(next *atomic.Int32) func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 	return func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		switch {

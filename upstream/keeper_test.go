@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
-// inn is a server that knows the sessions that it has begun, and accepts one standing
+// inn is a server that knows the sessions that it has begun, and accepts one GET
 // stream for each. It is in a bubble of synctest.
 type inn struct {
 	*fake
@@ -26,7 +26,7 @@ type inn struct {
 
 	mu    sync.Mutex // guards the fields below
 	begun int
-	open  map[string]chan string // what to say on the standing stream, by session
+	open  map[string]chan string // what to say on the GET stream, by session
 	stand map[string]bool
 }
 
@@ -81,7 +81,7 @@ func (i *inn) handle(f *fake, w http.ResponseWriter, r *http.Request, m rpc) boo
 	return true
 }
 
-// say says something on the standing stream of the only session.
+// say says something on the GET stream of the only session.
 func (i *inn) say(t *testing.T, text string) {
 	t.Helper()
 	i.mu.Lock()

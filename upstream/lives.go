@@ -28,19 +28,19 @@ func newLives(cfg Timeout) *lives {
 }
 
 // begin implements dialect.Env.Life.
-func (l *lives) begin(ctx context.Context, standing bool) (*transport.Life, error) {
+func (l *lives) begin(ctx context.Context, lasting bool) (*transport.Life, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil, admit.ErrDraining
 	}
 	idle, total := l.idle, l.total
-	if standing {
+	if lasting {
 		idle, total = 0, 0
 	}
 	life := transport.NewLife(ctx, idle, total)
 	life.OnEnd = l.end
-	l.running[life] = standing
+	l.running[life] = lasting
 	return life, nil
 }
 
@@ -60,8 +60,8 @@ func (l *lives) end(life *transport.Life) {
 func (l *lives) calls() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, standing := range l.running {
-		if !standing {
+	for _, lasting := range l.running {
+		if !lasting {
 			n++
 		}
 	}
@@ -92,7 +92,7 @@ func (l *lives) spawn(f func()) {
 	}()
 }
 
-// close lets no new exchange begin, and ends the standing ones.
+// close lets no new exchange begin, and ends the lasting ones.
 func (l *lives) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +102,7 @@ func (l *lives) close() {
 			close(l.ended)
 		}
 	}
-	l.cancel(func(standing bool) bool { return standing })
+	l.cancel(func(lasting bool) bool { return lasting })
 }
 
 // cancelAll ends all exchanges.
@@ -113,9 +113,9 @@ func (l *lives) cancelAll() {
 }
 
 // cancel is called with mu held.
-func (l *lives) cancel(which func(standing bool) bool) {
-	for life, standing := range l.running {
-		if which(standing) {
+func (l *lives) cancel(which func(lasting bool) bool) {
+	for life, lasting := range l.running {
+		if which(lasting) {
 			life.Cancel(dialect.ErrClosed)
 		}
 	}

@@ -43,7 +43,7 @@ func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 		default:
 		}
 	}
-	standing := func(t *testing.T) *fake {
+	streaming := func(t *testing.T) *fake {
 		return newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 			switch {
 			case r.Method == http.MethodGet:
@@ -61,7 +61,7 @@ func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 			return true
 		})
 	}
-	f := standing(t)
+	f := streaming(t)
 	memory = mcp.NewMemory(most)
 	cfg := upstream.Config{Name: "fake", URL: f.URL}
 	transport := upstream.NewTransport(nil, cfg)
@@ -73,7 +73,7 @@ func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 	t.Cleanup(func() { shut(t, u) })
 	for i := range 10 {
 		c := as("alice", fmt.Sprint(i), false)
-		c.Caps = asked("a").Caps // a session that can be asked has a standing stream
+		c.Caps = asked("a").Caps // a session that can be asked has a GET stream
 		wantOK(t, u, c)
 	}
 	for range 20 {

@@ -42,8 +42,8 @@ func (c *slowConn) Start(req *transport.Request) (transport.Stream, error) {
 }
 
 func (c *slowConn) Post(context.Context, []byte) error { return nil }
-func (c *slowConn) Standing(context.Context, string, func()) (transport.Stream, error) {
-	return nil, transport.ErrNoStanding
+func (c *slowConn) OpenGET(context.Context, string, func()) (transport.Stream, error) {
+	return nil, transport.ErrNoGETStream
 }
 func (c *slowConn) Deliver(bool, func(wire.Message)) {}
 func (c *slowConn) Bind(*wire.Revision)              {}

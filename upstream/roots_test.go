@@ -13,7 +13,7 @@ import (
 
 const rootsQuestion = `data: {"jsonrpc":"2.0","id":"ID","method":"roots/list"}` + "\n\n"
 
-// rootsFake asks for roots on its standing stream when the test says so.
+// rootsFake asks for roots on its GET stream when the test says so.
 func rootsFake(t *testing.T) (f *fake, u *upstream.Upstream, ask func(id string)) {
 	t.Helper()
 	say := make(chan string)

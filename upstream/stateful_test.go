@@ -365,7 +365,7 @@ func testBrokenStreamIsLostInTheEnd(t *testing.T) {
 	f.await(t, mcp.NoteCancelled, 1) // the server may still be working on it
 }
 
-func TestP9_165_NoStandingStream(t *testing.T) {
+func TestP9_165_NoGETStream(t *testing.T) {
 	f, u := statefulFake(t, nil)
 	wantOK(t, u, asked("a"))
 	wantOK(t, u, asked("a"))

@@ -275,7 +275,7 @@ func (u *Upstream) Status() Status {
 	return s
 }
 
-// Idle reports whether no call is running, queued or parked. Standing streams do not count.
+// Idle reports whether no call is running, queued or parked. GET streams do not count.
 func (u *Upstream) Idle() bool {
 	running, waiting := u.admit.Load()
 	return running == 0 && waiting == 0 && u.stateful.Parked() == 0 && u.lives.calls() == 0

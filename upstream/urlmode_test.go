@@ -146,7 +146,7 @@ func testTheUserIsDoneAtAURL(t *testing.T) {
 		c := asked("a")
 		c.Session, c.Ephemeral = "user:~client", true
 		wantOK(t, u, answerTo(c, mustDo(t, u, c).Ask, `{"action":"accept"}`))
-		say <- pageDone // on one of the standing streams; nobody listens to the others
+		say <- pageDone // on one of the GET streams; nobody listens to the others
 		synctest.Wait()
 		select {
 		case got := <-tell:

@@ -77,7 +77,7 @@ func TestP9_057_EachRequestHasItsOwnCaller(t *testing.T) {
 func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511, `{"elicitation":{},"sampling":{},"roots":{}}`)
-	standing := rawStream(t, b, c, "")
+	stream := rawStream(t, b, c, "")
 	b.script.waitListening(t, 1)
 	for tool, method := range map[string]string{"ask": mcp.MethodElicit, "ask-sampling": mcp.MethodCreateMessage, "ask-roots": mcp.MethodRootsList} {
 		x, err := c.Send(t.Context(), "tools/call", `{"name":"`+tool+`"}`)
@@ -96,7 +96,7 @@ func TestP9_061_QuestionsStayWithTheirCall(t *testing.T) {
 		}
 	}
 	b.script.emit(mcp.NoteToolsListChanged, `{}`)
-	if got := standing.line(t, "data: {"); !strings.Contains(got, mcp.NoteToolsListChanged) {
+	if got := stream.line(t, "data: {"); !strings.Contains(got, mcp.NoteToolsListChanged) {
 		t.Errorf("the GET stream has %s", got)
 	}
 }

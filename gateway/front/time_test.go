@@ -306,7 +306,7 @@ func TestP9_109_Patience(t *testing.T) {
 
 // A client may give up all its calls when it comes back for its stream and is refused, as the
 // client of go-sdk does.
-func TestH237_StandingStreamsLastAsLongAsCalls(t *testing.T) {
+func TestH237_GETStreamsLastAsLongAsCalls(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f, s, store := bubbleFront(t, time.Hour)

@@ -268,7 +268,7 @@ func TestP9_211_ChangedTool(t *testing.T) {
 		t.Fatal(got)
 	}
 	describe("new")
-	if err := s.AwaitStanding(deadline(t), 1); err != nil {
+	if err := s.AwaitGETStreams(deadline(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	s.Push("notifications/tools/list_changed", `{}`)

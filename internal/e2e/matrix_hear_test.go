@@ -58,7 +58,7 @@ func updated(t *testing.T, p *pair) {
 func changed(t *testing.T, p *pair) {
 	const note = "notifications/tools/list_changed"
 	f := p.wire.hear(t, `{"toolsListChanged":true}`)
-	if err := p.actor.AwaitStanding(deadline(t), 1); err != nil {
+	if err := p.actor.AwaitGETStreams(deadline(t), 1); err != nil {
 		t.Fatal(err)
 	}
 	tool := "new" + rand.Text()[:8]

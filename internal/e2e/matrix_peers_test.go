@@ -249,11 +249,11 @@ func (s *actor) declared(t *testing.T, call mcptest.Received) map[string]json.Ra
 // speaker is a scripted client over either transport.
 type speaker struct {
 	*mcptest.Client
-	sse      *mcptest.SSEClient // nil over Streamable HTTP
-	passed   []mcptest.Message  // messages on its stream that were for somebody else
-	standing *flow
-	life     context.Context
-	ids      int
+	sse    *mcptest.SSEClient // nil over Streamable HTTP
+	passed []mcptest.Message  // messages on its stream that were for somebody else
+	get    *flow
+	life   context.Context
+	ids    int
 }
 
 // newSpeaker opens a speaker for a test.
@@ -409,15 +409,15 @@ func (c *speaker) hear(t *testing.T, filter string) *flow {
 		t.Cleanup(f.Close)
 		f.until(t, "notifications/subscriptions/acknowledged")
 		return f
-	case c.standing == nil:
+	case c.get == nil:
 		x, err := c.Get(c.life, "")
 		if err != nil || x.Status != 200 {
 			t.Fatalf("%+v %v", x, err)
 		}
 		context.AfterFunc(c.life, x.Close)
-		c.standing = &flow{Exchange: x, c: c, id: "nothing"}
+		c.get = &flow{Exchange: x, c: c, id: "nothing"}
 	}
-	return c.standing
+	return c.get
 }
 
 // converse is converse for either transport.

@@ -46,7 +46,7 @@ func TestReplicasSubscribe(t *testing.T) {
 		t.Fatal(first.Text, err)
 	}
 	// Those of the replicas' catalogs, and one for the client.
-	if err := server.AwaitStanding(deadline(t), 4); err != nil {
+	if err := server.AwaitGETStreams(deadline(t), 4); err != nil {
 		t.Fatal(err)
 	}
 	for from := 1; from < resources; from += atOnce {

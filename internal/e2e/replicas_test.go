@@ -180,15 +180,15 @@ func TestReplicasCancel(t *testing.T) {
 	}
 	defer x.Close()
 	receive(t, "the call's start", began)
-	standing, err := r.at(c, 1).Get(deadline(t), "")
+	stream, err := r.at(c, 1).Get(deadline(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer standing.Close()
+	defer stream.Close()
 	if status, err := r.at(c, 2).Delete(deadline(t)); status != http.StatusNoContent || err != nil {
 		t.Fatalf("DELETE: %d %v", status, err)
 	}
-	for what, x := range map[string]*mcptest.Exchange{"the call": x, "the stream": standing} {
+	for what, x := range map[string]*mcptest.Exchange{"the call": x, "the stream": stream} {
 		if m, err := x.Response(); err == nil && m.Error == nil {
 			t.Errorf("P9/56 %s goes on after the session's end: %s", what, m.Text)
 		}

@@ -523,7 +523,7 @@ func TestP9_201_DependenciesThatCome(t *testing.T) {
 			}
 			some, guest := g.raw(t, revision, g.issuer.Token(nil)), g.raw(t, revision, g.issuer.Token(claims{"groups": "guests"}))
 			heardSome, heardGuest := hear(some), hear(guest)
-			if err := up.AwaitStanding(deadline(t), 1); err != nil {
+			if err := up.AwaitGETStreams(deadline(t), 1); err != nil {
 				t.Fatal(err)
 			}
 			depends := func(c *mcptest.Client, want string) {

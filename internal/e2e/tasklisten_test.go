@@ -110,11 +110,11 @@ func TestStatusOfTasks(t *testing.T) {
 	// The gateway's own, and those of the two. A GET is answered before the gateway
 	// listens, and a task is followed from the time when its client first gets it or asks
 	// for it.
-	for limit, standing := deadline(t), false; !standing; {
+	for limit, listening := deadline(t), false; !listening; {
 		request(t, ann, "tasks/get", about(annID))
 		request(t, bob, "tasks/get", about(bobID))
 		ctx, cancel := context.WithTimeout(limit, 100*time.Millisecond)
-		standing = d.AwaitStanding(ctx, 3) == nil
+		listening = d.AwaitGETStreams(ctx, 3) == nil
 		cancel()
 		if limit.Err() != nil {
 			t.Fatal("the gateway does not listen for both")

@@ -81,7 +81,7 @@ func TestH175_UnaskedQuestions(t *testing.T) {
 	url := start(t, gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: "http://" + at.Address + "/mcp"}}})
 	const caps = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{"listChanged":true}}`
 	mine, other := rawWith(t, url, statefulClient, caps), rawWith(t, url, statefulClient, caps)
-	standing := hearing(t, mine)
+	stream := hearing(t, mine)
 	close(release["a"])
 	mustCall(t, mine, "tools/call", do("a", "{}")) // opens its session at the server
 	receive(t, "the first call", started)
@@ -111,7 +111,7 @@ func TestH175_UnaskedQuestions(t *testing.T) {
 	}
 	a.Tools("do", "more")
 	a.Push("notifications/tools/list_changed", "{}")
-	if m, err := standing.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
+	if m, err := stream.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
 		t.Errorf("H/175 the session's stream has %s, %v", m.Text, err)
 	}
 }

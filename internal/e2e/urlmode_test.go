@@ -24,7 +24,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			s.asks([]inquiry{{"elicitation/create", page}})
 			url := inFrontOf(t, s.Server)
 			c, other := rawWith(t, url, revision, askable), rawWith(t, url, revision, askable)
-			streams := standing(t, revision, c, other)
+			streams := getStreams(t, revision, c, other)
 			m, asked := converse(t, c, "tools/call", `{"name":"up__do"}`, func(inquiry) string { return `{"action":"accept"}` })
 			if revision < "2025-11-25" {
 				if want := `{"error":-32602}`; len(asked) > 0 || outcome(m) != want && outcome(m) != `{"error":-32601}` {
@@ -48,7 +48,7 @@ func TestP9_115_116_117_URLs(t *testing.T) {
 			if params.ElicitationID == "" || params.ElicitationID == "theirs" {
 				t.Errorf("P9/115 asked %s", asked[0].Params)
 			}
-			if err := s.AwaitStanding(deadline(t), 2); err != nil { // the gateway's own, and c's
+			if err := s.AwaitGETStreams(deadline(t), 2); err != nil { // the gateway's own, and c's
 				t.Fatal(err)
 			}
 			s.Push("notifications/elicitation/complete", `{"elicitationId":"made up"}`)
@@ -173,8 +173,8 @@ func TestP9_115_URLsOfAStatelessServer(t *testing.T) {
 	}
 }
 
-// standing opens the GET streams of stateful clients.
-func standing(t *testing.T, revision string, clients ...*mcptest.Client) (streams []*mcptest.Exchange) {
+// getStreams opens the GET streams of stateful clients.
+func getStreams(t *testing.T, revision string, clients ...*mcptest.Client) (streams []*mcptest.Exchange) {
 	t.Helper()
 	if revision == stateless {
 		return nil

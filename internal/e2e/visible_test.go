@@ -101,7 +101,7 @@ func TestNobodyHearsOfWhatIsDenied(t *testing.T) {
 					"up+file:///docs/open", "up+file:///docs/secret", "up+FILE:///docs/secret", "hidden+file:///docs/open")
 				admin := listening(t, g.raw(t, revision, g.issuer.Token(claims{"groups": "admin"})), "up+file:///docs/open")
 				for _, s := range []*mcptest.Server{up, hidden} {
-					if err := s.AwaitStanding(deadline(t), 1); err != nil {
+					if err := s.AwaitGETStreams(deadline(t), 1); err != nil {
 						t.Fatal(err)
 					}
 				}

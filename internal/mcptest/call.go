@@ -139,14 +139,14 @@ func (c *Call) join(begin func()) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	begin()
-	c.server.standing[c] = true
+	c.server.streams[c] = true
 	c.server.mu.Wake()
 }
 
 func (c *Call) stay() {
 	<-c.Done()
 	c.server.mu.Lock()
-	delete(c.server.standing, c)
+	delete(c.server.streams, c)
 	c.server.mu.Unlock()
 }
 

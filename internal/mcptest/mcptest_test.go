@@ -87,7 +87,7 @@ func TestServerAsksAndHearsCancellation(t *testing.T) {
 	}
 }
 
-func TestStandingStreamsGetWhatIsPushed(t *testing.T) {
+func TestGETStreamsGetWhatIsPushed(t *testing.T) {
 	for _, c := range []struct{ name, revision string }{{"GET", "2025-06-18"}, {"listen", "2026-07-28"}} {
 		t.Run(c.name, func(t *testing.T) {
 			client, server := pair(t, c.revision)
@@ -104,7 +104,7 @@ func TestStandingStreamsGetWhatIsPushed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer x.Close()
-			if err := server.AwaitStanding(ctx, 1); err != nil {
+			if err := server.AwaitGETStreams(ctx, 1); err != nil {
 				t.Fatal(err)
 			}
 			server.Push("notifications/tools/list_changed", "{}")

@@ -51,7 +51,7 @@ func TestServerOverLines(t *testing.T) {
 	tell(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)
 	want(`"protocolVersion":"2025-06-18"`)
 	tell(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	if err := s.AwaitStanding(context.Background(), 1); err != nil {
+	if err := s.AwaitGETStreams(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
 	tell(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)

@@ -29,12 +29,12 @@ type Server struct {
 	stop     context.CancelFunc
 	lines    sync.WaitGroup // of ListenLines
 
-	mu       Cond // guards the fields below; wakes when received or standing grows
+	mu       Cond // guards the fields below; wakes when received or streams grows
 	script   map[string]func(*Call)
 	caps     string // a capabilities object
 	received []Received
 	waiting  map[string]chan Message // questions, by id
-	standing map[*Call]bool
+	streams  map[*Call]bool
 	running  map[string]*Call // by session and request id
 	sessions map[string]bool
 	subs     map[string]map[string]bool // subscribed URIs, by session
@@ -63,7 +63,7 @@ func NewServer(revision *wire.Revision) *Server {
 		script:   map[string]func(*Call){},
 		caps:     scriptedCaps,
 		waiting:  map[string]chan Message{},
-		standing: map[*Call]bool{},
+		streams:  map[*Call]bool{},
 		running:  map[string]*Call{},
 		sessions: map[string]bool{},
 		subs:     map[string]map[string]bool{},
@@ -181,11 +181,11 @@ func (s *Server) Load() (running, sessions, asked int) {
 	return len(s.running), len(s.sessions), len(s.waiting)
 }
 
-// AwaitStanding waits until there are at least n GET streams.
-func (s *Server) AwaitStanding(ctx context.Context, n int) error {
+// AwaitGETStreams waits until there are at least n GET streams.
+func (s *Server) AwaitGETStreams(ctx context.Context, n int) error {
 	now := 0
-	if err := s.mu.Await(ctx, func() bool { now = len(s.standing); return now >= n }); err != nil {
-		return fmt.Errorf("%d standing streams, waiting for %d: %w", now, n, err)
+	if err := s.mu.Await(ctx, func() bool { now = len(s.streams); return now >= n }); err != nil {
+		return fmt.Errorf("%d GET streams, waiting for %d: %w", now, n, err)
 	}
 	return nil
 }
@@ -198,8 +198,8 @@ func (s *Server) Push(method, params string) int {
 // push calls fits with mu held, to select the streams.
 func (s *Server) push(method, params string, fits func(*Call) bool) int {
 	s.mu.Lock()
-	calls := make([]*Call, 0, len(s.standing))
-	for c := range s.standing {
+	calls := make([]*Call, 0, len(s.streams))
+	for c := range s.streams {
 		if fits(c) {
 			calls = append(calls, c)
 		}

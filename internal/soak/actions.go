@@ -132,7 +132,7 @@ func (c *client) subscribe(ctx context.Context, name string) {
 	defer cancel()
 	o := outcome{}
 	if c.Revision.Stateful {
-		o = c.hearStanding(ctx, to, name)
+		o = c.hearGETStream(ctx, to, name)
 	} else {
 		o = c.hearListening(ctx, to, name)
 	}
@@ -144,9 +144,9 @@ func (c *client) subscribe(ctx context.Context, name string) {
 	}
 }
 
-func (c *client) hearStanding(ctx context.Context, to *server, name string) outcome {
+func (c *client) hearGETStream(ctx context.Context, to *server, name string) outcome {
 	uri := to.name + "+" + c.uriSuffix()
-	standing, before := c.standing, c.standing.count(uri)
+	get, before := c.get, c.get.count(uri)
 	if o, bad := c.ask(ctx, "resources/subscribe", uri); bad {
 		return o
 	}
@@ -155,7 +155,7 @@ func (c *client) hearStanding(ctx context.Context, to *server, name string) outc
 	}
 	hearing, cancel := context.WithTimeout(ctx, hearPatience)
 	defer cancel()
-	if !standing.await(hearing, uri, before) {
+	if !get.await(hearing, uri, before) {
 		if hearing.Err() == nil {
 			return outcome{kind: sessionLost, detail: "its stream is not known any more"}
 		}

@@ -30,8 +30,8 @@ type client struct {
 	index           int
 	rand            *rand.Rand
 	calls, requests int
-	standing        *standing // nil without a session
-	opened          time.Time // when the session began
+	get             *getStream // nil without a session
+	opened          time.Time  // when the session began
 }
 
 func newClient(index int, seed uint64, l *ledger, servers []*server, url, token string, transport http.RoundTripper) *client {
@@ -87,7 +87,7 @@ func (c *client) enter(ctx context.Context) bool {
 		c.Session = ""
 		return false
 	}
-	c.standing, c.opened = c.stand(), from
+	c.get, c.opened = c.openGET(), from
 	return true
 }
 
@@ -115,9 +115,9 @@ func (c *client) leave(ctx context.Context) {
 	if c.Session == "" {
 		return
 	}
-	if c.standing != nil {
-		c.standing.close()
-		c.standing = nil
+	if c.get != nil {
+		c.get.close()
+		c.get = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -144,15 +144,15 @@ func (c *client) leave(ctx context.Context) {
 
 // lost forgets a session that the gateway no longer knows.
 func (c *client) lost() {
-	if c.standing != nil {
-		c.standing.close()
-		c.standing = nil
+	if c.get != nil {
+		c.get.close()
+		c.get = nil
 	}
 	c.Session = ""
 }
 
-// standing is a session's GET stream, which is opened again whenever it ends.
-type standing struct {
+// getStream is a session's GET stream, which is opened again whenever it ends.
+type getStream struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
@@ -161,9 +161,9 @@ type standing struct {
 	over  bool           // no stream will be opened any more
 }
 
-func (c *client) stand() *standing {
+func (c *client) openGET() *getStream {
 	ctx, cancel := context.WithCancel(context.Background()) // until close
-	s := &standing{cancel: cancel, done: make(chan struct{}), heard: map[string]int{}}
+	s := &getStream{cancel: cancel, done: make(chan struct{}), heard: map[string]int{}}
 	own := mcptest.NewClient(c.URL, c.Revision)
 	own.HTTP, own.Header, own.Session = c.HTTP, c.Header, c.Session
 	mine := c.uriSuffix()
@@ -175,12 +175,12 @@ func (c *client) stand() *standing {
 			status := 0
 			if status, last = s.listen(ctx, own, last, func(m mcptest.Message) {
 				if problem := s.take(m, mine); problem != "" {
-					c.l.violation("the standing stream of client %d (%s): %s", c.index, c.Revision.Name, problem)
+					c.l.violation("the GET stream of client %d (%s): %s", c.index, c.Revision.Name, problem)
 				}
 			}); ctx.Err() != nil {
 				return
 			}
-			c.l.note("standing stream ended", from, outcome{kind: answered})
+			c.l.note("GET stream ended", from, outcome{kind: answered})
 			if status == http.StatusNotFound {
 				return // the session is gone, as the next call will find out
 			}
@@ -191,7 +191,7 @@ func (c *client) stand() *standing {
 }
 
 // listen reads one stream to its end.
-func (s *standing) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int, lastID string) {
+func (s *getStream) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int, lastID string) {
 	x, err := c.Get(ctx, last)
 	if err != nil {
 		return 0, last
@@ -211,7 +211,7 @@ func (s *standing) listen(ctx context.Context, c *mcptest.Client, last string, t
 }
 
 // take takes one message and returns what is wrong with it, "" if nothing is.
-func (s *standing) take(m mcptest.Message, mine string) string {
+func (s *getStream) take(m mcptest.Message, mine string) string {
 	switch m.Method {
 	case "notifications/resources/updated":
 		var uri string
@@ -230,13 +230,13 @@ func (s *standing) take(m mcptest.Message, mine string) string {
 }
 
 // await waits until the number of updates heard exceeds before.
-func (s *standing) await(ctx context.Context, uri string, before int) bool {
+func (s *getStream) await(ctx context.Context, uri string, before int) bool {
 	heard := false
 	err := s.mu.Await(ctx, func() bool { heard = s.heard[uri] > before; return heard || s.over })
 	return err == nil && heard
 }
 
-func (s *standing) end() {
+func (s *getStream) end() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Wake()
@@ -244,13 +244,13 @@ func (s *standing) end() {
 	close(s.done)
 }
 
-func (s *standing) count(uri string) int {
+func (s *getStream) count(uri string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.heard[uri]
 }
 
-func (s *standing) close() {
+func (s *getStream) close() {
 	s.cancel()
 	<-s.done
 }

@@ -34,10 +34,10 @@ type Env struct {
 	Admit      *admit.Admit
 
 	NextID func() int64
-	// Life begins an exchange that also ends with the upstream. A standing exchange, which
+	// Life begins an exchange that also ends with the upstream. A lasting exchange, which
 	// has no end of its own, ends as soon as the upstream closes. Errors:
 	// admit.ErrDraining.
-	Life func(ctx context.Context, standing bool) (*transport.Life, error)
+	Life func(ctx context.Context, lasting bool) (*transport.Life, error)
 	// Spawn runs a function that the upstream waits for when it closes.
 	Spawn func(func())
 	// Dial connects in the way of an era. Errors are those of transports, and ErrWrongEra

@@ -192,7 +192,7 @@ func (x *exchange) next() (wire.Message, error) {
 		if err := dialect.Wait(x.life, pause); err != nil {
 			return m, err
 		}
-		stream, err := x.s.conn.Standing(x.life, lastID, x.life.Touch)
+		stream, err := x.s.conn.OpenGET(x.life, lastID, x.life.Touch)
 		if err != nil {
 			continue
 		}

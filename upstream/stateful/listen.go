@@ -15,7 +15,7 @@ import (
 // maxWanted bounds how many resources, and how many tasks, one listener may follow.
 const maxWanted = restore.MaxPending / 2
 
-// listen builds a subscription from what stateful servers offer: the standing stream and
+// listen builds a subscription from what stateful servers offer: the GET stream and
 // resources/subscribe. It survives the loss of a session.
 func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	want, err := mcp.FilterOf(c.Params)
@@ -31,14 +31,14 @@ func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		s.unsubscribe(l.Close())
 		s.release()
 	}()
-	s.standing.open()
+	s.getStream.open()
 	ack, ok := s.honour(ctx, l, want)
 	if !ok { // the session is lost; the next one restores its subscriptions
 		s.lose()
 		if s, err = d.another(ctx, e, c, s); err != nil {
 			return nil, err
 		}
-		s.standing.open()
+		s.getStream.open()
 		if ack, ok = s.honour(ctx, l, want); !ok {
 			return nil, transport.ErrEnded
 		}

@@ -34,7 +34,7 @@ type session struct {
 	level   atomic.Pointer[string]
 
 	calls        calls
-	standing     standing
+	getStream    getStream
 	roots        roots
 	unattributed unattributed
 }
@@ -45,7 +45,7 @@ func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) 
 		setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
 	}
 	s.base, s.cancel = context.WithCancel(d.env.Base)
-	s.standing = standing{
+	s.getStream = getStream{
 		env: d.env, conn: conn, base: s.base, mayAsk: dialect.Piped(conn),
 		deliver: s.deliver, missed: s.state.Missed, gone: s.lose,
 	}
@@ -106,7 +106,7 @@ func (s *session) learn(result mcp.Raw) {
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.state.Restore()
 	if s.shared() || s.declared.Any() || level != "" || len(uris) > 0 {
-		s.standing.open()
+		s.getStream.open()
 	}
 	if level != "" {
 		s.setLevel(ctx, level)
@@ -173,7 +173,7 @@ func (s *session) setLevel(ctx context.Context, level string) {
 		return
 	}
 	s.state.SetLevel(level)
-	s.standing.open()
+	s.getStream.open()
 	_, err := s.request(ctx, mcp.MethodSetLevel, mcp.Object("level", mcp.String(level)))
 	if err != nil {
 		s.env.Log.Debug("log level not set", "error", err)
@@ -209,7 +209,7 @@ func (s *session) shared() bool { return s.at.Key.session == "" }
 // asksElsewhere reports whether questions of a call may come outside of its own stream, so
 // that its caller cannot simply read that stream.
 func (s *session) asksElsewhere() bool {
-	return s.declared.Any() && !s.shared() && s.standing.asks()
+	return s.declared.Any() && !s.shared() && s.getStream.asks()
 }
 
 // over reports whether the session has ended.

@@ -18,11 +18,11 @@
 //	unattributed.go  questions whose call is not clear yet
 //	pages.go         questions that send the user to a URL
 //	listen.go        subscriptions
-//	standing.go      the stream outside of calls
+//	getstream.go     the stream outside of calls
 //	tasks.go         tasks of 2025-11-25
 //	bridge.go        those tasks for clients of the extension
 //
-// A small call starts no goroutine. Env.Spawn runs one goroutine for each standing stream,
+// A small call starts no goroutine. Env.Spawn runs one goroutine for each GET stream,
 // for each call that waits for its user, for opening a session, for watching a process or
 // an event stream, and for farewell messages.
 package stateful

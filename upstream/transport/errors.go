@@ -27,8 +27,8 @@ var (
 	ErrTooLarge = errors.New("answer too large")
 	// ErrNoRoom: the answer is large, and other large messages fill the memory for them.
 	ErrNoRoom = errors.New("no room for the answer")
-	// ErrNoStanding: there is no standing stream.
-	ErrNoStanding = errors.New("no standing stream")
+	// ErrNoGETStream: there is no GET stream.
+	ErrNoGETStream = errors.New("no GET stream")
 	// ErrSessionGone: the server does not know the session any more. The request did
 	// not run.
 	ErrSessionGone = errors.New("session gone")

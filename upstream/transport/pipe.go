@@ -141,9 +141,9 @@ func (p *Pipe) Lost() <-chan struct{} { return p.lost }
 // Room returns what the messages are taken from.
 func (p *Pipe) Room() *mcp.Room { return p.room }
 
-// Standing returns ErrNoStanding: everything comes on the one pipe.
-func (p *Pipe) Standing(context.Context, string, func()) (Stream, error) {
-	return nil, ErrNoStanding
+// OpenGET returns ErrNoGETStream: everything comes on the one pipe.
+func (p *Pipe) OpenGET(context.Context, string, func()) (Stream, error) {
+	return nil, ErrNoGETStream
 }
 
 // Resume does nothing: the pipe is the session.

@@ -40,14 +40,14 @@ type Conn interface {
 	Start(req *Request) (Stream, error)
 	// Post sends a notification or the answer to a request of the server.
 	Post(ctx context.Context, body []byte) error
-	// Standing opens the stream of messages that belong to no request, or, with the id of an
-	// event, resumes the stream of that event. ErrNoStanding when the transport or the
+	// OpenGET opens the stream of messages that belong to no request, or, with the id of an
+	// event, resumes the stream of that event. ErrNoGETStream when the transport or the
 	// server has none. alive, unless it is nil, is called whenever the server sends
 	// something.
-	Standing(ctx context.Context, lastEventID string, alive func()) (Stream, error)
+	OpenGET(ctx context.Context, lastEventID string, alive func()) (Stream, error)
 	// Deliver says who takes messages that belong to no request; before, they are dropped.
 	// deliver is called from one goroutine at a time and must not block; the message is
-	// valid until it returns. Streamable HTTP has a standing stream instead. private says
+	// valid until it returns. Streamable HTTP has a GET stream instead. private says
 	// that all requests are of one client: only then does a log message, which names no
 	// request, belong to the one that is under way.
 	Deliver(private bool, deliver func(wire.Message))
@@ -87,7 +87,7 @@ type Request struct {
 }
 
 // Stream is what comes back for a request, the response last, or what comes on a
-// standing stream.
+// GET stream.
 type Stream interface {
 	// Next returns the next message. It is valid until the following call; a response
 	// stays valid. io.EOF says that nothing more comes.

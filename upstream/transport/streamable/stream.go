@@ -21,9 +21,9 @@ type stream struct {
 	events   *wire.EventReader // nil for a JSON answer
 	messages []wire.Message    // that came and are not delivered yet
 	one      [1]wire.Message   // their memory, in the usual case
-	life     *transport.Life   // nil for a standing stream
-	alive    func()            // of a standing stream: called with what comes; may be nil
-	after    string            // of a standing stream: the event after which it goes on
+	life     *transport.Life   // nil for a GET stream
+	alive    func()            // of a GET stream: called with what comes; may be nil
+	after    string            // of a GET stream: the event after which it goes on
 	retry    time.Duration
 	read     bool // the JSON body was read
 	over     bool // the response was delivered

@@ -112,7 +112,7 @@ type Conn struct {
 // Lost is nil: there is no connection to lose.
 func (c *Conn) Lost() <-chan struct{} { return nil }
 
-// Deliver does nothing: there is the standing stream.
+// Deliver does nothing: there is the GET stream.
 func (c *Conn) Deliver(bool, func(wire.Message)) {}
 
 // Header are the headers of all requests, for transport.Conn.
@@ -196,8 +196,8 @@ func (c *Conn) Post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// Standing opens the session's event stream by GET.
-func (c *Conn) Standing(ctx context.Context, lastEventID string, alive func()) (transport.Stream, error) {
+// OpenGET opens the session's event stream by GET.
+func (c *Conn) OpenGET(ctx context.Context, lastEventID string, alive func()) (transport.Stream, error) {
 	resp, err := c.Events(ctx, lastEventID)
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (c *Conn) Standing(ctx context.Context, lastEventID string, alive func()) (
 		return nil, c.refused(resp)
 	case none, !IsEvents(resp):
 		resp.Body.Close()
-		return nil, transport.ErrNoStanding
+		return nil, transport.ErrNoGETStream
 	}
 	s := &stream{t: c.t, owner: c.owner, resp: resp, after: lastEventID, alive: alive}
 	s.events = wire.NewEventReader(s, int(c.t.env.ResultBytes))

@@ -14,11 +14,11 @@ import (
 
 // A server that closes its stream at once, and asks for it back at once, gets it back a
 // little later.
-func TestStandingStreamIsNotReopenedInALoop(t *testing.T) {
-	synctest.Test(t, testStandingStreamIsNotReopenedInALoop)
+func TestGETStreamIsNotReopenedInALoop(t *testing.T) {
+	synctest.Test(t, testGETStreamIsNotReopenedInALoop)
 }
 
-func testStandingStreamIsNotReopenedInALoop(t *testing.T) {
+func testGETStreamIsNotReopenedInALoop(t *testing.T) {
 	opened := make(chan time.Time, 3)
 	f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
 		if r.Method != http.MethodGet {
@@ -46,7 +46,7 @@ func testStandingStreamIsNotReopenedInALoop(t *testing.T) {
 }
 
 // Changes before a slow server had opened its stream were reported to nobody.
-func TestP9_93_StandingStreamThatOpensLate(t *testing.T) {
+func TestP9_93_GETStreamThatOpensLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, _ rpc) bool {
 			if r.Method != http.MethodGet {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// standingWait is how long a new session waits for its standing stream to open before
+	// getStreamWait is how long a new session waits for its GET stream to open before
 	// it takes calls. Some servers drop messages while nobody listens; some send no
 	// response headers until there is a message.
-	standingWait = 250 * time.Millisecond
-	// leastPause is the shortest pause before a standing stream is opened again, even if
+	getStreamWait = 250 * time.Millisecond
+	// leastPause is the shortest pause before a GET stream is opened again, even if
 	// its server asks for less.
 	leastPause = 100 * time.Millisecond
 )
 
-// standing is the stream for what a session's server sends outside of calls.
-type standing struct {
+// getStream is the stream for what a session's server sends outside of calls.
+type getStream struct {
 	env     *dialect.Env
 	conn    transport.Conn
 	base    context.Context // of the session
@@ -38,7 +38,7 @@ type standing struct {
 }
 
 // asks reports whether questions may come outside of calls' own streams.
-func (t *standing) asks() bool {
+func (t *getStream) asks() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mayAsk
@@ -46,7 +46,7 @@ func (t *standing) asks() bool {
 
 // open opens the stream, once, and waits a moment for it, so that whatever the server sends
 // from now on is heard. Callers that arrive meanwhile wait, too.
-func (t *standing) open() {
+func (t *getStream) open() {
 	if dialect.Piped(t.conn) || t.base.Err() != nil {
 		return
 	}
@@ -55,7 +55,7 @@ func (t *standing) open() {
 	if first {
 		t.opened, t.begun = make(chan struct{}), time.Now()
 	}
-	opened, left := t.opened, standingWait-time.Since(t.begun)
+	opened, left := t.opened, getStreamWait-time.Since(t.begun)
 	t.mu.Unlock()
 	if first {
 		t.env.Spawn(func() { t.read(opened) })
@@ -70,14 +70,14 @@ func (t *standing) open() {
 
 // read reads the stream until the session ends, and opens it again when it breaks. It
 // closes opened when the first attempt is over.
-func (t *standing) read(opened chan struct{}) {
+func (t *getStream) read(opened chan struct{}) {
 	pauses := admit.NewBackoff()
 	lastID := ""
 	// Until the server is known to have no such stream, questions may come on it.
 	t.setMayAsk(true)
 	for first := true; t.base.Err() == nil; first = false {
-		stream, err := t.conn.Standing(t.base, lastID, nil)
-		if first && errors.Is(err, transport.ErrNoStanding) {
+		stream, err := t.conn.OpenGET(t.base, lastID, nil)
+		if first && errors.Is(err, transport.ErrNoGETStream) {
 			t.setMayAsk(false)
 		}
 		if err == nil && lastID == "" { // also the first time: the stream may open after callers stopped waiting
@@ -87,7 +87,7 @@ func (t *standing) read(opened chan struct{}) {
 			close(opened)
 		}
 		switch {
-		case errors.Is(err, transport.ErrNoStanding):
+		case errors.Is(err, transport.ErrNoGETStream):
 			return
 		case errors.Is(err, transport.ErrSessionGone):
 			t.gone()
@@ -120,7 +120,7 @@ func (t *standing) read(opened chan struct{}) {
 }
 
 // drain reads a stream to its end, and returns where and when to resume, and why it ended.
-func (t *standing) drain(stream transport.Stream) (lastID string, pause time.Duration, why error) {
+func (t *getStream) drain(stream transport.Stream) (lastID string, pause time.Duration, why error) {
 	defer stream.Close()
 	for {
 		m, err := stream.Next()
@@ -138,7 +138,7 @@ func (t *standing) drain(stream transport.Stream) (lastID string, pause time.Dur
 	}
 }
 
-func (t *standing) setMayAsk(is bool) {
+func (t *getStream) setMayAsk(is bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mayAsk = is

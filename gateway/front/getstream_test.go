@@ -78,7 +78,7 @@ func TestEventsWaitForAStream(t *testing.T) {
 	}
 }
 
-func TestStandingStreamIsResumed(t *testing.T) {
+func TestGETStreamIsResumed(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
 	stream := rawStream(t, b, c, "")
@@ -216,8 +216,8 @@ func TestListenRefusals(t *testing.T) {
 func TestClose(t *testing.T) {
 	b := newBench(t, Config{})
 	c := b.client(v2511)
-	standing := rawStream(t, b, c, "")
-	standing.id(t)
+	stream := rawStream(t, b, c, "")
+	stream.id(t)
 	b.script.waitListening(t, 1)
 	done, _ := start(t, c, "1", `{"name":"slow"}`)
 	receive(t, "the call", b.script.started)
@@ -237,7 +237,7 @@ func TestClose(t *testing.T) {
 	if m, err := receive(t, "the answer", done).Response(); err != nil || m.Error != nil {
 		t.Errorf("the call that ran: %s %v", m.Text, err)
 	}
-	if got := strings.Join(standing.end(t), "\n"); !strings.Contains(got, "retry: 1000") {
+	if got := strings.Join(stream.end(t), "\n"); !strings.Contains(got, "retry: 1000") {
 		t.Errorf("P9/65 the stream ended with %q", got)
 	}
 	if err := receive(t, "Close", closed); err != nil {

@@ -28,7 +28,7 @@ func TestP9_092_OnlyWhoSeesAChangeHearsOfIt(t *testing.T) {
 				})
 				some := hearing(t, g.raw(t, revision, g.issuer.Token(nil)))
 				all := hearing(t, g.raw(t, revision, g.issuer.Token(claims{"sub": "admin", "groups": "admin"})))
-				if err := s.AwaitStanding(deadline(t), 1); err != nil {
+				if err := s.AwaitGETStreams(deadline(t), 1); err != nil {
 					t.Fatal(err)
 				}
 				for _, tools := range [][]string{{"open-1", "secret-1", "secret-2"}, {"open-1", "secret-1", "secret-2", "open-2"}} {
