@@ -1,42 +1,65 @@
 package auth
 
 import (
-	"encoding/json"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"time"
+	"strconv"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// carried is the JSON form of a Caller for another replica.
-type carried struct {
-	Issuer   string    `json:"issuer,omitempty"`
-	Subject  string    `json:"subject,omitempty"`
-	ClientID string    `json:"clientID,omitempty"`
-	Groups   []string  `json:"groups,omitempty"`
-	Scopes   []string  `json:"scopes,omitempty"`
-	Claims   []byte    `json:"claims,omitempty"`
-	Expires  time.Time `json:"expires,omitzero"`
-	Token    string    `json:"token,omitempty"`
-	View     string    `json:"view,omitempty"`
-}
+// errCarried does not show the text, which contains a token.
+var errCarried = errors.New("auth: another replica has sent a caller that cannot be read")
+
+// fixedFields is the number of fields before the groups and scopes.
+const fixedFields = 8
 
 // WriteCaller encodes a caller for another replica of this gateway, which continues the
 // caller's request. It contains the token, so the sender has to seal it.
+//
+// The text is a list of fields, each after its length: issuer, subject, client, view, token,
+// claims, the expiry (time.Time.MarshalBinary), the number of groups, the groups, the scopes.
 func WriteCaller(c mcp.Caller) ([]byte, error) {
-	text, err := json.Marshal(carried{c.Issuer, c.Subject, c.ClientID, c.Groups, c.Scopes, c.Claims, c.Expires, string(c.Token), c.View})
+	expires, err := c.Expires.MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("auth: writing a caller: %w", err)
+	}
+	text := make([]byte, 0, 256+len(c.Token)+len(c.Claims))
+	fixed := [fixedFields]string{c.Issuer, c.Subject, c.ClientID, c.View, string(c.Token), string(c.Claims), string(expires), strconv.Itoa(len(c.Groups))}
+	for _, fields := range [][]string{fixed[:], c.Groups, c.Scopes} {
+		for _, field := range fields {
+			text = append(binary.AppendUvarint(text, uint64(len(field))), field...)
+		}
 	}
 	return text, nil
 }
 
 // ReadCaller decodes the output of WriteCaller.
 func ReadCaller(text []byte) (mcp.Caller, error) {
-	var c carried
-	if err := json.Unmarshal(text, &c); err != nil {
-		return mcp.Caller{}, fmt.Errorf("auth: reading a caller: %w", err)
+	fields := make([]string, 0, 2*fixedFields)
+	for all, at := string(text), 0; at < len(text); {
+		size, n := binary.Uvarint(text[at:])
+		if n <= 0 || size > uint64(len(text)-at-n) {
+			return mcp.Caller{}, errCarried
+		}
+		at += n + int(size)
+		fields = append(fields, all[at-int(size):at])
 	}
-	return mcp.NewCaller(mcp.Caller{Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, Groups: c.Groups, Scopes: c.Scopes,
-		Claims: c.Claims, Expires: c.Expires, Token: mcp.Secret(c.Token), View: c.View}), nil
+	if len(fields) < fixedFields {
+		return mcp.Caller{}, errCarried
+	}
+	rest := fields[fixedFields:]
+	groups, err := strconv.Atoi(fields[7])
+	if err != nil || groups < 0 || groups > len(rest) {
+		return mcp.Caller{}, errCarried
+	}
+	c := mcp.Caller{Issuer: fields[0], Subject: fields[1], ClientID: fields[2], View: fields[3], Token: mcp.Secret(fields[4]), Groups: rest[:groups:groups], Scopes: rest[groups:]}
+	if fields[5] != "" {
+		c.Claims = mcp.Raw(fields[5])
+	}
+	if c.Expires.UnmarshalBinary([]byte(fields[6])) != nil {
+		return mcp.Caller{}, errCarried
+	}
+	return mcp.NewCaller(c), nil
 }

@@ -14,6 +14,6 @@
 // is known of a caller to auth.
 //
 // Start runs a goroutine that renews the lease, one that keeps the homes in Redis, one that
-// tests whether the other replicas can be reached, and those of an HTTP server. Close ends
-// them and waits. Without Redis there are none.
+// tests whether the other replicas can be reached, and those of the HTTP servers of the link.
+// Close ends them and waits. Without Redis there are none.
 package cluster

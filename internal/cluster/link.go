@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
 const (
@@ -59,7 +61,7 @@ func digestOf(der []byte) []byte {
 // The protocols of a link, as TLS names them: protoCalls for small requests that end soon,
 // protoStreams for all others.
 const (
-	protoCalls   = "http/1.1"
+	protoCalls   = "gatehouse-calls" // HTTP/1.1, which net/http would serve itself under its own name
 	protoStreams = "h2"
 )
 
@@ -72,9 +74,8 @@ func linkTLS(identity tls.Certificate, protocols ...string) *tls.Config {
 	return c
 }
 
-func httpProtocols(http1 bool) *http.Protocols {
+func onlyHTTP2() *http.Protocols {
 	var p http.Protocols
-	p.SetHTTP1(http1)
 	p.SetHTTP2(true)
 	return &p
 }
@@ -93,6 +94,7 @@ type link struct {
 	leave   func(ctx context.Context, home string) error
 	handler http.Handler // takes the forwards
 	server  *http.Server
+	calls   *http1.Server // for small requests
 	serving sync.WaitGroup
 
 	mu      sync.Mutex // guards closed
@@ -115,10 +117,12 @@ func (l *link) start(forwarded http.Handler) {
 	config := linkTLS(l.identity, protoStreams, protoCalls)
 	config.ClientAuth = tls.RequireAnyClientCert
 	config.VerifyConnection = l.verify
+	l.calls = http1.NewServer(l, maxHeaders)
 	l.server = &http.Server{
 		Handler:           l,
 		TLSConfig:         config,
-		Protocols:         httpProtocols(true),
+		Protocols:         onlyHTTP2(),
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){protoCalls: l.serveCalls},
 		ReadHeaderTimeout: l.times.greet,
 		IdleTimeout:       2 * idleConnTime, // the client side closes first, so that no request meets a closed connection
 		MaxHeaderBytes:    maxHeaders,
@@ -133,6 +137,12 @@ func (l *link) start(forwarded http.Handler) {
 			l.log.Error("the link to other replicas has ended", "error", err)
 		}
 	})
+}
+
+// serveCalls serves the small requests of one connection.
+func (l *link) serveCalls(_ *http.Server, conn *tls.Conn, _ http.Handler) {
+	state := conn.ConnectionState()
+	l.calls.Serve(conn, &state)
 }
 
 // drain refuses further forwards and waits until the running ones have ended or ctx has. The
@@ -159,6 +169,7 @@ func (l *link) close(ctx context.Context) {
 		l.listener.Close()
 		return
 	}
+	l.calls.Close()
 	if l.server.Shutdown(ctx) != nil {
 		l.server.Close()
 	}

@@ -75,7 +75,7 @@ func newPeer(name, value string, l lease, identity tls.Certificate, t times) *pe
 	p.tls.VerifyConnection = p.verify
 	p.transport = &http.Transport{
 		DialTLSContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return p.dial(ctx, p.tls) },
-		Protocols:          httpProtocols(false),
+		Protocols:          onlyHTTP2(),
 		DisableCompression: true,
 		IdleConnTimeout:    idleConnTime,
 		HTTP2: &http.HTTP2Config{

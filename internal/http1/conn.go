@@ -132,7 +132,7 @@ func (c *conn) read(p []byte) (int, error) {
 // reset makes the connection ready for the next exchange, or reports that it cannot be
 // used again: something came that nobody asked for, or would not be noticed.
 func (c *conn) reset() bool {
-	if c.r != c.w || c.raw == nil {
+	if c.r != c.w {
 		return false
 	}
 	if c.r, c.w = 0, 0; len(c.in) > inBuffer {
@@ -141,5 +141,5 @@ func (c *conn) reset() bool {
 	if cap(c.head.fields) > maxKept {
 		c.head.fields = nil
 	}
-	return true
+	return c.raw != nil
 }

@@ -1,10 +1,11 @@
 // Package http1 is an HTTP client for small requests over plain TCP, much cheaper
 // than net/http's: an exchange runs on its caller's goroutine alone, and a request is
-// written in one piece.
+// written in one piece. Server is the other end, for clients that use this package.
 //
 // It owns the connections, their reuse, and the framing of HTTP/1.1 (RFC 9112), which it reads
 // more strictly than net/http: ambiguous framing ends the connection, and so does every byte
 // that no request asked for. It leaves TLS, HTTP/2, proxies, redirects, cookies, compression,
-// upgrades and large request bodies to others; Handles says what it accepts. It starts no
-// goroutines; a timer closes connections that were idle for too long.
+// upgrades and large request bodies to others; Handles says what it accepts. The client starts
+// no goroutines; a timer closes connections that were idle for too long. Server.Serve runs one
+// that receives requests, and waits for it.
 package http1

@@ -40,7 +40,7 @@ var (
 // until answer takes it out. Each line is judged as soon as it is there.
 func (c *conn) readHead(limit int) error {
 	for range maxInterim {
-		if err := c.readLines(limit); err != nil {
+		if err := c.readLines(limit, c.head.readStatus); err != nil {
 			return err
 		}
 		switch h := &c.head; {
@@ -56,7 +56,8 @@ func (c *conn) readHead(limit int) error {
 	return errInterim
 }
 
-func (c *conn) readLines(limit int) error {
+// readLines receives a head. first reads its first line.
+func (c *conn) readLines(limit int, first func(line []byte) error) error {
 	h := &c.head
 	h.fields = h.fields[:0]
 	for at := 0; ; {
@@ -67,7 +68,7 @@ func (c *conn) readLines(limit int) error {
 		line := c.in[c.r+at : c.r+at+length]
 		switch {
 		case at == 0:
-			err = h.readStatus(line)
+			err = first(line)
 		case length == 0:
 			h.length = at + len(crlf)
 			return nil
@@ -132,13 +133,41 @@ type answer struct {
 	body     body
 }
 
+// take takes the head out of the buffer. The header has no Transfer-Encoding.
+func (c *conn) take() (text string, header http.Header, f framing, err error) {
+	h := &c.head
+	text = string(c.in[c.r : c.r+h.length])
+	c.r += h.length
+	f = framing{length: -1}
+	header = make(http.Header, len(h.fields))
+	values := make([]string, len(h.fields))
+	for i, at := range h.fields {
+		name := textproto.CanonicalMIMEHeaderKey(text[at.name.from:at.name.to])
+		value := text[at.value.from:at.value.to]
+		if err := f.read(name, value); err != nil {
+			return "", nil, f, err
+		}
+		if name == "Transfer-Encoding" {
+			continue
+		}
+		if earlier := header[name]; earlier != nil {
+			header[name] = append(earlier, value)
+			continue
+		}
+		values[i] = value
+		header[name] = values[i : i+1 : i+1]
+	}
+	return text, header, f, nil
+}
+
 // answer takes the head out of the buffer and finds out how the body is framed. The
 // body still lacks its pool, context and stop.
 func (c *conn) answer(req *http.Request) (*answer, error) {
-	h := &c.head
-	text := string(c.in[c.r : c.r+h.length])
-	c.r += h.length
-	a := &answer{}
+	text, header, f, err := c.take()
+	if err != nil {
+		return nil, err
+	}
+	h, a := &c.head, &answer{}
 	resp := &a.response
 	*resp = http.Response{
 		Status:     text[h.reason.from:h.reason.to],
@@ -146,28 +175,10 @@ func (c *conn) answer(req *http.Request) (*answer, error) {
 		Proto:      text[:len("HTTP/1.1")],
 		ProtoMajor: 1,
 		ProtoMinor: int(h.minor - '0'),
-		Header:     make(http.Header, len(h.fields)),
+		Header:     header,
 		Request:    req,
 		Body:       &a.body,
 		Close:      h.minor == '0' || req.Close,
-	}
-	f := framing{length: -1}
-	values := make([]string, len(h.fields))
-	for i, at := range h.fields {
-		name := textproto.CanonicalMIMEHeaderKey(text[at.name.from:at.name.to])
-		value := text[at.value.from:at.value.to]
-		if err := f.read(name, value); err != nil {
-			return nil, err
-		}
-		if name == "Transfer-Encoding" {
-			continue
-		}
-		if earlier := resp.Header[name]; earlier != nil {
-			resp.Header[name] = append(earlier, value)
-			continue
-		}
-		values[i] = value
-		resp.Header[name] = values[i : i+1 : i+1]
 	}
 	if err := f.check(resp.ProtoMinor); err != nil {
 		return nil, err
