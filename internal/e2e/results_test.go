@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -190,13 +191,30 @@ func TestLargeResultsBelongToTheirUser(t *testing.T) {
 		Policy: policy.Config{Default: policy.DefaultDeny, Rules: []policy.Rule{
 			{Name: "all", Who: policy.Who{Groups: []string{"staff"}}, Allow: []string{"tools:up/*"}},
 		}},
+		Views: []view.Config{
+			{Name: "same", Show: []string{"tools:up/*"}, DropPrefixes: true},
+			{Name: "less", Show: []string{"prompts:up/*"}},
+		},
 	})
+	at := func(revision, path string) *mcptest.Client {
+		t.Helper()
+		c := unopened(t, g.url+path, revision)
+		present(c, g.issuer.Token(claims{"sub": "alice", "groups": []string{"staff"}}))
+		if err := c.Open(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
 	for _, revision := range eras {
 		alice := g.raw(t, revision, g.issuer.Token(claims{"sub": "alice", "groups": []string{"staff"}}))
 		uri := shortened(t, alice, request(t, alice, "tools/call", `{"name":"up__do"}`))
 		wantWhole(t, alice, uri)
 		wantWhole(t, g.raw(t, revision, g.issuer.Token(claims{"sub": "alice", "groups": []string{"staff"}})), uri)
 		wantNothing(t, revision+": bob", g.raw(t, revision, g.issuer.Token(claims{"sub": "bob", "groups": []string{"staff"}})), uri)
+		same, less := at(revision, "/same"), at(revision, "/less")
+		wantWhole(t, same, uri)
+		wantWhole(t, alice, shortened(t, same, request(t, same, "tools/call", `{"name":"do"}`)))
+		wantNothing(t, revision+": at a view without the tool", less, uri)
 		wantNothing(t, revision+": alice without the group", g.raw(t, revision, g.issuer.Token(claims{"sub": "alice"})), uri)
 	}
 }
