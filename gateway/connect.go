@@ -46,15 +46,25 @@ type Withheld struct {
 // answered or failed, or ctx ends, and closes everything again. It serves nothing. doubts are
 // policy patterns that match nothing that was found, and what known clients cut or refuse, each
 // prefixed with the path of its key (see Locate).
-func Connect(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []UpstreamReport, doubts []error, err error) {
+//
+// shown is what a view shows, if one is named, to a user who may use all of it.
+func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if view != "" {
+		if _, err := viewNamed(cfg, view); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
 		reports, doubts = g.reports(), append(g.idleRules(), g.clientDoubts()...)
+		if view != "" {
+			shown = g.catalog.Shown(view)
+		}
 		return nil
 	})
-	return reports, doubts, err
+	return reports, shown, doubts, err
 }
 
 // clientDoubts returns what known clients cut or refuse of the tools.

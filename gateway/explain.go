@@ -32,6 +32,8 @@ type Question struct {
 	Scopes []string
 	Client string
 	Claims []byte
+	// View is the view at whose endpoint the call comes, "" for the gateway's own.
+	View string
 }
 
 // Answer is the decision on a Question.
@@ -54,11 +56,16 @@ func Explain(ctx context.Context, cfg Config, q Question) (Answer, error) {
 	if q.Args != nil && !isObject(q.Args) {
 		return Answer{}, fmt.Errorf("the arguments are no JSON object")
 	}
+	if q.View != "" {
+		if _, err := viewNamed(cfg, q.View); err != nil {
+			return Answer{}, err
+		}
+	}
 	target, notes, err := cfg.target(q)
 	if err != nil {
 		return Answer{}, err
 	}
-	rules, err := policy.New(cfg.rules())
+	rules, err := policy.New(cfg.rules(), viewRules(cfg)...)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -84,7 +91,7 @@ func (c Config) caller(q Question) (mcp.Caller, error) {
 		}
 	}
 	return mcp.NewCaller(mcp.Caller{
-		Issuer: q.Issuer, Subject: q.User, ClientID: q.Client, Groups: q.Groups, Scopes: q.Scopes, Claims: q.Claims,
+		Issuer: q.Issuer, Subject: q.User, ClientID: q.Client, Groups: q.Groups, Scopes: q.Scopes, Claims: q.Claims, View: q.View,
 	}), nil
 }
 
@@ -129,6 +136,11 @@ func (c Config) target(q Question) (t mcp.Target, notes []string, err error) {
 		return mcp.Target{Kind: kind, Upstream: t.Upstream, Name: mcp.SkillPath(root), File: t.Name}, nil, nil
 	}
 	t, notes, err = c.namedTarget(kind, name)
+	if err != nil && q.View != "" {
+		if short, ok := shortTarget(c, q.View, kind, name); ok {
+			return short, []string{fmt.Sprintf("%s is taken for %s, since the view drops prefixes; if another server that it shows has this name, it has to be called with its prefix.", name, short)}, nil
+		}
+	}
 	return c.withFile(t), notes, err
 }
 
@@ -199,7 +211,8 @@ func (c Config) resourceTarget(uri string) (t mcp.Target, notes []string, err er
 	return t, nil, fmt.Errorf("%q has no upstream's name in it: which one lists it is not known without asking them; write resources:UPSTREAM/URI", uri)
 }
 
-// idleRules returns the patterns that match nothing of what the upstreams list.
+// idleRules returns the patterns that match nothing of what the upstreams list, and the names that
+// views could not shorten.
 func (g *graph) idleRules() (idle []error) {
 	var unheard []string
 	for _, view := range g.catalog.Status() {
@@ -207,8 +220,17 @@ func (g *graph) idleRules() (idle []error) {
 			unheard = append(unheard, view.Name)
 		}
 	}
-	for _, one := range g.cfg.Policy.Idle(g.catalog.Targets(), unheard) {
+	known := g.catalog.Targets()
+	for _, one := range g.cfg.Policy.Idle(known, unheard) {
 		idle = append(idle, fmt.Errorf("policy: %w", one))
+	}
+	for i, v := range g.cfg.Views {
+		for _, one := range v.Rule().Idle(g.cfg.rules(), known, unheard) {
+			idle = append(idle, fmt.Errorf("%s: %w", viewKey(i, v), one))
+		}
+		if kept := g.catalog.Kept(v.Name); len(kept) > 0 {
+			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", viewKey(i, v), strings.Join(kept, ", ")))
+		}
 	}
 	return idle
 }

@@ -385,11 +385,11 @@ func TestConnect(t *testing.T) {
 	}
 	dead.Close()
 	off := false
-	reports, _, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
+	reports, _, _, err := Connect(t.Context(), Config{Upstreams: []upstream.Config{
 		{Name: "good", URL: startPeer(t, false, says("x")).url, Revision: "2025-06-18"},
 		{Name: "off", URL: "https://off.example", Enabled: &off},
 		{Name: "dead", URL: "http://" + dead.Addr().String()},
-	}}, "1", slog.New(slog.DiscardHandler))
+	}}, "", "1", slog.New(slog.DiscardHandler))
 	if err != nil || len(reports) != 2 {
 		t.Fatalf("%v, %d reports; want 2", err, len(reports))
 	}

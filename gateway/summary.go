@@ -27,6 +27,7 @@ type Summary struct {
 	Limits    []string
 	Operators string // their address
 	Upstreams []UpstreamSummary
+	Views     []ViewSummary
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
 	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string
@@ -41,6 +42,13 @@ type UpstreamSummary struct {
 	Target    string // URL without its query, or the program
 	Auth      string // how the gateway authenticates there
 	Prefix    string // of names of tools and prompts
+}
+
+// ViewSummary is what the configuration says of one view.
+type ViewSummary struct {
+	Name string
+	URL  string
+	Show []string
 }
 
 // Summary describes c, which must be valid.
@@ -76,6 +84,10 @@ func (c Config) Summary() Summary {
 			Auth:      cmp.Or(u.Auth.Type, "none"),
 			Prefix:    prefix,
 		})
+	}
+	urls := viewURLs(c)
+	for _, v := range c.Views {
+		s.Views = append(s.Views, ViewSummary{Name: v.Name, URL: urls[v.Name], Show: v.Show})
 	}
 	return s
 }

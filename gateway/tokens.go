@@ -30,13 +30,18 @@ const tokenBytes = 4
 
 // Tokens connects to all enabled upstreams, as Connect does. It reports what their tools take
 // in each mode of disclosure, whichever mode is configured, and what the gateway's own tool
-// takes in mode progressive.
-func Tokens(ctx context.Context, cfg Config, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
+// takes in mode progressive. If a view is named, only its tools count, as it shows them.
+func Tokens(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []TokenReport, own int, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, 0, err
 	}
+	if view != "" {
+		if _, err := viewNamed(cfg, view); err != nil {
+			return nil, 0, err
+		}
+	}
 	err = inspect(ctx, cfg.open(), version, log, func(g *graph) error {
-		reports, err = g.tokens(ctx)
+		reports, err = g.tokens(ctx, view)
 		return err
 	})
 	return reports, tokens(disclosure.OwnTool()), err
@@ -50,10 +55,14 @@ func (c Config) open() Config {
 	for i := range c.Upstreams {
 		c.Upstreams[i].Disclosure.Mode = ""
 	}
+	c.Views = slices.Clone(c.Views)
+	for i := range c.Views {
+		c.Views[i].Who, c.Views[i].Disclosure.Mode = policy.Who{}, ""
+	}
 	return c
 }
 
-func (g *graph) tokens(ctx context.Context) ([]TokenReport, error) {
+func (g *graph) tokens(ctx context.Context, view string) ([]TokenReport, error) {
 	reports := make([]TokenReport, len(g.members))
 	places := make(map[string]int)
 	for i, view := range g.catalog.Status() { // in the order of the upstreams
@@ -68,7 +77,7 @@ func (g *graph) tokens(ctx context.Context) ([]TokenReport, error) {
 			reports[i].Problem = view.LastError
 		}
 	}
-	tools, err := g.described.Tools(ctx, g.way.Lists)
+	tools, err := g.described.Tools(ctx, mcp.Caller{View: view}, g.way.Lists)
 	if err != nil {
 		return nil, fmt.Errorf("listing the tools: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
 
@@ -111,4 +112,25 @@ func viewNamed(c Config, name string) (view.Config, error) {
 		return view.Config{}, fmt.Errorf("view %q: the configuration has no view of this name", name)
 	}
 	return c.Views[i], nil
+}
+
+// shortTarget returns what a name without a prefix stands for at a view that drops prefixes, as far
+// as the configuration tells: what exactly one upstream could show under this name.
+func shortTarget(c Config, name, kind, short string) (found mcp.Target, ok bool) {
+	cfg, err := viewNamed(c, name)
+	if err != nil || !cfg.DropPrefixes || kind != mcp.KindTools && kind != mcp.KindPrompts {
+		return found, false
+	}
+	show, err := policy.NewSelection(cfg.Show)
+	if err != nil {
+		return found, false
+	}
+	candidates := 0
+	for _, u := range c.Upstreams {
+		if t := (mcp.Target{Kind: kind, Upstream: u.Name, Name: short}); enabled(u) && show.Has(t) {
+			found = t
+			candidates++
+		}
+	}
+	return found, candidates == 1
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -128,6 +129,36 @@ func (v View) Doubts(upstreams []string) (doubts []error) {
 		}
 	}
 	return doubts
+}
+
+// Idle reports patterns of the view that fit none of the known targets, or only such as no rule of
+// the policy allows, as Config.Idle does.
+func (v View) Idle(cfg Config, known []mcp.Target, unheard []string) (idle []error) {
+	allowed := cfg.allowed()
+	for i, text := range v.Show {
+		p, err := parsePattern(text)
+		if err != nil || slices.ContainsFunc(unheard, p.upstream.match) {
+			continue
+		}
+		fits, granted := false, false
+		for _, t := range known {
+			spelled := spellTarget(t)
+			if spelled.fits([]pattern{p}, Allow) {
+				fits = true
+				granted = granted || cfg.Default == DefaultAllow || spelled.fits(allowed, Allow)
+			}
+		}
+		switch {
+		case !fits:
+			idle = append(idle, fmt.Errorf("show[%d]: %q fits nothing that upstreams list", i, text))
+		case !granted:
+			idle = append(idle, fmt.Errorf("show[%d]: %q fits nothing that a rule allows: a view grants nothing", i, text))
+		}
+	}
+	if len(idle) > 0 && len(idle) == len(v.Show) {
+		idle = append([]error{errors.New("show: the view shows nothing to anybody")}, idle...)
+	}
+	return idle
 }
 
 func doubtOf(p pattern, upstreams []string) error {

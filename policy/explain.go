@@ -52,12 +52,26 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	for _, r := range p.rules {
 		e.Rules = append(e.Rules, r.explain(ctx, &spelled, f))
 	}
-	if spelled.refused && !p.open() {
+	switch f := who.class.frame; {
+	case f == noFrame:
+		e.Reason = fmt.Sprintf("The view %q is for others%s.", caller.View, p.lacking(who))
+	case f != nil && !spelled.fits(f.shows, Allow):
+		e.Reason = fmt.Sprintf("The view %q does not show it, whatever rules say.", caller.View)
+	case spelled.refused && !p.open():
 		e.Reason = "The URI has a dot segment, a backslash, a control character, too many encodings or more than 16 KiB: it is never let through."
-	} else {
+	default:
 		e.Reason = settled.reason()
 	}
 	return e
+}
+
+// lacking says which key of a view's audience the caller does not fit, "" if that is not known.
+func (p *Policy) lacking(who *subject) string {
+	f := p.views[who.caller.View]
+	if f == nil || who.unclear != nil {
+		return ""
+	}
+	return ": the caller does not fit who." + f.who.lacks(who)
 }
 
 // reason says in a sentence what decided.

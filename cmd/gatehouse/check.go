@@ -16,7 +16,7 @@ import (
 )
 
 func newCheck() *cobra.Command {
-	var config string
+	var config, view string
 	var connect bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -25,9 +25,13 @@ func newCheck() *cobra.Command {
 		Long: "Reads a configuration and prints what it means, or every problem with its line.\n" +
 			"Directories of skills are read. With --connect it also connects to Redis, to each\n" +
 			"issuer and to each upstream, prints what it found, and warns of what known clients\n" +
-			"cut or refuse.",
+			"cut or refuse. With --view it then prints what a view shows, by the names that its\n" +
+			"clients see, to a user who may use all of it.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
+			if view != "" && !connect {
+				return errors.New("--view needs --connect: only the upstreams know what a view shows")
+			}
 			cfg, warnings, err := gateway.LoadConfig(config)
 			out := cmd.OutOrStdout()
 			for _, w := range warnings {
@@ -54,10 +58,11 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), config, cfg))
+			return errors.Join(printBackends(out, backends), checkUpstreams(ctx, out, cmd.ErrOrStderr(), config, view, cfg))
 		}),
 	}
 	configFlag(cmd, &config)
+	cmd.Flags().StringVar(&view, "view", "", "say what the view with this `NAME` shows")
 	cmd.Flags().BoolVar(&connect, "connect", false, "connect to Redis, issuers and upstreams too")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long --connect waits")
 	return cmd
@@ -90,6 +95,9 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 			text += ", auth " + u.Auth
 		}
 		row("upstream "+u.Name, text)
+	}
+	for _, v := range s.Views {
+		row("view "+v.Name, v.URL+", "+strings.Join(v.Show, ", "))
 	}
 	if s.Prompt == "" {
 		table.Flush()
@@ -124,9 +132,9 @@ func printBackends(w io.Writer, reports []gateway.BackendReport) error {
 
 // checkUpstreams prints what each upstream answers; it returns an error if one of them
 // cannot be used. Warnings, such as the last output of a process that ended, go to stderr.
-func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg gateway.Config) error {
+func checkUpstreams(ctx context.Context, w, stderr io.Writer, file, view string, cfg gateway.Config) error {
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	reports, doubts, err := gateway.Connect(ctx, cfg, buildVersion(), log)
+	reports, shown, doubts, err := gateway.Connect(ctx, cfg, view, buildVersion(), log)
 	if err != nil {
 		return err
 	}
@@ -137,7 +145,17 @@ func checkUpstreams(ctx context.Context, w, stderr io.Writer, file string, cfg g
 	for _, warning := range warnings {
 		fmt.Fprintf(stderr, "warning: %s\n", warning)
 	}
-	return printReports(w, reports)
+	err = printReports(w, reports)
+	if view != "" {
+		fmt.Fprintf(w, "\nview %s shows\n", view)
+		for _, list := range shown {
+			fmt.Fprintf(w, "  %d %s\n", len(list.Names), list.List)
+			for _, name := range list.Names {
+				fmt.Fprintf(w, "    %s\n", name)
+			}
+		}
+	}
+	return err
 }
 
 // printReports prints the results; it returns an error if something cannot be used.

@@ -48,6 +48,7 @@ func newExplain() *cobra.Command {
 	flags.StringVar(&q.Issuer, "issuer", "", "`URL` of the token's issuer (default: the only one that is configured)")
 	flags.StringSliceVar(&q.Scopes, "scopes", nil, "`SCOPES` of the token")
 	flags.StringVar(&q.Client, "client", "", "`ID` of the OAuth client")
+	flags.StringVar(&q.View, "view", "", "`NAME` of the view at whose endpoint the call comes")
 	flags.StringVar(&claims, "claims", "", "other claims of the token, as a `JSON` object")
 	flags.StringVar(&args, "args", "", "arguments of the call, as a `JSON` object")
 	return cmd

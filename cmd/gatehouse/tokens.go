@@ -16,7 +16,7 @@ import (
 )
 
 func newTokens() *cobra.Command {
-	var config string
+	var config, view string
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "tokens --config FILE",
@@ -24,7 +24,8 @@ func newTokens() *cobra.Command {
 		Long: "Connects to each upstream and says about how many tokens the descriptions of its tools\n" +
 			"take in a model's context: in full, and in short as disclosure.mode progressive shows\n" +
 			"them. A token is counted as four bytes of a tool's name, description and schema; which\n" +
-			"mode is configured, and what policy hides, makes no difference.",
+			"mode is configured, and what policy hides, makes no difference. With --view, only what\n" +
+			"the view shows counts.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
 			cfg, _, err := gateway.LoadConfig(config)
@@ -34,7 +35,7 @@ func newTokens() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			reports, own, err := gateway.Tokens(ctx, cfg, buildVersion(), log)
+			reports, own, err := gateway.Tokens(ctx, cfg, view, buildVersion(), log)
 			if err != nil {
 				return err
 			}
@@ -42,6 +43,7 @@ func newTokens() *cobra.Command {
 		}),
 	}
 	configFlag(cmd, &config)
+	cmd.Flags().StringVar(&view, "view", "", "count only the tools of the view with this `NAME`")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	return cmd
 }

@@ -93,6 +93,38 @@ func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
 	return all
 }
 
+// Shown is a list of a view.
+type Shown struct {
+	List  string   // as in Withheld
+	Names []string // that clients see
+}
+
+// Shown returns what a view shows to a caller who may use all of it. It does not include what only
+// individual users see.
+func (c *Catalog) Shown(view string) (all []Shown) {
+	s := c.snap.Load()
+	for k := range kinds {
+		one := Shown{List: k.String()}
+		for _, page := range s.lists[k].in(c.plan.views[view], k, c.plan).pages {
+			for _, item := range page.items {
+				one.Names = append(one.Names, item.Name)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Kept returns the full names of the tools and prompts whose prefixes a view cannot drop. It does not
+// include what only individual users see.
+func (c *Catalog) Kept(view string) (names []string) {
+	s := c.snap.Load()
+	for _, k := range []kind{tools, prompts} {
+		names = append(names, s.lists[k].in(c.plan.views[view], k, c.plan).kept...)
+	}
+	return names
+}
+
 // Targets returns everything that the upstreams list, as policy names it, upstream by
 // upstream. It does not include what only individual users see.
 func (c *Catalog) Targets() (all []mcp.Target) {

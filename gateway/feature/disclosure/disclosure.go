@@ -154,9 +154,9 @@ func (s stage) eachTool(ctx context.Context, c *mcp.Call, begin func(), fn func(
 	}
 }
 
-// Tools lists the tools that a handler shows to an anonymous caller.
-func (d *Disclosure) Tools(ctx context.Context, h mcp.Handler) (tools []mcp.Item, err error) {
-	err = stage{d, nil, h}.eachTool(ctx, &mcp.Call{}, func() { tools = nil }, func(tool mcp.Item) bool {
+// Tools lists the tools that a handler shows to a caller.
+func (d *Disclosure) Tools(ctx context.Context, caller mcp.Caller, h mcp.Handler) (tools []mcp.Item, err error) {
+	err = stage{d, nil, h}.eachTool(ctx, &mcp.Call{Caller: caller}, func() { tools = nil }, func(tool mcp.Item) bool {
 		tools = append(tools, tool)
 		return true
 	})
