@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// ReadByAll is how much of the instructions every known client reads, in bytes.
+	// ReadByAll is how much of the instructions, and of the description of a tool, every known
+	// client reads, in bytes.
 	ReadByAll = 2000
 	// MaxInstructions bounds all instructions together, in bytes.
 	MaxInstructions = 32 << 10

@@ -8,16 +8,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds on the tool's description: for one skill in characters, and for all skills in
-// bytes.
-const (
-	maxAbout     = 120
-	maxAboutAll  = 4 << 10
-	maxSkillPage = 100
-)
+// maxAbout bounds what the tool's description says of a skill, in characters.
+const maxAbout = 120
+
+const maxSkillPage = 100
 
 // skill is a skill as its caller sees it.
 type skill struct {
@@ -76,23 +74,44 @@ func (l listing) find(name string) (skill, bool) {
 	return skill{}, false
 }
 
-// tool returns the tool as lists show it: with a line for each skill, as far as there is
-// room.
+// tool returns the tool as lists show it.
 func (l listing) tool() mcp.Raw {
-	var b strings.Builder
-	b.WriteString("Loads a skill: instructions for a kind of task, to be read before you begin one. Skills:")
-	for i, s := range l.all {
-		line := fmt.Sprintf("\n- %s: %s", s.name, clip(s.description))
-		if b.Len()+len(line) > maxAboutAll {
-			fmt.Fprintf(&b, "\nand %d more: call it without a name for all of them.", len(l.all)-i)
-			break
-		}
-		b.WriteString(line)
-	}
-	return mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Load a skill"`), "description", mcp.String(b.String()),
+	return mcp.Object("name", mcp.String(ToolName), "title", mcp.Raw(`"Load a skill"`), "description", mcp.String(l.about()),
 		"inputSchema", mcp.Raw(`{"type":"object","properties":{"name":{"type":"string","description":"The skill. Without it, all skills are listed."},`+
 			`"file":{"type":"string","description":"A file of the skill, such as references/rules.md, in place of its instructions."}},"additionalProperties":false}`),
 		"annotations", mcp.Raw(`{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false}`))
+}
+
+// about is the description of the tool: with a line for each skill, as long as every client reads
+// it whole. If there are too many skills, the lines are shorter, and the last skills are left out.
+func (l listing) about() string {
+	text := ""
+	for _, most := range []int{maxAbout, maxAbout / 2, 0} {
+		var all bool
+		if text, all = l.lines(most); all {
+			break
+		}
+	}
+	return text
+}
+
+// lines says up to most characters of each skill, and reports whether all skills are there.
+func (l listing) lines(most int) (text string, all bool) {
+	const room = clients.ReadByAll - len("\nand 1000000 more: call it without a name for all of them.")
+	var b strings.Builder
+	b.WriteString("Loads a skill: instructions for a kind of task, to be read before you begin one. Skills:")
+	for i, s := range l.all {
+		line := "\n- " + s.name
+		if most > 0 {
+			line += ": " + clip(s.description, most)
+		}
+		if b.Len()+len(line) > room {
+			fmt.Fprintf(&b, "\nand %d more: call it without a name for all of them.", len(l.all)-i)
+			return b.String(), false
+		}
+		b.WriteString(line)
+	}
+	return b.String(), true
 }
 
 // text lists all skills.
@@ -104,13 +123,14 @@ func (l listing) text() string {
 	return b.String()
 }
 
-// clip returns the beginning of a text: its first sentence, if that is short enough.
-func clip(text string) string {
-	if at := strings.Index(text, ". "); at >= 0 && at <= maxAbout {
+// clip returns the beginning of a text: its first sentence, if that has at most this many
+// characters.
+func clip(text string, most int) string {
+	if at := strings.Index(text, ". "); at >= 0 && at <= most {
 		return text[:at+1]
 	}
-	if utf8.RuneCountInString(text) <= maxAbout {
+	if utf8.RuneCountInString(text) <= most {
 		return text
 	}
-	return string([]rune(text)[:maxAbout-1]) + "…"
+	return string([]rune(text)[:most-1]) + "…"
 }

@@ -6,27 +6,37 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// TestTheToolIsShort: the tool stays short however many skills there are, and says how to
-// find the others.
+// TestTheToolIsShort: every client reads the tool's description whole, however many skills there
+// are, and it says how to find those that it leaves out.
 func TestTheToolIsShort(t *testing.T) {
-	var l listing
-	for i := range 2000 {
-		l.all = append(l.all, skill{name: fmt.Sprintf("pb__%d", i), description: strings.Repeat("ü", 500)})
-	}
-	description, _ := l.tool().Member("description")
-	text := description.Text()
-	named := strings.Count(text, "\n- pb__")
-	if want := fmt.Sprintf("\nand %d more: call it without a name for all of them.", 2000-named); len(text) > maxAboutAll+100 || named == 0 || !strings.HasSuffix(text, want) || !utf8.ValidString(text) {
-		t.Errorf("%d bytes: %s", len(text), text)
-	}
-	if got := strings.Count(l.text(), "\n"); got != 2000 {
-		t.Errorf("without a name %d are listed", got)
+	for _, tt := range []struct {
+		skills int
+		want   string // the last line
+	}{
+		{2, "- pb__1: " + strings.Repeat("ü", maxAbout-1) + "…"},
+		{13, "- pb__12: " + strings.Repeat("ü", maxAbout/2-1) + "…"},
+		{100, "- pb__99"},
+		{2000, "and 1804 more: call it without a name for all of them."},
+	} {
+		var l listing
+		for i := range tt.skills {
+			l.all = append(l.all, skill{name: fmt.Sprintf("pb__%d", i), description: strings.Repeat("ü", 500)})
+		}
+		description, _ := l.tool().Member("description")
+		text := description.Text()
+		if len(text) > clients.ReadByAll || !strings.HasSuffix(text, "\n"+tt.want) || !utf8.ValidString(text) {
+			t.Errorf("%d skills: %d bytes: %s", tt.skills, len(text), text)
+		}
+		if got := strings.Count(l.text(), "\n"); got != tt.skills {
+			t.Errorf("without a name %d are listed", got)
+		}
 	}
 	for text, want := range map[string]string{"A. B.": "A.", "A 1.2 b": "A 1.2 b", strings.Repeat("ü", 121): strings.Repeat("ü", 119) + "…"} {
-		if got := clip(text); got != want {
+		if got := clip(text, maxAbout); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
