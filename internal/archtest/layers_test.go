@@ -66,7 +66,7 @@ var layers = []layer{
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}}, // policy for patterns and callers
+	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}},               // policy for patterns and callers
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
