@@ -131,7 +131,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		g.members = append(g.members, m)
 		source := catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {
-			source.Keeps = m.mcp.Keeps
+			source.Keeps, source.ByClass = m.mcp.Keeps, !c.Shared
 		}
 		sources = append(sources, source)
 	}

@@ -226,7 +226,7 @@ func (u *Upstream) discover(ctx context.Context, owner *transport.Identity) (e *
 		defer cancel()
 		judge = judgeStdio
 	}
-	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), mcp.MethodDiscover, nil)
+	m, err := u.stateless.Exchange(silence, conn, wire.Stateless(), &mcp.Call{Method: mcp.MethodDiscover})
 	if u.env.Process && ctx.Err() != nil {
 		dialect.CloseConn(conn)
 		return nil, nil, nil, context.Cause(ctx)

@@ -104,14 +104,27 @@ func TestP9_160_DeclaredCapabilities(t *testing.T) {
 			}
 		})
 	}
-	t.Run("the gateway's own session", func(t *testing.T) {
+	t.Run("the gateway's own sessions", func(t *testing.T) {
 		f, u := statefulFake(t, nil)
-		c := tool("a")
-		c.Session = ""
-		wantOK(t, u, c)
-		caps, _ := mcp.Raw(f.requests(mcp.MethodInitialize)[0].Params).Member("capabilities")
-		if string(caps) != `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}` {
-			t.Errorf("declared %s", caps)
+		for _, caps := range []string{"", "{}", `{"roots":{}}`, `{ "roots":{ } }`, ""} {
+			c := tool("a")
+			if c.Session = ""; caps != "" {
+				c.Caps = mcp.Raw(caps)
+			}
+			wantOK(t, u, c)
+		}
+		want := []string{
+			`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{"io.modelcontextprotocol/skills":{},"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`,
+			`{}`, `{"roots":{}}`,
+		}
+		begun := f.requests(mcp.MethodInitialize)
+		for i, want := range want {
+			if caps, _ := mcp.Raw(begun[i].Params).Member("capabilities"); string(caps) != want {
+				t.Errorf("declared %s, want %s", caps, want)
+			}
+		}
+		if len(begun) != len(want) {
+			t.Errorf("%d sessions, want %d", len(begun), len(want))
 		}
 	})
 }

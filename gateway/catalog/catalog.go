@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -16,6 +17,9 @@ import (
 
 // warmUp is how long after the start lists wait for upstreams that have not answered yet.
 const warmUp = 2 * time.Second
+
+// classWait is how long a list waits for the first look as the class of its client.
+const classWait = 2 * time.Second
 
 // Upstream is one MCP server as the catalog uses it. Handle takes original names and URIs
 // in Call.Name, honours its context and has its own time limits.
@@ -35,6 +39,9 @@ type Source struct {
 	// upstream is asked for its lists on behalf of each user, when the user calls, and
 	// never by the gateway itself.
 	PerUser bool
+	// ByClass says that the upstream may show something else to clients that declare less,
+	// so that it is looked at as such a client, too.
+	ByClass bool
 	// Keeps reports whether the upstream keeps something for a client from one call to the
 	// next, such as a session or a process; nil if it does not.
 	Keeps func() bool
@@ -66,8 +73,9 @@ type Catalog struct {
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
 
-	users  *users             // nil without per-user sources
-	before map[string]kindSet // what upstreams offered in the previous catalog, by name
+	users   *users             // nil without per-user sources
+	before  map[string]kindSet // what upstreams offered in the previous catalog, by name
+	byClass bool               // some upstream may show something else to clients that declare less
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
@@ -87,7 +95,9 @@ type source struct {
 	users    *users // holds what it tells each user; nil unless it is per user
 	keeps    func() bool
 	changes  *changes // what the upstream says has changed, for the watch
-	inherits bool     // its first state comes from the previous catalog
+	byClass  bool
+	looks    *looks.Table
+	inherits bool // its first state comes from the previous catalog
 }
 
 // callID replaces the id of a client's request in the calls of a watch.
@@ -147,7 +157,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			c.plan.tagged[name] = i
 		}
 		c.plan.namings = append(c.plan.namings, n)
-		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), keeps: s.Keeps}
+		one := &source{index: i, upstream: s.Upstream, naming: n, changes: newChanges(), byClass: s.ByClass, looks: looks.New(), keeps: s.Keeps}
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}
@@ -157,6 +167,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 			}
 			one.users, c.users.sources = c.users, append(c.users.sources, one)
 		}
+		c.byClass = c.byClass || one.byClass
 		c.sources = append(c.sources, one)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -171,6 +182,9 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		}
 		if state, ok := c.inherited(s, before); ok {
 			states[i], s.inherits = state, true
+			for class := range state.classes {
+				s.looks.Want(class, true)
+			}
 			continue
 		}
 		shared++
@@ -277,9 +291,12 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible,
 	if err := c.wait(ctx); err != nil {
 		return nil, nil, err
 	}
+	if err := c.awaitClass(ctx, call); err != nil {
+		return nil, nil, err
+	}
 	sees := c.plan.visibleTo(call)
 	if c.users == nil {
-		return c.snap.Load(), sees, nil
+		return c.view(call), sees, nil
 	}
 	s, err := c.users.look(ctx, call, sees)
 	return s, sees, err
@@ -292,16 +309,50 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 		if err := c.wait(ctx); err != nil {
 			return nil, err
 		}
-		return c.snap.Load(), nil
+		if err := c.awaitClass(ctx, call); err != nil {
+			return nil, err
+		}
+		return c.view(call), nil
 	}
 	s, _, err := c.look(ctx, call)
 	return s, err
 }
 
+// awaitClass waits a little until those upstreams that do not show the same to all clients
+// have been looked at as the client of a call.
+func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
+	s := c.snap.Load()
+	if !s.varies {
+		return nil
+	}
+	class, timer := looks.ClassOf(call.Caps), time.NewTimer(classWait)
+	defer timer.Stop()
+	for i, from := range c.sources {
+		classes := s.states[i].classes
+		if classes == nil {
+			continue
+		}
+		_, known := classes[class]
+		done := from.looks.Want(class, known)
+		if done == nil {
+			continue
+		}
+		select {
+		case <-done:
+		case <-timer.C:
+			timer.Reset(0)
+			from.looks.Leave(class)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // view returns the snapshot for the caller of a call, without asking any upstream.
 func (c *Catalog) view(call *mcp.Call) *snapshot {
 	if c.users == nil {
-		return c.snap.Load()
+		return c.snap.Load().as(call.Caps)
 	}
 	return c.users.view(call)
 }

@@ -16,6 +16,10 @@
 // user calls, by a goroutine that may outlive the call and that Run waits for. What they
 // say is merged into that user's own snapshot.
 //
+// Where an upstream does not show the same to all clients, those that declare the same have
+// a form of the snapshot, of what the upstream's watch has seen as such a client; see
+// gateway/catalog/looks.
+//
 // Nothing bypasses policy: a call is passed on only if the target that policy has decided
 // on is the one that the catalog finds for the call's name.
 package catalog

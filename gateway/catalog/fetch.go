@@ -4,11 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
+
+// lookTime bounds a look as a class of clients.
+const lookTime = 10 * time.Second
 
 // request makes a call on behalf of the caller that the watch is for.
 func (w *watch) request(ctx context.Context, method string, params mcp.Raw) (*mcp.Reply, error) {
@@ -125,4 +132,125 @@ func (f *fetched) add(page *mcp.List, first bool) {
 	if first || page.Expires.Before(f.expires) { // zero, unknown, is before all
 		f.expires = page.Expires
 	}
+}
+
+// lookAgain looks at the upstream as clients that declare less, after these lists of it were
+// fetched: as one that declares nothing and, if that sees something else, as each class.
+func (w *watch) lookAgain(ctx context.Context, which kindSet) {
+	if !w.s.byClass || which == 0 {
+		return
+	}
+	bare, same, err := w.lookAs(ctx, looks.Nothing, which)
+	switch {
+	case ctx.Err() != nil, err != nil && w.state.classes == nil:
+		return // until the next look, all clients see what the gateway sees
+	case err != nil:
+		bare = w.state.classes[looks.Nothing]
+	case same:
+		w.showClasses(nil)
+		w.s.looks.Clear()
+		return
+	}
+	w.lookAsEach(ctx, map[string]*sourceState{looks.Nothing: bare}, w.s.looks.Classes(true), which)
+}
+
+// lookAsNew looks at the upstream as those classes for which somebody waits.
+func (w *watch) lookAsNew(ctx context.Context) {
+	if w.state.classes == nil {
+		w.s.looks.Clear()
+		return
+	}
+	w.lookAsEach(ctx, maps.Clone(w.state.classes), w.s.looks.Classes(false), w.state.offers.kinds)
+}
+
+// lookAsEach adds to what is known of classes what some of them see now, and shows it.
+func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, classes []string, which kindSet) {
+	failed := make(map[string]error)
+	for _, class := range classes {
+		own, _, err := w.lookAs(ctx, class, which)
+		if err != nil {
+			own, failed[class] = w.state.classes[class], err
+		} else {
+			own = w.aside[class].shareAmong(known, class)
+		}
+		if own != nil {
+			known[class] = own
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	maps.DeleteFunc(w.aside, func(class string, _ *watch) bool { return known[class] == nil })
+	w.showClasses(known)
+	for _, class := range classes {
+		w.s.looks.Over(class, failed[class])
+	}
+}
+
+// lookAs fetches lists as a client of a class, and those that it never got. same says that
+// the class sees what the gateway sees.
+func (w *watch) lookAs(ctx context.Context, class string, which kindSet) (seen *sourceState, same bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	v := w.aside[class]
+	if v == nil {
+		v = &watch{
+			c: w.c, s: w.s, as: w.as, counted: true, quiet: true,
+			show: func(sourceState) {},
+			// Some servers add tools in each new session and tell of it. What the gateway's
+			// own session is told counts.
+			told: func(kindSet) {},
+		}
+		v.as.Caps = mcp.Raw(class)
+		if w.aside == nil {
+			w.aside = make(map[string]*watch)
+		}
+		w.aside[class] = v
+	}
+	if err = v.discover(ctx); err == nil {
+		for k := range kinds {
+			if v.state.lists[k] == nil {
+				which |= setOf(k)
+			}
+		}
+		err = v.fetch(ctx, which)
+	}
+	if err == nil && v.state.failure != "" {
+		err = errors.New(v.state.failure)
+	}
+	if err != nil {
+		w.c.log.LogAttrs(ctx, slog.LevelInfo, "upstream cannot be looked at as a client that declares less",
+			slog.String("upstream", w.s.naming.upstream), slog.String("declared", class), slog.Any("error", err))
+		return nil, false, err
+	}
+	same = v.state.share(&w.state)
+	own := v.state
+	return &own, same, nil
+}
+
+// shareAmong returns what a look has found: as another class sees it, if that is equal.
+func (w *watch) shareAmong(known map[string]*sourceState, class string) *sourceState {
+	for other, state := range known {
+		if other != class && state != nil && w.state.share(state) {
+			return state
+		}
+	}
+	own := w.state
+	return &own
+}
+
+// showClasses makes what classes see visible to their clients, and tells listeners if that
+// has changed.
+func (w *watch) showClasses(classes map[string]*sourceState) {
+	was := w.state
+	w.state.classes = classes
+	w.publish()
+	var changed kindSet
+	for class := range was.classes {
+		changed |= differ(was.seenBy(class).lists, w.state.seenBy(class).lists)
+	}
+	for class := range classes {
+		changed |= differ(was.seenBy(class).lists, w.state.seenBy(class).lists)
+	}
+	w.c.hub.announce(w.s.index, changed, everyone)
 }

@@ -20,6 +20,7 @@ func (w *watch) breakDown(k kind, err error) {
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
 		w.state.drop(k)
+		w.state.classes = nil
 	}
 }
 
@@ -85,6 +86,7 @@ func (w *watch) dropStale() (dropped bool) {
 			dropped = true
 		}
 	}
+	w.state.classes, w.aside = nil, nil
 	return dropped
 }
 
@@ -105,7 +107,7 @@ func (w *watch) publish() {
 			}
 		}
 	}
-	if w.state.state != was {
+	if w.state.state != was && !w.quiet {
 		w.state.since = time.Now()
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("upstream", w.s.naming.upstream)}
 		if w.state.failure != "" {

@@ -155,7 +155,10 @@ func (c *Catalog) findName(ctx context.Context, call *mcp.Call, k kind, public s
 	}
 	to, missing := s.missing(k, public)
 	if !missing {
-		return target{}, false
+		if c.awaitClass(ctx, call) != nil {
+			return target{}, false
+		}
+		return c.view(call).named(k, public) // the client may be the first of its class
 	}
 	switch from := c.sources[to.source]; {
 	case from.users == nil:
@@ -186,7 +189,7 @@ func (c *Catalog) fullName(ctx context.Context, call *mcp.Call, k kind, name str
 	if full, ok := s.shortened(k, call, name); ok {
 		return full
 	}
-	if _, ok := s.named(k, name); ok || c.wait(ctx) != nil {
+	if _, ok := s.named(k, name); ok || c.wait(ctx) != nil || c.awaitClass(ctx, call) != nil {
 		return name
 	}
 	s = c.view(call)
@@ -336,19 +339,18 @@ func newURIIndex(p *plan, states []sourceState) uriIndex {
 			}
 		}
 		for _, k := range [...]kind{resources, templates} {
-			if state.lists[k] == nil {
-				continue
-			}
-			for _, e := range state.lists[k].entries {
-				if owner, taken := into[e.native]; taken && owner != i {
-					into[e.native] = conflict
-				} else {
-					into[e.native] = i
-				}
-				if plain && k == templates && len(x.keepers) > 0 {
-					last := &x.keepers[len(x.keepers)-1]
-					literal, _, _ := strings.Cut(e.native, "{")
-					last.literals = append(last.literals, literal)
+			for _, list := range state.every(k) { // a URI has the same upstream for all classes
+				for _, e := range list.entries {
+					if owner, taken := into[e.native]; taken && owner != i {
+						into[e.native] = conflict
+					} else {
+						into[e.native] = i
+					}
+					if plain && k == templates && len(x.keepers) > 0 {
+						last := &x.keepers[len(x.keepers)-1]
+						literal, _, _ := strings.Cut(e.native, "{")
+						last.literals = append(last.literals, literal)
+					}
 				}
 			}
 		}

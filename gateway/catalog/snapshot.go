@@ -7,11 +7,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
@@ -63,11 +65,13 @@ type target struct {
 }
 
 // snapshot is everything that clients can see at one moment. It is immutable except for its
-// caches per user: the lists of pages, and summaries.
+// caches: the lists of pages, summaries, and its forms for classes of clients.
 type snapshot struct {
 	plan     *plan
 	states   []sourceState
-	whole    *summary // for callers who see all upstreams
+	all      []sourceState // states, or in a form for one class, those with all classes
+	varies   bool          // some upstream does not show the same to all clients
+	whole    *summary      // for callers who see all upstreams
 	lists    [kinds]*listing
 	tools    map[string]target
 	prompts  map[string]target
@@ -76,8 +80,10 @@ type snapshot struct {
 	counts   [][kinds]int // of listed items, by upstream
 	withheld [][]Withheld // by upstream
 
-	mu        sync.Mutex          // guards summaries
+	mu        sync.Mutex          // guards the fields below
 	summaries map[string]*summary // keyed by what is visible, one byte per upstream
+	forms     forms
+	newcomers *snapshot // with what is shown to users of whom nothing is known; see users
 }
 
 // listing is one merged list.
@@ -87,7 +93,7 @@ type listing struct {
 	expires    time.Time
 	private    bool
 	pages      []*page
-	gone       []mcp.Item // entries of upstreams whose lists were dropped, as they last were
+	gone       []mcp.Item // entries of upstreams whose lists were dropped, as they last were, and of other classes
 
 	mu    sync.Mutex // guards views
 	views map[*view.View]*listing
@@ -98,42 +104,77 @@ type listing struct {
 // build makes the snapshot of what the upstreams last said. It depends on nothing else;
 // previous only provides its unchanged lists, so that their renderings are reused.
 func build(p *plan, states []sourceState, previous *snapshot) *snapshot {
-	s := &snapshot{
-		plan: p, states: states, whole: newSummary(p, states, nil, nil, ""),
-		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
-		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
-	}
-	s.uris = newURIIndex(p, states)
+	return buildAmong(p, states, states, previous)
+}
+
+// buildAmong is build for states of which all are the complete form, with what each class
+// of clients sees.
+func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapshot {
+	s := newSnapshot(p, states, all)
+	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classes != nil })
+	s.uris = newURIIndex(p, all)
 	for k := range kinds {
 		s.lists[k] = s.merge(k)
-		if previous != nil && previous.lists[k].same(s.lists[k]) {
-			s.lists[k] = previous.lists[k]
+		if previous != nil {
+			s.reuse(k, &previous.lists)
 		}
+	}
+	if previous != nil {
+		s.forms.before = previous.formLists()
 	}
 	return s
 }
 
-// merge makes the list of a kind and its table.
-func (s *snapshot) merge(k kind) *listing {
-	owners := make(map[string]int) // by public name: the upstream, or conflict
-	places := make(map[string]int) // by the key of their URIs: how many skills
-	for i, state := range s.states {
-		if list := state.lists[k]; list != nil {
+func newSnapshot(p *plan, states, all []sourceState) *snapshot {
+	return &snapshot{
+		plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, ""),
+		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
+		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
+	}
+}
+
+// reuse takes an equal list from another snapshot.
+func (s *snapshot) reuse(k kind, from *[kinds]*listing) {
+	if from[k].same(s.lists[k]) {
+		s.lists[k] = from[k]
+	}
+}
+
+// place is where an item comes from.
+type place struct {
+	source int
+	native string
+}
+
+// claims returns whose the public names of a kind are. Those of all classes count, so that a
+// name means the same to all clients. byKey has the keys of skills.
+func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
+	names, byKey = make(map[string]place), make(map[string]place)
+	claim := func(of map[string]place, name string, at place) {
+		if was, taken := of[name]; taken && was != at {
+			at = place{source: conflict}
+		}
+		of[name] = at
+	}
+	for i := range s.all {
+		for _, list := range s.all[i].every(k) {
 			for _, e := range list.entries {
 				if s.plan.owner(k, e.item.Name, i) != i {
 					continue
 				}
+				claim(names, e.item.Name, place{i, e.native})
 				if k == skills {
-					places[e.skill.key]++
-				}
-				if _, taken := owners[e.item.Name]; taken {
-					owners[e.item.Name] = conflict
-				} else {
-					owners[e.item.Name] = i
+					claim(byKey, e.skill.key, place{i, e.native})
 				}
 			}
 		}
 	}
+	return names, byKey
+}
+
+// merge makes the list of a kind and its table.
+func (s *snapshot) merge(k kind) *listing {
+	owners, keys := s.claims(k)
 	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
 	whole := sha256.New()
 	var items []mcp.Item
@@ -151,10 +192,11 @@ func (s *snapshot) merge(k kind) *listing {
 			continue
 		}
 		s.withheld[i] = append(s.withheld[i], list.withheld...)
+		l.gone = append(l.gone, s.all[i].elsewhere(k, list)...)
 		if !list.offered {
 			continue
 		}
-		l.private = l.private || list.private
+		l.private = l.private || list.private || s.all[i].varies(k)
 		unknown = unknown || list.expires.IsZero()
 		if l.expires.IsZero() || list.expires.Before(l.expires) {
 			l.expires = list.expires
@@ -165,11 +207,11 @@ func (s *snapshot) merge(k kind) *listing {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)})
 				continue
 			}
-			if owners[e.item.Name] == conflict {
+			if owners[e.item.Name].source == conflict {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
 				continue
 			}
-			if k == skills && places[e.skill.key] > 1 {
+			if k == skills && keys[e.skill.key].source == conflict {
 				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, "another skill has the same URI"})
 				continue
 			}
@@ -248,7 +290,8 @@ func (s *snapshot) changed(old *snapshot) []kindSet {
 
 // same reports whether both listings would be answered with the same bytes.
 func (l *listing) same(other *listing) bool {
-	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private
+	return l.generation == other.generation && l.expires.Equal(other.expires) && l.private == other.private &&
+		slices.EqualFunc(l.gone, other.gone, func(a, b mcp.Item) bool { return a.Name == b.Name })
 }
 
 func pagesOf(items []mcp.Item, size int) []*page {
@@ -300,4 +343,116 @@ func (s *snapshot) missing(k kind, public string) (to target, ok bool) {
 	}
 	native := public[longest:]
 	return target{source: source, native: native, unlisted: true}, native != ""
+}
+
+// forms are the forms of a snapshot for classes of clients.
+type forms struct {
+	byCaps map[string]*form // by capabilities as the client wrote them
+	all    []*form          // each once
+	before map[string][kinds]*listing
+}
+
+type form struct {
+	*snapshot
+	class string         // for which it was made first
+	seen  []*sourceState // what the class sees of each upstream
+}
+
+// maxForms bounds how many spellings of capabilities are remembered.
+const maxForms = 256
+
+// as returns the snapshot as clients with these capabilities see it.
+func (s *snapshot) as(caps mcp.Raw) *snapshot {
+	if !s.varies {
+		return s
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &s.forms
+	if known, ok := f.byCaps[string(caps)]; ok {
+		return known.snapshot
+	}
+	if f.byCaps == nil || len(f.byCaps) >= maxForms {
+		f.byCaps = make(map[string]*form)
+	}
+	class := looks.ClassOf(caps)
+	seen := make([]*sourceState, len(s.states))
+	for i := range s.states {
+		seen[i] = s.states[i].seenBy(class)
+	}
+	at := slices.IndexFunc(f.all, func(one *form) bool { return slices.Equal(one.seen, seen) })
+	if at < 0 {
+		at, f.all = len(f.all), append(f.all, &form{s.form(class, seen), class, seen})
+	}
+	f.byCaps[string(caps)] = f.all[at]
+	return f.all[at].snapshot
+}
+
+// form makes the form for a class. It shares with s what is equal. mu is held.
+func (s *snapshot) form(class string, seen []*sourceState) *snapshot {
+	states := slices.Clone(s.states)
+	var differ kindSet
+	for i, own := range seen {
+		if own == &s.states[i] {
+			continue
+		}
+		states[i].classes = nil
+		states[i].offers, states[i].instructions = own.offers, own.instructions
+		states[i].lists, states[i].plainSkills = own.lists, own.plainSkills
+		for k := range kinds {
+			if own.lists[k] != s.states[i].lists[k] {
+				differ |= setOf(k)
+			}
+		}
+	}
+	switch { // a list of skills tells which files are theirs, and which of their tools are listed
+	case differ&setOf(resources, templates, skills) != 0:
+		differ |= setOf(resources, templates, skills)
+	case differ != 0 && s.whole.offers.kinds.has(skills):
+		differ |= setOf(skills)
+	}
+	n := newSnapshot(s.plan, states, s.all)
+	n.uris = s.uris
+	for _, k := range [...]struct {
+		kind
+		table *map[string]target
+		from  map[string]target
+	}{{tools, &n.tools, s.tools}, {prompts, &n.prompts, s.prompts}, {skills, &n.skills, s.skills}} {
+		if !differ.has(k.kind) {
+			*k.table = k.from
+		}
+	}
+	earlier := s.forms.before[class]
+	for k := range kinds {
+		if !differ.has(k) {
+			n.lists[k] = s.lists[k]
+			continue
+		}
+		n.lists[k] = n.merge(k)
+		n.reuse(k, &s.lists)
+		for _, other := range s.forms.all {
+			n.reuse(k, &other.lists)
+		}
+		if earlier[k] != nil {
+			n.reuse(k, &earlier)
+		}
+	}
+	return n
+}
+
+// formLists returns the lists of the forms by class, those of earlier snapshots included.
+func (s *snapshot) formLists() map[string][kinds]*listing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.forms.all) == 0 {
+		return s.forms.before
+	}
+	lists := make(map[string][kinds]*listing)
+	if len(s.forms.before) < maxForms {
+		maps.Copy(lists, s.forms.before)
+	}
+	for _, one := range s.forms.all {
+		lists[one.class] = one.lists
+	}
+	return lists
 }

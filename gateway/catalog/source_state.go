@@ -1,13 +1,15 @@
 package catalog
 
 import (
+	"bytes"
+	"maps"
+	"reflect"
+	"slices"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
-
-// uiExtension is MCP Apps, the only extension that the gateway understands and relays.
-const uiExtension = "io.modelcontextprotocol/ui"
 
 // State is the state of an upstream, judged by its lists.
 type State string
@@ -38,6 +40,9 @@ type sourceState struct {
 	plainSkills  bool               // it does not announce skills, but has some among its resources
 	failure      string             // the last error, "" when all is well
 	since        time.Time          // of state
+	// classes has what the upstream shows to clients that declare less than the gateway, by
+	// class; nil for an upstream that shows the same to all. See looks.
+	classes map[string]*sourceState
 }
 
 // announces returns the lists whose changes the upstream may announce.
@@ -49,7 +54,6 @@ func (k sourceState) announces() kindSet {
 }
 
 // perUserState is the state of a per-user upstream in the shared snapshot: it offers
-// nothing to everyone.
 // nothing to everyone.
 func perUserState() sourceState {
 	k := sourceState{state: StatePerUser, heard: true, since: time.Now()}
@@ -102,7 +106,7 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 	}
 	o.completions, o.logging = has("completions"), has("logging")
 	if extensions, ok := capabilities.Member("extensions"); ok {
-		if ui, ok := extensions.Member(uiExtension); ok && ui.IsObject() {
+		if ui, ok := extensions.Member(mcp.UIExtension); ok && ui.IsObject() {
 			o.ui = ui
 		}
 		if settings, ok := extensions.Member(mcp.SkillsExtension); ok && settings.IsObject() {
@@ -119,3 +123,97 @@ func readOffers(capabilities mcp.Raw) (o offers) {
 // tasks reports whether there are tasks for clients of the extension: tasks of 2025-11-25
 // are shown to them in the extension's form.
 func (o offers) tasks() bool { return o.extTasks || o.coreTasks }
+
+// seenBy returns what clients of a class see: as long as that is not known, what those see
+// that declare nothing.
+func (k *sourceState) seenBy(class string) *sourceState {
+	if k.classes == nil {
+		return k
+	}
+	if own, ok := k.classes[class]; ok {
+		return own
+	}
+	return k.classes[looks.Nothing]
+}
+
+// every returns the lists of a kind that some class sees, each once.
+func (k *sourceState) every(which kind) (all []*publicList) {
+	if list := k.lists[which]; list != nil {
+		all = append(all, list)
+	}
+	for _, own := range k.classes {
+		if list := own.lists[which]; list != nil && !slices.Contains(all, list) {
+			all = append(all, list)
+		}
+	}
+	return all
+}
+
+// elsewhere returns the items that other classes than that with this list see, by name. Only
+// names of tools and prompts can be shortened, and need to be known for that.
+func (k *sourceState) elsewhere(which kind, list *publicList) (items []mcp.Item) {
+	if k.classes == nil || which != tools && which != prompts {
+		return nil
+	}
+	others := make(map[string]mcp.Item)
+	for _, other := range k.every(which) {
+		if other == list {
+			continue
+		}
+		for _, e := range other.entries {
+			if _, here := list.find(e.item.Name); !here {
+				others[e.item.Name] = e.item
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		items = append(items, others[name])
+	}
+	return items
+}
+
+// varies reports whether a list differs by class.
+func (k *sourceState) varies(which kind) bool {
+	for _, own := range k.classes {
+		if own.lists[which] != k.lists[which] {
+			return true
+		}
+	}
+	return false
+}
+
+// changed returns the lists that differ from older ones.
+func (k *sourceState) changed(from [kinds]*publicList) (changed kindSet) {
+	for which := range kinds {
+		if !k.lists[which].equal(from[which]) {
+			changed |= setOf(which)
+		}
+	}
+	return changed
+}
+
+// share makes what a class sees use the lists of another state where they are equal, and
+// reports whether all of it is equal. A list that the upstream's state lacks is unknown.
+func (k *sourceState) share(with *sourceState) bool {
+	same := k.instructions == with.instructions && reflect.DeepEqual(k.offers, with.offers)
+	for which := range kinds {
+		if k.lists[which].equal(with.lists[which]) || with.lists[which] == nil {
+			k.lists[which] = with.lists[which]
+		} else {
+			same = false
+		}
+	}
+	return same
+}
+
+// equal reports whether both lists show clients the same.
+func (s *publicList) equal(other *publicList) bool {
+	if s == nil || other == nil || s == other {
+		return s == other
+	}
+	return s.offered == other.offered && s.private == other.private && slices.EqualFunc(s.entries, other.entries, entry.equal)
+}
+
+func (e entry) equal(other entry) bool {
+	return e.native == other.native && e.item.Name == other.item.Name && e.task == other.task && bytes.Equal(e.item.Raw, other.item.Raw)
+}

@@ -125,7 +125,7 @@ func (o offers) capabilities() mcp.Raw {
 	add(o.coreTasks && o.coreCancel, "tasks", `{"cancel":{},"requests":{"tools":{"call":{}}}}`)
 	extensions := mcp.Raw("{}")
 	if o.ui != nil {
-		extensions = extensions.With(uiExtension, o.ui)
+		extensions = extensions.With(mcp.UIExtension, o.ui)
 	}
 	switch {
 	case o.directories:

@@ -14,6 +14,7 @@ import (
 // userView is what per-user upstreams told one user.
 type userView struct {
 	users *users
+	class string    // see userKey
 	seen  time.Time // when they called last; users.mu guards it
 
 	mu      sync.Mutex    // guards the fields below; never held over I/O
@@ -39,8 +40,8 @@ type round struct {
 	late bool // some caller did not wait for it; userView.mu guards it
 }
 
-func newUserView(p *users) *userView {
-	who := &userView{users: p}
+func newUserView(p *users, class string) *userView {
+	who := &userView{users: p, class: class}
 	for _, s := range p.sources {
 		o := &userSource{source: s, watch: p.newWatch(s)}
 		o.watch.show = func(state sourceState) { who.show(o, state) }
@@ -54,11 +55,11 @@ func newUserView(p *users) *userView {
 
 // view returns the shared lists and the user's own, merged.
 func (who *userView) view() *snapshot {
-	shared := who.users.c.snap.Load()
+	shared := who.users.c.snap.Load().as(mcp.Raw(who.class))
 	who.mu.Lock()
 	defer who.mu.Unlock()
 	if !slices.ContainsFunc(who.sources, func(o *userSource) bool { return o.state.heard }) {
-		return who.users.newcomer()
+		return who.users.newcomer(shared)
 	}
 	if who.over != shared {
 		who.merged = who.users.overlay(shared, func(i int) sourceState { return who.sources[i].state }, who.merged)
@@ -100,9 +101,12 @@ func (who *userView) refresh(o *userSource, r *round, caller mcp.Caller) {
 	ctx, cancel := context.WithTimeout(mcp.WithCaller(who.users.base, caller), roundTime)
 	defer cancel()
 	w := o.watch
-	// The call has no client session, so nothing is declared, and it ends with none. The
-	// upstream keeps one session for each user.
+	// The call has no client session, and it ends with none. The upstream keeps one session
+	// for each user and class.
 	w.as = mcp.Call{ID: o.source.callID(), Caller: caller}
+	if o.source.byClass {
+		w.as.Caps = mcp.Raw(who.class)
+	}
 	before, saw := w.state.lists, who.view()
 	err := w.discover(ctx)
 	if err == nil {

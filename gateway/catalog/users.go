@@ -2,11 +2,14 @@ package catalog
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -35,20 +38,32 @@ type users struct {
 	sources []*source
 	base    context.Context // of the rounds
 	stop    context.CancelFunc
+	// newcomers is the latest snapshot for users of whom nothing is known.
+	newcomers atomic.Pointer[snapshot]
 
-	mu        sync.Mutex // guards the fields below; never held over I/O
-	all       *simplelru.LRU[userKey, *userView]
-	closed    bool
-	newcomers *snapshot      // the lists for users of whom nothing is known
-	over      *snapshot      // the shared snapshot from which newcomers was made
-	rounds    sync.WaitGroup // one for each round; grows only while not closed
+	mu     sync.Mutex // guards the fields below; never held over I/O
+	all    *simplelru.LRU[userKey, *userView]
+	closed bool
+	rounds sync.WaitGroup // one for each round; grows only while not closed
 }
 
 // userKey identifies the owner of lists. It includes the client, because tokens of one user
-// that two clients got may have different rights.
-type userKey struct{ user, client string }
+// that two clients got may have different rights; and, where that can matter, what the
+// client declares.
+type userKey struct{ user, client, class string }
 
-func keyOf(c *mcp.Call) userKey { return userKey{c.Caller.User(), c.Caller.ClientID} }
+func (u *users) keyOf(c *mcp.Call) userKey {
+	return userKey{c.Caller.User(), c.Caller.ClientID, u.classOf(c)}
+}
+
+// classOf is looks.ClassOf where some upstream may show something else to clients that declare
+// less, else "".
+func (u *users) classOf(c *mcp.Call) string {
+	if !u.c.byClass {
+		return ""
+	}
+	return looks.ClassOf(c.Caps)
+}
 
 func newUsers(c *Catalog) *users {
 	all, err := simplelru.NewLRU[userKey, *userView](maxUsers, nil)
@@ -96,7 +111,7 @@ func (u *users) sweep() {
 // find returns the view of a caller. If there is none, it makes one if add is set, and
 // otherwise returns nil.
 func (u *users) find(call *mcp.Call, add bool) *userView {
-	key := keyOf(call)
+	key := u.keyOf(call)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sweep()
@@ -105,7 +120,7 @@ func (u *users) find(call *mcp.Call, add bool) *userView {
 		if !add {
 			return nil
 		}
-		who = newUserView(u)
+		who = newUserView(u, key.class)
 		u.all.Add(key, who)
 	}
 	who.seen = time.Now()
@@ -117,27 +132,28 @@ func (u *users) view(call *mcp.Call) *snapshot {
 	if who := u.find(call, false); who != nil {
 		return who.view()
 	}
-	return u.newcomer()
+	return u.newcomer(u.c.snap.Load().as(mcp.Raw(u.classOf(call))))
 }
 
 // newcomer returns the snapshot for a user of whom nothing is known.
-func (u *users) newcomer() *snapshot {
-	shared := u.c.snap.Load()
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.over != shared {
-		u.newcomers, u.over = u.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, u.newcomers), shared
+func (u *users) newcomer(shared *snapshot) *snapshot {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.newcomers == nil {
+		shared.newcomers = u.overlay(shared, func(int) sourceState { return sourceState{state: StateConnecting} }, u.newcomers.Load())
+		u.newcomers.Store(shared.newcomers)
 	}
-	return u.newcomers
+	return shared.newcomers
 }
 
 // overlay merges what per-user upstreams tell one user into a shared snapshot.
 func (u *users) overlay(shared *snapshot, own func(i int) sourceState, previous *snapshot) *snapshot {
-	states := append([]sourceState(nil), shared.states...)
+	states, all := slices.Clone(shared.states), slices.Clone(shared.all)
 	for i, s := range u.sources {
 		states[s.index] = own(i)
+		all[s.index] = states[s.index]
 	}
-	return build(u.c.plan, states, previous)
+	return buildAmong(u.c.plan, states, all, previous)
 }
 
 // look asks those upstreams that the caller may know of and whose answers are missing or

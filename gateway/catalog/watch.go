@@ -47,7 +47,9 @@ type watch struct {
 	show    func(sourceState) // receives the state whenever that changes
 	told    func(kindSet)     // receives, at any time, the changes that the upstream reports
 	state   sourceState
-	counted bool // the first answer or failure was reported
+	counted bool              // the first answer or failure was reported
+	quiet   bool              // it is not the upstream's own state
+	aside   map[string]*watch // the looks as classes of clients that declare less
 
 	lost   string           // why there is no contact, "" while there is
 	since  time.Time        // of lost
@@ -136,6 +138,9 @@ func (w *watch) follow(ctx context.Context) error {
 		timer.Stop()
 	}
 	err := w.fetch(ctx, w.state.offers.kinds)
+	if err == nil {
+		w.lookAgain(ctx, w.state.offers.kinds)
+	}
 	w.tellFirst()
 	timer := time.NewTimer(w.untilDue())
 	defer timer.Stop()
@@ -156,8 +161,16 @@ func (w *watch) follow(ctx context.Context) error {
 			now = told
 		case <-timer.C:
 			now = w.dueNow()
+		case <-w.s.looks.Wake():
+			w.lookAsNew(ctx)
 		}
-		err = w.fetch(ctx, now)
+		before := w.state.lists
+		if err = w.fetch(ctx, now); err == nil {
+			if w.state.classes == nil { // classes differ only if something changes
+				now = w.state.changed(before)
+			}
+			w.lookAgain(ctx, now)
+		}
 		// The upstream may mean more than the list shows, so its notice goes to listeners
 		// even if nothing looks different.
 		w.c.hub.announce(w.s.index, told, everyone)

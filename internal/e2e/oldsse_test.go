@@ -93,8 +93,8 @@ func TestP9_081_AClosedStreamEndsAll(t *testing.T) {
 	for range server.Sessions() {
 		sessions++
 	}
-	if sessions != 2 { // the catalog's and the client's
-		t.Errorf("%d sessions at the server, want 2", sessions)
+	if sessions != 2 && sessions != 3 { // the client's, the catalog's and, for a while, another of it that declares nothing
+		t.Errorf("%d sessions at the server, want 2 or 3", sessions)
 	}
 	c.Close()
 	e.await(t, "cancelled k")

@@ -1,27 +1,16 @@
 package dialect
 
 import (
-	"strings"
-
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-// maxExtensions bounds, in bytes, how much of a client's declared extensions is passed on.
-const maxExtensions = 4 << 10
-
 // Capabilities are what the gateway declares to a server on behalf of a client: never more
 // than the client declared, and only what can be relayed.
 type Capabilities struct {
-	Raw         string // a ClientCapabilities object
-	RootsChange bool   // roots.listChanged
-	URL         bool   // elicitation in URL mode
-	Tasks       bool   // the extension for tasks
-
-	roots         bool
-	sampling      bool
-	samplingTools bool
-	form          bool // elicitation in form mode
+	mcp.Declared
+	Raw   string // a ClientCapabilities object
+	Tasks bool   // the extension for tasks
 }
 
 // Declare returns the capabilities to declare to a server of this revision, from what the
@@ -33,67 +22,29 @@ func Declare(client mcp.Raw, rev *wire.Revision) Capabilities {
 	if len(client) <= len("{}") {
 		return Capabilities{Raw: "{}"}
 	}
-	c := readCapabilities(client)
-	raw := rev.ClientCaps(c.object(client, !rev.Stateful))
+	d := mcp.ReadDeclared(client)
+	if rev.Stateful {
+		d.Extensions = d.Extensions.Without(mcp.TasksExtension)
+	}
+	raw := rev.ClientCaps(d.Object())
 	if !raw.IsObject() {
 		return Capabilities{Raw: "{}"}
 	}
-	c = readCapabilities(raw)
-	c.Raw = string(raw)
-	return c
+	return Capabilities{Declared: mcp.ReadDeclared(raw), Raw: string(raw), Tasks: mcp.DeclaresTasks(raw)}
 }
 
-// Neutral returns what the gateway declares when it inspects a server for itself: many
-// servers list some of their tools only to clients that can be asked.
-func Neutral(rev *wire.Revision) Capabilities {
-	return Declare(mcp.Raw(`{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}`), rev)
-}
+// everything is what a client declares that can do all that the gateway relays.
+const everything = `{"roots":{},"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"extensions":{` +
+	`"` + mcp.TasksExtension + `":{},"` + mcp.SkillsExtension + `":{},"` + mcp.UIExtension + `":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 
-func readCapabilities(client mcp.Raw) (c Capabilities) {
-	_, c.roots = client.Member("roots")
-	c.RootsChange = client.At("roots", "listChanged").IsTrue()
-	_, c.sampling = client.Member("sampling")
-	_, c.samplingTools = client.At("sampling").Member("tools")
-	if elicitation, ok := client.Member("elicitation"); ok {
-		_, c.form = elicitation.Member("form")
-		_, c.URL = elicitation.Member("url")
-		c.form = c.form || !c.URL // {} means form, 2025-11-25 client/elicitation
+// Neutral returns what the gateway declares in a call of its own: everything that it relays,
+// because many servers list some of their tools only to clients that can be asked; or, to
+// see what a client sees that declares less, the capabilities of the call.
+func Neutral(c *mcp.Call, rev *wire.Revision) Capabilities {
+	if c.Caps != nil {
+		return Declare(c.Caps, rev)
 	}
-	c.Tasks = mcp.DeclaresTasks(client)
-	return c
-}
-
-func (c Capabilities) object(client mcp.Raw, tasks bool) mcp.Raw {
-	var members []string
-	switch {
-	case c.RootsChange:
-		members = append(members, `"roots":{"listChanged":true}`)
-	case c.roots:
-		members = append(members, `"roots":{}`)
-	}
-	switch {
-	case c.samplingTools:
-		members = append(members, `"sampling":{"tools":{}}`)
-	case c.sampling:
-		members = append(members, `"sampling":{}`)
-	}
-	switch {
-	case c.form && c.URL:
-		members = append(members, `"elicitation":{"form":{},"url":{}}`)
-	case c.form:
-		members = append(members, `"elicitation":{"form":{}}`)
-	case c.URL:
-		members = append(members, `"elicitation":{"url":{}}`)
-	}
-	if extensions := client.At("extensions"); extensions.IsObject() && len(extensions) <= maxExtensions {
-		if !tasks {
-			extensions = extensions.Without(mcp.TasksExtension)
-		}
-		if len(extensions) > len("{}") {
-			members = append(members, `"extensions":`+string(extensions))
-		}
-	}
-	return mcp.Raw("{" + strings.Join(members, ",") + "}")
+	return Declare(mcp.Raw(everything), rev)
 }
 
 // WithTasks returns the capabilities with the extension for tasks.
@@ -114,32 +65,32 @@ func (c Capabilities) Has(required mcp.Raw) bool {
 }
 
 // Any reports whether the server can ask anything.
-func (c Capabilities) Any() bool { return c.roots || c.sampling || c.form || c.URL }
+func (c Capabilities) Any() bool { return c.Roots || c.Sampling || c.Form || c.URL }
 
 // Refuses returns why a question cannot be put to the client, nil if it can.
 func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	switch method {
 	case mcp.MethodRootsList:
-		if !c.roots {
+		if !c.Roots {
 			return mcp.Errorf(mcp.CodeMethodNotFound, "the client has no roots")
 		}
 	case mcp.MethodCreateMessage:
 		_, tools := params.Member("tools")
 		_, choice := params.Member("toolChoice")
 		switch {
-		case !c.sampling:
+		case !c.Sampling:
 			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not sample")
-		case (tools || choice) && !c.samplingTools:
+		case (tools || choice) && !c.SamplingTools:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not sample with tools")
 		}
 	case mcp.MethodElicit:
 		url := params.At("mode").Text() == "url"
 		switch {
-		case !c.form && !c.URL:
+		case !c.Form && !c.URL:
 			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not elicit")
 		case url && !c.URL:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in url mode")
-		case !url && !c.form:
+		case !url && !c.Form:
 			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in form mode")
 		}
 	default:

@@ -51,19 +51,35 @@ func (p *Pool[K, D, V]) sweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sweeper = nil
-	left := false
 	for _, e := range p.entries {
 		switch {
 		case !e.Sweeps || p.closed:
-		case e.busy == 0 && time.Since(e.used) >= p.cfg.Idle && time.Now().After(e.until):
+		case e.busy == 0 && time.Since(e.used) >= p.idle(e) && time.Now().After(e.until):
 			p.drop(e, true, nil)
 		default:
-			left = true
+			p.sweepIn(max(p.idle(e)/10, time.Second))
 		}
 	}
-	if left {
-		p.sweeper = time.AfterFunc(max(p.cfg.Idle/10, time.Second), p.sweep)
+}
+
+// idle returns after how much time without use an entry ends.
+func (p *Pool[K, D, V]) idle(e *Entry[K, D, V]) time.Duration {
+	if e.Brief {
+		return min(p.cfg.Idle, briefIdle)
 	}
+	return p.cfg.Idle
+}
+
+// sweepIn sees to it that sweep runs after a time, or before. mu is held.
+func (p *Pool[K, D, V]) sweepIn(d time.Duration) {
+	at := time.Now().Add(d)
+	if p.sweeper != nil {
+		if !at.Before(p.sweeps) {
+			return
+		}
+		p.sweeper.Stop()
+	}
+	p.sweeper, p.sweeps = time.AfterFunc(d, p.sweep), at
 }
 
 // drop ends an entry for good, and its value, if there is one, when left is closed. mu is

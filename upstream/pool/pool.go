@@ -24,6 +24,8 @@ const (
 	AtOnce = 20
 	// apart is the longest extra pause of a value that had to wait for its turn.
 	apart = 25 * time.Millisecond
+	// briefIdle is the longest idle time of a Brief entry.
+	briefIdle = 10 * time.Second
 )
 
 // ErrDown is the error for a value that ends again and again, and is not opened for now.
@@ -55,6 +57,7 @@ type Pool[K comparable, D any, V comparable] struct {
 	entries map[K]*Entry[K, D, V]
 	ending  []chan struct{} // one for each value that is ending and whose place is not taken yet; closed when it has ended
 	sweeper *time.Timer     // runs while there are entries that end by idle time
+	sweeps  time.Time       // when it does
 	closed  bool
 }
 
@@ -65,6 +68,7 @@ type Entry[K comparable, D any, V comparable] struct {
 	Data   D
 	User   string // one of the users who share the places; "" without authentication
 	Sweeps bool   // it ends by idle time
+	Brief  bool   // its idle time is short: it is for a few calls, one after the other
 
 	current V
 	opening *opening[V]
@@ -170,8 +174,8 @@ func (p *Pool[K, D, V]) Release(e *Entry[K, D, V]) {
 		e.left = nil
 	}
 	e.used = time.Now()
-	if e.Sweeps && p.sweeper == nil && !p.closed {
-		p.sweeper = time.AfterFunc(p.cfg.Idle, p.sweep)
+	if e.Sweeps && !p.closed {
+		p.sweepIn(p.idle(e))
 	}
 }
 

@@ -91,8 +91,13 @@ func (s stage) discover(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	caps := reply.Result.At("capabilities")
 	core, uris := !caps.At("skills").IsNull(), mcp.DeclaresSkills(caps)
-	s.core.Store(core)
-	s.uris.Store(uris)
+	whole := c.Caps == nil // the server may say less to those who declare less
+	if whole || core {
+		s.core.Store(core)
+	}
+	if whole || uris {
+		s.uris.Store(uris)
+	}
 	if _, has := caps.Member("resources"); !has && (core || uris) {
 		return &mcp.Reply{Result: reply.Result.With("capabilities", caps.With("resources", mcp.Raw("{}")))}, nil
 	}

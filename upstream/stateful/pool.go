@@ -39,7 +39,9 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 	case d.cfg.Shared: // nobody would know which of the clients a question is for
 		declared = dialect.Capabilities{Raw: "{}"}
 	case c.Session == "" || c.Method == mcp.MethodDiscover:
-		declared = dialect.Neutral(e.Rev)
+		if declared = dialect.Neutral(c, e.Rev); c.Caps != nil {
+			k.caps = declared.Raw
+		}
 	default:
 		k.session, declared = c.Session, dialect.Declare(c.Caps, e.Rev)
 		if c.Ephemeral {
@@ -49,9 +51,10 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
 		if fresh {
 			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
-			if at.Sweeps = k.user != ""; k.session != "" { // a session without a client session ends by idle time
+			if at.Sweeps = k.user != "" || k.caps != ""; k.session != "" { // a session without a client session ends by idle time
 				at.Sweeps = c.Ephemeral
 			}
+			at.Brief = k.caps != "" && k.session == "" && k.user == ""
 			if k.session != "" || k.user != "" {
 				at.User = admit.User(&c.Caller)
 				at.Data.owner.User = at.User

@@ -105,7 +105,7 @@ func (s *session) learn(result mcp.Raw) {
 // restore brings a new session to the state of the one before it.
 func (s *session) restore(ctx context.Context) {
 	level, uris := s.state.Restore()
-	if s.shared() || s.declared.Any() || level != "" || len(uris) > 0 {
+	if s.shared() && !s.at.Brief || s.declared.Any() || level != "" || len(uris) > 0 {
 		s.getStream.open()
 	}
 	if level != "" {

@@ -22,7 +22,7 @@ func (d *Dialect) listen(ctx context.Context, conn transport.Conn, rev *wire.Rev
 	id := d.env.NextID()
 	declared := dialect.Capabilities{Raw: "{}"}
 	if c.Session == "" {
-		declared = dialect.Neutral(rev)
+		declared = dialect.Neutral(c, rev)
 	} else if want, _ := mcp.FilterOf(c.Params); len(want.Tasks) > 0 {
 		declared = dialect.Declare(c.Caps, rev)
 	}

@@ -68,7 +68,7 @@ func (d *Dialect) call(ctx context.Context, conn transport.Conn, e *dialect.Era,
 	}
 	declared := dialect.Declare(c.Caps, rev)
 	if c.Session == "" && !mcp.CanAsk(c.Method) {
-		declared = dialect.Neutral(rev)
+		declared = dialect.Neutral(c, rev)
 	}
 	result, stream, err := d.roundTrip(ctx, conn, rev, c, declared)
 	if refused, ok := errors.AsType[*mcp.Error](err); ok && insistsOnTasks(c, declared, refused) {
@@ -213,7 +213,11 @@ func (d *Dialect) Probed(result mcp.Raw) {
 
 func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp.Reply, error) {
 	var result mcp.Raw
-	if probed := d.probed.Swap(nil); probed != nil {
+	var probed *mcp.Raw
+	if c.Caps == nil { // as the probe asked
+		probed = d.probed.Swap(nil)
+	}
+	if probed != nil {
 		result = *probed
 	} else {
 		conn, release, err := d.connect(ctx, e, c)
@@ -221,7 +225,7 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 			return nil, err
 		}
 		defer release()
-		m, err := d.Exchange(ctx, conn, e.Rev, mcp.MethodDiscover, nil)
+		m, err := d.Exchange(ctx, conn, e.Rev, c)
 		if err != nil {
 			return nil, refusal(err)
 		}
@@ -236,14 +240,15 @@ func (d *Dialect) discover(ctx context.Context, e *dialect.Era, c *mcp.Call) (*m
 	return dialect.Discovered(e.Rev, result, info)
 }
 
-// Exchange makes a request of the gateway's own and returns its response.
-func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, method string, params mcp.Raw) (wire.Message, error) {
-	id := d.env.NextID()
-	meta := "{" + d.meta(rev, dialect.Neutral(rev).Raw, "") + "}"
+// Exchange makes a request of the gateway's own, with the method and the capabilities of a
+// call, and returns its response.
+func (d *Dialect) Exchange(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) (wire.Message, error) {
+	id, method := d.env.NextID(), c.Method
+	meta := "{" + d.meta(rev, dialect.Neutral(c, rev).Raw, "") + "}"
 	life := transport.NewLife(ctx, d.env.Timeout.Call, d.env.Timeout.Total)
 	stream, err := conn.Start(&transport.Request{
 		ID: id, Method: method, Life: life,
-		Body:   dialect.Own(id, method, params.With("_meta", mcp.Raw(meta))),
+		Body:   dialect.Own(id, method, mcp.Object("_meta", mcp.Raw(meta))),
 		Header: header(conn, rev, method, ""),
 	})
 	if err != nil {

@@ -35,10 +35,10 @@ type tool struct {
 
 // learn reads a page of tools/list and returns it without the tools whose annotations are
 // invalid: the specification requires that these are dropped.
-func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
+func (t *tools) learn(d *Dialect, c *mcp.Call, page *mcp.List) *mcp.List {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, more := params.Member("cursor"); !more {
+	if _, more := c.Params.Member("cursor"); !more {
 		t.round++
 	}
 	if t.known == nil {
@@ -61,7 +61,7 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 		}
 		kept = append(kept, item)
 	}
-	if page.Next == nil && !d.env.PerUser { // otherwise the tools of other users are not on it
+	if page.Next == nil && c.Caps == nil && !d.env.PerUser { // otherwise the tools of other clients are not on it
 		for name, tool := range t.known {
 			if tool.round < t.round {
 				delete(t.known, name)
@@ -74,7 +74,7 @@ func (t *tools) learn(d *Dialect, params mcp.Raw, page *mcp.List) *mcp.List {
 // LearnTools reads a page of tools whose descriptions were unfolded: they may name
 // arguments that are mirrored into headers.
 func (d *Dialect) LearnTools(c *mcp.Call, page *mcp.List) *mcp.List {
-	return d.tools.learn(d, c.Params, page)
+	return d.tools.learn(d, c, page)
 }
 
 // DroppedTools maps tools that cannot be called to the reasons.
@@ -93,7 +93,8 @@ func (t *tools) params(name string) []wire.ParamHeader {
 // relist reads the whole list of tools again, as the caller of a call sees it, to learn
 // their headers.
 func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Revision, c *mcp.Call) error {
-	neutral := dialect.Neutral(rev)
+	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
+	neutral := dialect.Neutral(call, rev)
 	page := mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		result, _, err := d.roundTrip(ctx, conn, rev, c, neutral)
 		if err != nil {
@@ -101,7 +102,6 @@ func (d *Dialect) relist(ctx context.Context, conn transport.Conn, rev *wire.Rev
 		}
 		return d.reply(c, neutral, &mcp.Reply{Result: result})
 	})
-	call := &mcp.Call{Method: mcp.MethodToolsList, Caller: c.Caller, Notify: func(mcp.Event) {}}
 	for _, err := range mcp.Pages(ctx, page, call, maxToolPages) {
 		if err != nil {
 			return err
