@@ -94,6 +94,7 @@ func (x *exchange) serve(ctx context.Context) {
 	if err == nil && reply != nil && reply.Ask != nil {
 		asked := reply.Ask
 		if reply, err = x.show(asked); err != nil || ctx.Err() != nil {
+			x.f.guests.giveUp(x.call.Session, asked.State)
 			x.letGo(ctx, asked) // the client does not see the question
 		}
 	}

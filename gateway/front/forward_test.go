@@ -61,33 +61,60 @@ func TestEndRelayed(t *testing.T) {
 }
 
 // TestGuests: a replica that stops gives up the home of a stateless client when nothing of the
-// client is under way.
+// client is under way. A call that waits for an answer counts as running until the answer's own
+// request does.
 func TestGuests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const key = "u:~1"
-		var s guests
-		enter := func(state string, leaving, want bool) {
+		var l lifecycle
+		l.init()
+		s := guests{counted: &l}
+		enter := func(state string, leaving, counted, ok bool) {
 			t.Helper()
-			if got := s.enter(key, state, leaving); got != want {
-				t.Errorf("enter with %q, leaving %t: %t", state, leaving, got)
+			if gotCounted, got := s.enter(key, state, leaving); got != ok || gotCounted != counted {
+				t.Errorf("enter with %q, leaving %t: %t, counted %t", state, leaving, got, gotCounted)
 			}
 		}
-		enter("", true, false)
-		enter("", false, true)
-		enter("", true, true) // another one runs
+		count := func(want int64) {
+			t.Helper()
+			if got := l.Calls(); got != want {
+				t.Errorf("%d count as running, want %d", got, want)
+			}
+		}
+		l.begin() // for all the requests below
+		enter("", true, false, false)
+		enter("", false, false, true)
+		enter("", true, false, true) // another one runs
 		s.waits(key, "one", time.Hour)
 		s.exit(key)
 		s.exit(key)
-		enter("two", true, true) // one waits for an answer
+		enter("two", true, false, true) // one waits for an answer
 		s.exit(key)
-		enter("one", true, true)         // the answer comes
+		count(2)
+		enter("one", true, true, true) // the answer comes
+		enter("one", true, false, true)
+		s.exit(key)
 		s.waits(key, "two", time.Minute) // and asks again
 		s.exit(key)
-		enter("", true, true)
+		count(3)
+		l.done() // the request that was counted
+		enter("", true, false, true)
 		s.exit(key)
 		time.Sleep(time.Minute + 1)
-		enter("two", true, false)      // too late
-		s.waits(key, "one", time.Hour) // without other replicas
+		count(1)
+		enter("two", true, false, false) // too late
+		s.waits(key, "one", time.Hour)   // without other replicas
+		enter("", false, false, true)
+		s.waits(key, "three", time.Hour)
+		s.waits(key, "four", time.Hour)
+		s.giveUp(key, "three")
+		s.giveUp(key, "three")
+		s.exit(key)
+		if count(2); s.giveUpAll() != 1 || s.giveUpAll() != 0 {
+			t.Error("not all were given up once")
+		}
+		l.done()
+		count(0)
 		if len(s.here) != 0 {
 			t.Errorf("it holds %v", s.here)
 		}

@@ -150,6 +150,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.lifecycle.init()
+	f.guests.counted = &f.lifecycle
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}

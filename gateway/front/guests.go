@@ -7,8 +7,11 @@ import (
 
 // guests are the stateless clients whose homes are here, by their derived sessions, as long as
 // something of theirs is under way: requests, and calls that wait for answers. Their homes are
-// not given up until then.
+// not given up until then. A waiting call is counted like a running request, so that a replica
+// that stops waits for the answer.
 type guests struct {
+	counted *lifecycle // counts the waiting calls
+
 	mu   sync.Mutex // guards the fields below
 	here map[string]*guest
 }
@@ -18,15 +21,16 @@ type guest struct {
 	waiting map[string]*time.Timer // calls by their states; the timer ends the wait
 }
 
-// enter begins a request, which may bring back the state of a waiting call. With leaving it
-// returns false if nothing is under way: another replica can have the home.
-func (s *guests) enter(key, state string, leaving bool) bool {
+// enter begins a request. With leaving it returns false if nothing is under way: another
+// replica can have the home. counted says that the request brings back the state of a waiting
+// call: the request takes over the call's count.
+func (s *guests) enter(key, state string, leaving bool) (counted, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.here[key]
 	if g == nil {
 		if leaving {
-			return false
+			return false, false
 		}
 		g = &guest{}
 		if s.here == nil {
@@ -35,8 +39,7 @@ func (s *guests) enter(key, state string, leaving bool) bool {
 		s.here[key] = g
 	}
 	g.running++
-	g.takeUp(state)
-	return true
+	return g.takeUp(state), true
 }
 
 // exit ends a request.
@@ -47,7 +50,8 @@ func (s *guests) exit(key string) {
 	s.forget(key)
 }
 
-// waits records that a call of a request waits for an answer, at most for limit.
+// waits records that a call of a request, which still runs, waits for an answer, at most for
+// limit.
 func (s *guests) waits(key, state string, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,26 +59,49 @@ func (s *guests) waits(key, state string, limit time.Duration) {
 	if g == nil { // there are no other replicas
 		return
 	}
-	g.takeUp(state)
+	if !g.takeUp(state) {
+		s.counted.countMore()
+	}
 	if g.waiting == nil {
 		g.waiting = make(map[string]*time.Timer)
 	}
-	g.waiting[state] = time.AfterFunc(limit, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.here[key] == g {
-			delete(g.waiting, state)
-			s.forget(key)
-		}
-	})
+	g.waiting[state] = time.AfterFunc(limit, func() { s.giveUp(key, state) })
 }
 
-// takeUp ends the wait of a call.
-func (g *guest) takeUp(state string) {
-	if timer := g.waiting[state]; timer != nil {
-		timer.Stop()
-		delete(g.waiting, state)
+// giveUp ends the wait of a call for whose answer nobody comes any more.
+func (s *guests) giveUp(key, state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.here[key]; g != nil && g.takeUp(state) {
+		s.counted.done()
+		s.forget(key)
 	}
+}
+
+// giveUpAll ends the waits of all calls, and returns how many there were.
+func (s *guests) giveUpAll() (calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, g := range s.here {
+		for state := range g.waiting {
+			g.takeUp(state)
+			s.counted.done()
+			calls++
+		}
+		s.forget(key)
+	}
+	return calls
+}
+
+// takeUp ends the wait of a call, and reports whether it waited.
+func (g *guest) takeUp(state string) bool {
+	timer := g.waiting[state]
+	if timer == nil {
+		return false
+	}
+	timer.Stop()
+	delete(g.waiting, state)
+	return true
 }
 
 // forget removes a guest if nothing of it is under way. The caller holds mu.

@@ -12,8 +12,8 @@ import (
 
 // lifecycle counts what runs at the endpoint, and says when long-lived requests have to end.
 type lifecycle struct {
-	requests   atomic.Int64    // what begin has counted in
-	running    sync.WaitGroup  // requests and listeners; grows only while not closing
+	requests   atomic.Int64    // what begin and countMore have counted in
+	running    sync.WaitGroup  // requests, listeners and calls that wait for answers; see begin
 	streams    sync.WaitGroup  // GET streams; likewise
 	draining   context.Context // ended by Drain: nothing long-lived begins, and subscriptions end
 	beginDrain context.CancelFunc
@@ -29,13 +29,20 @@ func (l *lifecycle) init() {
 	l.quiet, l.endStreams = context.WithCancel(context.Background())
 }
 
-// begin counts a request in; done counts it out. It returns false if the endpoint is closing.
+// begin counts a request in; done counts it out. It returns false if the endpoint is closing:
+// then only countMore counts.
 func (l *lifecycle) begin() bool {
 	if !l.count(&l.running) {
 		return false
 	}
 	l.requests.Add(1)
 	return true
+}
+
+// countMore counts something in even if the endpoint is closing. The caller is itself counted.
+func (l *lifecycle) countMore() {
+	l.running.Add(1)
+	l.requests.Add(1)
 }
 
 func (l *lifecycle) done() {
@@ -79,8 +86,9 @@ func (f *Front) Drain(elsewhere bool) {
 }
 
 // Close refuses new requests (answers to questions and cancellations still pass) and waits for
-// the running ones. When ctx ends, it cancels the calls of sessions and returns an error with
-// their number; stateless calls end with their connections, which belong to the server.
+// the running ones and for calls that wait for answers. When ctx ends, it cancels the calls of
+// sessions, gives up the waiting ones and returns an error with their number; stateless calls
+// end with their connections, which belong to the server.
 // Streams of sessions end after the calls: a client that came back for its stream and was
 // refused might give up its calls. Close may be called twice.
 func (f *Front) Close(ctx context.Context) error {
@@ -99,7 +107,7 @@ func (f *Front) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	cut := f.CancelAll(live.ErrClosing)
+	cut := f.CancelAll(live.ErrClosing) + f.guests.giveUpAll()
 	select {
 	case <-ended:
 		if cut > 0 {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -388,5 +389,59 @@ func TestSessionGivenUp(t *testing.T) {
 	echo(t, b.at(busy))
 	if b.calls() != 2 || a.calls() != before {
 		t.Errorf("after its call: %d calls at the next replica", b.calls())
+	}
+}
+
+// TestQuestionOfAReplicaThatStops: a replica that stops waits for the answer to the question of
+// a stateless client, which comes to another replica.
+func TestQuestionOfAReplicaThatStops(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	client := func(name string) *mcptest.Client {
+		c := mcptest.NewClient(a.url, wire.Lookup(v2607))
+		c.Header, c.Caps = http.Header{"Test-User": {name}}, `{"elicitation":{}}`
+		return c
+	}
+	ask := func(c *mcptest.Client) (state string) {
+		m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"ask-wait"}`)
+		if err != nil || !m.Value("requestState", &state) {
+			t.Fatalf("%s %v", m.Text, err)
+		}
+		return state
+	}
+	answer := func(c *mcptest.Client, state string) (mcptest.Message, error) {
+		m, _, err := b.at(c).Call(soon(t), mcp.MethodToolsCall, fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
+		return m, err
+	}
+	ann, bob := client("ann"), client("bob")
+	anns, bobs := ask(ann), ask(bob)
+	a.front.Drain(true)
+	stopping, giveUp := context.WithCancel(soon(t))
+	defer giveUp()
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.front.Close(stopping) }()
+	for a.front.begin() { // until it takes no more
+		a.front.done()
+		runtime.Gosched()
+	}
+	if m, err := answer(ann, anns); err != nil || !strings.Contains(m.Text, "decline") || a.calls() != 3 {
+		t.Errorf("the answer: %s %v", m.Text, err)
+	}
+	echo(t, b.at(ann))
+	if m, _, err := b.at(bob).Call(soon(t), mcp.MethodToolsCall, `{"name":"echo"}`); err != nil || m.Error == nil || m.Error.Code != mcp.CodeDraining || a.calls() != 3 || b.calls() != 1 {
+		t.Errorf("another call while one waits: %s %v", m.Text, err)
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("it stopped although a call waits: %v", err)
+	default:
+	}
+	giveUp()
+	if err := receive(t, "its end", stopped); err == nil || !strings.Contains(err.Error(), "(1)") {
+		t.Errorf("it stopped with %v, want one call that was cut off", err)
+	}
+	m, err := answer(bob, bobs)
+	if wantLost(t, "an answer that is too late", m, err, "1"); b.calls() != 1 {
+		t.Errorf("%d calls were made at the other replica", b.calls())
 	}
 }

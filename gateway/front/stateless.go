@@ -58,6 +58,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 			return refuse.Bad(err)
 		}
 	}
+	counted := false
 	if f.cluster.Shared() && f.keeps(&x.call) {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
@@ -72,14 +73,15 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 				return ref
 			}
 		}
-		if !f.guests.enter(x.call.Session, x.call.State, came && f.Leaving()) {
+		ok := false
+		if counted, ok = f.guests.enter(x.call.Session, x.call.State, came && f.Leaving()); !ok {
 			f.onLeave(x.call.Session)
 			cluster.Moved(p.w)
 			return nil
 		}
 		defer f.guests.exit(x.call.Session)
 	}
-	if !f.begin() {
+	if !counted && !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()
