@@ -101,7 +101,7 @@ type homes struct {
 	inUse   func(home string) bool
 	count   *Metrics
 	tokens  atomic.Uint64
-	asking  singleflight.Group         // by the home's key
+	asking  singleflight.Group         // by the home's key: ask and leave
 	others  *lru.Cache[string, string] // the owner's token by the home's key
 
 	mu   sync.Mutex // guards held; not held over I/O
@@ -149,22 +149,32 @@ func (s *homes) own(ctx context.Context, h Home) (Owner, error) {
 	if token, ok := s.others.Get(key); ok && s.members != nil && s.members.peer(replicaOf(token)) != nil {
 		return Owner{Replica: replicaOf(token), Epoch: token, home: key}, nil
 	}
-	found, err, _ := s.asking.Do(key, func() (any, error) {
-		// Several callers wait for the answer, so it must not depend on one that leaves.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTime)
-		defer cancel()
-		return s.find(ctx, h, key)
-	})
-	if err != nil {
-		return Owner{}, err
-	}
-	if o := found.(Owner); !o.here {
-		return o, nil
+	if o, err := s.ask(ctx, h, key); err != nil || !o.here {
+		return o, err
 	}
 	if o, ok := s.here(h, math.MaxInt64); ok {
 		return o, nil
 	}
 	return Owner{}, ErrUnavailable // it was lost again in the meantime
+}
+
+// given is the result of leave for callers of ask that waited for it.
+type given struct{}
+
+// ask is find, once for all callers that want to know, and never while the home is given up:
+// it would find the token that is about to be deleted.
+func (s *homes) ask(ctx context.Context, h Home, key string) (Owner, error) {
+	for {
+		found, err, _ := s.asking.Do(key, func() (any, error) {
+			// Several callers wait for the answer, so it must not depend on one that leaves.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTime)
+			defer cancel()
+			return s.find(ctx, h, key)
+		})
+		if o, ok := found.(Owner); ok {
+			return o, err
+		}
+	}
 }
 
 // here finds a home of this replica that no other replica can have taken over and that was
@@ -323,8 +333,22 @@ func (s *homes) lose(key string) {
 	}
 }
 
-// leave gives a home up.
+// leave gives a home up. Of several calls and those of ask, one runs at a time.
 func (s *homes) leave(ctx context.Context, key string) error {
+	for {
+		mine := false
+		_, err, _ := s.asking.Do(key, func() (any, error) {
+			mine = true
+			return given{}, s.give(ctx, key)
+		})
+		if mine {
+			return err
+		}
+	}
+}
+
+// give gives a home up, if it is here.
+func (s *homes) give(ctx context.Context, key string) error {
 	s.mu.Lock()
 	x := s.held[key]
 	s.mu.Unlock()

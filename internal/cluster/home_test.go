@@ -113,6 +113,32 @@ func TestOwn(t *testing.T) {
 
 func recordAt(key string) func(string) string { return func(string) string { return key } }
 
+// TestLeaveAndOwn: a home that is given up while requests ask for it is here with the token that
+// Redis has, or not at all.
+func TestLeaveAndOwn(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	for range 200 {
+		a.own(t, some("x"))
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if err := a.Leave(t.Context(), "u1:x"); err != nil {
+					t.Error(err)
+				}
+			})
+			all.Go(func() { _, _ = a.Own(t.Context(), some("x")) })
+		}
+		all.Wait()
+		key, token := a.Fence("u1:x")
+		if at := client.Get(t.Context(), key).Val(); token != nobody && at != token || token == nobody && at != "" {
+			t.Fatalf("the token here is %q, and in Redis %q", token, at)
+		}
+	}
+}
+
 func TestRecord(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)

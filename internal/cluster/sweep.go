@@ -96,7 +96,7 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	case got == int64(0):
 		s.lose(x.key)
 	case got == nil && !x.record:
-		_, err = s.find(ctx, readKey(x.key), x.key)
+		_, err = s.ask(ctx, readKey(x.key), x.key)
 	}
 	return err == nil
 }
