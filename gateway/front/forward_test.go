@@ -71,8 +71,13 @@ func TestGuests(t *testing.T) {
 		s := guests{counted: &l}
 		enter := func(state string, leaving, counted, ok bool) {
 			t.Helper()
-			if gotCounted, got := s.enter(key, state, leaving); got != ok || gotCounted != counted {
-				t.Errorf("enter with %q, leaving %t: %t, counted %t", state, leaving, got, gotCounted)
+			left := false
+			var leave func()
+			if leaving {
+				leave = func() { left = true }
+			}
+			if gotCounted, got := s.enter(key, state, leave); got != ok || gotCounted != counted || left == ok && leaving {
+				t.Errorf("enter with %q, leaving %t: %t, counted %t, left %t", state, leaving, got, gotCounted, left)
 			}
 		}
 		count := func(want int64) {
@@ -115,7 +120,22 @@ func TestGuests(t *testing.T) {
 		}
 		l.done()
 		count(0)
-		if len(s.here) != 0 {
+		leave := make(chan struct{})
+		go s.enter(key, "", func() { <-leave })
+		synctest.Wait()
+		begun := false
+		go func() {
+			s.enter(key, "", nil)
+			begun = true
+		}()
+		if synctest.Wait(); begun {
+			t.Error("a request begins while its home is given up")
+		}
+		close(leave)
+		if synctest.Wait(); !begun {
+			t.Error("no request begins after its home was given up")
+		}
+		if s.exit(key); len(s.here) != 0 {
 			t.Errorf("it holds %v", s.here)
 		}
 	})

@@ -19,24 +19,37 @@ type guests struct {
 type guest struct {
 	running int
 	waiting map[string]*time.Timer // calls by their states; the timer ends the wait
+	left    chan struct{}          // closed when the home has been given up; nil unless it is being
 }
 
-// enter begins a request. With leaving it returns false if nothing is under way: another
-// replica can have the home. counted says that the request brings back the state of a waiting
-// call: the request takes over the call's count.
-func (s *guests) enter(key, state string, leaving bool) (counted, ok bool) {
+// enter begins a request. With leave, it calls leave and returns false if nothing is under way:
+// another replica can have the home. Until leave has returned, no other request begins. counted
+// says that the request brings back the state of a waiting call: the request takes over the
+// call's count.
+func (s *guests) enter(key, state string, leave func()) (counted, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.here[key]
+	for ; g != nil && g.left != nil; g = s.here[key] {
+		s.mu.Unlock()
+		<-g.left
+		s.mu.Lock()
+	}
 	if g == nil {
-		if leaving {
-			return false, false
-		}
 		g = &guest{}
 		if s.here == nil {
 			s.here = make(map[string]*guest)
 		}
 		s.here[key] = g
+		if leave != nil {
+			g.left = make(chan struct{})
+			s.mu.Unlock()
+			leave()
+			s.mu.Lock()
+			delete(s.here, key)
+			close(g.left)
+			return false, false
+		}
 	}
 	g.running++
 	return g.takeUp(state), true
@@ -106,7 +119,7 @@ func (g *guest) takeUp(state string) bool {
 
 // forget removes a guest if nothing of it is under way. The caller holds mu.
 func (s *guests) forget(key string) {
-	if g := s.here[key]; g != nil && g.running == 0 && len(g.waiting) == 0 {
+	if g := s.here[key]; g != nil && g.left == nil && g.running == 0 && len(g.waiting) == 0 {
 		delete(s.here, key)
 	}
 }

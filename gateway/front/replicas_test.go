@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -389,6 +390,57 @@ func TestSessionGivenUp(t *testing.T) {
 	echo(t, b.at(busy))
 	if b.calls() != 2 || a.calls() != before {
 		t.Errorf("after its call: %d calls at the next replica", b.calls())
+	}
+}
+
+// TestCallWhileASessionIsGivenUp: a call that comes while its session is given up is made by the
+// next owner, which may be the same replica.
+func TestCallWhileASessionIsGivenUp(t *testing.T) {
+	for _, revision := range []string{v2511, v2607} {
+		t.Run(revision, func(t *testing.T) {
+			all := replicas(t, 2)
+			a, b := all[0], all[1]
+			leaving, leave := make(chan struct{}), make(chan struct{})
+			stop, once := a.front.onLeave, sync.OnceFunc(func() { close(leaving) })
+			a.front.onLeave = func(key string) {
+				if a.front.Leaving() { // not for initialize
+					once()
+					<-leave
+				}
+				stop(key)
+			}
+			c := mcptest.NewClient(a.url, wire.Lookup(revision))
+			if c.Revision.Stateful {
+				c = a.client(revision)
+			}
+			echo(t, c)
+			elsewhere, direct := make(chan *mcptest.Exchange, 1), make(chan *mcptest.Exchange, 1)
+			send := func(c *mcptest.Client, to chan *mcptest.Exchange) {
+				x, err := c.SendID(soon(t), "7", mcp.MethodToolsCall, `{"name":"echo"}`)
+				if err != nil {
+					t.Error(err)
+				}
+				to <- x
+			}
+			go a.front.Drain(true)
+			for !a.front.Leaving() {
+				runtime.Gosched()
+			}
+			go send(b.at(c), elsewhere)
+			receive(t, "the session is given up", leaving)
+			go send(c, direct)
+			close(leave)
+			for _, answers := range []chan *mcptest.Exchange{elsewhere, direct} {
+				x := receive(t, "the answer", answers)
+				if m, err := x.Response(); err != nil || m.Error != nil {
+					t.Errorf("%s %v", m.Text, err)
+				}
+				x.Close()
+			}
+			if n := a.calls() + b.calls(); n != 3 {
+				t.Errorf("%d calls were made", n)
+			}
+		})
 	}
 }
 

@@ -24,14 +24,19 @@ func (f *Front) stateful(p *posted, header string) *refuse.Refusal {
 		f.writeJSON(p.w, http.StatusOK, wire.AppendResult(nil, p.message.ID, nil))
 		return nil
 	}
-	record, rev, ref := f.session(arrivalOf(p), header)
-	if ref != nil {
-		return ref
+	for tries := 1; ; tries++ {
+		record, rev, ref := f.session(arrivalOf(p), header)
+		switch {
+		case ref != nil:
+		case isRequest:
+			ref = f.request(p, record, rev)
+		default:
+			ref = f.accept(p, record)
+		}
+		if ref == nil || !ref.Left || tries == maxOwners {
+			return ref
+		}
 	}
-	if isRequest {
-		return f.request(p, record, rev)
-	}
-	return f.accept(p, record)
 }
 
 // session finds the session that a request names. For another user, or another client of the
@@ -46,12 +51,9 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 	if id == "" {
 		return session.Record{}, nil, refuse.Invalid("Invalid request: %s is missing: start with initialize, or send _meta as a stateless client does", wire.HeaderSession)
 	}
-	if ref := f.own(a, f.homeOf(a.caller.User(), id)); ref != nil {
-		return session.Record{}, nil, ref
-	}
-	record, err := f.sessions.Get(a.r.Context(), a.caller.User(), id)
-	if err != nil {
-		return record, nil, f.refuseSession(err)
+	record, ref := f.record(a, id)
+	if ref != nil {
+		return record, nil, ref
 	}
 	rev := wire.Lookup(record.Revision)
 	if rev == nil || record.Client != a.caller.ClientID || record.View != a.caller.View {
@@ -63,6 +65,23 @@ func (f *Front) session(a arrival, header string) (session.Record, *wire.Revisio
 		f.log.Debug("a version header differs from what was negotiated", "header", header, "negotiated", rev.Name)
 	}
 	return record, rev, nil
+}
+
+// record returns the record of a session that this replica owns. A session that was given up
+// since its owner was looked up has another one now.
+func (f *Front) record(a arrival, id string) (record session.Record, ref *refuse.Refusal) {
+	user, err := a.caller.User(), session.ErrMoved
+	home := f.homeOf(user, id)
+	for tries := 0; tries < maxOwners && errors.Is(err, session.ErrMoved); tries++ {
+		if ref := f.own(a, home); ref != nil {
+			return record, ref
+		}
+		record, err = f.sessions.Get(a.r.Context(), user, id)
+	}
+	if err != nil {
+		return record, f.refuseSession(err)
+	}
+	return record, nil
 }
 
 // accept handles a response or a notification of the client, which has no answer.
@@ -151,7 +170,11 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 	s.Saw(p.caller)
 	switch err = s.Start(p.r.Context(), x.id, &x.running); {
 	case errors.Is(err, live.ErrLeaving):
-		return nil, refuse.Closing()
+		select {
+		case <-s.Gone():
+		case <-p.r.Context().Done():
+		}
+		return nil, refuse.Left()
 	case err != nil:
 		return nil, f.refuseSession(session.ErrNotFound)
 	}
@@ -161,7 +184,10 @@ func (f *Front) callOf(p *posted, record session.Record, rev *wire.Revision) (*e
 // held returns what is held of a session.
 func (f *Front) held(ctx context.Context, r session.Record) (*live.Session, *refuse.Refusal) {
 	s, err := f.Of(ctx, r)
-	if err != nil {
+	switch {
+	case errors.Is(err, session.ErrMoved):
+		return nil, refuse.Left()
+	case err != nil:
 		return nil, f.refuseSession(err)
 	}
 	return s, nil

@@ -63,6 +63,16 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
 		_, _, came := cluster.Forwarded(p.r)
+		var leave func()
+		if came && f.Leaving() {
+			leave = func() { f.onLeave(x.call.Session) }
+		}
+		ok := false
+		if counted, ok = f.guests.enter(x.call.Session, x.call.State, leave); !ok {
+			cluster.Moved(p.w)
+			return nil
+		}
+		defer f.guests.exit(x.call.Session)
 		switch {
 		case x.waitsAt == "":
 			if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
@@ -73,13 +83,6 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 				return ref
 			}
 		}
-		ok := false
-		if counted, ok = f.guests.enter(x.call.Session, x.call.State, came && f.Leaving()); !ok {
-			f.onLeave(x.call.Session)
-			cluster.Moved(p.w)
-			return nil
-		}
-		defer f.guests.exit(x.call.Session)
 	}
 	if !counted && !f.begin() {
 		return refuse.Closing()

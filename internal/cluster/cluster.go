@@ -132,6 +132,7 @@ func (c *Cluster) Close(ctx context.Context) {
 		if c.link != nil {
 			c.members.resign(ctx)
 			c.link.close(ctx)
+			c.members.forgetAll()
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -32,6 +33,8 @@ const (
 	maxStreams = 10_000
 	// maxHeaders bounds the headers of a forward, including the caller, in bytes.
 	maxHeaders = 1 << 20
+	// closeTick is how often a link that ends looks whether all connections are closed.
+	closeTick = 5 * time.Millisecond
 	// outcomeHeader marks an answer of the link itself. Its values are below.
 	outcomeHeader = "Gatehouse-Link"
 	linkMoved     = "moved"
@@ -96,6 +99,8 @@ type link struct {
 	server  *http.Server
 	calls   *http1.Server // for small requests
 	serving sync.WaitGroup
+	served  chan struct{} // closed when no connection is accepted any more
+	conns   atomic.Int64  // open connections
 
 	mu      sync.Mutex // guards closed
 	closed  bool
@@ -113,7 +118,7 @@ func listen(address string) (net.Listener, error) {
 
 // start serves the link.
 func (l *link) start(forwarded http.Handler) {
-	l.handler = forwarded
+	l.handler, l.served = forwarded, make(chan struct{})
 	config := linkTLS(l.identity, protoStreams, protoCalls)
 	config.ClientAuth = tls.RequireAnyClientCert
 	config.VerifyConnection = l.verify
@@ -127,13 +132,15 @@ func (l *link) start(forwarded http.Handler) {
 		IdleTimeout:       2 * idleConnTime, // the client side closes first, so that no request meets a closed connection
 		MaxHeaderBytes:    maxHeaders,
 		ErrorLog:          slog.NewLogLogger(l.log.Handler(), slog.LevelDebug),
+		ConnState:         l.opened,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: l.times.idle, PingTimeout: l.times.ping, WriteByteTimeout: l.times.idle + l.times.ping,
 			MaxReceiveBufferPerConnection: 4<<20 - 1, MaxReceiveBufferPerStream: streamWindow,
 		},
 	}
 	l.serving.Go(func() {
-		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		defer close(l.served)
+		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the link to other replicas has ended", "error", err)
 		}
 	})
@@ -163,17 +170,38 @@ func (l *link) drain(ctx context.Context) {
 	}
 }
 
-// close closes all connections. The lease says by then that this replica has left.
+// close closes all connections. The lease says by then that this replica has left, and the
+// others have read that: they close their connections themselves. If this side did, it could
+// take away a request that is just being sent, and nobody would know whether it has run.
 func (l *link) close(ctx context.Context) {
+	l.listener.Close()
 	if l.server == nil {
-		l.listener.Close()
 		return
 	}
-	l.calls.Close()
-	if l.server.Shutdown(ctx) != nil {
-		l.server.Close()
+	<-l.served // so that no connection is added
+	ctx, cancel := context.WithTimeout(ctx, l.times.look)
+	defer cancel()
+	tick := time.NewTicker(closeTick)
+	defer tick.Stop()
+	for l.conns.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
 	}
+	l.calls.Close()
+	l.server.Close()
 	l.serving.Wait()
+}
+
+// opened counts the open connections (http.Server.ConnState).
+func (l *link) opened(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		l.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		l.conns.Add(-1)
+	}
 }
 
 // enter reports whether a request may still run. If so, the caller must call running.Done.

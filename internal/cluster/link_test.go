@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -250,6 +252,40 @@ func TestCloseWaits(t *testing.T) {
 		t.Errorf("what ran: %s", got)
 	}
 	<-closed
+}
+
+// TestCloseLosesNothing: no request is lost that is sent while the owner ends in good order,
+// and all answers arrive.
+func TestCloseLosesNothing(t *testing.T) {
+	redis := redistest.Start(t)
+	b := startHouse(t, redis, sayWho)
+	for range 20 {
+		a := startHouse(t, redis, sayWho)
+		o := Owner{Replica: a.Self(), home: "u1:x"}
+		b.members.look(t.Context(), b.members.now())
+		var senders sync.WaitGroup
+		var answered atomic.Int64
+		for range 4 {
+			senders.Go(func() {
+				for {
+					w := httptest.NewRecorder()
+					err := b.Forward(w, post("{}"), o, nil)
+					switch {
+					case errors.Is(err, ErrGone):
+						return
+					case err == nil:
+						answered.Add(1)
+					case !errors.Is(err, ErrMoved):
+						t.Errorf("a request: %v", err)
+						return
+					}
+				}
+			})
+		}
+		eventually(t, "requests are answered", func() bool { return answered.Load() > 20 })
+		a.Close(t.Context())
+		senders.Wait()
+	}
 }
 
 func TestNoLinkInTheClear(t *testing.T) {

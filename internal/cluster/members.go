@@ -222,7 +222,9 @@ func (m *members) learn(name, value string, asked time.Duration) {
 		m.alive[name] = false
 		m.close(name)
 		if p != nil {
-			m.forget(p)
+			m.log.Info("another replica has left", "replica", p.name, "address", p.address)
+			delete(m.peers, name)
+			p.left()
 		}
 		return
 	case p != nil && p.refused && p.refusedAt > asked:
@@ -248,10 +250,11 @@ func (m *members) forget(p *peer) {
 	p.gone()
 }
 
-// refuse records that a peer refused connections: it counts as gone at once. Its lease is
-// deleted, so that all other replicas learn of it with their next renewal, and so does the
-// peer if it is alive.
+// refuse records that a peer refused connections: unless its lease says that it has left, it
+// counts as gone at once. Its lease is deleted, so that all other replicas learn of it with
+// their next renewal, and so does the peer if it is alive.
 func (m *members) refuse(ctx context.Context, p *peer) {
+	m.look(ctx, m.now())
 	if !m.bury(p) {
 		return
 	}
@@ -271,7 +274,7 @@ func (m *members) refuse(ctx context.Context, p *peer) {
 func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	m.look(ctx, m.now())
 	m.mu.Lock()
-	gone, replaced := p.ctx.Err() != nil, false
+	gone, replaced := p.refused || m.peers[p.name] != p, false
 	for _, q := range m.peers {
 		replaced = replaced || another && q != p && !q.refused && q.address == p.address
 	}
@@ -360,8 +363,7 @@ func (m *members) tellOthers(change func(*lease)) {
 	}
 }
 
-// resign writes a last lease that says this replica has left, and forgets all that is known of
-// other replicas.
+// resign writes a last lease that says this replica has left, and has the others read it.
 func (m *members) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
@@ -373,11 +375,19 @@ func (m *members) resign(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
 	m.sure.Store(0)
+	m.mu.Unlock()
+	m.tellOthers(func(l *lease) { l.Left = true })
+	if _, err := m.write(ctx); err == nil { // if this fails, the lease ends by itself
+		m.eachPeer(func(p *peer) { _, _ = p.ask(ctx, lookPath) }) // one that does not answer reads it later
+	}
+}
+
+// forgetAll forgets the other replicas.
+func (m *members) forgetAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, p := range m.peers {
 		p.gone()
 	}
 	clear(m.peers)
-	m.mu.Unlock()
-	m.tellOthers(func(l *lease) { l.Left = true })
-	_, _ = m.write(ctx) // if this fails, the lease ends by itself
 }

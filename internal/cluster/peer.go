@@ -103,7 +103,7 @@ func (p *peer) verify(state tls.ConnectionState) error {
 func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
-			return p.ask(p.ctx) // several callers wait for it
+			return p.ask(p.ctx, standingPath) // several callers wait for it
 		})
 		if err != nil {
 			return nil, false, err
@@ -174,9 +174,21 @@ func (c *boundConn) Close() error {
 	return c.Conn.Close()
 }
 
+// left ends a peer that has left in good order. It had answered all requests by then: the
+// answers have the time of a lease to arrive.
+func (p *peer) left() {
+	p.calls.leaving.Store(true)
+	p.closeIdle()
+	time.AfterFunc(p.times.lease, p.gone)
+}
+
 // gone ends everything that waits for the peer.
 func (p *peer) gone() {
 	p.end(errEnded)
+	p.closeIdle()
+}
+
+func (p *peer) closeIdle() {
 	p.transport.CloseIdleConnections()
 	p.calls.transport.CloseIdleConnections()
 }

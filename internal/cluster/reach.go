@@ -21,7 +21,9 @@ const (
 	maxAsked = 16
 	// standingPath is where a replica reports its standing with Redis.
 	standingPath = "/standing"
-	maxStanding  = 64 // bytes of the report
+	// lookPath is the same, after the replica has read the leases again.
+	lookPath    = "/look"
+	maxStanding = 64 // bytes of the report
 )
 
 // standing is whether and when Redis last answered a replica.
@@ -62,11 +64,11 @@ func parseStanding(text string) (standing, error) {
 	return standing{unbroken: word == "true", age: time.Duration(age) * time.Millisecond}, nil
 }
 
-// ask asks a peer for its standing.
-func (p *peer) ask(ctx context.Context) (standing, error) {
+// ask asks a peer for its standing, at standingPath or lookPath.
+func (p *peer) ask(ctx context.Context, path string) (standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.look)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.name+standingPath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.name+path, nil)
 	if err != nil {
 		return standing{}, fmt.Errorf("cluster: %w", err)
 	}
@@ -85,30 +87,37 @@ func (p *peer) ask(ctx context.Context) (standing, error) {
 	return parseStanding(string(text))
 }
 
-// askAll asks all peers that are not known to have gone, and records the results.
-func (m *members) askAll(ctx context.Context) (asked []*peer) {
+// eachPeer calls do for all peers that are not known to have gone, several at a time.
+func (m *members) eachPeer(do func(*peer)) (all []*peer) {
 	m.mu.Lock()
 	for _, p := range m.peers {
 		if !p.refused {
-			asked = append(asked, p)
+			all = append(all, p)
 		}
 	}
 	m.mu.Unlock()
-	var all sync.WaitGroup
+	var running sync.WaitGroup
 	free := make(chan struct{}, maxAsked)
-	for _, p := range asked {
+	for _, p := range all {
 		free <- struct{}{}
-		all.Go(func() {
+		running.Go(func() {
 			defer func() { <-free }()
-			sent := m.now()
-			told, err := p.ask(ctx)
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err
+			do(p)
 		})
 	}
-	all.Wait()
-	return asked
+	running.Wait()
+	return all
+}
+
+// askAll asks all peers that are not known to have gone, and records the results.
+func (m *members) askAll(ctx context.Context) (asked []*peer) {
+	return m.eachPeer(func(p *peer) {
+		sent := m.now()
+		told, err := p.ask(ctx, standingPath)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err
+	})
 }
 
 // askAround finds out whether Redis answers the other replicas while it does not answer us. If

@@ -31,7 +31,10 @@ func Moved(w http.ResponseWriter) {
 
 // ServeHTTP serves forwards, and reports this replica's standing.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == standingPath && r.Header[carriedHeader] == nil {
+	if path := r.URL.Path; (path == standingPath || path == lookPath) && r.Header[carriedHeader] == nil {
+		if path == lookPath {
+			l.members.look(r.Context(), l.members.now())
+		}
 		_, _ = io.WriteString(w, l.members.tell().String()) // a peer that has left does not care
 		return
 	}
@@ -46,6 +49,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if !l.enter() { // this replica is ending: the next replica that is asked gets the home
 		_ = l.leave(r.Context(), home)
+		w.Header().Set("Connection", "close") // see close
 		Moved(w)
 		return
 	}

@@ -76,24 +76,10 @@ type Session struct {
 // another replica was its owner: what its client follows may have changed since that replica
 // listened. Errors: as session.Store.Get.
 func (a *Sessions) Of(ctx context.Context, r session.Record) (*Session, error) {
-	a.mu.Lock()
-	s := a.held[r.Key()]
-	if s != nil {
-		a.mu.Unlock()
+	s, first := a.hold(r.Key(), r.Initialized)
+	if !first {
 		return s, nil
 	}
-	s = &Session{
-		deps:        &a.deps,
-		all:         a,
-		key:         r.Key(),
-		calls:       make(map[*Call]struct{}),
-		questions:   make(map[string]*question),
-		missedSome:  r.Initialized,
-		subscribing: make(chan struct{}, 1),
-	}
-	s.gone, s.end = context.WithCancel(context.Background())
-	a.held[s.key] = s
-	a.mu.Unlock()
 	// The session may have ended since it was looked up. Its end came too early to include
 	// this Session.
 	if _, err := a.deps.Store.Get(ctx, r.User, r.ID); err != nil {
@@ -103,6 +89,28 @@ func (a *Sessions) Of(ctx context.Context, r session.Record) (*Session, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// hold returns what is held of a session, and whether it was not held before. missedSome is for
+// a Session that was not.
+func (a *Sessions) hold(key string, missedSome bool) (s *Session, first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.held[key]; s != nil {
+		return s, false
+	}
+	s = &Session{
+		deps:        &a.deps,
+		all:         a,
+		key:         key,
+		calls:       make(map[*Call]struct{}),
+		questions:   make(map[string]*question),
+		missedSome:  missedSome,
+		subscribing: make(chan struct{}, 1),
+	}
+	s.gone, s.end = context.WithCancel(context.Background())
+	a.held[key] = s
+	return s, true
 }
 
 // Known returns what is held of a session, or nil.
@@ -185,13 +193,10 @@ func (s *Session) leave() (leaving bool) {
 }
 
 // GiveUp gives up a session for which nothing runs, and returns once that is done. It returns
-// false if something runs, or if ctx ends.
+// false if something runs, or if ctx ends. A session of which nothing is held may have been
+// loaded by a request that was refused, or is about to begin a call: so it is held meanwhile.
 func (a *Sessions) GiveUp(ctx context.Context, key string) bool {
-	s := a.Known(key)
-	if s == nil {
-		a.deps.GiveUp(key) // a request that was refused may have loaded it
-		return true
-	}
+	s, _ := a.hold(key, false)
 	if !s.leave() {
 		return false
 	}
