@@ -165,11 +165,13 @@ func TestSSEPath(t *testing.T) {
 func TestConfigDoubts(t *testing.T) {
 	const text = "upstreams: [{name: a, url: https://a.example}]\n%s\n"
 	for line, want := range map[string]string{
-		"public_url: http://localhost:1/mcp":                        "",
-		"public_url: http://127.0.0.2/mcp":                          "",
-		"naming: {instructions: " + strings.Repeat("x", 2000) + "}": "",
-		"naming: {instructions: " + strings.Repeat("x", 2001) + "}": "c.yaml:2: naming.instructions: of all instructions, some clients read only 2 KB: with these 2001 bytes, they read nothing of what servers say (docs/clients.md)",
-		"public_url: https://mcp.example.com/":                      "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
+		"public_url: http://localhost:1/mcp":                                                                          "",
+		"public_url: http://127.0.0.2/mcp":                                                                            "",
+		"naming: {instructions: " + strings.Repeat("x", 2000) + "}":                                                   "",
+		"naming: {instructions: " + strings.Repeat("x", 2001) + "}":                                                   "c.yaml:2: naming.instructions: of all instructions, some clients read only 2 KB: with these 2001 bytes, they read nothing of what servers say (docs/clients.md)",
+		"views: [{name: v, show: [\"tools:a/*\"], instructions: " + strings.Repeat("x", 2049) + "}]":                  "c.yaml:2: views[0] (v): instructions: Claude Code: at most 2048 bytes for instructions; beyond that, the rest is cut: these are 2049",
+		"views: [{name: v, show: [\"tools:a/*\"], descriptions: {\"tools:a/b\": " + strings.Repeat("x", 2049) + "}}]": "c.yaml:2: views[0] (v): descriptions.tools:a/b: Claude Code: at most 2048 bytes for the description of a tool; beyond that, the rest is cut: these are 2049",
+		"public_url: https://mcp.example.com/":                                                                        "c.yaml:2: public_url: without authentication, everyone whom a proxy lets through from mcp.example.com can use every upstream",
 	} {
 		_, warnings, err := ParseConfig("c.yaml", fmt.Appendf(nil, text, line))
 		if got := (&ConfigError{Problems: warnings}).Error(); err != nil || got != want {

@@ -83,6 +83,16 @@ func (g *graph) clientDoubts() (doubts []error) {
 	for _, doubt := range clients.TooMany(all) {
 		doubts = append(doubts, fmt.Errorf("upstreams: %s", doubt))
 	}
+	for i, v := range g.cfg.Views {
+		for _, list := range g.catalog.Shown(v.Name) {
+			if list.List != mcp.KindTools {
+				continue
+			}
+			for _, doubt := range clients.TooMany(len(list.Names)) {
+				doubts = append(doubts, fmt.Errorf("%s: show: %s", viewKey(i, v), doubt))
+			}
+		}
+	}
 	return doubts
 }
 

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
@@ -92,6 +94,14 @@ func viewDoubts(c Config) (doubts []error) {
 	for i, v := range c.Views {
 		for _, doubt := range v.Rule().Doubts(c.upstreamNames()) {
 			doubts = append(doubts, fmt.Errorf("%s: %w", viewKey(i, v), doubt))
+		}
+		for _, doubt := range clients.LongInstructions(len(v.Instructions)) {
+			doubts = append(doubts, fmt.Errorf("%s: instructions: %s", viewKey(i, v), doubt))
+		}
+		for _, target := range slices.Sorted(maps.Keys(v.Descriptions)) {
+			for _, doubt := range clients.LongDescription(len(v.Descriptions[target])) {
+				doubts = append(doubts, fmt.Errorf("%s: descriptions[%s]: %s", viewKey(i, v), target, doubt))
+			}
 		}
 	}
 	return doubts

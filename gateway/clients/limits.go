@@ -65,6 +65,21 @@ func Doubts(tools []mcp.Item, full bool) (doubts []string) {
 	return doubts
 }
 
+// LongInstructions says which clients cut instructions of n bytes.
+func LongInstructions(n int) []string { return tooLong(instructions, n) }
+
+// LongDescription says which clients cut the description of a tool of n bytes.
+func LongDescription(n int) []string { return tooLong(description, n) }
+
+func tooLong(what subject, n int) (doubts []string) {
+	for _, l := range limits {
+		if l.of == what && n > l.most {
+			doubts = append(doubts, fmt.Sprintf("%s: these are %d", l, n))
+		}
+	}
+	return doubts
+}
+
 // TooMany says which clients accept fewer than n tools.
 func TooMany(n int) (doubts []string) {
 	for _, l := range limits {
