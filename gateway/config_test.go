@@ -114,11 +114,14 @@ func TestConfigProblems(t *testing.T) {
 			`c.yaml:5: views[2] (a): show[0]: "tool:*": unknown kind "tool": want one of tools, resources, prompts, skills or *`,
 			`c.yaml:6: views[3] (a): name: views[2] is called "a" already`,
 		}},
-		{"views at paths of others", "public_url: https://a.example/mcp\n" + crm + "views:\n- {name: a, path: /mcp, show: [\"*:*\"]}\n- {name: b, path: /sse/messages, show: [\"*:*\"]}\n- {name: c, path: /mcp/d, show: [\"*:*\"]}\n- {name: d, show: [\"*:*\"]}\n- {name: e, path: /, show: [\"*:*\"]}\n", []string{
+		{"views at paths of others", "public_url: https://a.example/mcp\n" + crm + "views:\n- {name: a, path: /mcp, show: [\"*:*\"]}\n- {name: b, path: /sse/messages, show: [\"*:*\"]}\n- {name: c, path: /mcp/d, show: [\"*:*\"]}\n- {name: d, show: [\"*:*\"]}\n- {name: e, path: /, show: [\"*:*\"]}\nhttp: {sse_path: /x/sse}\n", []string{
 			`c.yaml:4: views[0] (a): path: "/mcp": the endpoint is there already`,
 			`c.yaml:5: views[1] (b): path: "/sse/messages": paths that end like this are for HTTP+SSE; choose another`,
 			`c.yaml:7: views[3] (d): path: "/mcp/d": views[2] (c) is there already`,
-			`c.yaml:8: views[4] (e): path: "/": its path for HTTP+SSE, /sse, is taken: choose another, or another http.sse_path`,
+			`c.yaml:8: views[4] (e): path: "/": want a path of segments of letters, digits and -._~, such as /mcp/sales`,
+		}},
+		{"a view whose HTTP+SSE is at the path of another one", crm + "http: {sse_path: /x/sse}\nviews:\n- {name: a, path: /x, show: [\"*:*\"]}\n", []string{
+			`c.yaml:4: views[0] (a): path: "/x": its path for HTTP+SSE, /x/sse, is taken: choose another, or another http.sse_path`,
 		}},
 		{"shutdown_timeout", crm + "shutdown_timeout: -1s\n", []string{`c.yaml:2: shutdown_timeout: -1s is negative`}},
 		{"log", crm + "telemetry:\n  log:\n    format: xml\n", []string{`c.yaml:4: telemetry.log.format: "xml": want text or json`}},

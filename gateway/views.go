@@ -75,7 +75,7 @@ func checkViews(c Config, found *findings) {
 		}
 		at := viewPath(c, v)
 		switch owner := taken[at]; {
-		case !strings.HasPrefix(at, "/") || len(at) > 1 && strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
+		case !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") || !plainPath.MatchString(at):
 			add(fmt.Errorf("path: %q: want a path of segments of letters, digits and -._~, such as /mcp/sales", at))
 		case front.OfSSE(at):
 			add(fmt.Errorf("path: %q: paths that end like this are for HTTP+SSE; choose another", at))

@@ -90,7 +90,7 @@ func (f *Front) streamAt(id string) string {
 func SSEMessages(stream string) string { return stream + messagesPath }
 
 // ViewSSE is the path of the HTTP+SSE streams of a view that has its endpoint at a path.
-func ViewSSE(endpoint string) string { return strings.TrimSuffix(endpoint, "/") + viewSSEPath }
+func ViewSSE(endpoint string) string { return endpoint + viewSSEPath }
 
 // OfSSE reports whether the path of a view is for HTTP+SSE, its streams or messages. So no
 // endpoint of a view can have it.

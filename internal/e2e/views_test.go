@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -97,14 +98,16 @@ func TestViews(t *testing.T) {
 			}
 			// A name that the view hides is unknown, and so is everything else about it.
 			c := g.at("/mcp/sales").raw(t, revision, clerk)
-			for _, call := range []struct{ method, params string }{
-				{"tools/call", `{"name":%q,"arguments":{}}`}, {"prompts/get", `{"name":%q}`},
-				{"completion/complete", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`},
+			for _, call := range []struct{ method, params, hidden, none string }{
+				{"tools/call", `{"name":%q,"arguments":{}}`, "erp__open", "nil__open"},
+				{"prompts/get", `{"name":%q}`, "crm__secret", "crm__nothin"},
+				{"completion/complete", `{"ref":{"type":"ref/prompt","name":%q},"argument":{"name":"a","value":"b"}}`, "erp__open", "nil__open"},
+				{"resources/read", `{"uri":%q}`, "crm+file:///docs/open", "nil+file:///docs/open"},
+				{"resources/subscribe", `{"uri":%q}`, "crm+file:///docs/open", "nil+file:///docs/open"},
 			} {
-				hidden, none := "erp__open", "nil__open"
-				got := wholeCall(t, c, call.method, fmt.Sprintf(call.params, hidden))
-				want := wholeCall(t, c, call.method, fmt.Sprintf(call.params, none))
-				if hide(got, hidden) != hide(want, none) {
+				got := wholeCall(t, c, call.method, fmt.Sprintf(call.params, call.hidden))
+				want := wholeCall(t, c, call.method, fmt.Sprintf(call.params, call.none))
+				if hide(got, call.hidden) != hide(want, call.none) {
 					t.Errorf("%s of a hidden name:\n%s\nof an unknown one:\n%s", call.method, got, want)
 				}
 			}
@@ -117,6 +120,45 @@ func TestViews(t *testing.T) {
 				t.Errorf("a view for others lists its tools: %s", got)
 			}
 		})
+	}
+}
+
+// TestViewChanges: a client hears of changes of what its view shows, and of no others.
+func TestViewChanges(t *testing.T) {
+	shown, hidden := newPeer(stateless, func(string) {}), newPeer(stateless, func(string) {})
+	g := shop(t, func(cfg *gateway.Config) {
+		for name, server := range map[string]*sdk.Server{"shown": shown, "hidden": hidden} {
+			url, stop := serve(server, true)
+			t.Cleanup(stop)
+			cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: url})
+		}
+		cfg.Views = []view.Config{{Name: "v", Show: []string{"tools:shown/new*"}}, {Name: "other", Show: []string{"tools:hidden/*"}}}
+	})
+	token := g.issuer.Token(claims{"scope": "mcp"})
+	add := func(server *sdk.Server, name string) {
+		sdk.AddTool(server, &sdk.Tool{Name: name}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
+			return says(name), nil, nil
+		})
+	}
+	var at, elsewhere []*client
+	for _, revision := range eras {
+		at = append(at, g.at("/mcp/v").connect(t, revision, token))
+		elsewhere = append(elsewhere, g.at("/mcp/other").connect(t, revision, token))
+	}
+	add(hidden, "new")
+	for _, c := range elsewhere {
+		receive(t, "a change of what the other view shows", c.changed)
+	}
+	add(shown, "else") // which the view does not select
+	add(shown, "new1")
+	for _, c := range at {
+		receive(t, "a change of what the view shows", c.changed)
+		if got := c.names(t); got != "shown__new1" {
+			t.Errorf("the view lists %s", got)
+		}
+		if len(c.changed) > 0 {
+			t.Error("the client was told of a change that it cannot see")
+		}
 	}
 }
 
