@@ -79,7 +79,7 @@ func (c *calls) roundTrip(begun *http.Request) (*http.Response, error) {
 		<-c.free
 		return nil, err
 	}
-	resp.Body = &callBody{resp.Body, sync.OnceFunc(func() { <-c.free })}
+	resp.Body = &callBody{ReadCloser: resp.Body, free: c.free}
 	return resp, nil
 }
 
@@ -110,11 +110,14 @@ func (c *calls) cut() {
 
 type callBody struct {
 	io.ReadCloser
-	done func()
+	free   chan struct{}
+	closed atomic.Bool
 }
 
 func (b *callBody) Close() error {
-	b.done()
+	if !b.closed.Swap(true) {
+		<-b.free
+	}
 	return b.ReadCloser.Close()
 }
 

@@ -90,10 +90,8 @@ func (f *forwards) try(w http.ResponseWriter, r *http.Request, to Owner, caller 
 func (f *forwards) request(r *http.Request, p *peer, home string, caller []byte) *http.Request {
 	url := *r.URL
 	url.Scheme, url.Host = "https", p.name
-	out := (&http.Request{
-		Method: r.Method, URL: &url, Host: r.Host, Header: make(http.Header, len(r.Header)+1),
-		Body: r.Body, GetBody: r.GetBody, ContentLength: r.ContentLength,
-	}).WithContext(r.Context())
+	out := r.WithContext(r.Context()) // a copy
+	out.URL, out.Header, out.TransferEncoding, out.Close = &url, make(http.Header, len(r.Header)+1), nil, false
 	if out.ContentLength == 0 {
 		out.Body = nil // nothing waits for the end of the client's
 	}

@@ -6,6 +6,6 @@
 // more strictly than net/http: ambiguous framing ends the connection, and so does every byte
 // that no request asked for. It leaves TLS, HTTP/2, proxies, redirects, cookies, compression,
 // upgrades and large request bodies to others; Handles says what it accepts. The client starts
-// no goroutines; a timer closes connections that were idle for too long. Server.Serve runs one
-// that receives requests, and waits for it.
+// no goroutines; a timer closes connections that were idle for too long. The server has one for
+// each request that takes long, and waits for it.
 package http1

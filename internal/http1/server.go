@@ -18,7 +18,8 @@ import (
 var errRequest = errors.New("http1: the request is malformed")
 
 // Server serves the requests of Transports on connections that it is given. The handler gets a
-// request when all of its body is there. The request's context ends with the connection.
+// request when all of its body is there. The request's context ends when the handler returns or
+// the connection ends.
 type Server struct {
 	handler http.Handler
 	head    int
@@ -33,43 +34,63 @@ func NewServer(handler http.Handler, headBytes int) *Server {
 	return &Server{handler: handler, head: headBytes, busy: make(map[*serving]bool)}
 }
 
-// serving is a connection of a Server. One goroutine receives, another one runs the handler.
+// watchAfter is how long a request runs before its connection is watched. Most requests end
+// earlier, and save the cost of another goroutine.
+const watchAfter = 20 * time.Millisecond
+
+// serving is a connection of a Server.
 type serving struct {
 	*conn
-	server   *Server
-	requests chan request
-	answered chan struct{} // closed when the connection is not used again
-	out      []byte        // reused for what is sent
-}
-
-type request struct {
-	*http.Request
-	cancel context.CancelFunc
+	watched chan error // the result of watch
+	out     []byte     // reused for what is sent
 }
 
 // Serve serves the requests on a connection, one after another, and closes the connection. It
 // returns when the connection has ended. state goes into the requests; it may be nil.
 func (s *Server) Serve(nc net.Conn, state *tls.ConnectionState) {
-	c := &serving{conn: newConn(nc, ""), server: s, requests: make(chan request), answered: make(chan struct{}, 1)}
-	var receiving sync.WaitGroup
+	c := &serving{conn: newConn(nc, ""), watched: make(chan error, 1)}
 	defer s.forget(c)
-	defer receiving.Wait()
-	defer close(c.answered)
 	defer c.close()
-	if !s.mark(c, false) {
-		return
-	}
-	receiving.Go(func() { c.receive(state) })
-	for r := range c.requests {
-		_ = nc.SetWriteDeadline(time.Time{}) // an error comes again when the answer is written
-		w := &writer{c: c, header: make(http.Header)}
-		s.handler.ServeHTTP(w, r.Request)
-		r.cancel()
-		if w.finish() != nil || !s.mark(c, false) {
+	from := nc.RemoteAddr().String()
+	for again := s.mark(c, false); again; {
+		r, err := c.request(s.head)
+		if err != nil || !s.mark(c, true) {
 			return
 		}
-		c.answered <- struct{}{}
+		r.TLS, r.RemoteAddr = state, from
+		again = s.answer(c, r)
 	}
+}
+
+// answer runs the handler. It returns false if the connection cannot be used again.
+func (s *Server) answer(c *serving, r *http.Request) (again bool) {
+	ctx, cancel := context.WithCancel(context.Background()) // until the handler returns, or the connection ends
+	defer cancel()
+	timer := time.AfterFunc(watchAfter, func() { c.watch(cancel) })
+	defer func() {
+		if timer.Stop() {
+			return
+		}
+		if !again {
+			c.close() // ends watch
+		}
+		again = <-c.watched == nil && again
+	}()
+	_ = c.nc.SetWriteDeadline(time.Time{}) // an error comes again when the answer is written
+	w := &writer{c: c, header: make(http.Header)}
+	s.handler.ServeHTTP(w, r.WithContext(ctx))
+	cancel()
+	return w.finish() == nil && s.mark(c, false)
+}
+
+// watch waits for the next request, or the end of the connection. A Transport sends nothing
+// before it has the answer.
+func (c *serving) watch(cancel func()) {
+	err := c.fill()
+	if err != nil {
+		cancel()
+	}
+	c.watched <- err
 }
 
 // Close closes the connections: those on which no request runs at once, others after the
@@ -97,30 +118,6 @@ func (s *Server) forget(c *serving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.busy, c)
-}
-
-// receive receives requests until the connection ends. A Transport sends nothing before it has
-// the answer, so that the end of the connection is noticed while a request runs.
-func (c *serving) receive(state *tls.ConnectionState) {
-	defer close(c.requests)
-	open, end := context.WithCancel(context.Background()) // until the connection ends
-	defer end()
-	from := c.nc.RemoteAddr().String()
-	for {
-		r, err := c.request(c.server.head)
-		if err != nil || !c.server.mark(c, true) {
-			return
-		}
-		r.TLS, r.RemoteAddr = state, from
-		ctx, cancel := context.WithCancel(open)
-		c.requests <- request{r.WithContext(ctx), cancel}
-		if c.fill() != nil {
-			return
-		}
-		if _, ok := <-c.answered; !ok {
-			return
-		}
-	}
 }
 
 // request receives a request with its body.
