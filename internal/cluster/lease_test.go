@@ -72,12 +72,12 @@ func TestParseLease(t *testing.T) {
 	}
 }
 
-func TestParseStanding(t *testing.T) {
+func TestParseContact(t *testing.T) {
 	for text, ok := range map[string]bool{
 		"true 0": true, "false 1234": true,
 		"": false, "true": false, "true ": false, "yes 1": false, "true -1": false, "true 1 1": false, "false 99999999999999999999": false,
 	} {
-		got, err := parseStanding(text)
+		got, err := parseContact(text)
 		if (err == nil) != ok || ok && got.String() != text {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
@@ -115,15 +115,15 @@ func FuzzLease(f *testing.F) {
 	})
 }
 
-func FuzzStanding(f *testing.F) {
+func FuzzContact(f *testing.F) {
 	f.Add("true 12")
 	f.Add("false 4398046511103")
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parseStanding(text)
+		got, err := parseContact(text)
 		if err != nil {
 			return
 		}
-		if again, err := parseStanding(got.String()); err != nil || again != got || got.age < 0 {
+		if again, err := parseContact(got.String()); err != nil || again != got || got.age < 0 {
 			t.Fatalf("%q: %+v, %+v, %v", text, got, again, err)
 		}
 	})

@@ -96,7 +96,7 @@ func TestForeignReplica(t *testing.T) {
 	a.members.mu.Unlock()
 	p := newPeer(a.Self(), "", l, b.link.identity, shortTimes())
 	defer p.gone()
-	req := httptest.NewRequest("GET", "https://"+a.Self()+standingPath, nil)
+	req := httptest.NewRequest("GET", "https://"+a.Self()+contactPath, nil)
 	req.RequestURI = ""
 	if resp, err := p.transport.RoundTrip(req); err == nil {
 		resp.Body.Close()
@@ -292,7 +292,7 @@ func TestNoLinkInTheClear(t *testing.T) {
 	redis := redistest.Start(t)
 	a := startReplica(t, redis, nil)
 	address := a.link.listener.Addr().String()
-	if resp, err := http.Get("http://" + address + standingPath); err == nil {
+	if resp, err := http.Get("http://" + address + contactPath); err == nil {
 		resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
 			t.Error("it answers without TLS")

@@ -98,12 +98,12 @@ func (p *peer) verify(state tls.ConnectionState) error {
 
 // send sends a request. sent says that the request may have been sent, unless the error is a
 // *dialError or http1.ErrNotSent. If there is no connection yet, send first asks the peer for
-// its standing. So a thousand requests do not open a thousand connections, and a peer that
+// its contact with Redis. So a thousand requests do not open a thousand connections, and a peer that
 // does not admit us has received nothing.
 func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error) {
 	if p.conns.Load() == 0 {
 		_, err, _ := p.first.Do("", func() (any, error) {
-			return p.ask(p.ctx, standingPath) // several callers wait for it
+			return p.ask(p.ctx, contactPath) // several callers wait for it
 		})
 		if err != nil {
 			return nil, false, err

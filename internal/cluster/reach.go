@@ -19,15 +19,15 @@ import (
 const (
 	// maxAsked bounds how many peers are asked at a time.
 	maxAsked = 16
-	// standingPath is where a replica reports its standing with Redis.
-	standingPath = "/standing"
+	// contactPath is where a replica reports its contact with Redis.
+	contactPath = "/contact"
 	// lookPath is the same, after the replica has read the leases again.
-	lookPath    = "/look"
-	maxStanding = 64 // bytes of the report
+	lookPath   = "/look"
+	maxContact = 64 // bytes of the report
 )
 
-// standing is whether and when Redis last answered a replica.
-type standing struct {
+// contact is whether and when Redis last answered a replica.
+type contact struct {
 	// unbroken says that the newest renewal succeeded. A replica for which this is false
 	// considers nobody gone for a whole lease.
 	unbroken bool
@@ -38,53 +38,53 @@ type standing struct {
 // reach is the result of asking a peer. Its times are ours.
 type reach struct {
 	asked, answered time.Duration // the newest time, even if no answer came
-	told            standing
+	told            contact
 	err             error
 	reported        bool          // the log says that the peer cannot be reached
 	harmless        time.Duration // when it was last asked and was harmless; 0 for never
 }
 
-// tell returns our own standing.
-func (m *members) tell() standing {
+// tell returns our own contact with Redis.
+func (m *members) tell() contact {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return standing{unbroken: m.tenure.unbroken, age: m.now() - m.tenure.answered}
+	return contact{unbroken: m.tenure.unbroken, age: m.now() - m.tenure.answered}
 }
 
-func (s standing) String() string {
+func (s contact) String() string {
 	return strconv.FormatBool(s.unbroken) + " " + strconv.FormatInt(s.age.Milliseconds(), 10)
 }
 
-func parseStanding(text string) (standing, error) {
+func parseContact(text string) (contact, error) {
 	word, digits, _ := strings.Cut(text, " ")
 	age, err := strconv.ParseUint(digits, 10, 42)
 	if err != nil || word != "true" && word != "false" {
-		return standing{}, fmt.Errorf("cluster: a replica says %q", text)
+		return contact{}, fmt.Errorf("cluster: a replica says %q", text)
 	}
-	return standing{unbroken: word == "true", age: time.Duration(age) * time.Millisecond}, nil
+	return contact{unbroken: word == "true", age: time.Duration(age) * time.Millisecond}, nil
 }
 
-// ask asks a peer for its standing, at standingPath or lookPath.
-func (p *peer) ask(ctx context.Context, path string) (standing, error) {
+// ask asks a peer for its contact with Redis, at contactPath or lookPath.
+func (p *peer) ask(ctx context.Context, path string) (contact, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.look)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.name+path, nil)
 	if err != nil {
-		return standing{}, fmt.Errorf("cluster: %w", err)
+		return contact{}, fmt.Errorf("cluster: %w", err)
 	}
 	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
-		return standing{}, err
+		return contact{}, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxStanding))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxContact))
 	if err != nil {
-		return standing{}, err
+		return contact{}, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return standing{}, fmt.Errorf("cluster: a replica answers %s", resp.Status)
+		return contact{}, fmt.Errorf("cluster: a replica answers %s", resp.Status)
 	}
-	return parseStanding(string(text))
+	return parseContact(string(text))
 }
 
 // eachPeer calls do for all peers that are not known to have gone, several at a time.
@@ -113,7 +113,7 @@ func (m *members) eachPeer(do func(*peer)) (all []*peer) {
 func (m *members) askAll(ctx context.Context) (asked []*peer) {
 	return m.eachPeer(func(p *peer) {
 		sent := m.now()
-		told, err := p.ask(ctx, standingPath)
+		told, err := p.ask(ctx, contactPath)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err

@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 	for _, tt := range tests {
 		r := reach{
 			answered: time.Duration(tt.at) * time.Second, err: tt.err, harmless: time.Duration(tt.harmless) * time.Second,
-			told: standing{unbroken: tt.unbroken, age: time.Duration(tt.age) * time.Second},
+			told: contact{unbroken: tt.unbroken, age: time.Duration(tt.age) * time.Second},
 		}
 		if got := r.judge(own, 9*time.Second); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)

@@ -29,9 +29,9 @@ func Moved(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// ServeHTTP serves forwards, and reports this replica's standing.
+// ServeHTTP serves forwards, and reports this replica's contact with Redis.
 func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if path := r.URL.Path; (path == standingPath || path == lookPath) && r.Header[carriedHeader] == nil {
+	if path := r.URL.Path; (path == contactPath || path == lookPath) && r.Header[carriedHeader] == nil {
 		if path == lookPath {
 			l.members.look(r.Context(), l.members.now())
 		}
