@@ -76,6 +76,10 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		owner, err := f.cluster.Own(a.r.Context(), home)
 		switch {
 		case errors.Is(err, cluster.ErrNoHome):
+			if key := home.Key(); f.Known(key) != nil { // it has ended without this replica
+				f.onLeave(key)
+				f.EndSession(key)
+			}
 			return f.refuseSession(session.ErrNotFound)
 		case err != nil && a.anywhere:
 			return nil

@@ -393,6 +393,29 @@ func TestSessionGivenUp(t *testing.T) {
 	}
 }
 
+// TestSessionEndedElsewhere: a replica that finds that a session has ended without it keeps
+// nothing of the session.
+func TestSessionEndedElsewhere(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := a.client(v2511)
+	follow(t, c, "")
+	a.script.waitListening(t, 1)
+	if err := a.cluster.Leave(t.Context(), keyOf(c)); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := b.at(c).Delete(soon(t)); status != http.StatusNoContent || err != nil {
+		t.Fatalf("DELETE: %d %v", status, err)
+	}
+	if status, err := c.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusNotFound || err != nil {
+		t.Errorf("where it was: %d %v", status, err)
+	}
+	a.script.waitListening(t, 0)
+	if a.front.Known(keyOf(c)) != nil {
+		t.Error("something of it is held")
+	}
+}
+
 // TestCallWhileASessionIsGivenUp: a call that comes while its session is given up is made by the
 // next owner, which may be the same replica.
 func TestCallWhileASessionIsGivenUp(t *testing.T) {
