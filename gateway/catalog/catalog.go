@@ -84,7 +84,7 @@ type Catalog struct {
 	first   chan struct{} // closed when there are none
 	warm    chan struct{} // closed when lists no longer have to wait
 	warmed  sync.Once
-	done    chan struct{} // closed when Run ends: standing calls end then
+	done    chan struct{} // closed when Run ends: long-lived calls end then
 }
 
 // source is one upstream. One goroutine runs its watch, unless the source is per user.
@@ -201,7 +201,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 }
 
 // Run keeps the lists up to date until ctx ends, and returns when everything that it
-// started has ended. It may be called once. When it ends, standing calls
+// started has ended. It may be called once. When it ends, long-lived calls
 // (subscriptions/listen) end normally.
 func (c *Catalog) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
