@@ -147,8 +147,10 @@ func (w *watch) lookAgain(ctx context.Context, which kindSet) {
 	case err != nil:
 		bare = w.state.classes[looks.Nothing]
 	case same:
-		w.showClasses(nil)
-		w.s.looks.Clear()
+		if w.state.classes != nil {
+			w.showClasses(nil)
+			w.s.looks.Clear()
+		}
 		return
 	}
 	w.lookAsEach(ctx, map[string]*sourceState{looks.Nothing: bare}, w.s.looks.Classes(true), which)
