@@ -259,7 +259,7 @@ func TestH_036_ResumedStreamsEndWithTheToken(t *testing.T) {
 		}
 		// What exists already is not replayed to a token that has expired.
 		late := &getting{f: f, record: record, rev: wire.Lookup(v2511), session: f.Known(record.Key()), caller: mcp.Caller{Expires: time.Now()}}
-		ctx, cancel := live.WhileGood(t.Context(), late.caller)
+		ctx, cancel := live.WhileGood(t.Context(), late.caller.Expires)
 		defer cancel()
 		if !late.wait(ctx, nil) {
 			t.Error("an expired token waits for more")

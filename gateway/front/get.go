@@ -98,7 +98,7 @@ func (g *getting) countOut() {
 // serve writes the stream.
 func (g *getting) serve(ctx context.Context, lasts func(*stream.Stream)) {
 	defer g.countOut()
-	ctx, end := live.WhileGood(ctx, g.caller)
+	ctx, end := live.WhileGood(ctx, g.caller.Expires)
 	defer end()
 	if g.known {
 		lasts(g.stream)

@@ -71,7 +71,7 @@ func (x *exchange) listening(ctx context.Context, want mcp.Filter) {
 	defer cancel(nil)
 	undrain := context.AfterFunc(x.f.draining, func() { cancel(live.ErrClosing) })
 	defer undrain()
-	ctx, end := live.WhileGood(ctx, x.call.Caller)
+	ctx, end := live.WhileGood(ctx, x.call.Caller.Expires)
 	defer end()
 	x.call.Notify = func(e mcp.Event) { x.relay(ctx, e, want, cancel) }
 	defer x.recover()

@@ -202,7 +202,7 @@ func (o *oldStream) serve(ctx context.Context, caller mcp.Caller) {
 
 // wait returns when the stream must end, with what to say about it.
 func (o *oldStream) wait(ctx context.Context, caller mcp.Caller) (why string) {
-	ctx, cancel := live.WhileGood(ctx, caller)
+	ctx, cancel := live.WhileGood(ctx, caller.Expires)
 	defer cancel()
 	begun, tooLate := o.begun, time.After(o.f.helloTime)
 	var recalled, idle, gone <-chan struct{}

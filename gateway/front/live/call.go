@@ -96,11 +96,11 @@ func (s *Session) cancelAll(why error) (count int) {
 // Expired reports whether a caller's proof has expired.
 func Expired(c mcp.Caller) bool { return !c.Expires.IsZero() && !time.Now().Before(c.Expires) }
 
-// WhileGood returns a context that ends when the caller's proof expires, with the cause
-// ErrExpired.
-func WhileGood(ctx context.Context, c mcp.Caller) (context.Context, context.CancelFunc) {
-	if c.Expires.IsZero() {
+// WhileGood returns a context that ends when a caller's proof expires (Caller.Expires), with the
+// cause ErrExpired. It takes no Caller: a copy would be kept on the stack of each stream.
+func WhileGood(ctx context.Context, expires time.Time) (context.Context, context.CancelFunc) {
+	if expires.IsZero() {
 		return ctx, func() {}
 	}
-	return context.WithDeadlineCause(ctx, c.Expires, ErrExpired)
+	return context.WithDeadlineCause(ctx, expires, ErrExpired)
 }

@@ -139,7 +139,7 @@ func (s *Session) listenOnce(ctx context.Context, call *mcp.Call) error {
 //
 //go:noinline
 func onBehalf(ctx context.Context, call *mcp.Call) (context.Context, context.CancelFunc) {
-	return WhileGood(mcp.WithCaller(ctx, call.Caller), call.Caller)
+	return WhileGood(mcp.WithCaller(ctx, call.Caller), call.Caller.Expires)
 }
 
 // renewed returns the call with a valid proof of the caller: that of the newest token. There
