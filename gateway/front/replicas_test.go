@@ -410,10 +410,10 @@ func TestSessionEndedElsewhere(t *testing.T) {
 	if status, err := c.Notify(soon(t), mcp.NoteInitialized, `{}`); status != http.StatusNotFound || err != nil {
 		t.Errorf("where it was: %d %v", status, err)
 	}
-	a.script.waitListening(t, 0)
-	if a.front.Known(keyOf(c)) != nil {
+	if a.front.Known(keyOf(c)) != nil { // at once, not with the next sweep
 		t.Error("something of it is held")
 	}
+	a.script.waitListening(t, 0)
 }
 
 // TestCallWhileASessionIsGivenUp: a call that comes while its session is given up is made by the
