@@ -35,7 +35,6 @@ func TestInterop(t *testing.T) {
 		})
 	}
 	t.Run("Inspector", func(t *testing.T) { l.tryInspector(t, gateway, upstreams) })
-	t.Run("lists by what clients declare", func(t *testing.T) { l.tryDeclared(t, gateway, upstreams) })
 	t.Run("definitions pass unchanged", func(t *testing.T) { l.tryDefinitions(t, gateway, upstreams) })
 	t.Run("sign-in", func(t *testing.T) { l.trySignIn(t, upstreams) })
 	t.Run("skills", func(t *testing.T) { l.trySkills(t, upstreams) })
