@@ -169,11 +169,12 @@ func (w *watch) lookAsNew(ctx context.Context) {
 func (w *watch) lookAsEach(ctx context.Context, known map[string]*sourceState, classes []string, which kindSet) {
 	failed := make(map[string]error)
 	for _, class := range classes {
-		own, _, err := w.lookAs(ctx, class, which)
-		if err != nil {
-			own, failed[class] = w.state.classes[class], err
-		} else {
+		_, _, err := w.lookAs(ctx, class, which)
+		own := w.state.classes[class]
+		if err == nil {
 			own = w.aside[class].shareAmong(known, class)
+		} else {
+			failed[class] = err
 		}
 		if own != nil {
 			known[class] = own
