@@ -319,7 +319,14 @@ func (s *outage) afterLoss(t *testing.T) {
 	}
 	s.known = rawWith(t, s.url, statefulClient, askable)
 	for here := range 3 {
-		s.called(t, fmt.Sprint("H/183 begun anew, at replica ", here), s.at(s.known, here), "plain")
+		// The replicas know each other again when they have renewed their leases.
+		s.eventually(t, fmt.Sprint("H/183 begun anew, at replica ", here), func() bool {
+			m, _, err := s.at(s.known, here).Call(deadline(t), "tools/call", `{"name":"plain__do"}`)
+			if err != nil || m.Error != nil && m.Error.Code != 50303 {
+				t.Fatalf("%s, %v", m.Text, err)
+			}
+			return m.Error == nil && outcome(m) == "done"
+		})
 	}
 	s.answered(t, 1, s.ask(t))
 	s.goesOn(t)

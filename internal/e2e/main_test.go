@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -163,7 +164,8 @@ func launch(cfg gateway.Config) (g *gateway.Gateway, stop func(), err error) {
 	}
 	g.Start()
 	return g, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		// Calls whose questions nobody answers any more are cut off.
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
 		if err := g.Stop(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "stopping the gateway:", err)

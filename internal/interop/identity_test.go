@@ -63,11 +63,11 @@ func pageConfigs(t *testing.T) iter.Seq2[string, string] {
 // TestPutItOnANetwork loads the lines that the README adds above its upstreams.
 func TestPutItOnANetwork(t *testing.T) {
 	blocks := yamlBlocks(readPage(t, "README.md"))
-	if len(blocks) != 3 {
-		t.Fatalf("the README has %d blocks of YAML, want its upstreams, the lines for a network, and those for several replicas", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("the README has %d blocks of YAML, want its upstreams, the lines for a network, a view, and the lines for several replicas", len(blocks))
 	}
 	_, upstreams, _ := strings.Cut(blocks[0], "\nupstreams:")
-	text := blocks[1] + "upstreams:" + upstreams
+	text := blocks[1] + blocks[2] + "upstreams:" + upstreams
 	cfg, warnings, err := gateway.ParseConfig("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v\n%v\n%s", err, warnings, text)
@@ -77,7 +77,7 @@ func TestPutItOnANetwork(t *testing.T) {
 	}
 	t.Setenv("REDIS_URL", "redis://127.0.0.1:6379")
 	t.Setenv("GATEHOUSE_KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
-	text = blocks[2] + text
+	text = blocks[3] + text
 	cfg, warnings, err = gateway.ParseConfig("gatehouse.yaml", []byte(text))
 	if err != nil || len(warnings) > 0 || cfg.Sessions.Store != session.StoreRedis {
 		t.Errorf("%v\n%v\n%s", err, warnings, text)
