@@ -103,17 +103,18 @@ type Deps struct {
 
 // times are the intervals and time limits of a Cluster. Tests use shorter ones.
 type times struct {
-	lease time.Duration // how long a replica counts as present after a renewal of its lease
-	beat  time.Duration // the interval between renewals
-	look  time.Duration // bounds one renewal, and one request to ask a peer
-	dial  time.Duration // bounds connecting to a peer
-	greet time.Duration // bounds the handshake of an incoming connection
-	again time.Duration // the shortest time between two looks that unknown certificates cause; the new replica waits for it: well below dial
-	idle  time.Duration // after this time without traffic, a connection is pinged
-	ping  time.Duration // how long the answer to a ping may take
+	lease    time.Duration // how long a replica counts as present after a renewal of its lease
+	beat     time.Duration // the interval between renewals
+	look     time.Duration // bounds one renewal, and one request to ask a peer
+	dial     time.Duration // bounds connecting to a peer
+	patience time.Duration // how long a peer may give no answer before it counts as unreachable: longer than a short stop or interruption, shorter than a lease
+	greet    time.Duration // bounds the handshake of an incoming connection
+	again    time.Duration // the shortest time between two looks that unknown certificates cause; the new replica waits for it: well below dial
+	idle     time.Duration // after this time without traffic, a connection is pinged
+	ping     time.Duration // how long the answer to a ping may take
 }
 
 func usualTimes() times {
-	return times{lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second, greet: 5 * time.Second,
+	return times{lease: 10 * time.Second, beat: 2 * time.Second, look: time.Second, dial: time.Second, patience: 5 * time.Second, greet: 5 * time.Second,
 		again: time.Second / 4, idle: 5 * time.Second, ping: 5 * time.Second}
 }

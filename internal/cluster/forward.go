@@ -30,6 +30,9 @@ var (
 	ErrBroken = errors.New("cluster: the answer broke off")
 )
 
+// errSealed means that the owner answers, but refuses what this replica has sealed.
+var errSealed = fmt.Errorf("%w: it refuses what this one has sealed", ErrUnreachable)
+
 // copySize is the size of the buffer that copies an answer, in bytes.
 const copySize = 32 << 10
 
@@ -67,23 +70,47 @@ func (f *forwards) try(w http.ResponseWriter, r *http.Request, to Owner, caller 
 	case p == nil:
 		return fmt.Errorf("%w: nothing is known of replica %s", ErrUnreachable, to.Replica)
 	}
-	resp, sent, err := p.send(f.request(r, p, to.home, caller))
-	if err == nil {
-		defer resp.Body.Close()
-		if err = refusal(resp); err == nil {
-			return f.relay(w, resp)
+	for began := f.members.now(); ; {
+		err := f.once(w, r, p, to.home, caller)
+		switch {
+		case errors.Is(err, ErrGone):
+			f.members.refuse(r.Context(), p)
+			return err
+		case !errors.Is(err, ErrUnreachable):
+			return err
+		case f.members.hasGone(r.Context(), p, errors.Is(err, errAnother)):
+			return fmt.Errorf("%w: %v", ErrGone, err)
+		case repeatable(r) && !errors.Is(err, errSealed) && f.members.again(r.Context(), p, began):
+		case r.Context().Err() != nil:
+			return r.Context().Err()
+		case p.ctx.Err() != nil:
+			return fmt.Errorf("%w: %v", ErrGone, err)
+		default:
+			f.members.unreached(p, err)
+			return err
 		}
 	}
-	err = outcome(r.Context(), p, sent, err)
-	switch {
-	case errors.Is(err, ErrGone):
-		f.members.refuse(r.Context(), p)
-	case errors.Is(err, ErrUnreachable) && f.members.hasGone(r.Context(), p, errors.Is(err, errAnother)):
-		err = fmt.Errorf("%w: %v", ErrGone, err)
-	case errors.Is(err, ErrUnreachable):
-		f.members.unreached(p, err)
+}
+
+// repeatable reports whether a request can be sent once more, as nothing was sent yet.
+func repeatable(r *http.Request) bool { return r.ContentLength == 0 || r.GetBody != nil }
+
+// once sends a request to a peer and copies the answer to w.
+func (f *forwards) once(w http.ResponseWriter, r *http.Request, p *peer, home string, caller []byte) error {
+	out := f.request(r, p, home, caller)
+	if out.Body != nil && out.GetBody != nil {
+		out.Body, _ = out.GetBody() // it is in memory
 	}
-	return err
+	resp, sent, err := p.send(out)
+	if err != nil {
+		return outcome(r.Context(), p, sent, err)
+	}
+	defer resp.Body.Close()
+	p.heard()
+	if err := refusal(resp); err != nil {
+		return err
+	}
+	return f.relay(w, resp)
 }
 
 // request turns a client's request into the request for the link.
@@ -139,7 +166,7 @@ func refusal(resp *http.Response) error {
 	case linkMoved:
 		return ErrMoved
 	case linkRefused:
-		return fmt.Errorf("%w: it refuses what this one has sealed", ErrUnreachable)
+		return errSealed
 	}
 	return nil
 }
@@ -180,8 +207,6 @@ func (f *forwards) relay(w http.ResponseWriter, resp *http.Response) error {
 func outcome(client context.Context, p *peer, sent bool, err error) error {
 	dial, undialled := errors.AsType[*dialError](err)
 	switch {
-	case errors.Is(err, ErrMoved), errors.Is(err, ErrUnreachable):
-		return err
 	case undialled && dial.refused:
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	case client.Err() != nil:

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // shortTimes are the times for tests that wait for leases.
 func shortTimes() times {
-	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond, dial: 500 * time.Millisecond, greet: 5 * time.Second,
+	return times{lease: 2 * time.Second, beat: 300 * time.Millisecond, look: 500 * time.Millisecond, dial: 500 * time.Millisecond, patience: time.Second, greet: 5 * time.Second,
 		again: 50 * time.Millisecond, idle: time.Second, ping: time.Second}
 }
 

@@ -86,7 +86,13 @@ func (m *members) renewAlways(ctx context.Context) {
 
 // tryAlways tests at intervals whether the peers can be reached, until ctx ends.
 func (m *members) tryAlways(ctx context.Context) {
-	each(ctx, m.times.lease, nil, func() { m.reportAll(m.askAll(ctx)) })
+	each(ctx, m.times.lease, nil, func() {
+		began := m.now()
+		m.reportAll(m.eachPeer(func(p *peer) {
+			for !m.reached(ctx, p) && m.again(ctx, p, began) {
+			}
+		}))
+	})
 }
 
 // each calls do at each interval, and whenever now receives, until ctx ends.

@@ -52,7 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		})),
 		unreachable: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_replicas_unreachable",
-			Help: "Other replicas that have leases and that this one could not reach when it last tried.",
+			Help: "Other replicas that have leases and gave this one no answer for five seconds.",
 		}),
 		homes: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_homes_held",

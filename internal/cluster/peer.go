@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -21,6 +20,8 @@ const (
 	// refusedPause is the time after which a peer that refused a connection is tried once
 	// more. A peer that is about to listen does not count as gone.
 	refusedPause = 50 * time.Millisecond
+	// missedPause is the time between two attempts to reach a peer.
+	missedPause = 100 * time.Millisecond
 	// idleConnTime is how long an unused connection to a peer is kept.
 	idleConnTime = 90 * time.Second
 	// streamWindow is how many bytes of one answer may wait in memory for its client.
@@ -55,6 +56,7 @@ type peer struct {
 	tls       *tls.Config
 	times     times
 	conns     atomic.Int64       // open connections
+	silent    atomic.Int64       // members.now of the first failure to reach it since it last answered; 0 for none
 	first     singleflight.Group // opens the first connection once for all who wait for it
 
 	// The fields below are guarded by members.mu.
@@ -126,6 +128,13 @@ func (p *peer) send(r *http.Request) (resp *http.Response, sent bool, err error)
 	return resp, connected.Load(), err
 }
 
+// heard notes that the peer has answered.
+func (p *peer) heard() {
+	if p.silent.Load() != 0 {
+		p.silent.Store(0)
+	}
+}
+
 // dial connects to the peer. Errors: *dialError.
 func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.times.dial)
@@ -143,11 +152,13 @@ func (p *peer) dial(ctx context.Context, config *tls.Config) (*tls.Conn, error) 
 	if err != nil {
 		return nil, &dialError{err: err, refused: errors.Is(err, syscall.ECONNREFUSED)}
 	}
-	conn := tls.Client(p.bound(raw), config)
+	below := p.bound(raw)
+	conn := tls.Client(below, config)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		conn.Close()
+		below.Close()
 		return nil, &dialError{err: err}
 	}
+	below.open()
 	return conn, nil
 }
 
@@ -156,21 +167,29 @@ func connect(ctx context.Context, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// bound makes a connection end with the peer, and counts it.
-func (p *peer) bound(conn net.Conn) net.Conn {
-	p.conns.Add(1)
-	return &boundConn{conn, context.AfterFunc(p.ctx, func() { conn.Close() }), sync.OnceFunc(func() { p.conns.Add(-1) })}
+// bound makes a connection end with the peer.
+func (p *peer) bound(conn net.Conn) *boundConn {
+	return &boundConn{Conn: conn, peer: p, stop: context.AfterFunc(p.ctx, func() { conn.Close() })}
 }
 
 type boundConn struct {
 	net.Conn
-	stop     func() bool
-	discount func()
+	peer    *peer
+	stop    func() bool
+	counted atomic.Bool
+}
+
+// open counts the connection until Close: the peer has answered on it.
+func (c *boundConn) open() {
+	c.counted.Store(true)
+	c.peer.conns.Add(1)
 }
 
 func (c *boundConn) Close() error {
 	c.stop()
-	c.discount()
+	if c.counted.Swap(false) {
+		c.peer.conns.Add(-1)
+	}
 	return c.Conn.Close()
 }
 

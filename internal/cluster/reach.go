@@ -76,6 +76,7 @@ func (p *peer) ask(ctx context.Context, path string) (contact, error) {
 	if err != nil {
 		return contact{}, err
 	}
+	p.heard()
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxContact))
 	if err != nil {
@@ -109,15 +110,14 @@ func (m *members) eachPeer(do func(*peer)) (all []*peer) {
 	return all
 }
 
-// askAll asks all peers that are not known to have gone, and records the results.
-func (m *members) askAll(ctx context.Context) (asked []*peer) {
-	return m.eachPeer(func(p *peer) {
-		sent := m.now()
-		told, err := p.ask(ctx, contactPath)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err
-	})
+// reached asks a peer, records the result, and reports whether it answered.
+func (m *members) reached(ctx context.Context, p *peer) bool {
+	sent := m.now()
+	told, err := p.ask(ctx, contactPath)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.reach.asked, p.reach.answered, p.reach.told, p.reach.err = sent, m.now(), told, err
+	return err == nil
 }
 
 // askAround finds out whether Redis answers the other replicas while it does not answer us. If
@@ -126,7 +126,7 @@ func (m *members) askAll(ctx context.Context) (asked []*peer) {
 // against it.
 func (m *members) askAround() {
 	began := m.now()
-	peers := m.askAll(context.Background()) // each request has a time limit
+	peers := m.eachPeer(func(p *peer) { m.reached(context.Background(), p) }) // each request has a time limit
 	m.mu.Lock()
 	safe := m.tenure.ever && !m.closed
 	var dead []*peer
@@ -190,6 +190,27 @@ func (m *members) reportAll(asked []*peer) {
 		}
 	}
 	m.count.unreachable.Set(float64(unreachable))
+}
+
+// again waits after a failure to reach a peer, and reports whether to try again: until the caller
+// has tried since began for times.patience, or the peer has given nobody an answer for as long, or
+// it has gone, or ctx has ended. So a peer that is stopped for a moment costs nobody an error, and
+// requests do not wait for one that stays unreachable.
+func (m *members) again(ctx context.Context, p *peer, began time.Duration) bool {
+	now := m.now()
+	p.silent.CompareAndSwap(0, int64(now))
+	if silent := time.Duration(p.silent.Load()); silent > 0 {
+		began = min(began, silent)
+	}
+	if now-began >= m.times.patience {
+		return false
+	}
+	select {
+	case <-time.After(missedPause):
+	case <-p.ctx.Done():
+	case <-ctx.Done():
+	}
+	return p.ctx.Err() == nil && ctx.Err() == nil
 }
 
 // unreached records that a forward could not reach a peer.
