@@ -89,8 +89,8 @@ type Deps struct {
 	Idle time.Duration
 	// Revision is the configuration's revision. Other replicas read it in the lease.
 	Revision string
-	// OnLost is called when another replica owns a home now. It must drop what is held here
-	// for the home, without telling the client. It may run in several goroutines at a time and
+	// OnLost is called when another replica owns a home now, or may have ended it. It must drop
+	// what is held here for the home, without telling the client. It may run in several goroutines at a time and
 	// must not wait for a call of the Cluster. May be nil.
 	OnLost func(home string)
 	// InUse reports whether something still runs for a home. Such a home is kept even if no

@@ -283,6 +283,27 @@ func TestHomesAreKept(t *testing.T) {
 	}
 }
 
+// TestEndedElsewhere: a replica that was cut off while another one took a home over and ended it
+// finds neither owner nor record in Redis. It keeps nothing of the home.
+func TestEndedElsewhere(t *testing.T) {
+	redis := redistest.Start(t)
+	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, _ *times) { deps.Idle = time.Second })
+	client := redis.Client()
+	defer client.Close()
+	h := Home{User: "u1", ID: "x", Record: recordAt(a.homes.db.Key("s:{u1}:x"))}
+	client.Set(t.Context(), h.RecordKey(), "there", 0)
+	a.own(t, h)
+	a.own(t, h) // used, and Redis has not been told
+	key, _ := a.Fence(h.Key())
+	client.Del(t.Context(), key, h.RecordKey())
+	if home := <-a.lost; home != h.Key() {
+		t.Errorf("lost %s", home)
+	}
+	if a.homes.drop(h.Key()) {
+		t.Error("the home is still held")
+	}
+}
+
 func TestUnavailable(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)

@@ -87,8 +87,8 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	case !same:
 	case got == int64(1):
 		x.used, x.kept, x.generation = max(x.used, now), now, generation
-	case got == nil: // it is looked up again before it is served
-		x.generation = 0
+	case got == nil: // it is looked up again before it is served, or forgotten
+		x.generation, x.kept = 0, x.used
 	}
 	s.mu.Unlock()
 	switch {
@@ -101,12 +101,18 @@ func (s *homes) keep(ctx context.Context, x *held) bool {
 	return err == nil
 }
 
-// forget forgets a home that was unused for so long that Redis has dropped it, or will.
+// forget forgets a home that was unused for so long that Redis has dropped it, or will. Its record
+// is gone by then: if another replica has ended it, after a takeover of which this one never heard,
+// something of it may still be held here.
 func (s *homes) forget(x *held) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held[x.key] == x && s.now()-x.used > s.idle {
+	over := s.held[x.key] == x && s.now()-x.used > s.idle
+	if over {
 		delete(s.held, x.key)
 		s.count.homes.Set(float64(len(s.held)))
+	}
+	s.mu.Unlock()
+	if over && x.record {
+		s.onLost(x.key)
 	}
 }
