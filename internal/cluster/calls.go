@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -97,7 +98,7 @@ func (c *calls) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &callConn{conn, context.AfterFunc(c.path, func() { conn.NetConn().Close() })}, nil
+	return &callConn{Conn: conn, stop: context.AfterFunc(c.path, func() { conn.NetConn().Close() })}, nil
 }
 
 // cut closes all connections. HTTP/1.1 has no pings that would notice an unreachable peer.
@@ -124,7 +125,19 @@ func (b *callBody) Close() error {
 // callConn is a TLS connection that http1 can inspect before it reuses it.
 type callConn struct {
 	*tls.Conn
-	stop func() bool
+	stop  func() bool
+	heard bool // something was read; for the reader
+}
+
+// Read returns http1.ErrNotSent if the peer did not admit the connection. With TLS 1.3, a request
+// may be sent before the peer has judged our certificate; then it does not read the request.
+func (c *callConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.heard = c.heard || n > 0
+	if alert, ok := errors.AsType[*net.OpError](err); ok && alert.Op == "remote error" && !c.heard {
+		err = fmt.Errorf("%w: %w", http1.ErrNotSent, err)
+	}
+	return n, err
 }
 
 // Close closes the connection below TLS. The peer would take TLS's close_notify for the end of

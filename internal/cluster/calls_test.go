@@ -186,3 +186,27 @@ func TestIdleCallsOfAGoneOwner(t *testing.T) {
 		t.Errorf("what comes after: %v", err)
 	}
 }
+
+// TestNotAdmitted: an owner that does not know this replica any more, and cannot look it up, does
+// nothing of a request on a new connection. The client is not told that it may have run.
+func TestNotAdmitted(t *testing.T) {
+	redis := redistest.Start(t)
+	served := make(chan struct{}, 1)
+	serve := func(http.ResponseWriter, *http.Request, Owner) { served <- struct{}{} }
+	brief := func(_ *Config, _ *Deps, t *times) { t.patience = t.look }
+	a, b := startHouse(t, redis, serve, patient, brief), startHouse(t, redis, serve, patient, brief)
+	a.own(t, some("x"))
+	o := b.own(t, some("x"))
+	b.get(t, "/u1/x") // on the shared connection, which stays
+	<-served
+	redis.Kill()
+	a.members.mu.Lock()
+	delete(a.members.peers, b.Self())
+	a.members.mu.Unlock()
+	if err := b.Forward(httptest.NewRecorder(), post("{}"), o, nil); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("Forward: %v", err)
+	}
+	if len(served) > 0 {
+		t.Error("the request was served")
+	}
+}

@@ -42,6 +42,9 @@ const (
 	endUnknown = "end unknown"
 	// toldAgain: an event arrived a second time on a resumed stream.
 	toldAgain = "told again"
+	// toldOfGap: events of a stream could not be kept, and were missing when it was resumed. The
+	// client was told so.
+	toldOfGap = "told of a gap"
 )
 
 // Failures that faults explain.
@@ -52,7 +55,7 @@ var (
 	// unserved explains failures of calls to an upstream that fails.
 	unserved = []string{"50201", "50202", "50204", "50205", "50401", notHeard}
 	// storeless explains failures of requests that need the store.
-	storeless = []string{"50303", endUnknown, "lost", streamLost, "50205", toldAgain}
+	storeless = []string{"50303", endUnknown, "lost", streamLost, "50205", toldAgain, toldOfGap}
 	// unlinked explains failures at a replica that cannot forward to the owner.
 	unlinked = []string{"50303", endUnknown, "lost", "cut", streamLost, notHeard, "50205", toldAgain}
 )
