@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -76,6 +77,8 @@ type Config struct {
 	HTTP front.Config `yaml:"http"`
 	// Connections bounds the connections of clients.
 	Connections Connections `yaml:"connections"`
+	// Audit says where records of decisions go. Default: nothing is recorded.
+	Audit audit.Config `yaml:"audit"`
 	// Telemetry says what the gateway reports about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
 	// Admin says what operators are served.
@@ -134,6 +137,10 @@ func (c Config) Validate() error {
 	found.add("http", c.HTTP.Validate())
 	found.add("http.sse_path", c.checkSSEPath())
 	found.add("connections", c.Connections.Validate())
+	found.add("audit", given.Audit.Validate())
+	if c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key {
+		found.add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
+	}
 	found.add("telemetry.log", c.Telemetry.Log.Validate())
 	if c.Admin.Listen != "" {
 		found.add("admin.listen", checkListen(c.Admin.Listen))
@@ -276,6 +283,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Naming = c.Naming.WithDefaults()
 	c.Connections = c.Connections.withDefaults()
+	c.Audit = c.Audit.WithDefaults()
 	return c
 }
 
@@ -369,6 +377,9 @@ func (c *Config) resolvePaths(dir string) {
 	absolute(&c.Sessions.Redis.CAFile)
 	absolute(&c.Sessions.Redis.CertFile)
 	absolute(&c.Sessions.Redis.KeyFile)
+	for i := range c.Audit.Sinks {
+		absolute(&c.Audit.Sinks[i].Path)
+	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]
 		absolute(&u.Dir)

@@ -44,6 +44,7 @@ type loaded struct {
 	warnings []Problem
 	files    []strictyaml.Seen // the file, those that references in it name, and the directory of descriptions
 	revision string            // the first digits of the file's SHA-256
+	places   map[string]string // of the rules of policy by their names, file:line
 }
 
 // load is LoadConfig. If holds, the current configuration, is given, a change that needs a
@@ -94,7 +95,10 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 		return l, &ConfigError{Problems: problems}
 	}
 	cfg.resolvePaths(dir)
-	l.cfg = cfg
+	l.cfg, l.places = cfg, make(map[string]string, len(cfg.Policy.Rules))
+	for i, r := range cfg.Policy.Rules {
+		l.places[r.Name] = fmt.Sprintf("%s:%d", file, d.Line(fmt.Sprintf("policy.rules[%d]", i)))
+	}
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
 	}

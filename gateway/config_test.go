@@ -231,6 +231,7 @@ func TestExampleIsValid(t *testing.T) {
 	}
 	t.Setenv("GATEHOUSE_KEY", "0123456789abcdef0123456789abcdef")
 	t.Setenv("GATEHOUSE_KEY_BEFORE", "fedcba9876543210fedcba9876543210")
+	t.Setenv("AUDIT_KEY", "0123456789abcdefghijklmnopqrstuv")
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("POD_IP", "10.1.2.3")
 	t.Setenv("SEARCH_KEY", privateKey(t))

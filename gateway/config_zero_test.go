@@ -17,6 +17,11 @@ import (
 
 // zeroKeys are all keys with numbers, durations or rates, each with a file that sets the key.
 var zeroKeys = map[string]string{
+	"audit.queue":             "audit: {sinks: [{type: stdout}], %s}",
+	"audit.sinks[].keep":      "audit: {sinks: [{type: file, path: a, %s}]}",
+	"audit.sinks[].max_age":   "audit: {sinks: [{type: file, path: a, %s}]}",
+	"audit.sinks[].max_bytes": "audit: {sinks: [{type: file, path: a, %s}]}",
+
 	"auth.issuers[].max_token_lifetime": "auth: {mode: oauth, issuers: [{url: https://i.example, %s}]}\npublic_url: https://g.example/mcp\npolicy: {default: deny}",
 	"auth.leeway":                       "auth: {%s}",
 	"auth.max_stale":                    "auth: {%s}",

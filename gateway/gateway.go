@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -73,7 +74,10 @@ type Gateway struct {
 	draining  atomic.Bool   // it takes no new sessions any more
 	warm      atomic.Bool   // lists were there once
 	reached   atomic.Bool   // an issuer has answered once
-	admin     net.Listener  // nil for none
+
+	journal    *audit.Journal
+	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; nil for no file
+	admin      net.Listener                      // nil for none
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
 	running   bool
@@ -123,6 +127,7 @@ func (g *Gateway) load(opts Options) (Config, []Problem, error) {
 	if g.file != nil {
 		l, err := g.file.load(nil)
 		g.reloaded.Revision = l.revision
+		g.rulePlaces.Store(&l.places)
 		return l.cfg.withDefaults(), l.warnings, err
 	}
 	if err := opts.Config.Validate(); err != nil {
@@ -156,6 +161,9 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
 	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
+		return err
+	}
+	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
 		return err
 	}
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))

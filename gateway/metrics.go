@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/results"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
@@ -47,6 +48,7 @@ type metrics struct {
 	upstreams  *upstream.Metrics
 	redis      *redisdb.Metrics // nil without Redis
 	log        *observe.LogMetrics
+	audit      *audit.Metrics
 
 	connections, connectionsMax      prometheus.Gauge
 	notAccepted, tooManyOfOneAddress prometheus.Counter
@@ -85,6 +87,7 @@ func newMetrics(version string, redis bool) *metrics {
 		cluster:    cluster.NewMetrics(reg),
 		upstreams:  upstream.NewMetrics(reg),
 		log:        observe.NewLogMetrics(reg),
+		audit:      audit.NewMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_open",
 			Help: "Connections of clients.",

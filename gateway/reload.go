@@ -93,14 +93,20 @@ func (g *Gateway) reload() (revision string, err error) {
 		g.log.Warn("configuration", "warning", w.String())
 	}
 	cfg := l.cfg.withDefaults()
+	g.rulePlaces.Store(&l.places)                                                // of rules with the same names, if the rest fails
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" { // these files may have changed
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
 		return l.revision, nil
+	}
+	changeSinks, err := g.journal.Plan(cfg.Audit)
+	if err != nil {
+		return "", err
 	}
 	next, err := newGraph(cfg, g.services, before)
 	if err != nil {
 		return "", err
 	}
+	changeSinks()
 	if g.services.redis != nil {
 		g.services.redis.SetUser(cfg.Sessions.Redis)
 	}

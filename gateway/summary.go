@@ -26,6 +26,7 @@ type Summary struct {
 	Policy    string // what it denies or allows, and by how many rules
 	Limits    []string
 	Operators string // their address
+	Audit     string // where records go; "" for nowhere
 	Upstreams []UpstreamSummary
 	Views     []ViewSummary
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
@@ -65,6 +66,7 @@ func (c Config) Summary() Summary {
 		Sessions:  cmp.Or(c.Sessions.Store, "memory"),
 		Policy:    c.policySummary(),
 		Operators: cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
+		Audit:     auditSummary(c.Audit),
 
 		Disclosure: c.disclosureSummary(),
 	}

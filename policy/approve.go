@@ -43,6 +43,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 			return nil, unavailable(err)
 		}
 		if held {
+			approval(c, "held")
 			return g.pass(ctx, c, next, target, round, digest)
 		}
 	}
@@ -59,6 +60,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	switch answerOf(c) {
 	case accepted:
 		g.metrics.approved.Inc()
+		approval(c, "approved")
 		if d.ApproveFor > 0 {
 			if err := g.approvals.Put(ctx, c.Caller.User(), heldKey+digest, digest, d.ApproveFor); err != nil {
 				return nil, unavailable(err)
@@ -67,15 +69,24 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 		return g.pass(ctx, c, next, target, round, digest)
 	case declined:
 		g.metrics.declined.Inc()
+		approval(c, "declined")
 		return refuse(c, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
 	return g.askUser(ctx, c, target, d, digest)
+}
+
+// approval reports to the observer of a call what became of the question to its user.
+func approval(c *mcp.Call, what string) {
+	if c.Verdict != nil {
+		c.Verdict.Approval = what
+	}
 }
 
 // askUser puts the approval to the user, if the client can ask.
 func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d Decision, digest string) (*mcp.Reply, error) {
 	if !canAsk(c.Caps) {
 		g.metrics.cannot.Inc()
+		approval(c, "impossible")
 		return cannotAsk(c)
 	}
 	state, err := g.remember(ctx, c, asked, digest, "")
@@ -83,6 +94,7 @@ func (g *Guard) askUser(ctx context.Context, c *mcp.Call, target mcp.Target, d D
 		return nil, err
 	}
 	g.metrics.asked.Inc()
+	approval(c, "asked")
 	params := mcp.Object(
 		"message", mcp.String(question(target, c, d.ApproveFor)),
 		"requestedSchema", mcp.Raw(`{"type":"object","properties":{"`+approveMember+`":{"type":"boolean","title":"Let this call run","default":true}},"required":["`+approveMember+`"]}`))

@@ -280,3 +280,11 @@ func (u *Upstream) Idle() bool {
 	running, waiting := u.admit.Load()
 	return running == 0 && waiting == 0 && u.stateful.Parked() == 0 && u.lives.calls() == 0
 }
+
+// Era returns the revision that the server speaks, "" while it is not known, and whether it
+// keeps sessions.
+func (u *Upstream) Era() (revision string, stateful bool) {
+	u.health.mu.Lock()
+	defer u.health.mu.Unlock()
+	return u.health.status.Revision, u.health.status.Stateful
+}

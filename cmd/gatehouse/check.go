@@ -85,6 +85,9 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 		row("limits", strings.Join(s.Limits, ", "))
 	}
 	row("operators", s.Operators)
+	if s.Audit != "" {
+		row("audit", s.Audit)
+	}
 	for _, u := range s.Upstreams {
 		prefix := fmt.Sprintf("prefix %q", u.Prefix)
 		if !u.Enabled {

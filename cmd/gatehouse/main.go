@@ -58,7 +58,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newExplain(), newTokens(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newExplain(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }
 

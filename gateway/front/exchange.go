@@ -70,6 +70,8 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 		Caller: p.caller,
 		Notify: x.notify,
 		Room:   &x.room,
+
+		Revision: rev.Name,
 	}
 	if p.on != nil {
 		x.stream, x.shared = p.on.stream, true

@@ -87,6 +87,8 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 		Caller: x.call.Caller,
 		Caps:   r.Caps,
 		Notify: func(mcp.Event) {},
+
+		Revision: r.Revision,
 	})
 	if err != nil {
 		return nil, err

@@ -19,20 +19,27 @@ const maxName = 256
 // docs/operations.md lists its attributes. The level is Info, or Warn for a failure of the
 // gateway, which the client sees as "internal error" and whose cause this line gives. Error
 // messages of upstreams are left out: they may repeat arguments. Without metrics, nothing
-// is counted.
-func Middleware(log *slog.Logger, metrics *Metrics) mcp.Middleware {
+// is counted, and without a recorder, nothing is recorded.
+func Middleware(log *slog.Logger, metrics *Metrics, recorder *Recorder) mcp.Middleware {
 	if metrics == nil {
 		metrics = NewMetrics(nil)
 	}
 	return func(next mcp.Handler) mcp.Handler {
+		admitted := recorder.admit(next)
 		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-			logs := log.Enabled(ctx, slog.LevelWarn)
-			if logs {
+			logs, records, then := log.Enabled(ctx, slog.LevelWarn), recorder.enabled(), next
+			if logs || records {
 				c = observed(c)
 			}
-			reply, how, end, err := metrics.run(ctx, c, next)
+			if records {
+				then = admitted
+			}
+			reply, how, end, err := metrics.run(ctx, c, then)
 			if logs {
 				write(ctx, log, c, how, err, end)
+			}
+			if records {
+				recorder.record(c, reply, how, err, end)
 			}
 			return reply, err
 		})

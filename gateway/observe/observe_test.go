@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -24,7 +25,7 @@ func logged(t *testing.T, level slog.Level, c *mcp.Call, h mcp.HandlerFunc, ctx 
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level}))
 	wantReply, wantErr := h(ctx, c)
-	reply, err := observe.Middleware(log, nil)(h).Handle(ctx, c)
+	reply, err := observe.Middleware(log, nil, nil)(h).Handle(ctx, c)
 	if reply != wantReply || err != wantErr {
 		t.Errorf("the middleware changed the answer: %v, %v", reply, err)
 	}
@@ -170,7 +171,7 @@ func TestMiddlewareNames(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h := observe.Middleware(log, nil)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
+				h := observe.Middleware(log, nil, nil)(mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) {
 					return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 				}))
 				if _, err := h.Handle(t.Context(), &mcp.Call{ID: "c1", Method: "m", Name: value}); err != nil {
@@ -205,7 +206,7 @@ func BenchmarkMiddleware(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer done()
-			observed := observe.Middleware(log, nil)(h)
+			observed := observe.Middleware(log, nil, nil)(h)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := observed.Handle(b.Context(), call); err != nil {
@@ -219,3 +220,20 @@ func BenchmarkMiddleware(b *testing.B) {
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// TestRecordingNothingCostsNothing: without sinks, a recorder adds no allocation to a call.
+func TestRecordingNothingCostsNothing(t *testing.T) {
+	journal, err := audit.New(audit.Config{}, audit.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := mcp.HandlerFunc(func(context.Context, *mcp.Call) (*mcp.Reply, error) { return nil, nil })
+	c := &mcp.Call{Method: mcp.MethodToolsCall, Params: mcp.Raw(`{"name":"x"}`)}
+	cost := func(r *observe.Recorder) float64 {
+		stage := observe.Middleware(slog.New(slog.DiscardHandler), nil, r)(h)
+		return testing.AllocsPerRun(100, func() { _, _ = stage.Handle(t.Context(), c) })
+	}
+	if without, off := cost(nil), cost(&observe.Recorder{Journal: journal}); without != 0 || off != 0 {
+		t.Errorf("%v allocations without a recorder, %v with one that records nothing", without, off)
+	}
+}

@@ -30,6 +30,8 @@ var layers = []layer{
 	{level: 1, dir: "internal/http1"},
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
+	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
+	{level: 2, dir: "internal/audit", ours: []string{"internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
@@ -69,7 +71,7 @@ var layers = []layer{
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
 	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}},               // policy for patterns and callers
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
-	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp"}, third: []string{"go.opentelemetry.io/otel"}},
+	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}, third: []string{"go.opentelemetry.io/otel"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store
 	{level: 4, dir: "gateway/front/stream", ours: []string{"internal/mcp", "internal/mcp/wire"}},
 	{level: 4, dir: "gateway/front/live", ours: []string{"internal/mcp", "internal/mcp/wire", "session", "gateway/front/refuse", "gateway/front/stream"}},

@@ -29,6 +29,8 @@ type Call struct {
 	// none.
 	Params Raw
 	Caller Caller
+	// Revision is the client's protocol revision, "" for calls of the gateway itself.
+	Revision string
 	// Session is "user:session". For a stateless client it is derived from user and client;
 	// for calls of the gateway itself it is "".
 	Session string

@@ -9,4 +9,8 @@ type Verdict struct {
 	Effect string
 	// Rule is the name of the deciding rule, "" for the default.
 	Rule string
+	// Approval is what became of a question to the user: "asked", "approved", "held" (an
+	// earlier approval holds), "declined", or "impossible" for a client that cannot ask. "" if
+	// there was none.
+	Approval string
 }

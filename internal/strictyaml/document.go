@@ -90,6 +90,10 @@ func (d *Document) Warnings() []Problem { return d.report(d.warnings) }
 // not add them to the document.
 func (d *Document) Locate(found error) []Problem { return d.report(d.place(found)) }
 
+// Line returns the line of a key, or of the nearest one around it that is in the file.
+// address is its path, such as "upstreams[2].timeout".
+func (d *Document) Line(address string) int { return d.placeOf(address).line }
+
 // Files returns the files that references name, as they were read.
 func (d *Document) Files() []Seen { return d.refs.files }
 

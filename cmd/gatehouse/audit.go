@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+)
+
+func newAudit() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Check the records of the audit",
+		Long:  "Works on files of records, which the section audit of the configuration writes.",
+		Args:  cobra.NoArgs,
+	}
+	cmd.AddCommand(newAuditVerify())
+	return cmd
+}
+
+func newAuditVerify() *cobra.Command {
+	var keyFile string
+	var known []string
+	var closed bool
+	cmd := &cobra.Command{
+		Use:   "verify FILE...",
+		Short: "Say whether records were changed, taken out or put in",
+		Long: "Reads files of records, in any order, and says of each chain whether it is as the\n" +
+			"gateway wrote it, or where it is not. Without the key that signs anchors (audit.key),\n" +
+			"a chain that somebody has made up as a whole looks intact. Records at the end are only\n" +
+			"missed after a stop of the gateway (--closed), or if a later record is known from\n" +
+			"elsewhere, such as the log (--anchor).\n\n" +
+			"The exit code is 0 if all is well, and 1 if not.",
+		Example: "  gatehouse audit verify --key-file audit.key /var/log/gatehouse/audit*.jsonl",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if err := verifyAudit(cmd, files, keyFile, known, closed); err != nil {
+				return &problemError{err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key-file", "", "a `FILE` with the secret of audit.key; - for standard input")
+	cmd.Flags().StringArrayVar(&known, "anchor", nil, "a record that has to be there, as `NUMBER:HASH`")
+	cmd.Flags().BoolVar(&closed, "closed", false, "the gateway has stopped: the chain has to end with its last anchor")
+	return cmd
+}
+
+func verifyAudit(cmd *cobra.Command, files []string, keyFile string, known []string, closed bool) error {
+	key, err := readKey(cmd.InOrStdin(), keyFile)
+	if err != nil {
+		return err
+	}
+	hashes, err := readAnchors(known)
+	if err != nil {
+		return err
+	}
+	reports, err := gateway.VerifyAudit(files, key, hashes)
+	if err != nil {
+		return err
+	}
+	bad := 0
+	for _, r := range reports {
+		printAudit(cmd.OutOrStdout(), r)
+		if !r.OK() || closed && !r.Closed {
+			bad++
+		}
+		if closed && !r.Closed {
+			fmt.Fprintf(cmd.OutOrStdout(), "  the last anchor of a stop is missing: records at the end may be, too\n")
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d of %d chains are not as they were written", bad, len(reports))
+	}
+	return nil
+}
+
+// readKey reads a secret as ${file:...} does: without a line feed at its end.
+func readKey(stdin io.Reader, file string) (key []byte, err error) {
+	switch file {
+	case "":
+		return nil, nil
+	case "-":
+		key, err = io.ReadAll(io.LimitReader(stdin, 64<<10))
+	default:
+		key, err = os.ReadFile(file)
+	}
+	key = bytes.TrimSuffix(key, []byte("\n"))
+	if err == nil && len(key) == 0 {
+		err = errors.New("the key is empty")
+	}
+	return key, err
+}
+
+func readAnchors(known []string) (hashes map[uint64]gateway.AuditHash, err error) {
+	for _, text := range known {
+		number, digits, _ := strings.Cut(text, ":")
+		seq, err := strconv.ParseUint(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("--anchor %q: want the number of a record, a colon and its hash", text)
+		}
+		hash, err := gateway.ParseAuditHash(digits)
+		if err != nil {
+			return nil, fmt.Errorf("--anchor %q: %w", text, err)
+		}
+		if hashes == nil {
+			hashes = make(map[uint64]gateway.AuditHash)
+		}
+		hashes[seq] = hash
+	}
+	return hashes, nil
+}
+
+func printAudit(w io.Writer, r *gateway.AuditReport) {
+	state := "intact"
+	if !r.OK() {
+		state = "NOT INTACT"
+	}
+	fmt.Fprintf(w, "chain %s: %s: %d records, %d to %d\n", r.Chain, state, r.Records, r.First, r.Last)
+	for _, f := range r.Findings {
+		fmt.Fprintf(w, "  %s\n", f)
+	}
+	if r.More > 0 {
+		fmt.Fprintf(w, "  and %d more\n", r.More)
+	}
+	switch {
+	case r.Signed:
+		fmt.Fprintf(w, "  the anchors are signed with the key; the last one is record %d\n", r.Anchored)
+	case r.OK():
+		fmt.Fprintf(w, "  checked without a key: a chain that was made up as a whole would look the same\n")
+	}
+	if r.First > 1 {
+		fmt.Fprintf(w, "  earlier records, 1 to %d, are in files that were not given\n", r.First-1)
+	}
+	if r.Lost > 0 {
+		fmt.Fprintf(w, "  %d records were lost when they came, as records of gaps say\n", r.Lost)
+	}
+	if r.Torn > 0 {
+		fmt.Fprintf(w, "  %d lines are incomplete since a crash, as the records after them say\n", r.Torn)
+	}
+	if r.Closed {
+		fmt.Fprintf(w, "  it ends with the stop of its gateway\n")
+	} else {
+		fmt.Fprintf(w, "  it is open: the gateway runs, or was killed, or records at the end are missing\n")
+	}
+	fmt.Fprintf(w, "  last record %d:%s\n", r.Last, r.Hash)
+}

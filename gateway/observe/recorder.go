@@ -1,0 +1,141 @@
+package observe
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// Recorder makes the records of calls. All fields are required.
+type Recorder struct {
+	// Journal takes the records.
+	Journal *audit.Journal
+	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
+	RuleAt func(rule string) string
+	// Server returns the protocol revision that a server speaks, "" if it is not known, and
+	// whether the server keeps sessions.
+	Server func(upstream string) (revision string, stateful bool)
+}
+
+func (r *Recorder) enabled() bool { return r != nil && r.Journal.Enabled() }
+
+// admit lets no call run whose record would have no room, where the configuration says so.
+func (r *Recorder) admit(next mcp.Handler) mcp.Handler {
+	if r == nil {
+		return next
+	}
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if err := r.Journal.Admit(ctx); err != nil {
+			return nil, err
+		}
+		return next.Handle(ctx, c)
+	})
+}
+
+// record records a call that was answered.
+func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error, end ending) {
+	known, _ := errors.AsType[*mcp.Error](err)
+	v := c.Verdict
+	out := &record.Record{
+		Time: end.at, Kind: record.KindCall, ID: c.ID,
+		Issuer: c.Caller.Issuer, User: c.Caller.Subject, Groups: c.Caller.Groups, Client: c.Caller.ClientID, View: c.Caller.View,
+		Revision: c.Revision, Era: eras[eraOf(c)],
+		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name,
+		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval,
+		Outcome: outcomes[how], Executed: executedOf(c, how, known),
+		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c.Params),
+	}
+	if c.Session != "" {
+		out.Session = record.Digest(c.Session)
+	}
+	switch {
+	case known != nil:
+		out.Code = known.Code
+		if out.Upstream == "" {
+			out.Upstream = upstreamOf(known)
+		}
+		if limit, ok := known.Data.Member("limit"); ok && known.Code == mcp.CodeRateLimited && v.Target.Upstream == "" {
+			out.Limit = limit.Text()
+		}
+	case how == outcomeInternal:
+		out.Code = mcp.CodeInternal
+	}
+	if v.Rule != "" {
+		out.RuleAt = r.RuleAt(v.Rule)
+	}
+	if out.Upstream != "" {
+		revision, stateful := r.Server(out.Upstream)
+		if out.UpstreamRevision = revision; revision != "" {
+			out.UpstreamEra = eraName(stateful)
+		}
+	}
+	if c.Method == mcp.MethodToolsCall || c.Method == mcp.MethodPromptsGet {
+		if arguments, ok := c.Params.Member("arguments"); ok {
+			out.ArgumentsDigest = r.Journal.Key().Arguments(arguments)
+		}
+	}
+	r.Journal.Put(out)
+}
+
+func eraName(stateful bool) string {
+	if stateful {
+		return eras[0]
+	}
+	return eras[1]
+}
+
+// executedOf says whether a call has run at its server, "" for calls that run nothing.
+func executedOf(c *mcp.Call, how outcome, known *mcp.Error) string {
+	if c.Name == "" {
+		return ""
+	}
+	if known != nil {
+		executed, _ := known.Data.Member("executed")
+		switch text := executed.Text(); {
+		case known.Code <= 0: // perhaps an error of the server, which may say what it likes
+		case text == record.ExecutedNo, text == record.ExecutedUnknown:
+			return text
+		}
+	}
+	switch v := c.Verdict; {
+	case v.Target.Upstream == "", v.Effect == "deny", v.Approval == "asked", v.Approval == "declined", v.Approval == "impossible":
+		return record.ExecutedNo
+	case how == outcomeOK:
+		return record.ExecutedYes
+	}
+	return record.ExecutedUnknown
+}
+
+// sizeOf is the size of what a reply brings from its server, in bytes.
+func sizeOf(reply *mcp.Reply) int {
+	if reply == nil {
+		return 0
+	}
+	size := len(reply.Result)
+	if reply.List != nil {
+		for _, item := range reply.List.Items {
+			size += len(item.Raw)
+		}
+	}
+	return size
+}
+
+// traceOf returns the trace id of a W3C traceparent in _meta (2026-07-28 basic/index#_meta),
+// "" without one.
+func traceOf(params mcp.Raw) string {
+	const version, digits = 3, 32
+	parent := params.At("_meta", "traceparent").Text()
+	if len(parent) < version+digits+1 || parent[version-1] != '-' || parent[version+digits] != '-' {
+		return ""
+	}
+	id := parent[version : version+digits]
+	for i := range len(id) {
+		if c := id[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return ""
+		}
+	}
+	return id
+}

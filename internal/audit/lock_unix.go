@@ -1,0 +1,13 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package audit
+
+import (
+	"os"
+	"syscall"
+)
+
+// lock keeps other processes from writing to the file until it is closed.
+func lock(f *os.File) error {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}

@@ -1,0 +1,8 @@
+// Package record is what the gateway remembers of its decisions: one record for each call,
+// sign-in, session, reload and so on, in chains that show when somebody has changed them.
+//
+// It owns the members of a record and how they are written (docs/audit.md has them one by
+// one), the chain and its anchors, and reading both again: Verify and Filter. It leaves where
+// records go to internal/audit, and what is in the record of a call to gateway/observe. It
+// does no I/O of its own and starts no goroutines.
+package record

@@ -1,0 +1,125 @@
+package record
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// timeFormat is RFC 3339 in UTC, with microseconds.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
+// appendMembers writes the members of a record, each after a comma, in the order of the
+// table in docs/audit.md.
+func (r *Record) appendMembers(dst []byte) []byte {
+	w := members(dst)
+	w.time("time", r.Time)
+	w.text("kind", r.Kind)
+	w.text("id", r.ID)
+	w.text("event", r.Event)
+	w.text("reason", r.Reason)
+	w.text("issuer", r.Issuer)
+	w.text("user", r.User)
+	w.list("groups", r.Groups)
+	w.text("client", r.Client)
+	w.text("view", r.View)
+	w.text("session", r.Session)
+	w.text("revision", r.Revision)
+	w.text("era", r.Era)
+	w.text("method", r.Method)
+	w.text("name", r.Name)
+	w.text("upstream", r.Upstream)
+	w.text("original", r.Original)
+	w.text("upstream_revision", r.UpstreamRevision)
+	w.text("upstream_era", r.UpstreamEra)
+	w.text("decision", r.Decision)
+	w.text("rule", r.Rule)
+	w.text("rule_at", r.RuleAt)
+	w.text("approval", r.Approval)
+	w.text("limit", r.Limit)
+	w.text("outcome", r.Outcome)
+	w.number("code", int64(r.Code))
+	w.text("error", r.Error)
+	w.text("executed", r.Executed)
+	if r.Duration != 0 {
+		w.name("duration_ms")
+		w = strconv.AppendFloat(w, float64(r.Duration.Microseconds())/1000, 'f', -1, 64)
+	}
+	w.number("request_bytes", int64(r.RequestBytes))
+	w.number("reply_bytes", int64(r.ReplyBytes))
+	w.text("trace", r.Trace)
+	w.text("arguments_digest", r.ArgumentsDigest)
+	if r.Arguments != nil {
+		w.name("arguments")
+		w = append(w, r.Arguments...)
+	}
+	w.text("arguments_omitted", r.ArgumentsOmitted)
+	w.text("list", r.List)
+	w.list("added", r.Added)
+	w.list("removed", r.Removed)
+	w.list("changed", r.Changed)
+	w.text("config", r.Revised)
+	w.number("count", r.Count)
+	w.text("replica", r.Replica)
+	w.time("started", r.Started)
+	w.text("version", r.Version)
+	w.number("torn", r.Torn)
+	return w
+}
+
+// members are the members of an object, as far as they are written. Zero values are left out.
+type members []byte
+
+func (w *members) name(name string) {
+	*w = append(append(append(*w, ',', '"'), name...), '"', ':')
+}
+
+func (w *members) text(name, value string) {
+	if value != "" {
+		w.name(name)
+		*w = mcp.AppendString(*w, clip(value))
+	}
+}
+
+func (w *members) list(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	w.name(name)
+	for i, value := range values {
+		separator := byte(',')
+		if i == 0 {
+			separator = '['
+		}
+		*w = mcp.AppendString(append(*w, separator), clip(value))
+	}
+	*w = append(*w, ']')
+}
+
+func (w *members) number(name string, value int64) {
+	if value != 0 {
+		w.name(name)
+		*w = strconv.AppendInt(*w, value, 10)
+	}
+}
+
+func (w *members) time(name string, value time.Time) {
+	if !value.IsZero() {
+		w.name(name)
+		*w = append(value.UTC().AppendFormat(append(*w, '"'), timeFormat), '"')
+	}
+}
+
+// clip shortens a text that is too long, and says so at its end.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	cut := maxText
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}

@@ -1,0 +1,136 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// Kinds of records.
+const (
+	KindCall       = "call"       // a call of a client, allowed or refused
+	KindSignIn     = "signin"     // a token that was verified, or refused
+	KindSession    = "session"    // a client's session began or ended
+	KindReload     = "reload"     // the configuration was read again
+	KindLists      = "lists"      // what a server offers has changed
+	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
+	KindAnchor     = "anchor"     // where the chain stands, perhaps signed
+	KindGap        = "gap"        // records were lost here
+)
+
+// Events of anchors.
+const (
+	EventStart   = "start"   // a gateway began to write
+	EventFile    = "file"    // likewise, or went on, with a new file
+	EventRecords = "records" // there were many records, or some time has passed, since the last one
+	EventStop    = "stop"    // the gateway has stopped, or the configuration has given the sink up
+)
+
+// Values of Executed.
+const (
+	ExecutedYes     = "yes"
+	ExecutedNo      = "no"
+	ExecutedUnknown = "unknown"
+)
+
+// maxText bounds each text of a record, in bytes: clients choose names as long as they like.
+const maxText = 2048
+
+// Record is one thing that has happened. Zero fields are not written. A Record must not
+// change once it has been handed on.
+type Record struct {
+	Time time.Time
+	Kind string
+	// ID is that of the call, the same in each of its rounds, in the log and in errors.
+	ID string
+	// Event is what happened, for kinds other than calls; Reason says why.
+	Event  string
+	Reason string
+
+	// Issuer to View are about who did it. Session is a digest (Digest) of the session's key.
+	Issuer  string
+	User    string
+	Groups  []string
+	Client  string
+	View    string
+	Session string
+	// Revision and Era are those of the client.
+	Revision string
+	Era      string
+
+	Method string
+	// Name is the public name or URI, Original the server's own.
+	Name     string
+	Upstream string
+	Original string
+	// UpstreamRevision and UpstreamEra are those of the server.
+	UpstreamRevision string
+	UpstreamEra      string
+
+	// Decision is allow, ask, deny or unknown. RuleAt is the place of the rule, file:line.
+	Decision string
+	Rule     string
+	RuleAt   string
+	// Approval is what became of the question to the user; Limit is the limit that was reached.
+	Approval string
+	Limit    string
+
+	Outcome string
+	// Code is the JSON-RPC code of an error, Error its stable name.
+	Code     int
+	Error    string
+	Executed string
+
+	Duration     time.Duration
+	RequestBytes int
+	ReplyBytes   int
+	Trace        string
+
+	// ArgumentsDigest is of the arguments as the client wrote them. Arguments are the
+	// arguments that a rule wants recorded, an object; ArgumentsOmitted says why they are
+	// missing.
+	ArgumentsDigest  string
+	Arguments        mcp.Raw
+	ArgumentsOmitted string
+
+	// List, Added, Removed and Changed say what is different in a list, or, with Changed only,
+	// in a configuration.
+	List    string
+	Added   []string
+	Removed []string
+	Changed []string
+
+	// Revised is the revision of a configuration file.
+	Revised string
+	// Count is how many things the record stands for.
+	Count int64
+
+	// Replica to Torn are for anchors: who writes the chain, since when, in which version, and
+	// how many bytes of an incomplete record stand before this one.
+	Replica string
+	Started time.Time
+	Version string
+	Torn    int64
+}
+
+// Digest stands for a text that must not be recorded itself but is too random to be guessed.
+func Digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Size is about how much memory the record takes.
+func (r *Record) Size() int {
+	size := 640 + len(r.Arguments)
+	for _, text := range [...]string{r.Reason, r.Issuer, r.User, r.Client, r.Name, r.Original, r.RuleAt} {
+		size += len(text)
+	}
+	for _, list := range [...][]string{r.Groups, r.Added, r.Removed, r.Changed} {
+		for _, text := range list {
+			size += 16 + len(text)
+		}
+	}
+	return size
+}

@@ -1,0 +1,240 @@
+package record
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+const (
+	// maxLine bounds a line, in bytes.
+	maxLine = 4 << 20
+	// maxFindings bounds what is remembered of a chain that is wrong throughout.
+	maxFindings = 100
+)
+
+// Finding is a place where a chain is not as it was written.
+type Finding struct {
+	File string
+	Line int
+	What string
+}
+
+// String returns file:line: what.
+func (f Finding) String() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.What) }
+
+// Report is what Verify has found out about a chain.
+type Report struct {
+	Chain string
+	// Records is how many there are, from First to Last by their numbers, and Hash is the hash
+	// of the last one.
+	Records     int64
+	First, Last uint64
+	Hash        Hash
+	// Anchored is the number of the last anchor, 0 for none; Signed says that every anchor
+	// was signed with the key. Closed says that the chain ends with the anchor of a gateway
+	// that has stopped: without it, nothing tells whether records at the end are missing.
+	Anchored uint64
+	Signed   bool
+	Closed   bool
+	// Lost is how many records the chain itself says were lost, because a queue was full or a
+	// sink failed.
+	Lost int64
+	// Torn is how many incomplete lines there are that the gateway itself has found when it
+	// started, after a crash.
+	Torn int
+	// Findings are in the order of the files; More is how many were left out.
+	Findings []Finding
+	More     int
+}
+
+// OK reports whether everything that is there is as it was written.
+func (r *Report) OK() bool { return len(r.Findings) == 0 }
+
+// Verifier reads the files of a chain, oldest first. Its memory does not grow with them.
+type Verifier struct {
+	key    *Key
+	wanted map[uint64]Hash
+
+	report   Report
+	file     string
+	line     int
+	began    bool
+	before   link
+	distance int // records since the last anchor
+	torn     int // bytes of an incomplete line in front of this one
+}
+
+// NewVerifier makes a Verifier. With a key, anchors must be signed with it. wanted are hashes
+// that are known from elsewhere, by the numbers of their records.
+func NewVerifier(key *Key, wanted map[uint64]Hash) *Verifier {
+	return &Verifier{key: key, wanted: wanted, report: Report{Signed: key != nil}}
+}
+
+// Read reads the next file. It returns only errors of reading.
+func (v *Verifier) Read(file string, from io.Reader) error {
+	v.file, v.line = file, 0
+	err := eachLine(from, func(line []byte) { v.next(line) })
+	v.settle()
+	return err
+}
+
+// Report returns the result. Nothing may be read afterwards.
+func (v *Verifier) Report() *Report {
+	if v.began {
+		for seq := range v.wanted {
+			v.find("record %d, which is known from elsewhere, is missing", seq)
+		}
+	}
+	return &v.report
+}
+
+// eachLine calls do with each line, which is valid until do returns. A line that is too long
+// is cut.
+func eachLine(from io.Reader, do func(line []byte)) error {
+	lines := bufio.NewReaderSize(from, 64<<10)
+	var long []byte
+	for {
+		part, err := lines.ReadSlice('\n')
+		if n := len(part); n > 0 && part[n-1] == '\n' {
+			part = part[:n-1]
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			if len(long) < maxLine {
+				long = append(long, part...)
+			}
+			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		}
+		if len(long) > 0 {
+			part = append(long, part...)
+			long = long[:0]
+		}
+		if err == nil || len(part) > 0 {
+			do(part)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func (v *Verifier) next(line []byte) {
+	v.line++
+	l, ok := linkOf(line)
+	if !ok {
+		v.settle()
+		v.torn = max(1, len(line))
+		return
+	}
+	r := readAnchor(line)
+	if v.torn != 0 && v.torn == int(r.torn) {
+		v.report.Torn++
+		v.torn = 0
+	}
+	v.settle()
+	if !l.true {
+		v.find("record %d was changed", l.seq)
+	}
+	v.follow(&l, r)
+	v.anchor(&l, r)
+	if hash, known := v.wanted[l.seq]; known && hash == l.hash {
+		delete(v.wanted, l.seq)
+	}
+	v.report.Records++
+	v.report.Last, v.report.Hash, v.before, v.began = l.seq, l.hash, l, true
+}
+
+// settle reports a line that is no record, unless the anchor after it has accounted for it.
+func (v *Verifier) settle() {
+	if v.torn != 0 {
+		v.torn = 0
+		v.find("a line is not a record")
+	}
+}
+
+// follow compares a record with the one before it.
+func (v *Verifier) follow(l *link, r anchorPart) {
+	switch {
+	case !v.began:
+		v.report.First, v.report.Chain = l.seq, r.chain
+		if l.seq == 1 && l.prev != (Hash{}) || l.seq != 1 && r.event != EventFile {
+			v.find("the beginning of the file is missing: record %d is neither the first one nor the anchor of a new file", l.seq)
+		}
+	case r.chain != v.report.Chain:
+		v.find("record %d is of another chain, %s", l.seq, r.chain)
+	case l.seq == v.before.seq+1 && l.prev == v.before.hash:
+	case l.seq == v.before.seq+1:
+		v.find("record %d does not follow this record %d: one of them was changed or put in", l.seq, v.before.seq)
+	case l.seq > v.before.seq:
+		v.find("records %d to %d are missing", v.before.seq+1, l.seq-1)
+	default:
+		v.find("record %d comes after record %d", l.seq, v.before.seq)
+	}
+}
+
+// anchor checks what a record says about the chain.
+func (v *Verifier) anchor(l *link, r anchorPart) {
+	v.report.Closed = false
+	v.distance++
+	switch r.kind {
+	case KindGap:
+		v.report.Lost += r.count
+	case KindAnchor:
+		v.report.Anchored, v.distance = l.seq, 0
+		v.report.Closed = r.event == EventStop
+		if v.key != nil && !l.signedBy(v.key) {
+			v.report.Signed = false
+			v.find("the anchor %d is not signed with this key", l.seq)
+		}
+	}
+	if v.key != nil && v.distance == AnchorEvery+1 {
+		v.find("more than %d records without an anchor: the signed ones were taken out", AnchorEvery)
+	}
+}
+
+func (v *Verifier) find(format string, args ...any) {
+	if len(v.report.Findings) == maxFindings {
+		v.report.More++
+		return
+	}
+	v.report.Findings = append(v.report.Findings, Finding{v.file, v.line, fmt.Sprintf(format, args...)})
+}
+
+// anchorPart is what a verifier reads of a record beside its link.
+type anchorPart struct {
+	chain, kind, event string
+	torn, count        int64
+}
+
+func readAnchor(line []byte) (p anchorPart) {
+	r := mcp.Raw(line)
+	chain, _ := r.Member("chain")
+	kind, _ := r.Member("kind")
+	p.chain, p.kind = chain.Text(), kind.Text()
+	if p.kind != KindAnchor && p.kind != KindGap {
+		return p
+	}
+	event, _ := r.Member("event")
+	torn, _ := r.Member("torn")
+	count, _ := r.Member("count")
+	p.event = event.Text()
+	p.torn, _ = strconv.ParseInt(string(torn), 10, 64)
+	p.count, _ = strconv.ParseInt(string(count), 10, 64)
+	return p
+}
+
+// Begins returns the chain and the number of the first record of a file, for putting files in
+// order. ok is false if the file does not begin with a record.
+func Begins(from io.Reader) (chain string, seq uint64, ok bool) {
+	line, _ := bufio.NewReaderSize(from, 4<<10).ReadString('\n') // what is missing is found by Verify
+	l, ok := linkOf([]byte(strings.TrimSuffix(line, "\n")))
+	return readAnchor([]byte(line)).chain, l.seq, ok
+}
