@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ type Source struct {
 	SkillDir bool
 }
 
-// Deps are the dependencies of a Catalog; all are required.
+// Deps are the dependencies of a Catalog. Log, Seal and Tasks are required.
 type Deps struct {
 	Log *slog.Logger
 	// Seal seals cursors, and Tasks the ids of tasks. Replicas that share the keys accept
@@ -60,6 +61,8 @@ type Deps struct {
 	// Views are the views whose callers see arranged lists, by name. Policy decides what they may
 	// use.
 	Views map[string]*view.View
+	// PageSize is how many items a page has at most; 0 for the default.
+	PageSize int
 }
 
 // Catalog merges upstreams. It is safe for concurrent use.
@@ -133,7 +136,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	}
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
-		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: pageSize, views: deps.Views},
+		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
 		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks,
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -174,7 +174,20 @@ func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
 
 // merge makes the list of a kind and its table.
 func (s *snapshot) merge(k kind) *listing {
-	owners, keys := s.claims(k)
+	names, keys := s.claims(k)
+	// withhold returns why an entry is not shown, "" if it is.
+	withhold := func(i int, e entry) string {
+		if owner := s.plan.owner(k, e.item.Name, i); owner != i {
+			return fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)
+		}
+		switch {
+		case names[e.item.Name].source == conflict:
+			return fmt.Sprintf("another upstream has the public name %q too", e.item.Name)
+		case k == skills && keys[e.skill.key].source == conflict:
+			return "another skill has the same URI"
+		}
+		return ""
+	}
 	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
 	whole := sha256.New()
 	var items []mcp.Item
@@ -192,7 +205,11 @@ func (s *snapshot) merge(k kind) *listing {
 			continue
 		}
 		s.withheld[i] = append(s.withheld[i], list.withheld...)
-		l.gone = append(l.gone, s.all[i].elsewhere(k, list)...)
+		for _, e := range s.all[i].elsewhere(k, list) {
+			if withhold(i, e) == "" {
+				l.gone = append(l.gone, e.item)
+			}
+		}
 		if !list.offered {
 			continue
 		}
@@ -203,16 +220,8 @@ func (s *snapshot) merge(k kind) *listing {
 		}
 		sum := sha256.New()
 		for _, e := range list.entries {
-			if owner := s.plan.owner(k, e.item.Name, i); owner != i {
-				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("%q begins like the names of upstream %s", e.item.Name, s.plan.namings[owner].upstream)})
-				continue
-			}
-			if owners[e.item.Name].source == conflict {
-				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, fmt.Sprintf("another upstream has the public name %q too", e.item.Name)})
-				continue
-			}
-			if k == skills && keys[e.skill.key].source == conflict {
-				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, "another skill has the same URI"})
+			if why := withhold(i, e); why != "" {
+				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, why})
 				continue
 			}
 			if k == resources || k == templates {

@@ -149,27 +149,27 @@ func (k *sourceState) every(which kind) (all []*publicList) {
 	return all
 }
 
-// elsewhere returns the items that other classes than that with this list see, by name. Only
+// elsewhere returns the entries that other classes than that with this list see, by name. Only
 // names of tools and prompts can be shortened, and need to be known for that.
-func (k *sourceState) elsewhere(which kind, list *publicList) (items []mcp.Item) {
+func (k *sourceState) elsewhere(which kind, list *publicList) (entries []entry) {
 	if k.classes == nil || which != tools && which != prompts {
 		return nil
 	}
-	others := make(map[string]mcp.Item)
+	others := make(map[string]entry)
 	for _, other := range k.every(which) {
 		if other == list {
 			continue
 		}
 		for _, e := range other.entries {
 			if _, here := list.find(e.item.Name); !here {
-				others[e.item.Name] = e.item
+				others[e.item.Name] = e
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		items = append(items, others[name])
+		entries = append(entries, others[name])
 	}
-	return items
+	return entries
 }
 
 // varies reports whether a list differs by class.
@@ -180,16 +180,6 @@ func (k *sourceState) varies(which kind) bool {
 		}
 	}
 	return false
-}
-
-// changed returns the lists that differ from older ones.
-func (k *sourceState) changed(from [kinds]*publicList) (changed kindSet) {
-	for which := range kinds {
-		if !k.lists[which].equal(from[which]) {
-			changed |= setOf(which)
-		}
-	}
-	return changed
 }
 
 // share makes what a class sees use the lists of another state where they are equal, and

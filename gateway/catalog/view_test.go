@@ -18,7 +18,7 @@ func startViews(t *testing.T, views []view.Config, sources ...Source) *Catalog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key, Views: make(map[string]*view.View)}
+	deps := Deps{Log: slog.New(slog.DiscardHandler), Seal: key, Tasks: key, Views: make(map[string]*view.View), PageSize: 2}
 	for _, cfg := range views {
 		if deps.Views[cfg.Name], err = view.New(cfg); err != nil {
 			t.Fatal(err)
@@ -28,7 +28,6 @@ func startViews(t *testing.T, views []view.Config, sources ...Source) *Catalog {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.plan.pageSize = 2
 	running(t, c)
 	c.WaitFirst(t.Context())
 	return c
@@ -133,6 +132,17 @@ func TestViewNamesPerUser(t *testing.T) {
 		wantResult(t, do(t, c, at("v", by(user, call(mcp.MethodToolsCall, "of-"+user)))), `{"from":"crm","name":"of-`+user+`"}`)
 	}
 	refused(t, c, at("v", by("ann", call(mcp.MethodToolsCall, "of-bob"))), mcp.CodeInvalidParams)
+}
+
+// TestViewNamesOfClasses: clients of all classes see the same short names.
+func TestViewNamesOfClasses(t *testing.T) {
+	prefix := "a_"
+	one, other := Source{Upstream: newServer("one").tools("ask"), Prefix: &prefix}, classed(byClass(newServer("other")))
+	other.Prefix = &prefix
+	c := startViews(t, []view.Config{{Name: "v", Show: []string{"tools:*/ask"}, DropPrefixes: true}}, one, other, Source{Upstream: newServer("doc").tools("ask")})
+	for _, caps := range []string{"{}", `{"elicitation":{}}`} { // two upstreams have a_ask, so nobody sees it
+		wantView(t, c, declares(caps, at("v", call(mcp.MethodToolsList, ""))), "ask")
+	}
 }
 
 // TestViewNamesStay: a server that is away loses its lists, but no other server gets its names.

@@ -164,11 +164,7 @@ func (w *watch) follow(ctx context.Context) error {
 		case <-w.s.looks.Wake():
 			w.lookAsNew(ctx)
 		}
-		before := w.state.lists
 		if err = w.fetch(ctx, now); err == nil {
-			if w.state.classes == nil { // classes differ only if something changes
-				now = w.state.changed(before)
-			}
 			w.lookAgain(ctx, now)
 		}
 		// The upstream may mean more than the list shows, so its notice goes to listeners

@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// may reports whether policy and view let a client use something.
+func (w *listWorld) may(c *worldClient, k worldKind, s *worldServer, native string) bool {
+	if c.view != "" {
+		v := w.view(c.view)
+		if v.Who.Users != nil && !slices.Contains(v.Who.Users, c.user) || !anyFits(v.Show, k, s, native, possible) {
+			return false
+		}
+	}
+	allowed := w.policy.Default == policy.DefaultAllow
+	for _, r := range w.policy.Rules {
+		if r.Who.Users != nil && !slices.Contains(r.Who.Users, c.user) {
+			continue
+		}
+		if anyFits(r.Deny, k, s, native, certain) {
+			return false
+		}
+		allowed = allowed || anyFits(r.Allow, k, s, native, possible)
+	}
+	return allowed
+}
+
+func (w *listWorld) view(name string) view.Config {
+	return w.views[slices.IndexFunc(w.views, func(v view.Config) bool { return v.Name == name })]
+}
+
+// A template is denied if all that it makes is denied, and shown if some of it may be used.
+const (
+	possible = false
+	certain  = true
+)
+
+func anyFits(patterns []string, k worldKind, s *worldServer, native string, sure bool) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, k, s, native, sure) })
+}
+
+// fits reports whether a pattern is about something of a server. Of a template, it tries
+// values that are enough for the patterns that a world has.
+func fits(pattern string, k worldKind, s *worldServer, native string, sure bool) bool {
+	kind, rest, _ := strings.Cut(pattern, ":")
+	server, name, found := strings.Cut(rest, "/")
+	if !found {
+		server, name = "*", "*"
+	}
+	if kind != "*" && kind != k.name || !matches(server, s.name) {
+		return false
+	}
+	for _, value := range []string{"~", "", "x", "y", "~x", "~y", "x~", "y~", "xy", "y/x", "x/y"} {
+		if matches(name, strings.ReplaceAll(native, "{id}", value)) != sure {
+			return !sure
+		}
+	}
+	return sure
+}
+
+func matches(glob, text string) bool {
+	before, after, star := strings.Cut(glob, "*")
+	rest, begins := strings.CutPrefix(text, before)
+	if !star || !begins {
+		return glob == text
+	}
+	for i := range len(rest) + 1 {
+		if matches(after, rest[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// Of what worlds are made. Names repeat, look like those of other servers once they have
+// a prefix, have characters that public names lack, or are too long.
+var (
+	worldServers  = []string{"a", "ab", "a-b", "b"}
+	worldPrefixes = []string{"", "a_", "a__", "a__x", "b_"}
+	worldNames    = map[string][]string{
+		worldTools.list:     {"x", "y", "x.y", "x_y", "_x", "b__x", "a__x", "__y", "load_skill", "describe_tools", "not printable", "x-with-a-very-long-name-1", "x-with-a-very-long-name-2"},
+		worldPrompts.list:   {"x", "y", "x.y", "b__x", "a__x", "ab__x", "not\tprintable", "y-with-a-very-long-name"},
+		worldResources.list: {"mem:x", "mem:y", "mem:y/x", "ui://app/x", "a+mem:x", "ui://b/x"},
+		worldTemplates.list: {"mem:{id}", "mem:y/{id}", "ui://app/{id}", "b+mem:{id}"},
+	}
+	worldPatterns = []string{"*:*", "tools:*", "prompts:*", "resources:*", "*:a/*", "*:ab/*", "*:a*/*", "*:b/*", "tools:*/x", "tools:*/x*", "tools:a/y", "*:*/*x", "prompts:b/x",
+		"resources:*/mem:*", "resources:*/mem:x", "resources:a/mem:y/*", "resources:*/ui://*"}
+	worldUsers = [][]string{nil, {"ann"}, {"bob"}}
+)
+
+func drawWorld(t *rapid.T) *listWorld {
+	w := &listWorld{pageSize: rapid.SampledFrom([]int{100, 1, 3}).Draw(t, "size of pages")}
+	names := rapid.SliceOfNDistinct(rapid.SampledFrom(worldServers), 1, 3, rapid.ID).Draw(t, "servers")
+	of := drawMaterial(t)
+	for _, name := range names {
+		w.servers = append(w.servers, of.server(t, name))
+	}
+	w.policy.Default = rapid.SampledFrom([]string{policy.DefaultAllow, policy.DefaultDeny}).Draw(t, "policy")
+	patterns := func(label string) []string {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(worldPatterns), 1, 3, rapid.ID).Draw(t, label)
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "rules") {
+		r := policy.Rule{Name: fmt.Sprint("rule", i), Who: policy.Who{Users: rapid.SampledFrom(worldUsers).Draw(t, "for")}}
+		if rapid.Bool().Draw(t, "denies") {
+			r.Deny = patterns("deny")
+		} else {
+			r.Allow = patterns("allow")
+		}
+		w.policy.Rules = append(w.policy.Rules, r)
+	}
+	views := []string{""}
+	for i := range rapid.IntRange(0, 2).Draw(t, "views") {
+		v := view.Config{Name: fmt.Sprint("v", i), Show: patterns("show"), Descriptions: make(map[string]string)}
+		v.Who.Users = rapid.SampledFrom(worldUsers).Draw(t, "for")
+		if rapid.Bool().Draw(t, "orders") {
+			v.Order = patterns("order")
+		}
+		v.DropPrefixes = rapid.Bool().Draw(t, "drop prefixes")
+		for range rapid.IntRange(0, 2).Draw(t, "descriptions") {
+			k := worldKinds[rapid.IntRange(0, len(worldKinds)-1).Draw(t, "kind")]
+			native, server := rapid.SampledFrom(of.names[k.list]).Draw(t, "name"), rapid.SampledFrom(names).Draw(t, "of")
+			v.Descriptions[k.name+":"+server+"/"+native] = "described by the view"
+		}
+		w.views, views = append(w.views, v), append(views, v.Name)
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "clients") {
+		w.clients = append(w.clients, &worldClient{
+			user: rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"), view: rapid.SampledFrom(views).Draw(t, "at"), caps: drawCaps(t),
+		})
+	}
+	return w
+}
+
+// material is what the servers of one world have: little, so that it collides.
+type material struct {
+	names           map[string][]string // by list
+	prefixes, needs []string
+}
+
+func drawMaterial(t *rapid.T) (m material) {
+	some := func(most int, of []string, label string) []string {
+		return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, most, rapid.ID).Draw(t, label)
+	}
+	m.names = make(map[string][]string)
+	for _, k := range worldKinds {
+		m.names[k.list] = some(4, worldNames[k.list], k.list)
+	}
+	m.prefixes = some(2, worldPrefixes, "prefixes")
+	m.needs = []string{""}
+	for _, name := range some(2, canDeclare, "needs") {
+		m.needs = append(m.needs, name, "no "+name)
+	}
+	return m
+}
+
+func (m material) server(t *rapid.T, name string) *worldServer {
+	s := &worldServer{name: name, page: rapid.SampledFrom([]int{100, 1, 2}).Draw(t, name+" has pages of"), lists: make(map[string][]*worldEntry), later: make(map[string][]*worldEntry)}
+	if rapid.Bool().Draw(t, name+" has a prefix of its own") {
+		prefix := rapid.SampledFrom(m.prefixes).Draw(t, name+" has prefix")
+		s.prefix = &prefix
+	}
+	for _, k := range worldKinds {
+		s.lists[k.list] = m.entries(t, k, name)
+		if s.later[k.list] = s.lists[k.list]; rapid.Bool().Draw(t, "changes") {
+			s.later[k.list] = m.entries(t, k, name+" later")
+		}
+	}
+	return s
+}
+
+func (m material) entries(t *rapid.T, k worldKind, of string) (all []*worldEntry) {
+	natives := m.names[k.list]
+	for _, native := range rapid.SliceOfNDistinct(rapid.SampledFrom(natives), 0, len(natives), rapid.ID).Draw(t, of+" "+k.list) {
+		all = append(all, m.entry(t, native))
+	}
+	return all
+}
+
+func (m material) entry(t *rapid.T, native string) *worldEntry {
+	e := &worldEntry{native: native, times: 1}
+	e.needs = rapid.SampledFrom(m.needs).Draw(t, native+" needs")
+	e.varies = e.needs != "" && rapid.Bool().Draw(t, "or else looks different")
+	switch rapid.SampledFrom([]string{"", "", "described", "app", "twice", "twice, differently"}).Draw(t, "is") {
+	case "described":
+		e.described = true
+	case "app":
+		e.app = true
+	case "twice":
+		e.times = 2
+	case "twice, differently":
+		e.times, e.conflict = 2, true
+	}
+	return e
+}
+
+// drawCaps draws the capabilities that a client declares, in one of the ways to write them.
+func drawCaps(t *rapid.T) string {
+	return rapid.Map(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
+		`"roots":{}`, `"roots":{"listChanged":true}`, `"sampling":{}`, `"sampling":{"tools":{}}`, `"elicitation":{}`, `"elicitation":{ "form":{}}`, `"elicitation":{"url":{}}`,
+		`"elicitation":{"url":{},"form":{}}`, `"extensions":{"io.modelcontextprotocol/tasks":{}}`, `"extensions":{"com.example/x":{"a":1}}`, `"experimental":{"y":{}}`,
+	}), 0, 4, func(member string) string { before, _, _ := strings.Cut(member, ":"); return before }), func(members []string) string {
+		return "{" + strings.Join(members, ", ") + "}"
+	}).Draw(t, "declares")
+}

@@ -1,0 +1,506 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/policy"
+)
+
+// worldNameLength is naming.max_length in a listWorld.
+const worldNameLength = 24
+
+// listWorld is a gateway with everything around it, and what should be seen through it.
+type listWorld struct {
+	servers  []*worldServer
+	clients  []*worldClient
+	policy   policy.Config
+	views    []view.Config
+	pageSize int // of the gateway
+}
+
+// worldKind is a list, and the method that uses what is on it.
+type worldKind struct{ name, list, use, key string }
+
+var (
+	worldTools     = worldKind{mcp.KindTools, mcp.MethodToolsList, mcp.MethodToolsCall, "name"}
+	worldPrompts   = worldKind{mcp.KindPrompts, mcp.MethodPromptsList, mcp.MethodPromptsGet, "name"}
+	worldResources = worldKind{mcp.KindResources, mcp.MethodResourcesList, mcp.MethodResourcesRead, "uri"}
+	worldTemplates = worldKind{mcp.KindResources, mcp.MethodResourceTemplatesList, mcp.MethodComplete, "uriTemplate"}
+	worldKinds     = []worldKind{worldTools, worldPrompts, worldResources, worldTemplates}
+)
+
+// named reports whether items have names, which get prefixes, and not URIs.
+func (k worldKind) named() bool { return k.key == "name" }
+
+// declared is what a client declares.
+type declared map[string]bool
+
+var canDeclare = []string{"form", "url", "sampling", "sampling tools", "roots", mcp.TasksExtension, "com.example/x"}
+
+func (d declared) fits(needs string) bool {
+	without, negative := strings.CutPrefix(needs, "no ")
+	return needs == "" || d[without] != negative
+}
+
+// worldEntry is an entry of a list of a server.
+type worldEntry struct {
+	native string
+	needs  string // what clients have to declare, or "no " and what they must not; "" for nothing
+	varies bool   // other clients see it with another title, instead of not at all
+	described,
+	app bool // if it is a tool, it has _meta with a URI
+	times    int  // how often it is on the list
+	conflict bool // each time with another title
+}
+
+// raw is the entry as its server writes it under a name.
+func (e *worldEntry) raw(k worldKind, title, name, description string, rename func(uri string) string) string {
+	out := `{ "title":` + strconv.Quote(title) + `,"` + k.key + `": ` + strconv.Quote(name)
+	if e.described || description != "" {
+		out += `,"description":` + strconv.Quote(cmp.Or(description, "of "+e.native))
+	}
+	if !e.described && description != "" { // it is put at the end
+		out = strings.TrimSuffix(out, `,"description":`+strconv.Quote(description))
+	}
+	if k.list == mcp.MethodToolsList {
+		out += `, "inputSchema":{"type":"object" }`
+	}
+	if e.app && k.list == mcp.MethodToolsList {
+		out += `,"_meta":{"ui":{"resourceUri":` + strconv.Quote(rename("ui://app/a")) + `}, "x":[1.0]}`
+	} else {
+		out += `,"_meta":{"anthropic/alwaysLoad":true,"ui":{ }}`
+	}
+	if !e.described && description != "" {
+		out += `,"description":` + strconv.Quote(description)
+	}
+	return out + "}"
+}
+
+func same(uri string) string { return uri }
+
+// worldServer is a server. It implements catalog.Upstream.
+type worldServer struct {
+	name   string
+	prefix *string
+	page   int // size of its pages
+	later  map[string][]*worldEntry
+
+	classes []declared // as which the gateway knows it
+
+	mu    sync.Mutex               // guards the fields below
+	lists map[string][]*worldEntry // by method
+	used  []string                 // what was called
+}
+
+// listed is an entry as some clients see it.
+type listed struct {
+	*worldEntry
+	title string
+}
+
+// direct returns what clients see that ask the server itself.
+func (s *worldServer) direct(k worldKind, d declared) (all []listed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.lists[k.list] {
+		title := "a"
+		if !d.fits(e.needs) {
+			if !e.varies {
+				continue
+			}
+			title = "b"
+		}
+		for i := range e.times {
+			if e.conflict && title == "a" {
+				title = fmt.Sprint("a", i)
+			}
+			all = append(all, listed{e, title})
+		}
+	}
+	return all
+}
+
+func (s *worldServer) Name() string { return s.name }
+
+func (s *worldServer) Handle(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
+	if call.Method == mcp.MethodDiscover {
+		return &mcp.Reply{Result: mcp.Raw(`{"capabilities":{"tools":{},"prompts":{},"resources":{},"completions":{}}}`)}, nil
+	}
+	for _, k := range worldKinds {
+		switch call.Method {
+		case k.list:
+			return s.list(k, call)
+		case k.use:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.used = append(s.used, fmt.Sprintf("%s: %s %s for %s with %s", s.name, k.use, call.Name, call.Caller.Subject, call.Caps))
+			return &mcp.Reply{Result: mcp.Raw(`{"completion":{"values":[]}}`)}, nil
+		}
+	}
+	return nil, mcp.ErrMethod(call.Method)
+}
+
+// wasUsed returns what was called since it was asked last.
+func (s *worldServer) wasUsed() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() { s.used = nil }()
+	return s.used
+}
+
+func (s *worldServer) list(k worldKind, call *mcp.Call) (*mcp.Reply, error) {
+	all := s.direct(k, readDeclared(call.Caps))
+	cursor, _ := call.Params.Member("cursor")
+	from, _ := strconv.Atoi(cursor.Text()) // none is the first page
+	to := min(from+s.page, len(all))
+	list := &mcp.List{}
+	for _, e := range all[from:to] {
+		list.Items = append(list.Items, mcp.Item{Name: e.native, Raw: mcp.Raw(e.raw(k, e.title, e.native, "", same))})
+	}
+	if to < len(all) {
+		next := strconv.Itoa(to)
+		list.Next = &next
+	}
+	return &mcp.Reply{List: list}, nil
+}
+
+// readDeclared reads the capabilities in a call. A gateway that looks for itself declares
+// everything.
+func readDeclared(caps mcp.Raw) declared {
+	d := make(declared)
+	if caps == nil {
+		for _, name := range canDeclare {
+			d[name] = true
+		}
+		return d
+	}
+	var all map[string]map[string]any
+	if err := json.Unmarshal(caps, &all); err != nil {
+		panic(err)
+	}
+	has := func(in, name string) bool { _, ok := all[in][name]; return ok }
+	elicitation, sampling, roots := all["elicitation"] != nil, all["sampling"] != nil, all["roots"] != nil
+	d["url"], d["form"] = has("elicitation", "url"), has("elicitation", "form") || elicitation && !has("elicitation", "url")
+	d["sampling"], d["sampling tools"], d["roots"] = sampling, has("sampling", "tools"), roots
+	for name := range all["extensions"] {
+		d[name] = true
+	}
+	return d
+}
+
+// worldClient is a client with its user, at an endpoint.
+type worldClient struct {
+	user, view string
+	caps       string
+}
+
+func (c *worldClient) String() string {
+	at := ""
+	if c.view != "" {
+		at = " at view " + c.view
+	}
+	return fmt.Sprintf("%s%s declaring %s", c.user, at, c.caps)
+}
+
+// meet notes that the gateway knows of a client.
+func (w *listWorld) meet(c *worldClient) {
+	for _, s := range w.servers {
+		if s.classes == nil {
+			s.classes = []declared{readDeclared(nil), {}}
+		}
+		if w.varies(s) {
+			s.classes = append(s.classes, readDeclared(mcp.Raw(c.caps)))
+		}
+	}
+}
+
+// varies reports whether a server shows something else to clients that declare nothing.
+func (w *listWorld) varies(s *worldServer) bool {
+	return slices.ContainsFunc(worldKinds, func(k worldKind) bool {
+		same := func(a, b offer) bool { return a.listed == b.listed }
+		return !slices.EqualFunc(w.own(s, k, readDeclared(nil)), w.own(s, k, declared{}), same)
+	})
+}
+
+// change gives the servers their later lists. The gateway forgets as which clients it looked
+// at a server that shows the same to all.
+func (w *listWorld) change() {
+	for _, s := range w.servers {
+		s.mu.Lock()
+		s.lists = s.later
+		s.mu.Unlock()
+		if !w.varies(s) {
+			s.classes = nil
+		}
+	}
+}
+
+// offer is an entry as the gateway shows it.
+type offer struct {
+	listed
+	server *worldServer
+	public string
+	raw    string
+}
+
+// own returns what a server adds to a list of clients that declare d, by public name. What it
+// gives one name twice is left out, unless it is the same.
+func (w *listWorld) own(s *worldServer, k worldKind, d declared) (all []offer) {
+	byName := make(map[string][]listed)
+	for _, e := range s.direct(k, d) {
+		if public, ok := w.rename(s, k, e.native); ok {
+			byName[public] = append(byName[public], e)
+		}
+	}
+	for public, entries := range byName {
+		if !slices.ContainsFunc(entries, func(e listed) bool { return e != entries[0] }) {
+			all = append(all, offer{listed: entries[0], server: s, public: public})
+		}
+	}
+	slices.SortFunc(all, func(a, b offer) int { return cmp.Compare(a.public, b.public) })
+	return all
+}
+
+// unambiguous returns a function that reports whether a name stands for one thing only, among
+// all that any class of clients sees. Nobody sees a name that does not.
+func (w *listWorld) unambiguous(k worldKind) func(o offer) bool {
+	things := make(map[string]map[string]bool)
+	for _, s := range w.servers {
+		for _, d := range s.classes {
+			for _, o := range w.own(s, k, d) {
+				if w.mayHave(s, k, o.public) {
+					if things[o.public] == nil {
+						things[o.public] = make(map[string]bool)
+					}
+					things[o.public][s.name+"/"+o.native] = true
+				}
+			}
+		}
+	}
+	return func(o offer) bool { return w.mayHave(o.server, k, o.public) && len(things[o.public]) == 1 }
+}
+
+// merged returns the merged list of clients that declare d, without policy and views.
+func (w *listWorld) merged(k worldKind, d declared) (all []offer) {
+	shown := w.unambiguous(k)
+	for _, s := range w.servers {
+		for _, o := range w.own(s, k, d) {
+			if shown(o) {
+				o.raw = o.worldEntry.raw(k, o.title, o.public, "", s.uri)
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+// shown returns the list of a kind as a client should see it.
+func (w *listWorld) shown(k worldKind, c *worldClient) (all []offer) {
+	all = w.merged(k, readDeclared(mcp.Raw(c.caps)))
+	if c.view != "" {
+		all = w.arrange(w.view(c.view), k, all)
+	}
+	return slices.DeleteFunc(all, func(o offer) bool { return !w.may(c, k, o.server, o.native) })
+}
+
+// arrange arranges a list as a view says.
+func (w *listWorld) arrange(v view.Config, k worldKind, all []offer) []offer {
+	shows := func(o offer) bool { return anyFits(v.Show, k, o.server, o.native, possible) }
+	all = slices.DeleteFunc(all, func(o offer) bool { return !shows(o) })
+	uses := map[string]int{"load_skill": 1, "describe_tools": 1}
+	counted, unambiguous := make(map[string]bool), w.unambiguous(k)
+	for _, s := range w.servers {
+		for _, d := range s.classes {
+			for _, o := range w.own(s, k, d) {
+				if shows(o) && unambiguous(o) && !counted[o.public] {
+					counted[o.public] = true
+					uses[o.public]++
+					if short := s.short(o.public); short != o.public {
+						uses[short]++
+					}
+				}
+			}
+		}
+	}
+	for i, o := range all {
+		short, description := o.server.short(o.public), v.Descriptions[k.name+":"+o.server.name+"/"+o.native]
+		begins := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() != "" && strings.HasPrefix(short, s.front()) })
+		if v.DropPrefixes && k.named() && short != "" && uses[short] == 1 && !begins {
+			all[i].public = short
+		}
+		all[i].raw = o.worldEntry.raw(k, o.title, all[i].public, description, o.server.uri)
+	}
+	rank := func(o offer) int {
+		for i, pattern := range v.Order {
+			if fits(pattern, k, o.server, o.native, possible) {
+				return i
+			}
+		}
+		return len(v.Order)
+	}
+	slices.SortStableFunc(all, func(a, b offer) int { return rank(a) - rank(b) })
+	return all
+}
+
+// destination is where a call goes: a server, or nil for nobody.
+type destination struct {
+	server *worldServer
+	native string
+	unsure bool // the world does not say
+}
+
+// leads returns where a name should lead when a client uses it to which all of a list is shown.
+func (w *listWorld) leads(k worldKind, c *worldClient, all []offer, name string) destination {
+	for _, o := range all {
+		if o.public == name || k.named() && o.server.full(w, k, o.native) == name { // full names stay valid
+			return destination{server: o.server, native: o.native}
+		}
+	}
+	if k.named() {
+		return destination{}
+	}
+	to := w.owner(name)
+	switch { // a URI need not be listed: it may be made from a template, or come from a result
+	case to.server == nil:
+	case !w.may(c, k, to.server, to.native),
+		strings.Contains(name, "{") && !slices.ContainsFunc(all, func(o offer) bool { return o.server == to.server && o.native == to.native }):
+		to.server = nil
+	}
+	return to
+}
+
+// owner returns whose a URI is: of the server that is named in it; else of the one without
+// a prefix; else, where all have prefixes, of the only server that lists it.
+func (w *listWorld) owner(uri string) (to destination) {
+	plain := slices.ContainsFunc(w.servers, func(s *worldServer) bool { return s.front() == "" })
+	var has []*worldServer
+	for _, s := range w.servers {
+		if s.front() != "" {
+			if native := s.strip(uri); native != "" {
+				return destination{server: s, native: native}
+			}
+		}
+		if plain == (s.front() == "") && slices.ContainsFunc(s.classes, func(d declared) bool {
+			return slices.ContainsFunc(slices.Concat(w.own(s, worldResources, d), w.own(s, worldTemplates, d)), func(o offer) bool { return o.native == uri })
+		}) {
+			has = append(has, s)
+		}
+	}
+	switch {
+	case len(has) == 1:
+		return destination{server: has[0], native: uri}
+	case len(has) == 0 && plain:
+		return destination{unsure: true}
+	}
+	return destination{}
+}
+
+// names returns names to try: all that anybody sees or might guess.
+func (w *listWorld) names(k worldKind) (all []string) {
+	for _, s := range w.servers {
+		for _, e := range s.lists[k.list] {
+			all = append(all, e.native, s.front()+e.native, s.name+e.native, s.uri(e.native))
+			if public, ok := w.rename(s, k, e.native); ok {
+				all = append(all, public, s.short(public), public+"x", strings.ToUpper(public))
+			}
+		}
+		if k.named() {
+			all = append(all, s.front()+"none", s.front())
+		} else {
+			all = append(all, s.uri("mem:none"))
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" || name == "load_skill" || name == "describe_tools" })
+}
+
+// front is what stands in front of the server's names.
+func (s *worldServer) front() string {
+	if s.prefix != nil {
+		return *s.prefix
+	}
+	return s.name + "__"
+}
+
+func (s *worldServer) short(public string) string { return strings.TrimPrefix(public, s.front()) }
+
+func (s *worldServer) full(w *listWorld, k worldKind, native string) string {
+	public, _ := w.rename(s, k, native)
+	return public
+}
+
+// uri is the public form of a URI.
+func (s *worldServer) uri(native string) string {
+	rest, ui := strings.CutPrefix(native, "ui://")
+	switch {
+	case s.front() == "":
+		return native
+	case ui:
+		return "ui://" + s.name + "/" + rest
+	}
+	return s.name + "+" + native
+}
+
+// strip returns what a URI with the server's name in it is called there; "" for none.
+func (s *worldServer) strip(uri string) string {
+	if rest, ok := strings.CutPrefix(uri, "ui://"+s.name+"/"); ok {
+		return "ui://" + rest
+	}
+	rest, ok := strings.CutPrefix(uri, s.name+"+")
+	if !ok || strings.HasPrefix(rest, "ui://") {
+		return ""
+	}
+	return rest
+}
+
+var (
+	worldPrintable = regexp.MustCompile(`^[!-~]+$`)
+	worldUnsafe    = regexp.MustCompile(`[^A-Za-z0-9_-]`)
+)
+
+// rename returns the public name of an item; false if it cannot have one.
+func (w *listWorld) rename(s *worldServer, k worldKind, native string) (public string, ok bool) {
+	if !k.named() {
+		for _, other := range w.servers { // what looks like a URI of another server is none of its own
+			if s.front() == "" && other.front() != "" && (strings.HasPrefix(native, other.name+"+") || strings.HasPrefix(native, "ui://"+other.name+"/")) {
+				return "", false
+			}
+		}
+		return s.uri(native), true
+	}
+	if !worldPrintable.MatchString(native) {
+		return "", false
+	}
+	if s.front() == "" {
+		return native, true
+	}
+	public = s.front() + native
+	if k.list == mcp.MethodToolsList {
+		public = worldUnsafe.ReplaceAllString(public, "_")
+	}
+	if public == s.front()+native && len(public) <= worldNameLength {
+		return public, true
+	}
+	sum := sha256.Sum256([]byte(s.name + "\x00" + native))
+	return fmt.Sprintf("%.*s_%x", worldNameLength-7, public, sum[:3]), true
+}
+
+// mayHave reports whether a server may have a public name: a name with the longer prefix of
+// another is that one's.
+func (w *listWorld) mayHave(s *worldServer, k worldKind, public string) bool {
+	return !k.named() || !slices.ContainsFunc(w.servers, func(other *worldServer) bool {
+		return len(other.front()) > len(s.front()) && strings.HasPrefix(public, other.front())
+	})
+}
