@@ -76,8 +76,8 @@ func TestGuests(t *testing.T) {
 			if leaving {
 				leave = func() { left = true }
 			}
-			if gotCounted, got := s.enter(key, state, leave); got != ok || gotCounted != counted || left == ok && leaving {
-				t.Errorf("enter with %q, leaving %t: %t, counted %t, left %t", state, leaving, got, gotCounted, left)
+			if found, got := s.enter(key, state, leave); got != ok || found.counts() != counted || left == ok && leaving {
+				t.Errorf("enter with %q, leaving %t: %t, counted %t, left %t", state, leaving, got, found.counts(), left)
 			}
 		}
 		count := func(want int64) {

@@ -18,15 +18,20 @@ type guests struct {
 
 type guest struct {
 	running int
-	waiting map[string]*time.Timer // calls by their states; the timer ends the wait
-	left    chan struct{}          // closed when the home has been given up; nil unless it is being
+	waiting map[string]*waiting // calls by their states
+	left    chan struct{}       // closed when the home has been given up; nil unless it is being
+}
+
+// waiting is a call that waits for an answer.
+type waiting struct {
+	timer *time.Timer // ends the wait
+	lost  bool        // another replica has taken the home over, and the call was given up: it does not count
 }
 
 // enter begins a request. With leave, it calls leave and returns false if nothing is under way:
-// another replica can have the home. Until leave has returned, no other request begins. counted
-// says that the request brings back the state of a waiting call: the request takes over the
-// call's count.
-func (s *guests) enter(key, state string, leave func()) (counted, ok bool) {
+// another replica can have the home. Until leave has returned, no other request begins. found is
+// the waiting call whose state the request brings back: the request takes over its count.
+func (s *guests) enter(key, state string, leave func()) (found waiting, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.here[key]
@@ -48,7 +53,7 @@ func (s *guests) enter(key, state string, leave func()) (counted, ok bool) {
 			s.mu.Lock()
 			delete(s.here, key)
 			close(g.left)
-			return false, false
+			return waiting{}, false
 		}
 	}
 	g.running++
@@ -72,22 +77,39 @@ func (s *guests) waits(key, state string, limit time.Duration) {
 	if g == nil { // there are no other replicas
 		return
 	}
-	if !g.takeUp(state) {
+	if !g.takeUp(state).counts() {
 		s.counted.countMore()
 	}
 	if g.waiting == nil {
-		g.waiting = make(map[string]*time.Timer)
+		g.waiting = make(map[string]*waiting)
 	}
-	g.waiting[state] = time.AfterFunc(limit, func() { s.giveUp(key, state) })
+	g.waiting[state] = &waiting{timer: time.AfterFunc(limit, func() { s.giveUp(key, state) })}
 }
 
 // giveUp ends the wait of a call for whose answer nobody comes any more.
 func (s *guests) giveUp(key, state string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.here[key]; g != nil && g.takeUp(state) {
-		s.counted.done()
+	if g := s.here[key]; g != nil {
+		if g.takeUp(state).counts() {
+			s.counted.done()
+		}
 		s.forget(key)
+	}
+}
+
+// lose records that another replica has taken a home over. Whoever brings an answer to a call that
+// waited here is told that the call is lost.
+func (s *guests) lose(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.here[key]; g != nil {
+		for _, w := range g.waiting {
+			if w.counts() {
+				w.lost = true
+				s.counted.done()
+			}
+		}
 	}
 }
 
@@ -97,25 +119,29 @@ func (s *guests) giveUpAll() (calls int) {
 	defer s.mu.Unlock()
 	for key, g := range s.here {
 		for state := range g.waiting {
-			g.takeUp(state)
-			s.counted.done()
-			calls++
+			if g.takeUp(state).counts() {
+				s.counted.done()
+				calls++
+			}
 		}
 		s.forget(key)
 	}
 	return calls
 }
 
-// takeUp ends the wait of a call, and reports whether it waited.
-func (g *guest) takeUp(state string) bool {
-	timer := g.waiting[state]
-	if timer == nil {
-		return false
+// takeUp ends the wait of a call, and returns the call; the zero value if it did not wait.
+func (g *guest) takeUp(state string) waiting {
+	w := g.waiting[state]
+	if w == nil {
+		return waiting{}
 	}
-	timer.Stop()
+	w.timer.Stop()
 	delete(g.waiting, state)
-	return true
+	return *w
 }
+
+// counts reports whether the call is counted like a running request.
+func (w waiting) counts() bool { return w.timer != nil && !w.lost }
 
 // forget removes a guest if nothing of it is under way. The caller holds mu.
 func (s *guests) forget(key string) {

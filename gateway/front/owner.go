@@ -99,6 +99,12 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 	return f.refuseSession(session.ErrUnavailable)
 }
 
+// DropSession lets go of a session that another replica owns now (live.Sessions.DropSession).
+func (f *Front) DropSession(key string) (stopListening func()) {
+	f.guests.lose(key)
+	return f.Sessions.DropSession(key)
+}
+
 // Forwarded serves the requests that other replicas forward here. The path says which of the
 // endpoint's paths a request is for.
 func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {

@@ -467,6 +467,32 @@ func TestCallWhileASessionIsGivenUp(t *testing.T) {
 	}
 }
 
+// TestQuestionAfterATakeover: if another replica has taken over the home of a stateless client, a
+// call that waited for an answer is lost, and a replica that stops does not wait for it.
+func TestQuestionAfterATakeover(t *testing.T) {
+	a := replicas(t, 2)[0]
+	c := mcptest.NewClient(a.url, wire.Lookup(v2607))
+	c.Header, c.Caps = http.Header{"Test-User": {"ann"}}, `{"elicitation":{}}`
+	m, _, err := c.Call(soon(t), mcp.MethodToolsCall, `{"name":"ask-wait"}`)
+	state := ""
+	if err != nil || !m.Value("requestState", &state) || a.front.Calls() != 1 {
+		t.Fatalf("%s %v, %d calls", m.Text, err, a.front.Calls())
+	}
+	for key := range a.front.guests.here {
+		a.front.DropSession(key)()
+	}
+	if n := a.front.Calls(); n != 0 {
+		t.Errorf("%d calls count as running", n)
+	}
+	m, _, err = c.Call(soon(t), mcp.MethodToolsCall, fmt.Sprintf(`{"name":"ask-wait","inputResponses":{"q.1":{"action":"decline"}},"requestState":%q}`, state))
+	if wantLost(t, "the answer", m, err, string(m.ID)); a.calls() != 1 {
+		t.Errorf("%d calls were made", a.calls())
+	}
+	if n := a.front.Calls(); n != 0 {
+		t.Errorf("in the end %d calls count as running", n)
+	}
+}
+
 // TestQuestionOfAReplicaThatStops: a replica that stops waits for the answer to the question of
 // a stateless client, which comes to another replica.
 func TestQuestionOfAReplicaThatStops(t *testing.T) {

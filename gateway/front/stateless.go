@@ -58,7 +58,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 			return refuse.Bad(err)
 		}
 	}
-	counted := false
+	var waited waiting
 	if f.cluster.Shared() && f.keeps(&x.call) {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
@@ -68,7 +68,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 			leave = func() { f.onLeave(x.call.Session) }
 		}
 		ok := false
-		if counted, ok = f.guests.enter(x.call.Session, x.call.State, leave); !ok {
+		if waited, ok = f.guests.enter(x.call.Session, x.call.State, leave); !ok {
 			cluster.Moved(p.w)
 			return nil
 		}
@@ -84,11 +84,11 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 			}
 		}
 	}
-	if !counted && !f.begin() {
+	if !waited.counts() && !f.begin() {
 		return refuse.Closing()
 	}
 	defer f.done()
-	if x.waitsAt != "" && x.waitsAt != f.prefix {
+	if waited.lost || x.waitsAt != "" && x.waitsAt != f.prefix {
 		x.fail(refuse.LostError())
 		return nil
 	}

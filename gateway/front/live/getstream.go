@@ -24,10 +24,9 @@ type Writer interface {
 // Stream is the stream for what belongs to none of a client's requests: a GET stream, or the
 // stream of HTTP+SSE.
 type Stream struct {
-	name  string // its name in the event log
-	to    Writer
-	plain bool // its events have no ids: it cannot be resumed
-	over  chan struct{}
+	name string // its name in the event log
+	to   Writer
+	over chan struct{}
 }
 
 // Over is closed when the stream must end: another one takes its place, or it is recalled.
@@ -35,9 +34,10 @@ func (st *Stream) Over() <-chan struct{} { return st.over }
 
 // OpenPlain directs events to a stream of HTTP+SSE.
 func (s *Session) OpenPlain(to Writer) *Stream {
-	st := &Stream{to: to, plain: true, over: make(chan struct{})}
+	st := &Stream{to: to, over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.plain = true
 	s.add(st)
 	return st
 }
@@ -92,7 +92,7 @@ func (s *Session) drop(at int) {
 func (s *Session) GiveWay(givenUp string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.streams) == 0 || s.streams[0].plain { // its end would be the session's end
+	if len(s.streams) == 0 || s.plain { // its end would be the session's end
 		return false
 	}
 	s.drop(max(0, slices.IndexFunc(s.streams, func(st *Stream) bool { return st.name == givenUp })))
@@ -117,7 +117,7 @@ func (s *Session) endStreams() {
 
 // log adds an event to a stream's log and returns its id, "" without a log.
 func (s *Session) log(st *Stream, data []byte) string {
-	if st.plain {
+	if s.plain {
 		return ""
 	}
 	seq, err := s.deps.Store.Log().Append(context.Background(), s.key, st.name, data)

@@ -64,6 +64,7 @@ type Session struct {
 	roots      roots
 	caller     *mcp.Caller            // as the token with the latest expiry says; nil for none yet
 	streams    []*Stream              // the newest last
+	plain      bool                   // it is of HTTP+SSE: it ends with its stream, whose events have no ids
 	waiting    backlog                // events while no stream is open
 	listed     map[string]mcp.ListSum // sums of the lists that the client has, by method, until somebody listens
 	listener   *listener              // the current listener, or the last one; nil for none
@@ -174,13 +175,13 @@ func (a *Sessions) Leave() {
 // Leaving reports whether Leave was called.
 func (a *Sessions) Leaving() bool { return a.leaving.Load() }
 
-// leave gives a session up if nothing runs for it. A session of HTTP+SSE ends with its stream
-// instead. The upstreams let the session go before its listener stops, as in DropSession.
+// leave gives a session up if nothing runs for it. A session of HTTP+SSE is not given up: it ends
+// with its stream. The upstreams let the session go before its listener stops, as in DropSession.
 // leave reports whether the session is given up, by this call or by another one that may still
 // be running.
 func (s *Session) leave() (leaving bool) {
 	s.mu.Lock()
-	stays := s.gone.Err() != nil || len(s.calls) > 0 || len(s.streams) > 0 && s.streams[0].plain
+	stays := s.gone.Err() != nil || len(s.calls) > 0 || s.plain
 	first := !stays && !s.leaving
 	s.leaving = s.leaving || first
 	leaving = s.leaving
