@@ -208,21 +208,6 @@ func (c *Cluster) Revised(revision string) {
 	}
 }
 
-// Watch closes gone when a replica has gone: its lease has ended, or it refused connections.
-// The channel for this replica itself is never closed. stop ends the watch. gone is nil if too
-// many replicas are watched.
-func (c *Cluster) Watch(replica string) (gone <-chan struct{}, stop func()) {
-	switch {
-	case replica == c.self:
-		return nil, func() {}
-	case c.members == nil: // there are no other replicas
-		over := make(chan struct{})
-		close(over)
-		return over, func() {}
-	}
-	return c.members.watch(replica)
-}
-
 // Peers returns the other replicas, ordered by name.
 func (c *Cluster) Peers() []Peer {
 	if c.members == nil {

@@ -80,7 +80,7 @@ func TestNewRefuses(t *testing.T) {
 func TestMetricsTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	prometheus.WrapRegistererWith(nil, reg).MustRegister(prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "gatehouse_replicas_gone_total", Help: "Other replicas that were found to have gone while something here waited for them.",
+		Name: "gatehouse_replicas_gone_total", Help: "Other replicas that have gone without a word: they refused connections, or their leases ended.",
 	}))
 	NewMetrics(reg).replicasGone.Inc()
 	families, err := reg.Gather()

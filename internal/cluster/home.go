@@ -76,11 +76,6 @@ type Owner struct {
 	Replica string
 	// Epoch changes each time the home gets an owner. "" without Redis.
 	Epoch string
-	// Fresh says that this call made this replica the owner, as far as it knows. Of all calls
-	// that find the same Epoch here, exactly one has Fresh set.
-	Fresh bool
-	// Former is the replica that this one took the home over from, "" for none.
-	Former string
 
 	home string
 	here bool
@@ -112,9 +107,7 @@ type homes struct {
 type held struct {
 	key, redisKey string
 	token         string
-	former        string
 	record        bool          // whether the home needs a record
-	fresh         bool          // no caller has been told yet
 	generation    uint64        // the generation in which Redis confirmed the home; 0 for in doubt
 	used          time.Duration // when the last request came for it
 	kept          time.Duration // when Redis was last told of a use
@@ -194,9 +187,7 @@ func (s *homes) here(h Home, unused time.Duration) (Owner, bool) {
 		return Owner{}, false
 	}
 	x.used = now
-	o := Owner{Replica: s.self, Epoch: x.token, Fresh: x.fresh, Former: x.former, home: x.key, here: true}
-	x.fresh = false
-	return o, true
+	return Owner{Replica: s.self, Epoch: x.token, home: x.key, here: true}, true
 }
 
 // find asks Redis for the owner.
@@ -297,7 +288,7 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	}
 	defer s.mu.Unlock()
 	if x == nil {
-		x = &held{key: key, redisKey: homeKey(s.db, h), former: former, record: record, fresh: true}
+		x = &held{key: key, redisKey: homeKey(s.db, h), record: record}
 		s.held[key] = x
 		s.others.Remove(key)
 		s.count.homes.Set(float64(len(s.held)))

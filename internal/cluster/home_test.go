@@ -29,11 +29,6 @@ func TestAGatewayAlone(t *testing.T) {
 	if err := c.Leave(t.Context(), "u1:a"); err != nil {
 		t.Error(err)
 	}
-	if gone, _ := c.Watch(c.Self()); gone != nil {
-		t.Error("it takes itself to have gone")
-	}
-	gone, _ := c.Watch("another")
-	<-gone
 	if c.Forward(nil, nil, o, nil) == nil || c.Peers() != nil {
 		t.Error("there is somebody to forward to")
 	}
@@ -49,11 +44,11 @@ func TestAlone(t *testing.T) {
 	}
 	a, b := startReplica(t, redis, nil, alone), startReplica(t, redis, nil, alone)
 	first := a.own(t, some("x"))
-	if !first.Here() || !first.Fresh || first.Former != "" {
+	if !first.Here() {
 		t.Errorf("Own: %+v: want a new home", first)
 	}
 	second := b.own(t, some("x"))
-	if !second.Here() || !second.Fresh || second.Former != a.Self() || second.Epoch == first.Epoch {
+	if !second.Here() || counted(t, b.homes.count.takeovers) != 1 || second.Epoch == first.Epoch {
 		t.Errorf("Own elsewhere: %+v: want it taken over from %s", second, a.Self())
 	}
 	eventually(t, "the first one hears of it", func() bool {
@@ -74,15 +69,15 @@ func TestOwn(t *testing.T) {
 	redis := redistest.Start(t)
 	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
 	first := a.own(t, some("x"))
-	if !first.Here() || !first.Fresh || first.Replica != a.Self() {
+	if !first.Here() || first.Replica != a.Self() {
 		t.Errorf("the first: %+v", first)
 	}
-	if again := a.own(t, some("x")); !again.Here() || again.Fresh || again.Epoch != first.Epoch {
-		t.Errorf("again: %+v: want the same, not fresh", again)
+	if again := a.own(t, some("x")); !again.Here() || again.Epoch != first.Epoch {
+		t.Errorf("again: %+v: want the same", again)
 	}
 	for range 2 { // first from Redis, then from memory
 		there := b.own(t, some("x"))
-		if there.Here() || there.Fresh || there.Replica != a.Self() || there.Epoch != first.Epoch {
+		if there.Here() || there.Replica != a.Self() || there.Epoch != first.Epoch {
 			t.Errorf("elsewhere: %+v", there)
 		}
 	}
@@ -103,7 +98,7 @@ func TestOwn(t *testing.T) {
 		t.Errorf("Leave: %v", err)
 	}
 	b.homes.moved(Owner{home: "u1:x", Epoch: first.Epoch})
-	if taken := b.own(t, some("x")); !taken.Here() || !taken.Fresh || taken.Former != "" {
+	if taken := b.own(t, some("x")); !taken.Here() || counted(t, b.homes.count.takeovers) != 0 {
 		t.Errorf("after Leave: %+v", taken)
 	}
 	if len(a.lost)+len(b.lost) > 0 {
@@ -149,7 +144,7 @@ func TestRecord(t *testing.T) {
 		t.Errorf("without its record: %v", err)
 	}
 	client.Set(t.Context(), h.RecordKey(), "there", 0)
-	if o := a.own(t, h); !o.Fresh {
+	if o := a.own(t, h); !o.Here() {
 		t.Errorf("with it: %+v", o)
 	}
 	key, token := a.Fence(h.Key())
@@ -163,25 +158,6 @@ func TestRecord(t *testing.T) {
 	}
 	if client.Exists(t.Context(), key).Val() != 0 || len(a.lost) != 0 {
 		t.Error("something is left of it, or another replica is said to have it")
-	}
-}
-
-// TestFreshOnce: of many concurrent callers, exactly one is told that the home is new.
-func TestFreshOnce(t *testing.T) {
-	redis := redistest.Start(t)
-	a := startReplica(t, redis, nil)
-	var all sync.WaitGroup
-	fresh := make(chan string, 100)
-	for range 50 {
-		all.Go(func() {
-			if o := a.own(t, some("x")); o.Fresh {
-				fresh <- o.Epoch
-			}
-		})
-	}
-	all.Wait()
-	if len(fresh) != 1 {
-		t.Errorf("%d were told", len(fresh))
 	}
 }
 
@@ -203,7 +179,7 @@ func TestHomesInDoubt(t *testing.T) {
 	before := a.members.generation.Load()
 	client.Del(t.Context(), a.homes.db.Key(leasePrefix+a.Self()))
 	eventually(t, "the lease was lost", func() bool { return a.members.generation.Load() > before })
-	if o := a.own(t, some("kept")); !o.Here() || o.Fresh || o.Epoch != kept.Epoch {
+	if o := a.own(t, some("kept")); !o.Here() || o.Epoch != kept.Epoch {
 		t.Errorf("what is still ours: %+v", o)
 	}
 	if o := a.own(t, some("lost")); o.Here() || o.Replica != b.Self() || o.Epoch == lost.Epoch {
@@ -212,7 +188,7 @@ func TestHomesInDoubt(t *testing.T) {
 	if home := <-a.lost; home != "u1:lost" {
 		t.Errorf("lost %s", home)
 	}
-	if o := a.own(t, some("dropped")); !o.Here() || o.Fresh || o.Epoch == dropped.Epoch {
+	if o := a.own(t, some("dropped")); !o.Here() || o.Epoch == dropped.Epoch {
 		t.Errorf("what nobody has: %+v: want it to go on under another token", o)
 	}
 	if len(a.lost) != 0 {
@@ -270,7 +246,7 @@ func TestHomesAreKept(t *testing.T) {
 		return a.homes.held[home] != nil
 	}
 	eventually(t, "what nobody uses is forgotten", func() bool {
-		if o := a.own(t, some("used")); o.Epoch != used.Epoch || o.Fresh {
+		if o := a.own(t, some("used")); o.Epoch != used.Epoch {
 			t.Fatalf("what is used has ended: %+v", o)
 		}
 		return !held("u1:quiet") && client.Exists(t.Context(), key).Val() == 0
@@ -361,7 +337,7 @@ func TestLeaveWithoutRedis(t *testing.T) {
 	}
 	eventually(t, "Redis answers again", func() bool {
 		o, err := a.Own(t.Context(), some("x"))
-		if err == nil && (!o.Here() || !o.Fresh || o.Former != "") {
+		if err == nil && !o.Here() {
 			t.Errorf("%+v after %+v", o, first)
 		}
 		return err == nil

@@ -29,9 +29,7 @@ type members struct {
 	log      *slog.Logger
 	count    *Metrics
 
-	turn chan struct{} // holds one token: taken to renew the lease
-	kick chan struct{} // holds one token: somebody needs a renewal at once
-
+	turn   chan struct{} // holds one token: taken to renew the lease
 	lapsed chan struct{} // holds one token: the lease was renewed after it had lapsed
 
 	// Until sure, no other replica can have taken over a home of this one: our lease holds, or
@@ -41,17 +39,16 @@ type members struct {
 	sure       atomic.Int64
 	generation atomic.Uint64
 
-	mu      sync.Mutex    // guards the fields below; not held over I/O
-	own     lease         // our lease
-	value   string        // our lease, sealed
-	number  uint64        // of the newest renewal
-	tried   time.Duration // when the newest renewal was sent
-	ended   time.Duration // when a renewal last ended, either way
-	tenure  tenure
-	peers   map[string]*peer
-	alive   map[string]bool // names that had a lease at the newest renewal, readable or not; false if the lease says left
-	watched map[string]*watch
-	closed  bool
+	mu     sync.Mutex    // guards the fields below; not held over I/O
+	own    lease         // our lease
+	value  string        // our lease, sealed
+	number uint64        // of the newest renewal
+	tried  time.Duration // when the newest renewal was sent
+	ended  time.Duration // when a renewal last ended, either way
+	tenure tenure
+	peers  map[string]*peer
+	alive  map[string]bool // names that had a lease at the newest renewal, readable or not; false if the lease says left
+	closed bool
 }
 
 func newMembers(self string, deps Deps, s scripts, identity tls.Certificate, address string, t times) (*members, error) {
@@ -61,10 +58,10 @@ func newMembers(self string, deps Deps, s scripts, identity tls.Certificate, add
 	}
 	m := &members{
 		self: self, db: deps.DB, scripts: s, seal: leases, identity: identity, times: t, start: time.Now(), log: deps.Log, count: deps.Metrics,
-		turn: make(chan struct{}, 1), kick: make(chan struct{}, 1), lapsed: make(chan struct{}, 1),
+		turn: make(chan struct{}, 1), lapsed: make(chan struct{}, 1),
 		own:    lease{Address: address, Digest: digestOf(identity.Certificate[0]), Revision: deps.Revision},
 		tenure: tenure{lease: t.lease},
-		peers:  make(map[string]*peer), watched: make(map[string]*watch),
+		peers:  make(map[string]*peer),
 	}
 	m.generation.Store(1) // 0 is no generation
 	return m, m.rewrite()
@@ -81,12 +78,12 @@ func (m *members) now() time.Duration { return time.Since(m.start) }
 
 // renewAlways renews the lease until ctx ends.
 func (m *members) renewAlways(ctx context.Context) {
-	each(ctx, m.times.beat, m.kick, func() { m.look(ctx, m.now()) })
+	each(ctx, m.times.beat, func() { m.look(ctx, m.now()) })
 }
 
 // tryAlways tests at intervals whether the peers can be reached, until ctx ends.
 func (m *members) tryAlways(ctx context.Context) {
-	each(ctx, m.times.lease, nil, func() {
+	each(ctx, m.times.lease, func() {
 		began := m.now()
 		m.reportAll(m.eachPeer(func(p *peer) {
 			for !m.reached(ctx, p) && m.again(ctx, p, began) {
@@ -95,8 +92,8 @@ func (m *members) tryAlways(ctx context.Context) {
 	})
 }
 
-// each calls do at each interval, and whenever now receives, until ctx ends.
-func each(ctx context.Context, pause time.Duration, now <-chan struct{}, do func()) {
+// each calls do at each interval until ctx ends.
+func each(ctx context.Context, pause time.Duration, do func()) {
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	for {
@@ -104,9 +101,8 @@ func each(ctx context.Context, pause time.Duration, now <-chan struct{}, do func
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-now:
+			do()
 		}
-		do()
 	}
 }
 
@@ -209,7 +205,6 @@ func (m *members) renewed(asked, answered time.Duration, there bool, leases map[
 			m.forget(p)
 		}
 	}
-	m.notify(asked)
 }
 
 // learn records a lease that Redis had when it was asked. The caller holds mu.
@@ -226,7 +221,6 @@ func (m *members) learn(name, value string, asked time.Duration) {
 	switch {
 	case l.Left:
 		m.alive[name] = false
-		m.close(name)
 		if p != nil {
 			m.log.Info("another replica has left", "replica", p.name, "address", p.address)
 			delete(m.peers, name)
@@ -250,6 +244,7 @@ func (m *members) learn(name, value string, asked time.Duration) {
 // forget ends a peer. The caller holds mu.
 func (m *members) forget(p *peer) {
 	if !p.refused {
+		m.count.replicasGone.Inc()
 		m.log.Info("another replica has gone", "replica", p.name, "address", p.address, "leaving", p.lease.Leaving)
 	}
 	delete(m.peers, p.name)
@@ -299,7 +294,7 @@ func (m *members) bury(p *peer) bool {
 		return false
 	}
 	p.refused, p.refusedAt = true, m.now()
-	m.close(p.name)
+	m.count.replicasGone.Inc()
 	p.gone()
 	return true
 }

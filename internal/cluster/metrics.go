@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		leaseRenewed: lease.WithLabelValues("ok"), leaseLate: lease.WithLabelValues("late"), leaseFailed: lease.WithLabelValues("failed"),
 		replicasGone: registered(reg, prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_replicas_gone_total",
-			Help: "Other replicas that were found to have gone while something here waited for them.",
+			Help: "Other replicas that have gone without a word: they refused connections, or their leases ended.",
 		})),
 		unreachable: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_replicas_unreachable",

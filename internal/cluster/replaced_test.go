@@ -51,14 +51,11 @@ func TestLeft(t *testing.T) {
 	a, b := startHouse(t, redis, sayWho, long), startHouse(t, redis, sayWho, long)
 	a.own(t, some("x"))
 	a.homes.held["u1:x"].redisKey = "elsewhere" // so that it cannot be given up
-	gone, stop := b.Watch(a.Self())
-	defer stop()
 	a.Close(t.Context())
 	b.members.look(t.Context(), b.members.now())
-	if o := b.own(t, some("x")); !o.Here() || o.Former != a.Self() {
+	if o := b.own(t, some("x")); !o.Here() || counted(t, b.members.count.takeovers) != 1 {
 		t.Errorf("Own: %+v", o)
 	}
-	<-gone
 	if peers := b.Peers(); len(peers) > 0 {
 		t.Errorf("it is still among %+v", peers)
 	}
