@@ -34,6 +34,21 @@ type Deps struct {
 	NewClient func(trust []string) (Client, error)
 	// Metrics count tokens; nil for none.
 	Metrics *Metrics
+	// Judged is told of each token that was verified anew or refused, but not of requests
+	// without one; nil for nobody. It must not block.
+	Judged func(Judgement)
+}
+
+// Judgement is what was found out about a token.
+type Judgement struct {
+	// Caller is who proved to be who; zero if the token was refused.
+	Caller mcp.Caller
+	// View is the view at whose endpoint the token came.
+	View string
+	// Status is the HTTP status of the refusal, 0 for none, and Reason says why, without any
+	// part of the request.
+	Status int
+	Reason string
 }
 
 // Auth identifies callers.
@@ -50,6 +65,7 @@ type Auth struct {
 	places    map[string]place   // by the name of the view, "" for the endpoint
 	documents map[string]mcp.Raw // the protected resource metadata, by their paths
 	metrics   *Metrics
+	judged    func(Judgement)
 }
 
 // New makes an Auth. It does no I/O; Run does.
@@ -77,6 +93,10 @@ func New(cfg Config, deps Deps) (*Auth, error) {
 		nobody:  mcp.NewCaller(mcp.Caller{}),
 		issuers: make(map[string]*issuer),
 		metrics: deps.Metrics,
+		judged:  deps.Judged,
+	}
+	if a.judged == nil {
+		a.judged = func(Judgement) {}
 	}
 	if !a.oauth {
 		return a, nil
@@ -137,9 +157,12 @@ func (a *Auth) RequireAt(view string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, ref := a.nobody, (*refusal)(nil)
 		if a.oauth {
-			caller, ref = a.authenticate(r, at.resource)
+			caller, ref = a.authenticate(r, view)
 		}
 		if ref != nil {
+			if ref.code != "" || ref.status != http.StatusUnauthorized {
+				a.judged(Judgement{View: view, Status: ref.status, Reason: ref.text})
+			}
 			a.metrics.refuse(ref)
 			a.log.DebugContext(r.Context(), "request refused", ref.attrs()...)
 			at.challenge.refuse(w, r, ref)

@@ -47,8 +47,8 @@ func bearer(r *http.Request) (string, *refusal) {
 	return token, nil
 }
 
-// authenticate identifies the caller of a request to the endpoint with a URL.
-func (a *Auth) authenticate(r *http.Request, at string) (mcp.Caller, *refusal) {
+// authenticate identifies the caller of a request to the endpoint of a view.
+func (a *Auth) authenticate(r *http.Request, view string) (mcp.Caller, *refusal) {
 	token, ref := bearer(r)
 	if ref != nil {
 		return mcp.Caller{}, ref
@@ -57,8 +57,8 @@ func (a *Auth) authenticate(r *http.Request, at string) (mcp.Caller, *refusal) {
 		return mcp.Caller{}, badToken("the token is too long", nil)
 	}
 	d := digestOf(token)
-	caller, only, ok := a.recall(d, time.Now())
-	if ok {
+	caller, only, known := a.recall(d, time.Now())
+	if known {
 		a.metrics.cached.Inc()
 	} else {
 		if caller, only, ref = a.verify(r, token, d); ref != nil {
@@ -66,8 +66,11 @@ func (a *Auth) authenticate(r *http.Request, at string) (mcp.Caller, *refusal) {
 		}
 		a.metrics.verified.Inc()
 	}
-	if only != nil && !slices.Contains(only, at) {
+	if only != nil && !slices.Contains(only, a.places[view].resource) {
 		return mcp.Caller{}, badToken("the token is for another audience", fmt.Errorf("it is for %q", only))
+	}
+	if !known {
+		a.judged(Judgement{Caller: caller, View: view})
 	}
 	caller.Token = mcp.Secret(token)
 	return caller, nil

@@ -21,6 +21,8 @@ func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.M
 		return err
 	}
 	g.undo.onStop("audit", g.journal.Close)
+	g.services.events.journal = g.journal
+	g.services.events.reloaded(record.Record{Event: "start", Revised: g.reloaded.Revision})
 	g.services.recorder = &observe.Recorder{
 		Journal: g.journal,
 		RuleAt:  func(rule string) string { return ruleAt(g.rulePlaces.Load(), rule) },
@@ -102,6 +104,31 @@ func VerifyAudit(files []string, key []byte, known map[uint64]AuditHash) ([]*Aud
 		parts = parts[end:]
 	}
 	return reports, nil
+}
+
+// AuditFilter says which records are wanted.
+type AuditFilter = record.Filter
+
+// AuditEntry is what is read of a record.
+type AuditEntry = record.Entry
+
+// QueryAudit calls do with each record in the files that fits, those of each chain oldest
+// first, until do returns an error.
+func QueryAudit(files []string, filter AuditFilter, do func(line []byte, e *AuditEntry) error) error {
+	parts, err := auditParts(files)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		f, err := os.Open(p.file)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(filter.Read(f, do), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // auditPart is a file with a part of a chain.

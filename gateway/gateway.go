@@ -196,7 +196,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	accepted.AllowedHosts, accepted.SSEPath = cfg.hosts(), cfg.ssePath()
 	g.front, err = front.New(accepted, front.Deps{
 		Handler:  g.calls,
-		Sessions: shared.sessions,
+		Sessions: recordedSessions{shared.sessions, g.services.events},
 		Seal:     key,
 		Log:      g.log,
 		Server:   front.ServerInfo{Name: "gatehouse", Title: "Gatehouse", Version: version},
@@ -221,6 +221,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 // endSession closes everything that is kept for a client's session. It is not called before
 // the front begins a session.
 func (g *Gateway) endSession(key string) {
+	g.services.events.sessionEnded(key)
 	g.front.EndSession(key)
 	g.services.grants.End(key)
 	for _, u := range g.members() {

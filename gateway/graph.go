@@ -77,10 +77,11 @@ type services struct {
 	memory  *mcp.Memory // nil for no bound, when nobody is served
 
 	recorder *observe.Recorder // nil for none
+	events   *events           // records what is no call
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
-	l = services{stores: *shared, version: version, log: log, tell: tell}
+	l = services{stores: *shared, version: version, log: log, tell: tell, events: &events{}}
 	if l.grants == nil {
 		l.grants = session.NewGrants()
 	}
@@ -112,7 +113,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 	}()
 	if before != nil && before.cfg.PublicURL == cfg.PublicURL && reflect.DeepEqual(before.cfg.Auth, cfg.Auth) && maps.Equal(viewURLs(before.cfg), viewURLs(cfg)) {
 		g.auth = before.auth
-	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens}); err != nil {
+	} else if g.auth, err = auth.New(cfg.Auth, auth.Deps{PublicURL: cfg.PublicURL, Views: viewURLs(cfg), Log: with.log, Metrics: with.metrics.tokens, Judged: with.events.judged}); err != nil {
 		return g, err
 	}
 	for i, v := range cfg.Views {
@@ -146,7 +147,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -174,7 +175,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		}
 		return &member{server: d, counted: with.metrics.calls.Of(d), cfg: c}, nil
 	}
-	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL})
+	credentials, err := outbound.New(c.Auth, outbound.Deps{Log: with.log, Upstream: c.Name, URL: c.URL, Fetched: with.events.fetched})
 	if err != nil {
 		return nil, err
 	}

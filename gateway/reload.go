@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
 const (
@@ -71,6 +73,7 @@ func (g *Gateway) Reload() error {
 
 // logRefused writes a line for each problem.
 func (g *Gateway) logRefused(err error) {
+	g.services.events.reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
 	bad, ok := errors.AsType[*ConfigError](err)
 	if !ok {
 		g.log.Error("configuration not reloaded: nothing was changed", "error", err)
@@ -106,6 +109,8 @@ func (g *Gateway) reload() (revision string, err error) {
 	if err != nil {
 		return "", err
 	}
+	sections := changedSections(before.cfg, cfg)
+	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: sections}) // for the sinks that it may end
 	changeSinks()
 	if g.services.redis != nil {
 		g.services.redis.SetUser(cfg.Sessions.Redis)
@@ -229,13 +234,7 @@ func (g *Gateway) graph() *graph {
 
 // changes returns the attributes of the log line about a reload.
 func changes(before, next *graph) []any {
-	var sections []string
-	was, is := reflect.ValueOf(before.cfg), reflect.ValueOf(next.cfg)
-	for i := range was.NumField() {
-		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
-			sections = append(sections, was.Type().Field(i).Tag.Get("yaml"))
-		}
-	}
+	sections := changedSections(before.cfg, next.cfg)
 	attrs := []any{slog.String("changed", strings.Join(sections, ","))}
 	add := func(key string, members []*member, has func(*member) bool) {
 		var names []string
@@ -252,4 +251,15 @@ func changes(before, next *graph) []any {
 	add("replaced", next.members, func(m *member) bool { return before.member(m.Name()) != nil && !before.has(m) })
 	add("removed", before.members, func(m *member) bool { return next.member(m.Name()) == nil })
 	return attrs
+}
+
+// changedSections returns the keys of the sections in which two configurations differ.
+func changedSections(before, next Config) (sections []string) {
+	was, is := reflect.ValueOf(before), reflect.ValueOf(next)
+	for i := range was.NumField() {
+		if !reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			sections = append(sections, was.Type().Field(i).Tag.Get("yaml"))
+		}
+	}
+	return sections
 }

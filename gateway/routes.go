@@ -20,6 +20,7 @@ type place struct {
 	path   string
 	view   string            // "" for none
 	users  *policy.Audiences // who may use the view; nil for none
+	events *events           // take who may not; nil for none
 	behind func(authenticate func(http.Handler) http.Handler) http.Handler
 }
 
@@ -38,19 +39,20 @@ func (g *Gateway) setRoutes(under *graph) {
 
 // viewPlaces returns the places of a view.
 func (g *Gateway) viewPlaces(at, view string, users *policy.Audiences) []place {
-	places := []place{{at, view, users, g.front.Behind}}
+	places := []place{{at, view, users, g.services.events, g.front.Behind}}
 	if stream, _ := g.front.SSEPaths(); stream != "" {
 		sse := front.ViewSSE(at)
-		places = append(places, place{sse, view, users, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.front.MessagesBehind})
+		places = append(places, place{sse, view, users, g.services.events, g.front.SSEBehind}, place{front.SSEMessages(sse), view, users, g.services.events, g.front.MessagesBehind})
 	}
 	return places
 }
 
 // only lets those callers pass who may use a view. That the view exists is no secret, since
 // everybody can read its metadata.
-func only(users *policy.Audiences, next http.Handler) http.Handler {
+func only(users *policy.Audiences, refused *events, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := mcp.CallerFrom(r.Context()); !ok || users.First(&caller) < 0 {
+			refused.judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users"})
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
 			w.Write(wire.AppendError(nil, nil, mcp.Errorf(mcp.CodeInvalidRequest, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))
@@ -70,7 +72,7 @@ func routes(who *auth.Auth, log *slog.Logger, places ...place) http.Handler {
 			if p.view == "" {
 				return who.Require(next)
 			}
-			return who.RequireAt(p.view, only(p.users, next))
+			return who.RequireAt(p.view, only(p.users, p.events, next))
 		})
 	}
 	nothing := func(w http.ResponseWriter, _ *http.Request) {

@@ -36,6 +36,15 @@ type Deps struct {
 	// RootCAs are who may sign the certificate of the token endpoint. Nil for the
 	// system's.
 	RootCAs *x509.CertPool
+	// Fetched is told of each token that was asked for; nil for nobody. It must not block.
+	Fetched func(Fetch)
+}
+
+// Fetch is one request for a token, of the gateway's own or in the name of a user.
+type Fetch struct {
+	Upstream     string
+	Issuer, User string // "" for the gateway's own
+	Err          error  // what callers are told; nil for a good token
 }
 
 // Credentials authenticates the requests to one upstream. Its methods may be called
@@ -50,6 +59,8 @@ type Credentials struct {
 	endpoint *endpoint // nil when there is no token to get
 	machine  *source   // nil without a token of the gateway's own
 	stamps   atomic.Uint64
+	fetched  func(Fetch)
+	upstream string
 
 	base context.Context // of what is fetched; ends with Close
 	stop context.CancelFunc
@@ -69,7 +80,7 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 	if deps.Log == nil {
 		return nil, fmt.Errorf("auth of upstream %q: no log was given", deps.Upstream)
 	}
-	c := &Credentials{cfg: cfg, log: deps.Log.With("upstream", deps.Upstream), header: cfg.HeaderName(), resource: deps.URL}
+	c := &Credentials{cfg: cfg, log: deps.Log.With("upstream", deps.Upstream), header: cfg.HeaderName(), resource: deps.URL, upstream: deps.Upstream, fetched: deps.Fetched}
 	if cfg.Resource != nil {
 		c.resource = *cfg.Resource
 	}
@@ -96,7 +107,8 @@ func New(cfg Config, deps Deps) (*Credentials, error) {
 		c.users, err = lru.New[userKey, *source](maxUsers)
 		return c, err
 	}
-	c.machine = &source{owner: c, ask: func(ctx context.Context) (answer, error) { return c.ask(ctx, c.machineForm()) }}
+	c.machine = &source{owner: c}
+	c.machine.ask = c.telling(Fetch{}, func(ctx context.Context) (answer, error) { return c.ask(ctx, c.machineForm()) })
 	return c, nil
 }
 
@@ -193,6 +205,17 @@ func (c *Credentials) target(form url.Values) url.Values {
 	set("audience", c.cfg.Audience)
 	set("scope", strings.Join(c.cfg.Scopes, " "))
 	return form
+}
+
+// telling returns ask with its outcome told.
+func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error)) func(context.Context) (answer, error) {
+	return func(ctx context.Context) (answer, error) {
+		a, err := ask(ctx)
+		if c.fetched != nil && ctx.Err() == nil {
+			c.fetched(Fetch{Upstream: c.upstream, Issuer: of.Issuer, User: of.User, Err: err})
+		}
+		return a, err
+	}
 }
 
 // ask asks the endpoint, and logs what the callers are not told.

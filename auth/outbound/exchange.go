@@ -45,7 +45,7 @@ func (c *Credentials) sourceFor(caller mcp.Caller) (*source, error) {
 		return src, nil
 	}
 	src := &source{owner: c, end: caller.Expires}
-	src.ask = func(ctx context.Context) (answer, error) { return c.exchange(ctx, subject) }
+	src.ask = c.telling(Fetch{Issuer: caller.Issuer, User: caller.Subject}, func(ctx context.Context) (answer, error) { return c.exchange(ctx, subject) })
 	c.users.Add(key, src)
 	return src, nil
 }

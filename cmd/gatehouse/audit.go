@@ -17,11 +17,11 @@ import (
 func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Check the records of the audit",
+		Short: "Check and search the records of the audit",
 		Long:  "Works on files of records, which the section audit of the configuration writes.",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newAuditVerify())
+	cmd.AddCommand(newAuditVerify(), newAuditQuery())
 	return cmd
 }
 

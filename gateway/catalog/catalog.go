@@ -63,6 +63,9 @@ type Deps struct {
 	Views map[string]*view.View
 	// PageSize is how many items a page has at most; 0 for the default.
 	PageSize int
+	// Changed is told when what an upstream offers to all has changed; nil for nobody. It must
+	// not block.
+	Changed func(Change)
 }
 
 // Catalog merges upstreams. It is safe for concurrent use.
@@ -72,6 +75,8 @@ type Catalog struct {
 	log     *slog.Logger
 	seal    *seal.Key
 	hub     hub
+
+	onChange func(Change) // nil for nobody
 
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
@@ -137,7 +142,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks,
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed,
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
 	names := make(map[string]bool)
@@ -399,6 +404,9 @@ func (c *Catalog) publish(s *source, state sourceState) {
 	c.mu.Unlock()
 
 	c.logWithheld(old, next)
+	if was := old.states[s.index]; c.onChange != nil && was.heard {
+		was.compare(state, s.naming.upstream, c.onChange)
+	}
 	for i, kinds := range next.changed(old) {
 		c.hub.announce(i, kinds, everyone)
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -61,6 +62,42 @@ func perUserState() sourceState {
 		k.lists[i] = &publicList{}
 	}
 	return k
+}
+
+// Change says what is different in one list of an upstream, by the upstream's own names.
+type Change struct {
+	Upstream, List          string
+	Added, Removed, Changed []string
+}
+
+// compare tells what is different in a later state of an upstream. A list that failed for a
+// while is compared with what it was before.
+func (k sourceState) compare(now sourceState, upstream string, tell func(Change)) {
+	for i := range kinds {
+		was, is := cmp.Or(k.lists[i], k.former[i]), now.lists[i]
+		if was == is || was == nil || is == nil {
+			continue
+		}
+		d := Change{Upstream: upstream, List: i.String()}
+		before := make(map[string]mcp.Raw, len(was.entries))
+		for _, e := range was.entries {
+			before[e.native] = e.item.Raw
+		}
+		for _, e := range is.entries {
+			old, there := before[e.native]
+			delete(before, e.native)
+			switch {
+			case !there:
+				d.Added = append(d.Added, e.native)
+			case !bytes.Equal(old, e.item.Raw):
+				d.Changed = append(d.Changed, e.native)
+			}
+		}
+		d.Removed = slices.Sorted(maps.Keys(before))
+		if d.Added != nil || d.Removed != nil || d.Changed != nil {
+			tell(d)
+		}
+	}
 }
 
 // offers holds the capabilities of an upstream that affect the gateway.

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -123,6 +124,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 	url, r := recorded(t, d)
 	d.url, left["exchanged"] = url, r
 	var g *guarded
+	records := writtenTo(filepath.Join(t.TempDir(), "audit.jsonl"))
 	tokens := newDesk(issuer, func(r *http.Request) (claims, error) {
 		subject, err := verified(r.PostFormValue("subject_token"), jose.ES256, issuer.Key().Public(), g.url)
 		return claims{"sub": subject["sub"], "aud": d.url}, err
@@ -134,6 +136,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 		Auth: auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: other.URL,
 			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: mcp.Secret(other.ClientSecret)}}}},
 		Upstreams: upstreams,
+		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
 	})
 
 	alice := claims{"sub": "alice", "canary": canary, "email": canary + "@example.com", "groups": []string{canary}}
@@ -197,6 +200,16 @@ func TestP9_223_TheCanary(t *testing.T) {
 		wantNowhere(t, where, text, append(secrets, canary)...)
 	}
 	wantNowhere(t, "the log", g.log.String(), append(secrets, canary)...)
+	if err := g.served.Stop(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	recorded := strings.ReplaceAll(records.String(), `"groups":["`+canary+`"]`, "") // whose they are is recorded
+	wantNowhere(t, "the audit", recorded, append(secrets, canary, `"Ada"`)...)
+	for _, kind := range []string{"call", "signin", "session", "credential"} {
+		if !strings.Contains(recorded, `"kind":"`+kind+`"`) {
+			t.Errorf("the audit has no %s", kind)
+		}
+	}
 	asked := 0
 	for line := range strings.Lines(atIssuer.String()) {
 		if strings.HasPrefix(line, "grant_type=") || strings.Contains(line, "&subject_token=") {

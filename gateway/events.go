@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+	"github.com/gatehouse-mcp/gatehouse/session"
+)
+
+const (
+	// refusalsRecorded is how many refused tokens have a record each second: anybody can send
+	// tokens, and must not fill the disk with them. The next record counts the others.
+	refusalsRecorded = 100
+	// namesRecorded bounds each list of names in a record of changed lists.
+	namesRecorded = 200
+)
+
+// events records what happens beside calls. Its zero value records nothing.
+type events struct {
+	journal *audit.Journal // set before anything happens
+
+	mu       sync.Mutex // guards the fields below
+	second   time.Time  // of the refusals that are counted
+	refusals int
+	silent   int64 // without a record
+}
+
+// judged records a sign-in: a token that was verified, or refused.
+func (e *events) judged(j auth.Judgement) {
+	if e == nil || !e.journal.Enabled() {
+		return
+	}
+	r := &record.Record{
+		Kind: record.KindSignIn, Event: "ok", Reason: j.Reason, View: j.View,
+		Issuer: j.Caller.Issuer, User: j.Caller.Subject, Groups: j.Caller.Groups, Client: j.Caller.ClientID,
+	}
+	if j.Status != 0 {
+		r.Event, r.Code = "refused", j.Status
+		ok := false
+		if r.Count, ok = e.count(time.Now()); !ok {
+			return
+		}
+	}
+	e.journal.Put(r)
+}
+
+// count counts a refusal. It returns false if there were too many in this second, else how
+// many it stands for if there were some without a record before.
+func (e *events) count(now time.Time) (standsFor int64, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now.Sub(e.second) >= time.Second {
+		e.second, e.refusals = now, 0
+	}
+	if e.refusals++; e.refusals > refusalsRecorded {
+		e.silent++
+		return 0, false
+	}
+	if e.silent > 0 {
+		standsFor, e.silent = e.silent+1, 0
+	}
+	return standsFor, true
+}
+
+// reloaded records what became of the configuration file.
+func (e *events) reloaded(r record.Record) {
+	if e.journal.Enabled() {
+		r.Kind = record.KindReload
+		e.journal.Put(&r)
+	}
+}
+
+// changed records that a server offers something else.
+func (e *events) changed(c catalog.Change) {
+	if !e.journal.Enabled() {
+		return
+	}
+	few := func(names []string) []string { return names[:min(len(names), namesRecorded)] }
+	e.journal.Put(&record.Record{
+		Kind: record.KindLists, Upstream: c.Upstream, List: c.List,
+		Added: few(c.Added), Removed: few(c.Removed), Changed: few(c.Changed),
+		Count: int64(len(c.Added) + len(c.Removed) + len(c.Changed)),
+	})
+}
+
+// fetched records that the gateway asked for a credential.
+func (e *events) fetched(f outbound.Fetch) {
+	if !e.journal.Enabled() {
+		return
+	}
+	r := &record.Record{Kind: record.KindCredential, Event: "obtained", Upstream: f.Upstream, Issuer: f.Issuer, User: f.User}
+	if f.Err != nil {
+		r.Event, r.Reason = "refused", f.Err.Error()
+	}
+	e.journal.Put(r)
+}
+
+// sessionEnded records the end of a client's session.
+func (e *events) sessionEnded(key string) {
+	if e.journal.Enabled() && !strings.Contains(key, ":~") { // derived sessions of stateless clients do not begin either
+		e.journal.Put(&record.Record{Kind: record.KindSession, Event: "end", Session: record.Digest(key)})
+	}
+}
+
+// recordedSessions are the sessions of clients, whose beginnings are recorded.
+type recordedSessions struct {
+	session.Store
+	events *events
+}
+
+// Create begins a session; see session.Store.
+func (s recordedSessions) Create(ctx context.Context, r session.Record) (session.Record, error) {
+	created, err := s.Store.Create(ctx, r)
+	if err != nil || !s.events.journal.Enabled() {
+		return created, err
+	}
+	caller, _ := mcp.CallerFrom(ctx)
+	s.events.journal.Put(&record.Record{
+		Kind: record.KindSession, Event: "start", Session: record.Digest(created.Key()), Revision: created.Revision, View: created.View,
+		Issuer: caller.Issuer, User: caller.Subject, Groups: caller.Groups, Client: caller.ClientID,
+	})
+	return created, nil
+}

@@ -1,0 +1,107 @@
+package record
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Entry is what is read of a record to find and to show it.
+type Entry struct {
+	Time     time.Time `json:"time"`
+	Kind     string    `json:"kind"`
+	ID       string    `json:"id"`
+	Event    string    `json:"event"`
+	Reason   string    `json:"reason"`
+	User     string    `json:"user"`
+	View     string    `json:"view"`
+	Session  string    `json:"session"`
+	Method   string    `json:"method"`
+	Name     string    `json:"name"`
+	Upstream string    `json:"upstream"`
+	Original string    `json:"original"`
+	Decision string    `json:"decision"`
+	Rule     string    `json:"rule"`
+	RuleAt   string    `json:"rule_at"`
+	Approval string    `json:"approval"`
+	Limit    string    `json:"limit"`
+	Outcome  string    `json:"outcome"`
+	Executed string    `json:"executed"`
+	Duration float64   `json:"duration_ms"`
+	List     string    `json:"list"`
+	Added    []string  `json:"added"`
+	Removed  []string  `json:"removed"`
+	Changed  []string  `json:"changed"`
+	Count    int64     `json:"count"`
+}
+
+// Filter says which records are wanted: those that fit every field that is set.
+type Filter struct {
+	User, ID, Session, Upstream string
+	// Name is a public name or URI, the server's own, or upstream/name.
+	Name string
+	// Kinds, Decisions and Outcomes are those of which one is enough.
+	Kinds, Decisions, Outcomes []string
+	// Since and Until bound the time; Until is not included.
+	Since, Until time.Time
+}
+
+// Read calls do with each record that fits, as it is written and as it is read, until do
+// returns an error. It skips lines that are no records, and keeps nothing.
+func (f Filter) Read(from io.Reader, do func(line []byte, e *Entry) error) error {
+	var failed error
+	err := eachLine(from, func(line []byte) {
+		var e Entry
+		if failed == nil && json.Unmarshal(line, &e) == nil && f.fits(&e) {
+			failed = do(line, &e)
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+func (f Filter) fits(e *Entry) bool {
+	is := func(want, got string) bool { return want == "" || want == got }
+	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
+	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) &&
+		(f.Name == "" || f.Name == e.Name || f.Name == e.Original || f.Name == e.Upstream+"/"+e.Original) &&
+		oneOf(f.Kinds, e.Kind) && oneOf(f.Decisions, e.Decision) && oneOf(f.Outcomes, e.Outcome) &&
+		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Until.IsZero() || e.Time.Before(f.Until))
+}
+
+// What says in a line what has happened, for people.
+func (e *Entry) What() string {
+	var parts []string
+	add := func(label, value string) {
+		if value != "" {
+			parts = append(parts, label+value)
+		}
+	}
+	if e.Kind != KindCall {
+		add("", e.Event)
+		add("", e.Upstream)
+		add("", e.List)
+		for _, change := range []struct {
+			label string
+			names []string
+		}{{"added ", e.Added}, {"removed ", e.Removed}, {"changed ", e.Changed}} {
+			add(change.label, strings.Join(change.names, " "))
+		}
+		add("", e.Reason)
+		return strings.Join(parts, ", ")
+	}
+	add("", e.Decision)
+	add("rule ", e.Rule)
+	add("at ", e.RuleAt)
+	add("", e.Approval)
+	add("limit ", e.Limit)
+	add("", e.Outcome)
+	if e.Executed != "" && e.Executed != ExecutedYes {
+		add("executed ", e.Executed)
+	}
+	return strings.Join(parts, ", ")
+}
