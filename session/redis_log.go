@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
 
-// fetch reads events from Redis. A stream with an event that no replica wrote counts as
-// missing.
+// fetch reads events from Redis. A stream with an event that no replica wrote, or that Redis has
+// lost, counts as missing.
 func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged) (events []Event, err error) {
 	n := h.name
 	var fields []any
@@ -28,7 +28,10 @@ func (s *Redis) fetch(ctx context.Context, h *held, stream string, list []logged
 		return nil, ErrNotFound
 	}
 	for i, e := range list {
-		sealed, _ := values[i].(string)
+		sealed, there := values[i].(string)
+		if !there {
+			return nil, ErrNotFound
+		}
 		data, err := s.seals.events.OpenBytes([]byte(sealed), n.user, n.id, stream, strconv.FormatUint(e.seq, 10))
 		if err != nil {
 			s.db.Unopened("event")

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,27 @@ func TestRedisHoldsNothingInClear(t *testing.T) {
 	}
 	if strings.Contains(dump(t, client), canary) {
 		t.Error("it stands in Redis")
+	}
+}
+
+// TestLostEventsAreNotForged: if Redis has lost its data, a stream is unknown, and nobody is said to
+// have written into Redis.
+func TestLostEventsAreNotForged(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	defer client.Close()
+	var said strings.Builder
+	s := newReplica(t, server.URL(), session.Config{}, session.Deps{Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelError}))})
+	r := s.create(t)
+	if _, err := s.Log().Append(t.Context(), r.Key(), "s", []byte("said")); err != nil {
+		t.Fatal(err)
+	}
+	client.FlushAll(t.Context())
+	if _, _, _, err := s.Log().Read(t.Context(), r.Key(), "s", 0); !errors.Is(err, session.ErrNotFound) {
+		t.Errorf("Read: %v", err)
+	}
+	if said.Len() > 0 {
+		t.Error(said.String())
 	}
 }
 

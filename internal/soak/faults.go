@@ -46,8 +46,8 @@ func faults() []fault {
 		{"configuration changed", nil, (*injector).reload, 0},
 		{"configuration broken", nil, (*injector).reloadBad, 0},
 		// Replicas know sessions for some seconds longer than Redis does. A call whose
-		// session has ended gets -32600.
-		{"Redis killed and empty", append([]string{sessionLost, "-32600", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
+		// session has ended gets -32600, and one whose stream is lost -32603 when it is resumed.
+		{"Redis killed and empty", append([]string{sessionLost, "-32600", "-32603", "cut"}, storeless...), (*injector).killStore, 10 * time.Second},
 		{"Redis hangs", storeless, (*injector).hangStore, 0},
 		{"Redis is slow", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Delay(700 * time.Millisecond) }), 0},
 		{"Redis drips", storeless, linked(toRedis, all, func(p *faultproxy.Proxy) { p.Drip(5 * time.Millisecond) }), 0},
