@@ -158,6 +158,7 @@ func TestP9_102_AnswersTwice(t *testing.T) {
 
 // TestP9_110_NobodyAnswers: the server is told, and the gateway keeps nothing.
 func TestP9_110_NobodyAnswers(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"} {
 		s := newInquirer(t, server)
 		s.name = "up"

@@ -191,6 +191,7 @@ func TestUnreachableUpstreamAtStart(t *testing.T) {
 }
 
 func TestUpstreamDiesInMidCall(t *testing.T) {
+	t.Parallel()
 	for _, revision := range []string{statefulServer, stateless} {
 		t.Run("server "+revision, func(t *testing.T) {
 			frail, sound := scripted(t, revision), scripted(t, revision)

@@ -94,6 +94,7 @@ func serveRecorded(revision, file string) {
 // it searches everything that has left the gateway for the tokens, their claims, and the
 // client's other handles.
 func TestP9_223_TheCanary(t *testing.T) {
+	t.Parallel()
 	canary := "canary-" + rand.Text()
 	issuer, atIssuer := recordedIssuer(t)
 	other, atOther := recordedIssuer(t)

@@ -244,8 +244,10 @@ func (s *outage) allowance(t *testing.T, here int) (through int) {
 
 // TestRedisFaults: Redis fails for all three replicas, and recovers.
 func TestRedisFaults(t *testing.T) {
+	t.Parallel()
 	for _, f := range redisFaults() {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			s := newOutage(t)
 			s.prepare(t)
 			f.begin(t, s)
@@ -382,11 +384,13 @@ func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
 
 // TestRedisPartition: one of three replicas loses its link to Redis.
 func TestRedisPartition(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(*faultproxy.Proxy){
 		"cut": (*faultproxy.Proxy).Cut, "reset": (*faultproxy.Proxy).Reset, "black hole": (*faultproxy.Proxy).BlackHole,
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newOutage(t)
 			s.prepare(t)
 			other := raw(t, s.urls[1], statefulClient)
@@ -428,6 +432,7 @@ func TestRedisPartition(t *testing.T) {
 
 // TestRedisFailover: a Sentinel makes a replica of Redis the master, under load.
 func TestRedisFailover(t *testing.T) {
+	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(t, master)
 	sentinel := redistest.StartSentinel(t, master, "gate")
@@ -468,6 +473,7 @@ func TestRedisFailover(t *testing.T) {
 // TestRedisUser: H/189 replicas need no more rights in Redis than docs/configuration.md
 // says, whatever they keep there.
 func TestRedisUser(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	redistest.AddUser(t, "../../docs/configuration.md", server)
 	s := newOutageBy(t, server, func(int) string {

@@ -22,7 +22,7 @@ import (
 
 const (
 	// interleavingTime is how long new interleavings are begun.
-	interleavingTime = 10 * time.Second
+	interleavingTime = 5 * time.Second
 	maxSteps         = 40
 	maxCalls         = 10
 	// inPatience bounds each wait of a run. After a failure there are several.
@@ -103,9 +103,7 @@ func TestInterleavings(t *testing.T) {
 // bounded sets a flag, unless it was given, for this test.
 func bounded(t *testing.T, name, value string) {
 	t.Helper()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if given {
+	if given(name) {
 		return
 	}
 	before := flag.Lookup(name).Value.String()

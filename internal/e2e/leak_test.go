@@ -20,7 +20,6 @@ import (
 )
 
 const (
-	leakWarmUp  = 1000 // calls before the first count, which the last count must not exceed
 	leakWorkers = 32
 
 	// leakSettled is how long no goroutine may end before they are counted: longer than an

@@ -150,6 +150,7 @@ func TestApprovalOfALoadedSkill(t *testing.T) {
 // TestChangedSkillsChangeTheTool: when skills change, the tool changes, and only clients
 // that listen for changed tools are told.
 func TestChangedSkillsChangeTheTool(t *testing.T) {
+	t.Parallel()
 	dir := skillsDir(t, skillFiles)
 	g := loading(t, dir)
 	c := g.raw(t, stateless, g.issuer.Token(claims{"groups": "all"}))

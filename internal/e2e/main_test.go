@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -64,6 +67,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
+	atOnce(4)
 	code := m.Run()
 	if everything.stop != nil {
 		everything.stop()
@@ -75,6 +79,21 @@ func TestMain(m *testing.M) {
 		}
 	}
 	os.Exit(code)
+}
+
+// atOnce lets so many parallel tests run at the same time, unless -parallel says otherwise:
+// they wait more than they compute.
+func atOnce(tests int) {
+	flag.Parse()
+	if !given("test.parallel") {
+		_ = flag.Set("test.parallel", strconv.Itoa(max(tests, runtime.GOMAXPROCS(0)))) // it is a number
+	}
+}
+
+// given reports whether the command line sets a flag.
+func given(name string) (yes bool) {
+	flag.Visit(func(f *flag.Flag) { yes = yes || f.Name == name })
+	return yes
 }
 
 // everything is the gateway that tests share if they change nothing: peers of each era over

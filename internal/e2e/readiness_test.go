@@ -30,6 +30,7 @@ func (g *guarded) ready(t *testing.T, query string) (status int, reasons []strin
 // TestReadyWithoutRoom: a gateway whose Redis accepts no new data begins no sessions, so it
 // is not ready. For a balancer that excludes the store from its question, it stays ready.
 func TestReadyWithoutRoom(t *testing.T) {
+	t.Parallel()
 	server, master := redistest.Start(t), redistest.Start(t)
 	client := server.Client()
 	defer client.Close()

@@ -83,6 +83,7 @@ func TestP9_128_AFailingUpstreamFailsNoList(t *testing.T) {
 }
 
 func TestP9_128_AHangingUpstreamDelaysNobody(t *testing.T) {
+	t.Parallel()
 	hanging, good := scripted(t, statefulServer), scripted(t, statefulServer)
 	hanging.On("initialize", (*mcptest.Call).Hang)
 	good.Tools("fine")

@@ -18,6 +18,7 @@ import (
 // TestReplicasThatCannotReachEachOther: /readyz and check report it with address and
 // reason.
 func TestReplicasThatCannotReachEachOther(t *testing.T) {
+	t.Parallel()
 	s, redis := doing(t), redistest.Start(t)
 	cfg := gateway.Config{Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}}
 	cfg.Sessions.Store, cfg.Sessions.Key, cfg.Sessions.Redis.URL = "redis", "0123456789abcdef0123456789abcdef", mcp.Secret(redis.URL())

@@ -355,6 +355,7 @@ func TestReplicasStand(t *testing.T) {
 // TestReplicasWithoutRedis: known sessions continue, new ones are told to come back, and
 // all is well once Redis is.
 func TestReplicasWithoutRedis(t *testing.T) {
+	t.Parallel()
 	r := replicated(t, nil)
 	s := r.servers[0]
 	s.asks()

@@ -221,6 +221,7 @@ func TestLargeResultsBelongToTheirUser(t *testing.T) {
 
 // TestReplicasLargeResults: what one replica keeps, each of them reads.
 func TestReplicasLargeResults(t *testing.T) {
+	t.Parallel()
 	s := scripted(t, stateless)
 	largeTool(s, stateless)
 	r := replicated(t, func(cfg *gateway.Config) {

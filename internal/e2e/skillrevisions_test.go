@@ -15,11 +15,13 @@ import (
 // TestEveryRevisionIsToldOfSkills: a client of any stateful revision learns of skills at
 // the handshake (SEP-2076 §2), lists and reads them, and is notified of a change.
 func TestEveryRevisionIsToldOfSkills(t *testing.T) {
+	t.Parallel()
 	for _, revision := range wire.Revisions() {
 		if !revision.Stateful {
 			continue
 		}
 		t.Run(revision.Name, func(t *testing.T) {
+			t.Parallel()
 			dir := skillsDir(t, skillFiles)
 			g := guard(t, gateway.Config{Upstreams: []upstream.Config{{Name: "pb", Skills: dir}}})
 			c := g.raw(t, revision.Name, g.issuer.Token(nil))
@@ -61,6 +63,7 @@ func TestEveryRevisionIsToldOfSkills(t *testing.T) {
 // TestChangesBeforeTheFirstStream: a client that opens its stream late is told of the lists
 // that have changed since it fetched them, and of no other.
 func TestChangesBeforeTheFirstStream(t *testing.T) {
+	t.Parallel()
 	const changed = "notifications/skills/list_changed"
 	dir := skillsDir(t, skillFiles)
 	up := secretive(t, stateless)

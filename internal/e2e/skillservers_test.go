@@ -108,6 +108,7 @@ func quoted(text string) string {
 // TestSkillsOfServers: whatever form a server uses, clients get both forms, and policy
 // decides.
 func TestSkillsOfServers(t *testing.T) {
+	t.Parallel()
 	for _, form := range skillForms {
 		for _, server := range []string{statefulServer, stateless} {
 			s := scripted(t, server)

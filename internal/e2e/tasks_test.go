@@ -317,6 +317,7 @@ func TestTasksThatNobodyOffers(t *testing.T) {
 // TestP9_191_ClientsWithoutTasks: they call a tool that runs only as a task; the gateway
 // creates the task and waits for it.
 func TestP9_191_ClientsWithoutTasks(t *testing.T) {
+	t.Parallel()
 	for _, server := range []string{taskServer, stateless} {
 		for _, revision := range []string{"2024-11-05", "2025-06-18", statefulClient, stateless} {
 			t.Run("client "+revision+" server "+server, func(t *testing.T) {

@@ -254,6 +254,7 @@ func TestReplicasThatStopLeaveUpstreamSessions(t *testing.T) {
 // TestH_178_UpstreamSessionsWithoutRedis: sessions with a known owner continue there;
 // others are opened.
 func TestH_178_UpstreamSessionsWithoutRedis(t *testing.T) {
+	t.Parallel()
 	r, cart := withCart(t)
 	known, fresh := raw(t, r.url, statefulClient), rawWith(t, r.url, stateless, askable)
 	for n := range 3 {
