@@ -11,6 +11,7 @@ import (
 
 // TestClusterShares: the nodes of a Cluster share the sessions.
 func TestClusterShares(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	s := newReplica(t, cluster.URL(), session.Config{}, session.Deps{})
 	for i := range 30 {
@@ -30,6 +31,7 @@ func TestClusterShares(t *testing.T) {
 // H/182: a user's keys move to another node during use, and then a node fails. A session that
 // exists is never reported as missing.
 func TestClusterMoves(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	a := newReplica(t, cluster.URL(), session.Config{}, session.Deps{})
 	b := newReplica(t, cluster.URL(), session.Config{}, session.Deps{})

@@ -13,6 +13,7 @@ import (
 // H/178: a change that Redis does not confirm in time holds at the owner, and is written again
 // with the next one.
 func TestUpdateUnsure(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	link, err := faultproxy.Start(server.Addr)
 	if err != nil {

@@ -146,6 +146,7 @@ func TestFence(t *testing.T) {
 // TestTakeover: the next owner continues with everything that the last one has written. A
 // sweep of the last owner drops the sessions of the next one, and ends nothing.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	single, cluster := redistest.Start(t), redistest.StartCluster(t)
 	for name, place := range map[string]struct {
 		url    string

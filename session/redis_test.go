@@ -107,29 +107,38 @@ func eventually(t *testing.T, what string, happened func() bool) {
 }
 
 // The suite runs over a single server, over one behind a Sentinel, and over a Cluster, which
-// refuses scripts whose keys are not on one node.
+// refuses scripts whose keys are not on one node. H/189: over the single server and the
+// Cluster it runs as the user that docs/configuration.md asks operators to create.
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	t.Run("single", func(t *testing.T) {
+		t.Parallel()
 		server := redistest.Start(t)
-		runSuite(t, server.URL(), server.Advance)
+		runSuite(t, server.URL(), asUser(t, server), server.Advance)
 	})
 	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
 		server := redistest.Start(t)
 		sentinel := redistest.StartSentinel(t, server, "gate")
-		runSuite(t, "redis+sentinel://"+sentinel.Addr+"/0?master=gate", server.Advance)
+		runSuite(t, "redis+sentinel://"+sentinel.Addr+"/0?master=gate", redisdb.Config{}, server.Advance)
 	})
 	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
 		cluster := redistest.StartCluster(t)
-		runSuite(t, cluster.URL(), cluster.Advance)
+		runSuite(t, cluster.URL(), asUser(t, cluster.Nodes...), cluster.Advance)
 	})
 }
 
-func runSuite(t *testing.T, url string, advance func(testing.TB, time.Duration)) {
+func runSuite(t *testing.T, url string, place redisdb.Config, advance func(testing.TB, time.Duration)) {
 	runs := 0
+	begin := func(t *testing.T, cfg session.Config, deps session.Deps) *replica {
+		cfg.Redis = place
+		cfg.Redis.Prefix = fmt.Sprintf("gatehouse:%d:", runs)
+		return newReplica(t, url, cfg, deps)
+	}
 	sessiontest.RunWith(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
 		runs++
-		cfg.Redis = redisdb.Config{Prefix: fmt.Sprintf("gatehouse-%d:", runs)}
-		return newReplica(t, url, cfg, deps)
+		return begin(t, cfg, deps)
 	}, func(t *testing.T, store session.Store, d time.Duration) {
 		r := store.(*replica)
 		r.Sweep() // as it does many times in production
@@ -137,11 +146,13 @@ func runSuite(t *testing.T, url string, advance func(testing.TB, time.Duration))
 		r.skew.Add(int64(d))
 		r.Sweep()
 	}, slack)
+	usesAll(t, begin(t, session.Config{}, session.Deps{}))
 }
 
 // While Redis is away, hangs or is empty, known sessions continue, no session that may exist
 // is reported as missing, and everything recovers by itself.
 func TestRedisFaults(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})
 	other := newReplica(t, server.URL(), session.Config{}, session.Deps{})
@@ -203,6 +214,7 @@ func TestRedisFaults(t *testing.T) {
 }
 
 func TestRedisDownAtStart(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	server.Kill()
 	s := newReplica(t, server.URL(), session.Config{}, session.Deps{})

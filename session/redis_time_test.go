@@ -51,6 +51,7 @@ func TestRedisClocks(t *testing.T) {
 // H/178: without Redis a session continues where it is known, but not forever: replicas that
 // reach Redis may find it expired.
 func TestRedisKnown(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	link, err := faultproxy.Start(server.Addr)
 	if err != nil {

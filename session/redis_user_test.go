@@ -1,55 +1,19 @@
 package session_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
 	"github.com/gatehouse-mcp/gatehouse/session"
-	"github.com/gatehouse-mcp/gatehouse/session/sessiontest"
 )
-
-// TestRedisUser: H/189 the user that docs/configuration.md asks operators to create has enough
-// rights, also in a Cluster.
-func TestRedisUser(t *testing.T) {
-	t.Run("single", func(t *testing.T) {
-		server := redistest.Start(t)
-		runAsUser(t, server.URL(), server.Advance, server)
-	})
-	t.Run("cluster", func(t *testing.T) {
-		cluster := redistest.StartCluster(t)
-		runAsUser(t, cluster.URL(), cluster.Advance, cluster.Nodes...)
-	})
-}
 
 // asUser returns the configuration of a Redis at some servers, with that user.
 func asUser(t *testing.T, nodes ...*redistest.Server) redisdb.Config {
 	t.Helper()
 	redistest.AddUser(t, "../docs/configuration.md", nodes...)
 	return redisdb.Config{Username: redistest.Username, Password: redistest.Password}
-}
-
-func runAsUser(t *testing.T, url string, advance func(testing.TB, time.Duration), nodes ...*redistest.Server) {
-	place := asUser(t, nodes...)
-	runs := 0
-	begin := func(t *testing.T, cfg session.Config, deps session.Deps) *replica {
-		cfg.Redis = place
-		cfg.Redis.Prefix = fmt.Sprintf("gatehouse:%d:", runs)
-		return newReplica(t, url, cfg, deps)
-	}
-	sessiontest.RunWith(t, func(t *testing.T, cfg session.Config, deps session.Deps) session.Store {
-		runs++
-		return begin(t, cfg, deps)
-	}, func(t *testing.T, store session.Store, d time.Duration) {
-		r := store.(*replica)
-		r.Sweep() // as it does many times in production
-		advance(t, d)
-		r.skew.Add(int64(d))
-		r.Sweep()
-	}, slack)
-	usesAll(t, begin(t, session.Config{}, session.Deps{}))
 }
 
 // usesAll uses what the suite does not.
