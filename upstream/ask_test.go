@@ -242,6 +242,7 @@ func getStreamFake(t *testing.T) (f *fake, u *upstream.Upstream, say chan string
 }
 
 func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
+	t.Parallel()
 	f, u, say, finish := getStreamFake(t)
 	first := make(chan *mcp.Reply, 1)
 	call := func(c *mcp.Call) {
@@ -278,6 +279,7 @@ func TestP9_113_QuestionsOutsideOfACallsStream(t *testing.T) {
 }
 
 func TestP9_168_RootsRightAfterInitialized(t *testing.T) {
+	t.Parallel()
 	const question = `{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`
 	wantRoots := func(t *testing.T, f *fake) {
 		t.Helper()
@@ -337,6 +339,7 @@ func wantOKUnanswered(t *testing.T, u *upstream.Upstream, c *mcp.Call) {
 // A server that answers a call without waiting for its own question still gets an answer to
 // it.
 func TestQuestionsLeftOpenByTheirCall(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
 			return false
@@ -462,6 +465,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 
 // Messages up to the very end of a parked call do not race with the end itself.
 func TestParkedCallEndsWhileItsServerSpeaks(t *testing.T) {
+	t.Parallel()
 	f := newFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodToolsCall {
 			return false

@@ -13,6 +13,7 @@ import (
 
 // Large results share memory one after the other, never at the same time.
 func TestLargeResultsAreNotMixed(t *testing.T) {
+	t.Parallel()
 	for _, stateful := range []bool{false, true} {
 		f := newFake(t, stateful, func(_ *fake, w http.ResponseWriter, _ *http.Request, m rpc) bool {
 			if m.Method != mcp.MethodToolsCall {

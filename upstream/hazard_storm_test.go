@@ -50,6 +50,7 @@ func TestH060_ProgressOfNoCall(t *testing.T) {
 // TestH157_SessionsLostAtOnce: a server that forgets all sessions, as after a restart, gets
 // them back a few at a time, and no call is lost.
 func TestH157_SessionsLostAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, atOnce = 200, 20
 		var mu sync.Mutex // guards the rest

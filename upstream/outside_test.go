@@ -17,6 +17,7 @@ import (
 // TestEventsWithoutAnEndAreCounted: messages outside of calls count against the memory of
 // their user and of the server. A stream that exceeds it is ended; calls continue.
 func TestEventsWithoutAnEndAreCounted(t *testing.T) {
+	t.Parallel()
 	const (
 		most  = 8 << 20
 		piece = 64 << 10
@@ -107,6 +108,7 @@ func TestEventsWithoutAnEndAreCounted(t *testing.T) {
 // TestPipesAreCounted checks the same for processes and for servers on HTTP+SSE, all of
 // whose messages come on one pipe. The call there gets an error that says so.
 func TestPipesAreCounted(t *testing.T) {
+	t.Parallel()
 	const most = 4 << 20
 	for name, server := range map[string]func(t *testing.T) upstream.Config{
 		"HTTP+SSE": func(t *testing.T) upstream.Config {

@@ -14,6 +14,7 @@ import (
 // TestH242_LargeResults: H/242 a large result is taken from its call's memory, over every
 // transport, and refused if there is no room.
 func TestH242_LargeResults(t *testing.T) {
+	t.Parallel()
 	const size = 1 << 20
 	large := `{"content":[{"type":"text","text":"` + strings.Repeat("x", size) + `"}]}`
 	answer := func(write func(w http.ResponseWriter, m rpc)) func(*fake, http.ResponseWriter, *http.Request, rpc) bool {

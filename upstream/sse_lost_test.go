@@ -78,6 +78,7 @@ func TestP9_162_SSESessionGone(t *testing.T) {
 }
 
 func TestSSEStreamEnds(t *testing.T) {
+	t.Parallel()
 	t.Run("P9/164 a call that was sent is not sent again", func(t *testing.T) {
 		f := newSSEFake(t, newFake)
 		var ended atomic.Bool

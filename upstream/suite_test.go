@@ -11,11 +11,13 @@ import (
 )
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	for _, era := range []struct {
 		name     string
 		stateful bool
 	}{{"stateful", true}, {"stateless", false}} {
 		t.Run("streamable "+era.name, func(t *testing.T) {
+			t.Parallel()
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
 				t.Cleanup(server.Close)
@@ -23,6 +25,7 @@ func TestSuite(t *testing.T) {
 			})
 		})
 		t.Run("streamable by the standard client "+era.name, func(t *testing.T) {
+			t.Parallel()
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				server := httptest.NewServer(&upstreamtest.Server{Stateful: era.stateful})
 				t.Cleanup(server.Close)
@@ -30,11 +33,13 @@ func TestSuite(t *testing.T) {
 			})
 		})
 		t.Run("streamable over HTTP/2 "+era.name, func(t *testing.T) {
+			t.Parallel()
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				return upstream.Config{URL: newHTTP2(t, &upstreamtest.Server{Stateful: era.stateful}).URL}
 			})
 		})
 		t.Run("stdio "+era.name, func(t *testing.T) {
+			t.Parallel()
 			upstreamtest.Run(t, era.stateful, func(t *testing.T) upstream.Config {
 				return command(t, era.name)
 			})
@@ -42,6 +47,7 @@ func TestSuite(t *testing.T) {
 	}
 	for _, how := range []struct{ name, transport string }{{"HTTP+SSE", "sse"}, {"HTTP+SSE, found out", "auto"}} {
 		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
 			upstreamtest.Run(t, true, func(t *testing.T) upstream.Config {
 				server := httptest.NewServer((&upstreamtest.Server{Stateful: true}).SSE())
 				t.Cleanup(server.Close)
