@@ -166,6 +166,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
 		return err
 	}
+	g.services.lists = g.sessionLists
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
 		return err
@@ -205,6 +206,8 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Callers:      front.Callers{Write: auth.WriteCaller, Read: auth.ReadCaller},
 		RecordKey:    shared.recordKey,
 		Keeps:        func(c *mcp.Call) bool { return !results.Reads(c) && g.graph().catalog.Keeps(c) },
+		Differs:      func(c *mcp.Call) bool { return g.graph().catalog.Differs(c) },
+		Arrived:      func(session string) { g.graph().catalog.Arrived(session) },
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
 		// Each request holds a connection.
@@ -263,6 +266,13 @@ func (g *Gateway) leaveHome(key string) {
 // tell passes an upstream's event to a client's session. It is not called before the front
 // begins a session.
 func (g *Gateway) tell(session string, e mcp.Event) { g.front.Tell(session, e) }
+
+// sessionLists passes news of the lists of a client's own session at an upstream to the catalog.
+func (g *Gateway) sessionLists(upstream string, news mcp.SessionLists) {
+	if now := g.graph(); now != nil { // sessions may end with a process that could not start
+		now.catalog.HearSession(upstream, news)
+	}
+}
 
 // rootsChanged tells the upstreams that the roots of a session's client have changed.
 func (g *Gateway) rootsChanged(key string) {

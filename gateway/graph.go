@@ -72,6 +72,8 @@ type services struct {
 	version string
 	log     *slog.Logger
 	tell    func(session string, e mcp.Event) // takes the events of upstreams for a client's session that belong to none of its calls; nil drops them
+	// lists takes news of the lists of clients' own sessions at an upstream; nil drops it.
+	lists   func(upstream string, news mcp.SessionLists)
 	cursors *seal.Key
 	tasks   *seal.Key
 	memory  *mcp.Memory // nil for no bound, when nobody is served
@@ -99,6 +101,13 @@ func newServices(shared *stores, version string, tell func(session string, e mcp
 	}
 	l.tasks, err = l.key("task id")
 	return l, err
+}
+
+// sessionLists passes on news of the lists of a client's own session at an upstream.
+func (l services) sessionLists(upstream string, news mcp.SessionLists) {
+	if l.lists != nil {
+		l.lists(upstream, news)
+	}
 }
 
 // newGraph makes a graph of a configuration with defaults. before is the graph that it
@@ -135,7 +144,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		g.members = append(g.members, m)
 		source := catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {
-			source.Keeps, source.ByClass = m.mcp.Keeps, !c.Shared
+			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}
 		sources = append(sources, source)
 	}
@@ -147,7 +156,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		views[c.Name] = v
 	}
-	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed}
+	deps := catalog.Deps{Views: views, Log: with.log, Seal: with.cursors, Tasks: with.tasks, Changed: with.events.changed, Keep: with.kept}
 	if before == nil {
 		g.catalog, err = catalog.New(cfg.Naming, sources, deps)
 	} else {
@@ -191,6 +200,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		Credentials: credentials,
 		Client:      upstream.ClientInfo{Name: "gatehouse", Version: with.version},
 		Tell:        with.tell,
+		Lists:       func(news mcp.SessionLists) { with.sessionLists(c.Name, news) },
 		Before:      former,
 		Keeper:      with.kept,
 		Memory:      with.memory,

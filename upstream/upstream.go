@@ -48,6 +48,9 @@ type Deps struct {
 	// Tell takes an event that belongs to a client's session and to no call of it; nil
 	// drops it. Tell does not keep the event's bytes after it returns.
 	Tell func(session string, e mcp.Event)
+	// Lists takes news of the lists of clients' own sessions at the server; nil drops it. It
+	// must return at once.
+	Lists func(mcp.SessionLists)
 	// Before is the Upstream that this one replaces, nil for none. Calls parked there,
 	// waiting for their users, go on there.
 	Before *Upstream
@@ -146,6 +149,13 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 
 // Name returns the configured name.
 func (u *Upstream) Name() string { return u.cfg.Name }
+
+// HasSession reports whether the client of a call has a session of its own at the server that
+// is open, or that is kept and would be resumed.
+func (u *Upstream) HasSession(ctx context.Context, c *mcp.Call) bool {
+	e := u.probe.era()
+	return e != nil && e.Rev.Stateful && u.stateful.HasSession(ctx, e, c)
+}
 
 // EndSession ends everything that belongs to a client session that has ended: its parked
 // calls, and its session at the server, which is told.

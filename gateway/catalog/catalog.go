@@ -46,6 +46,9 @@ type Source struct {
 	// Keeps reports whether the upstream keeps something for a client from one call to the
 	// next, such as a session or a process; nil if it does not.
 	Keeps func() bool
+	// HasSession reports whether the client of a call has a session of its own at the upstream;
+	// nil if there are none.
+	HasSession func(ctx context.Context, call *mcp.Call) bool
 	// SkillDir says that the source is a directory of skills. It has no tools, so its
 	// skills name their dependencies upstream/name.
 	SkillDir bool
@@ -66,6 +69,9 @@ type Deps struct {
 	// Changed is told when what an upstream offers to all has changed; nil for nobody. It must
 	// not block.
 	Changed func(Change)
+	// Keep stores where the lists of clients' own sessions differ, for a process that takes
+	// over such a session; nil for no such process.
+	Keep Keeper
 }
 
 // Catalog merges upstreams. It is safe for concurrent use.
@@ -81,9 +87,10 @@ type Catalog struct {
 	taskSeal      *seal.Key
 	taskFollowers taskFollowers
 
-	users   *users             // nil without per-user sources
-	before  map[string]kindSet // what upstreams offered in the previous catalog, by name
-	byClass bool               // some upstream may show something else to clients that declare less
+	sessions *sessions          // lists of clients' own sessions
+	users    *users             // nil without per-user sources
+	before   map[string]kindSet // what upstreams offered in the previous catalog, by name
+	byClass  bool               // some upstream may show something else to clients that declare less
 
 	snap atomic.Pointer[snapshot]
 	mu   sync.Mutex // serializes publish; never held over I/O
@@ -104,8 +111,10 @@ type source struct {
 	keeps    func() bool
 	changes  *changes // what the upstream says has changed, for the watch
 	byClass  bool
-	looks    *looks.Table
-	inherits bool // its first state comes from the previous catalog
+	// hasSession is Source.HasSession.
+	hasSession func(context.Context, *mcp.Call) bool
+	looks      *looks.Table
+	inherits   bool // its first state comes from the previous catalog
 }
 
 // callID replaces the id of a client's request in the calls of a watch.
@@ -169,6 +178,9 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		if one.keeps == nil {
 			one.keeps = func() bool { return false }
 		}
+		if one.hasSession = s.HasSession; one.hasSession == nil {
+			one.hasSession = func(context.Context, *mcp.Call) bool { return false }
+		}
 		if s.PerUser {
 			if c.users == nil {
 				c.plan.private, c.users = true, newUsers(c)
@@ -198,6 +210,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 		shared++
 		states[i] = sourceState{state: StateConnecting, since: time.Now()}
 	}
+	c.sessions = newSessions(c, before, deps.Keep)
 	c.remember(before)
 	c.snap.Store(build(c.plan, states, nil))
 	c.pending.Store(int64(shared))
@@ -271,7 +284,8 @@ func (c *Catalog) Handle(ctx context.Context, call *mcp.Call) (*mcp.Reply, error
 		if err != nil {
 			return nil, err
 		}
-		return c.list(s, k, call)
+		c.sessions.renew(ctx, call, setOf(k), true)
+		return c.list(c.sessions.laidOver(s, call), k, call)
 	}
 	return nil, mcp.ErrMethod(call.Method)
 }
@@ -283,7 +297,7 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 		return nil
 	}
 	has := func() bool {
-		all := c.view(call).whole.offers
+		all := c.common(call).whole.offers
 		return all.kinds.has(k) && (call.Method != mcp.MethodDirectoryRead || all.directories)
 	}
 	if has() || k == skills && c.wait(ctx) == nil && has() { // skills are not promised before an upstream has some
@@ -292,7 +306,7 @@ func (c *Catalog) offered(ctx context.Context, call *mcp.Call) error {
 	return mcp.ErrMethod(call.Method)
 }
 
-// look returns the snapshot for the caller of a call, and which upstreams the caller may
+// look returns the common snapshot for the caller of a call, and which upstreams the caller may
 // know of. It waits a little for upstreams that have not answered yet: right after the
 // start, and for those that are asked on behalf of the caller.
 func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible, error) {
@@ -304,7 +318,7 @@ func (c *Catalog) look(ctx context.Context, call *mcp.Call) (*snapshot, visible,
 	}
 	sees := c.plan.visibleTo(call)
 	if c.users == nil {
-		return c.view(call), sees, nil
+		return c.common(call), sees, nil
 	}
 	s, err := c.users.look(ctx, call, sees)
 	return s, sees, err
@@ -320,7 +334,7 @@ func (c *Catalog) lookAtLists(ctx context.Context, call *mcp.Call) (*snapshot, e
 		if err := c.awaitClass(ctx, call); err != nil {
 			return nil, err
 		}
-		return c.view(call), nil
+		return c.common(call), nil
 	}
 	s, _, err := c.look(ctx, call)
 	return s, err
@@ -358,7 +372,10 @@ func (c *Catalog) awaitClass(ctx context.Context, call *mcp.Call) error {
 }
 
 // view returns the snapshot for the caller of a call, without asking any upstream.
-func (c *Catalog) view(call *mcp.Call) *snapshot {
+func (c *Catalog) view(call *mcp.Call) *snapshot { return c.sessions.laidOver(c.common(call), call) }
+
+// common is view without what only the session of the call shows.
+func (c *Catalog) common(call *mcp.Call) *snapshot {
 	if c.users == nil {
 		return c.snap.Load().as(call.Caps)
 	}

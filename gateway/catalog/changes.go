@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // coalesce is how long changes are gathered before they are handled.
@@ -65,16 +67,18 @@ type hub struct {
 // listener receives changes of the upstreams that it may know of, for its user.
 type listener struct {
 	*changes
-	sees visible
-	user string // mcp.Caller.User
+	sees    visible
+	user    string   // mcp.Caller.User
+	session string   // Call.Session
+	own     *changes // what upstreams have told of the session's own lists, which are to be fetched
 }
 
 // everyone stands for all users.
 const everyone = ""
 
 // join returns a new listener; pass it to leave when it stops listening.
-func (h *hub) join(sees visible, user string) *listener {
-	l := &listener{changes: newChanges(), sees: sees, user: user}
+func (h *hub) join(sees visible, call *mcp.Call) *listener {
+	l := &listener{changes: newChanges(), sees: sees, user: call.Caller.User(), session: call.Session, own: newChanges()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.listeners == nil {
@@ -92,14 +96,46 @@ func (h *hub) leave(l *listener) {
 
 // announce reports that lists of an upstream have changed, for a user or for everyone.
 func (h *hub) announce(source int, kinds kindSet, user string) {
+	h.each(source, kinds, func(l *listener) {
+		if user == everyone || user == l.user {
+			l.add(kinds)
+		}
+	})
+}
+
+// announceTo reports that lists of an upstream look different to a client's session.
+func (h *hub) announceTo(source int, kinds kindSet, session string) {
+	h.each(source, kinds, func(l *listener) {
+		if l.session == session {
+			l.add(kinds)
+		}
+	})
+}
+
+// told reports that an upstream has told a client's own session there that lists have changed.
+func (h *hub) told(source int, kinds kindSet, session string) {
+	h.each(source, kinds, func(l *listener) {
+		if l.session == session {
+			l.own.add(kinds)
+		}
+	})
+}
+
+// each calls fn with the listeners that may know of an upstream, if there are any kinds.
+func (h *hub) each(source int, kinds kindSet, fn func(*listener)) {
 	if kinds == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for l := range h.listeners {
-		if l.sees.has(source) && (user == everyone || user == l.user) {
-			l.add(kinds)
+		if l.sees.has(source) {
+			fn(l)
 		}
 	}
 }
+
+// visible is a set of upstreams by index; nil for all of them.
+type visible []bool
+
+func (v visible) has(i int) bool { return v == nil || v[i] }

@@ -20,6 +20,9 @@
 // a form of the snapshot, of what the upstream's watch has seen as such a client; see
 // gateway/catalog/looks.
 //
+// What a server shows in a client's own session is laid over the snapshot that its client would
+// see otherwise; see session_lists.go and gateway/catalog/sessionlists.
+//
 // Nothing bypasses policy: a call is passed on only if the target that policy has decided
 // on is the one that the catalog finds for the call's name.
 package catalog

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/sessionlists"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -57,7 +58,7 @@ func (c *Catalog) beginListening(ctx context.Context, call *mcp.Call) (l *subscr
 	if err != nil {
 		return nil, err
 	}
-	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call.Caller.User()), follower: c.taskFollowers.join(call)}
+	l = &subscription{c: c, call: call, listener: c.hub.join(sees, call), follower: c.taskFollowers.join(call)}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	want.Lists &= (s.summaryFor(sees, nil, "").offers.kinds | c.offeredBefore(call.Visible)).lists()
 	l.want = want.Lists
@@ -101,9 +102,20 @@ func (l *subscription) tellAll() (*mcp.Reply, error) {
 			for _, i := range l.follower.take() {
 				l.running.Go(func() { l.follower.run(l.ctx, l.c, l.call, l.c.sources[i]) })
 			}
+		case <-l.listener.own.some():
+			l.running.Go(l.renew)
 		case <-l.listener.some():
 			l.tell(l.listener.take(l.ctx))
 		}
+	}
+}
+
+// renew fetches the lists of the client's own sessions at upstreams that have told of changes.
+// What looks different then is announced.
+func (l *subscription) renew() {
+	kinds := l.listener.own.take(l.ctx)
+	for kinds != 0 && l.c.sessions.renew(l.ctx, l.call, kinds, false) && l.ctx.Err() == nil {
+		waitFor(l.ctx, sessionlists.Retry)
 	}
 }
 
@@ -123,3 +135,12 @@ func acknowledgement(want mcp.Filter, upstreams []*upstreamSubscription) mcp.Eve
 	want.Tasks = slices.DeleteFunc(want.Tasks, func(id string) bool { return !tasks[id] })
 	return mcp.Event{Method: mcp.NoteAcknowledged, Params: want.In(nil), Failed: failed}
 }
+
+// HearSession takes news of the lists of a client's own session at an upstream.
+func (c *Catalog) HearSession(upstream string, news mcp.SessionLists) {
+	c.sessions.hear(upstream, news)
+}
+
+// Arrived says that a client's session has come to this process, and that another one may have
+// owned it.
+func (c *Catalog) Arrived(session string) { c.sessions.arrived(session) }

@@ -165,11 +165,12 @@ func TestP9_92_ListChanges(t *testing.T) {
 	})
 	bubble(t, "a listener that is slow takes no more room", func(t *testing.T) {
 		var h hub
-		l := h.join(nil, "ann")
+		l := h.join(nil, &mcp.Call{Caller: someone("ann"), Session: "ann:1"})
 		for range 10000 {
 			h.announce(0, setOf(tools), everyone)
-			h.announce(0, setOf(prompts), "ann")
-			h.announce(0, setOf(resources), "bob")
+			h.announce(0, setOf(prompts), someone("ann").User())
+			h.announce(0, setOf(resources), someone("bob").User())
+			h.announceTo(0, setOf(resources), "ann:2")
 		}
 		<-l.some()
 		if got := l.take(t.Context()); got != setOf(tools, prompts) {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -26,7 +28,8 @@ type publicList struct {
 	withheld []Withheld
 	expires  time.Time // zero: the upstream did not say
 	private  bool
-	skills   skillIndex // of a list of skills
+	skills   skillIndex    // of a list of skills
+	sum      atomic.Uint64 // see checksum; 0 before it was needed
 }
 
 // entry is one item: its original name and its public form.
@@ -151,6 +154,29 @@ func newEntry(p *plan, n naming, k kind, item mcp.Item) (entry, error) {
 	}
 	e.params, err = mirrored(item.Raw)
 	return e, err
+}
+
+var sumSeed = maphash.MakeSeed()
+
+// checksum tells lists apart that show clients something else. It is valid only within this
+// process, and 0 for a list that never came.
+func (s *publicList) checksum() uint64 {
+	if s == nil {
+		return 0
+	}
+	if known := s.sum.Load(); known != 0 {
+		return known
+	}
+	var h maphash.Hash
+	h.SetSeed(sumSeed)
+	for _, e := range s.entries {
+		h.WriteString(e.native)
+		h.WriteByte(byte(e.task))
+		h.Write(e.item.Raw)
+	}
+	sum := max(h.Sum64(), 1)
+	s.sum.Store(sum)
+	return sum
 }
 
 // find returns the entry with a public name. A list that never came has none.

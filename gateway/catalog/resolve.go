@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -55,7 +56,7 @@ func (c *Catalog) InputSchema(ctx context.Context, call *mcp.Call, public string
 			return nil
 		}
 		s, _ = from.users.fetch(ctx, call, from)
-		to, _ = s.named(tools, public)
+		to, _ = c.sessions.laidOver(s, call).named(tools, public)
 	}
 	schema, _ := to.tool.Member("inputSchema")
 	return schema
@@ -106,6 +107,7 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 		return to, unavailable(s, k)
 	}
 	own, why := s.users.fetch(ctx, call, s)
+	own = c.sessions.laidOver(own, call)
 	if to, ok = own.named(k, name); ok {
 		return to, c.check(ctx, k, to, ok, call)
 	}
@@ -155,10 +157,11 @@ func (c *Catalog) findName(ctx context.Context, call *mcp.Call, k kind, public s
 	}
 	to, missing := s.missing(k, public)
 	if !missing {
-		if c.awaitClass(ctx, call) != nil {
+		if c.awaitClass(ctx, call) != nil { // the client may be the first of its class
 			return target{}, false
 		}
-		return c.view(call).named(k, public) // the client may be the first of its class
+		c.sessions.renew(ctx, call, setOf(k), false) // only its session may have it
+		return c.view(call).named(k, public)
 	}
 	switch from := c.sources[to.source]; {
 	case from.users == nil:
@@ -168,6 +171,7 @@ func (c *Catalog) findName(ctx context.Context, call *mcp.Call, k kind, public s
 		s = c.view(call)
 	case mayBeClosed(public), k == skills: // policy has to know the original name or URI
 		s, _ = from.users.fetch(ctx, call, from)
+		s = c.sessions.laidOver(s, call)
 	default:
 		return to, true
 	}
@@ -192,6 +196,7 @@ func (c *Catalog) fullName(ctx context.Context, call *mcp.Call, k kind, name str
 	if _, ok := s.named(k, name); ok || c.wait(ctx) != nil || c.awaitClass(ctx, call) != nil {
 		return name
 	}
+	c.sessions.renew(ctx, call, setOf(k), false)
 	s = c.view(call)
 	if c.users != nil {
 		sees := make(visible, len(c.sources))
@@ -202,6 +207,7 @@ func (c *Catalog) fullName(ctx context.Context, call *mcp.Call, k kind, name str
 		if s, err = c.users.look(ctx, call, sees); err != nil {
 			return name
 		}
+		s = c.sessions.laidOver(s, call)
 	}
 	if full, ok := s.shortened(k, call, name); ok {
 		return full
@@ -216,6 +222,11 @@ func (c *Catalog) findURI(ctx context.Context, call *mcp.Call, public string) (t
 	s := c.view(call)
 	source, native, ok := s.uris.find(public)
 	if !ok && c.wait(ctx) == nil { // an upstream that has not answered yet may list it
+		s = c.view(call)
+		source, native, ok = s.uris.find(public)
+	}
+	if !ok {
+		c.sessions.renew(ctx, call, setOf(resources, templates), false)
 		s = c.view(call)
 		source, native, ok = s.uris.find(public)
 	}
@@ -265,7 +276,7 @@ func (c *Catalog) Keeps(call *mcp.Call) bool {
 		return c.keepsListened(call)
 	}
 	if !mcp.IsTaskMethod(call.Method) {
-		return false // lists, and other answers made from lists
+		return false // lists, but see Differs, and other answers made from lists
 	}
 	return c.keepsTask(call, call.Name)
 }
@@ -293,9 +304,25 @@ func (c *Catalog) keepsTask(call *mcp.Call, id string) bool {
 	return !ok || s.keeps()
 }
 
+// Differs reports whether a call lists what upstreams may show otherwise in sessions that they
+// keep for its client.
+func (c *Catalog) Differs(call *mcp.Call) bool {
+	k, ok := kindOf(call.Method)
+	return ok && k != skills && c.keepAny()
+}
+
+// keepAny reports whether any upstream keeps something for clients.
+func (c *Catalog) keepAny() bool {
+	return slices.ContainsFunc(c.sources, func(s *source) bool { return s.keeps() })
+}
+
 // keepsListened implements Keeps for subscriptions/listen, whose resources and tasks are
-// followed in sessions at the upstreams.
+// followed in sessions at the upstreams, and lists, which may change there.
 func (c *Catalog) keepsListened(call *mcp.Call) (keeps bool) {
+	want, _ := mcp.FilterOf(call.Params)
+	if want.Lists != 0 && c.keepAny() {
+		return true
+	}
 	filter, _ := call.Params.Member("notifications")
 	uris, _ := filter.Member("resourceSubscriptions")
 	uris.Elements(func(uri mcp.Raw) bool {

@@ -414,13 +414,32 @@ func (s *snapshot) form(class string, seen []*sourceState) *snapshot {
 			}
 		}
 	}
+	n := s.derive(states, s.all, differ)
+	earlier := s.forms.before[class]
+	for k := range kinds {
+		if n.lists[k] == s.lists[k] {
+			continue
+		}
+		for _, other := range s.forms.all {
+			n.reuse(k, &other.lists)
+		}
+		if earlier[k] != nil {
+			n.reuse(k, &earlier)
+		}
+	}
+	return n
+}
+
+// derive makes the snapshot of other states, of which these lists differ. It shares with s what
+// is equal.
+func (s *snapshot) derive(states, all []sourceState, differ kindSet) *snapshot {
 	switch { // a list of skills tells which files are theirs, and which of their tools are listed
 	case differ&setOf(resources, templates, skills) != 0:
 		differ |= setOf(resources, templates, skills)
 	case differ != 0 && s.whole.offers.kinds.has(skills):
 		differ |= setOf(skills)
 	}
-	n := newSnapshot(s.plan, states, s.all)
+	n := newSnapshot(s.plan, states, all)
 	n.uris = s.uris
 	for _, k := range [...]struct {
 		kind
@@ -431,7 +450,6 @@ func (s *snapshot) form(class string, seen []*sourceState) *snapshot {
 			*k.table = k.from
 		}
 	}
-	earlier := s.forms.before[class]
 	for k := range kinds {
 		if !differ.has(k) {
 			n.lists[k] = s.lists[k]
@@ -439,12 +457,6 @@ func (s *snapshot) form(class string, seen []*sourceState) *snapshot {
 		}
 		n.lists[k] = n.merge(k)
 		n.reuse(k, &s.lists)
-		for _, other := range s.forms.all {
-			n.reuse(k, &other.lists)
-		}
-		if earlier[k] != nil {
-			n.reuse(k, &earlier)
-		}
 	}
 	return n
 }

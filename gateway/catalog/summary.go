@@ -19,11 +19,6 @@ type summary struct {
 	result mcp.Raw // of server/discover
 }
 
-// visible is a set of upstreams by index; nil for all of them.
-type visible []bool
-
-func (v visible) has(i int) bool { return v == nil || v[i] }
-
 // visibleTo returns the upstreams that the caller of a call may know of.
 func (p *plan) visibleTo(call *mcp.Call) visible {
 	if call.Visible == nil {

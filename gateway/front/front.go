@@ -54,6 +54,12 @@ type Deps struct {
 	// state for the client. Such a call is made at the owner of the client's derived session.
 	// Keeps may wrongly return true. Required with Cluster.
 	Keeps func(*mcp.Call) bool
+	// Differs reports whether a list may differ in what is kept for its client. If the client of
+	// such a call has a home, the call is made there. Required with Cluster.
+	Differs func(*mcp.Call) bool
+	// Arrived is called with the key of a session that this replica has become the owner of.
+	// May be nil.
+	Arrived func(session string)
 	// Leave gives up a session, by its key, so that another replica can own it. Required with
 	// Cluster.
 	Leave func(session string)
@@ -99,9 +105,11 @@ type Front struct {
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	callers  Callers
 	keeps    func(*mcp.Call) bool
+	differs  func(*mcp.Call) bool
 	onLeave  func(session string)
-	prefix   string // prefix of call ids: unique among all processes
-	guests   guests // unused in a gateway alone
+	arrived  func(session string) // nil for nobody
+	prefix   string               // prefix of call ids: unique among all processes
+	guests   guests               // unused in a gateway alone
 	calls    atomic.Uint64
 
 	recordKey func(session string) string // nil for none
@@ -145,7 +153,9 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		homeless:  rate.Sometimes{Interval: time.Minute},
 		callers:   deps.Callers,
 		keeps:     deps.Keeps,
+		differs:   deps.Differs,
 		onLeave:   deps.Leave,
+		arrived:   deps.Arrived,
 		recordKey: deps.RecordKey,
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)

@@ -87,6 +87,9 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 			f.homeless.Do(func() { f.log.Warn("it is not known which replica owns a session", "error", err) })
 			return f.refuseSession(session.ErrUnavailable)
 		case owner.Here():
+			if owner.Fresh && f.arrived != nil {
+				f.arrived(home.Key())
+			}
 			return nil
 		case came: // a forwarded request is never forwarded again
 			cluster.Moved(a.w)

@@ -59,7 +59,8 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		}
 	}
 	var waited waiting
-	if f.cluster.Shared() && f.keeps(&x.call) {
+	home := cluster.Home{User: p.caller.User(), ID: client}
+	if f.cluster.Shared() && (f.keeps(&x.call) || f.differs(&x.call) && f.cluster.Exists(p.r.Context(), home)) {
 		a := arrivalOf(p)
 		a.anywhere = x.call.State == "" && x.call.Answers == nil
 		_, _, came := cluster.Forwarded(p.r)
@@ -75,7 +76,7 @@ func (f *Front) stateless(p *posted, header string) *refuse.Refusal {
 		defer f.guests.exit(x.call.Session)
 		switch {
 		case x.waitsAt == "":
-			if ref := f.own(a, cluster.Home{User: p.caller.User(), ID: client}); ref != nil {
+			if ref := f.own(a, home); ref != nil {
 				return ref
 			}
 		case x.waitsAt != f.prefix && !came: // whoever owns the home by now: the call waits there

@@ -156,6 +156,12 @@ func (c *Cluster) Own(ctx context.Context, h Home) (Owner, error) {
 	return c.homes.own(ctx, h)
 }
 
+// Exists reports whether a home has an owner, without making it one. If nobody can tell, it
+// reports false. It asks Redis unless this replica owns the home or knows who does.
+func (c *Cluster) Exists(ctx context.Context, h Home) bool {
+	return c.homes == nil || c.homes.exists(ctx, h)
+}
+
 // Leave gives up a home (Home.Key) if it is here. The next replica that is asked for it
 // becomes its owner. After the error ErrUnavailable, Redis still names this replica as the
 // owner.

@@ -76,6 +76,9 @@ type Owner struct {
 	Replica string
 	// Epoch changes each time the home gets an owner. "" without Redis.
 	Epoch string
+	// Fresh says that the home has come to this replica. Of all calls that find it here, the
+	// first has Fresh set.
+	Fresh bool
 
 	home string
 	here bool
@@ -108,6 +111,7 @@ type held struct {
 	key, redisKey string
 	token         string
 	record        bool          // whether the home needs a record
+	fresh         bool          // no caller has been told yet
 	generation    uint64        // the generation in which Redis confirmed the home; 0 for in doubt
 	used          time.Duration // when the last request came for it
 	kept          time.Duration // when Redis was last told of a use
@@ -151,6 +155,21 @@ func (s *homes) own(ctx context.Context, h Home) (Owner, error) {
 	return Owner{}, ErrUnavailable // it was lost again in the meantime
 }
 
+// exists is Cluster.Exists.
+func (s *homes) exists(ctx context.Context, h Home) bool {
+	key := h.Key()
+	s.mu.Lock()
+	here := s.held[key] != nil
+	s.mu.Unlock()
+	if here || s.others.Contains(key) {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	got, err := s.db.Run(ctx, s.scripts.exists, []string{homeKey(s.db, h)})
+	return err == nil && got == int64(1)
+}
+
 // given is the result of leave for callers of ask that waited for it.
 type given struct{}
 
@@ -187,7 +206,9 @@ func (s *homes) here(h Home, unused time.Duration) (Owner, bool) {
 		return Owner{}, false
 	}
 	x.used = now
-	return Owner{Replica: s.self, Epoch: x.token, home: x.key, here: true}, true
+	o := Owner{Replica: s.self, Epoch: x.token, Fresh: x.fresh, home: x.key, here: true}
+	x.fresh = false
+	return o, true
 }
 
 // find asks Redis for the owner.
@@ -288,7 +309,7 @@ func (s *homes) hold(h Home, key, token, former string, generation uint64) {
 	}
 	defer s.mu.Unlock()
 	if x == nil {
-		x = &held{key: key, redisKey: homeKey(s.db, h), record: record}
+		x = &held{key: key, redisKey: homeKey(s.db, h), record: record, fresh: true}
 		s.held[key] = x
 		s.others.Remove(key)
 		s.count.homes.Set(float64(len(s.held)))

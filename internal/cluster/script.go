@@ -30,6 +30,7 @@ func homeKey(db *redisdb.DB, h Home) string {
 type scripts struct {
 	renew, leases, resign *redisdb.Script
 	own, keep, give       *redisdb.Script
+	exists                *redisdb.Script
 }
 
 func newScripts() scripts {
@@ -37,6 +38,7 @@ func newScripts() scripts {
 		renew: redisdb.NewScript(sparing + readLeases + renewSource), leases: redisdb.NewScript(sparing + readLeases + leasesSource),
 		resign: redisdb.NewScript(sparing + resignSource),
 		own:    redisdb.NewScript(sparing + ownSource), keep: redisdb.NewScript(sparing + keepSource), give: redisdb.NewScript(sparing + giveSource),
+		exists: redisdb.NewScript(sparing + existsSource),
 	}
 }
 
@@ -122,3 +124,6 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`
 const giveSource = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`
+
+// existsSource returns 1 if a home has an owner. KEYS[1] is the home.
+const existsSource = `return redis.call('EXISTS', KEYS[1])`

@@ -17,6 +17,7 @@ import (
 // client is a go-sdk client with all capabilities for questions.
 type client struct {
 	*sdk.ClientSession
+	name     string // what it calls itself
 	revision string
 	progress chan *sdk.ProgressNotificationParams
 	logs     chan *sdk.LoggingMessageParams
@@ -55,6 +56,7 @@ func ownClient(t *testing.T) *http.Client {
 
 func newClient(revision string) *client {
 	return &client{
+		name:     "e2e",
 		revision: revision,
 		progress: make(chan *sdk.ProgressNotificationParams, 100),
 		logs:     make(chan *sdk.LoggingMessageParams, 100),
@@ -67,7 +69,7 @@ func newClient(revision string) *client {
 // open connects the client until the test ends.
 func (c *client) open(t *testing.T, via sdk.Transport) {
 	t.Helper()
-	impl := sdk.NewClient(&sdk.Implementation{Name: "e2e", Version: "1"}, &sdk.ClientOptions{
+	impl := sdk.NewClient(&sdk.Implementation{Name: c.name, Version: "1"}, &sdk.ClientOptions{
 		Capabilities: &sdk.ClientCapabilities{RootsV2: &sdk.RootCapabilities{ListChanged: true}},
 		ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			c.asked <- r.Params.Message

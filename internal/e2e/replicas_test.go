@@ -87,7 +87,7 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 // at returns the client at one of the replicas, without the balancer.
 func (s *several) at(c *mcptest.Client, replica int) *mcptest.Client {
 	there := mcptest.NewClient(s.urls[replica], c.Revision)
-	there.Caps, there.Session, there.HTTP = c.Caps, c.Session, c.HTTP
+	there.Name, there.Caps, there.Session, there.HTTP = c.Name, c.Caps, c.Session, c.HTTP
 	return there
 }
 

@@ -17,6 +17,7 @@ import (
 type Client struct {
 	URL      string
 	Revision *wire.Revision
+	Name     string // in its client info, "mcptest" by default
 	// Caps is the capabilities object of the client, "{}" by default.
 	Caps string
 	// LogLevel is the log level in each request of a stateless client; "" for none.
@@ -32,7 +33,7 @@ type Client struct {
 
 // NewClient returns a client for an endpoint. It sends nothing yet.
 func NewClient(url string, revision *wire.Revision) *Client {
-	return &Client{URL: url, Revision: revision, Caps: "{}", HTTP: http.DefaultClient}
+	return &Client{URL: url, Revision: revision, Name: "mcptest", Caps: "{}", HTTP: http.DefaultClient}
 }
 
 // Open begins a session: initialize and notifications/initialized. It does nothing for a
@@ -42,8 +43,8 @@ func (c *Client) Open(ctx context.Context) error {
 		return nil
 	}
 	x, err := c.Post(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"initialize","params":{
-		"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":"mcptest","version":"1"}}}`,
-		c.ids.Add(1), c.Revision.Name, c.Caps))
+		"protocolVersion":%q,"capabilities":%s,"clientInfo":{"name":%q,"version":"1"}}}`,
+		c.ids.Add(1), c.Revision.Name, c.Caps, c.Name))
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (c *Client) withMeta(params string) (string, error) {
 	}
 	needed := map[string]string{
 		wire.MetaVersion:    strconv.Quote(c.Revision.Name),
-		wire.MetaClientInfo: `{"name":"mcptest","version":"1"}`,
+		wire.MetaClientInfo: fmt.Sprintf(`{"name":%q,"version":"1"}`, c.Name),
 		wire.MetaClientCaps: c.Caps,
 	}
 	if c.LogLevel != "" {

@@ -114,6 +114,7 @@ type Server struct {
 	Logging   bool
 	Tasks     bool      // tools run as tasks of 2025-11-25
 	Subscribe bool      // resources.Subscribe
+	Offers    mcp.Lists // which lists there are
 	Lists     mcp.Lists // listChanged
 }
 
@@ -125,6 +126,9 @@ func ReadServer(caps mcp.Raw) (s Server) {
 	for feature, list := range map[string]mcp.Lists{
 		"tools": mcp.ToolLists, "prompts": mcp.PromptLists, "resources": mcp.ResourceLists, "skills": mcp.SkillLists,
 	} {
+		if caps.At(feature).IsObject() {
+			s.Offers |= list
+		}
 		if caps.At(feature, "listChanged").IsTrue() {
 			s.Lists |= list
 		}

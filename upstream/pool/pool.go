@@ -151,6 +151,14 @@ func (p *Pool[K, D, V]) Acquire(ctx context.Context, key K, enter func(e *Entry[
 	return value, err
 }
 
+// Has reports whether there is a value of a key that can be used.
+func (p *Pool[K, D, V]) Has(key K) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[key]
+	return e != nil && p.lives(e.current)
+}
+
 // lives reports whether a value can be used.
 func (p *Pool[K, D, V]) lives(value V) bool {
 	var none V

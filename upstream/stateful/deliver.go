@@ -54,6 +54,7 @@ func (s *session) note(m wire.Message, x *exchange) {
 		s.completed(m)
 	case mcp.NoteToolsListChanged, mcp.NotePromptsListChanged, mcp.NoteResourcesListChanged, mcp.NoteSkillsListChanged:
 		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Raw(`{}`)})
+		s.lists(mcp.SessionLists{Lists: mcp.ListsChanged(m.Method), Told: true})
 	case mcp.NoteResourceUpdated:
 		uri, _ := m.Params.Member("uri")
 		s.state.Tell(mcp.Event{Method: m.Method, Params: mcp.Object("uri", uri)})
@@ -132,5 +133,44 @@ func (s *session) completed(m wire.Message) {
 	}
 	if tell := s.d.cfg.Tell; tell != nil && !s.shared() && !s.at.Sweeps {
 		tell(s.at.Key.session, event)
+	}
+}
+
+// A server may show something else in a client's own session than to others, because of what
+// was done there. It says so by list_changed, which is heard on the pipe or the GET stream.
+// Where it does not declare that it would, or nobody would hear it, lists may have changed
+// after each call of a tool.
+
+// lists passes on news of the lists of a client's own session.
+func (s *session) lists(news mcp.SessionLists) {
+	if s.shared() || s.d.cfg.Lists == nil {
+		return
+	}
+	news.Session, news.At = s.at.Key.session, s.id
+	s.d.cfg.Lists(news)
+}
+
+// listsAfter reports which lists may have changed because of a call that was answered.
+func (s *session) listsAfter(c *mcp.Call) {
+	news := mcp.SessionLists{Lists: s.server.Offers}
+	if s.getStream.asks() {
+		news.Lists &^= s.server.Lists
+	}
+	switch {
+	case news.Lists == 0:
+		return
+	case c.Method == mcp.MethodToolsCall:
+		news.Tool = c.Name
+	case c.Method != mcp.MethodTasksResult:
+		return
+	}
+	s.lists(news)
+}
+
+// missed is called when the server may have said something that nobody heard.
+func (s *session) missed() {
+	s.state.Missed()
+	if s.deaf.Swap(true) { // the first time, nothing was done in the session yet
+		s.lists(mcp.SessionLists{Lists: s.server.Lists})
 	}
 }

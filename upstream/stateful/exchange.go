@@ -319,6 +319,7 @@ func (x *exchange) finish(ctx context.Context) (*mcp.Reply, error) {
 		return nil, err
 	}
 	if mcp.ListMember(x.call.Method) == "" {
+		x.s.listsAfter(x.call)
 		return x.first.Reply(x.taskReply(result)), nil
 	}
 	list, err := dialect.ReadList(x.call.Method, result)

@@ -30,11 +30,9 @@ type place struct {
 
 type entry = pool.Entry[key, *place, *session]
 
-// acquire returns the session of a call, and opens it if necessary. The caller must release
-// it.
-func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*session, error) {
-	k := key{user: d.env.User(&c.Caller)}
-	var declared dialect.Capabilities
+// keyOf returns whose session a call is made in, and what that one declares.
+func (d *Dialect) keyOf(e *dialect.Era, c *mcp.Call) (k key, declared dialect.Capabilities) {
+	k.user = d.env.User(&c.Caller)
 	switch {
 	case d.cfg.Shared: // nobody would know which of the clients a question is for
 		declared = dialect.Capabilities{Raw: "{}"}
@@ -48,6 +46,29 @@ func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*se
 			k.caps = declared.Raw
 		}
 	}
+	return k, declared
+}
+
+// HasSession reports whether the client of a call has a session of its own that is open, or
+// that is kept and would be resumed.
+func (d *Dialect) HasSession(ctx context.Context, e *dialect.Era, c *mcp.Call) bool {
+	k, _ := d.keyOf(e, c)
+	switch {
+	case k.session == "":
+		return false
+	case d.pool.Has(k):
+		return true
+	case !d.kept.keeps(k, e):
+		return false
+	}
+	known, err := d.kept.load(ctx, k)
+	return err == nil && known != nil
+}
+
+// acquire returns the session of a call, and opens it if necessary. The caller must release
+// it.
+func (d *Dialect) acquire(ctx context.Context, e *dialect.Era, c *mcp.Call) (*session, error) {
+	k, declared := d.keyOf(e, c)
 	s, err := d.pool.Acquire(ctx, k, func(at *entry, fresh bool) {
 		if fresh {
 			at.Data = &place{id: rand.Text(), owner: &transport.Identity{}, declared: declared, state: restore.New(k.session == "")}
@@ -139,7 +160,7 @@ func (d *Dialect) bury(at *entry, s *session, forget bool, idle <-chan struct{})
 	}
 	if s != nil {
 		s.cancel()
-		if forget || kept == nil || *kept != s.id() {
+		if forget || kept == nil || *kept != s.serverID() {
 			dialect.CloseConn(s.conn)
 		}
 	}
@@ -177,7 +198,7 @@ func (d *Dialect) resume(ctx context.Context, at *entry, e *dialect.Era) *sessio
 // save keeps a session that was opened here. If that fails, the session ends with this
 // process.
 func (d *Dialect) save(ctx context.Context, s *session, e *dialect.Era) {
-	id := s.id()
+	id := s.serverID()
 	if id == "" || !d.kept.keeps(s.at.Key, e) {
 		return
 	}

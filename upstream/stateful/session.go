@@ -2,9 +2,11 @@ package stateful
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +23,7 @@ type session struct {
 	env      *dialect.Env
 	at       *entry
 	state    *restore.State // of the entry
+	id       string         // unique across processes; not the server's id of it
 	conn     transport.Conn
 	rev      *wire.Revision
 	result   mcp.Raw // of initialize; for a resumed session only the capabilities
@@ -30,6 +33,8 @@ type session struct {
 	base   context.Context // of the session's own requests
 	cancel context.CancelFunc
 
+	ended   sync.Once     // the end has been told; see lists
+	deaf    atomic.Bool   // see missed
 	setting chan struct{} // holds one while logging/setLevel is under way
 	level   atomic.Pointer[string]
 
@@ -41,13 +46,17 @@ type session struct {
 
 func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
 	s := &session{
-		d: d, env: d.env, at: at, state: at.Data.state, conn: conn, rev: rev, declared: at.Data.declared,
+		d: d, env: d.env, at: at, state: at.Data.state, id: rand.Text(), conn: conn, rev: rev, declared: at.Data.declared,
 		setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
 	}
-	s.base, s.cancel = context.WithCancel(d.env.Base)
+	base, cancel := context.WithCancel(d.env.Base)
+	s.base, s.cancel = base, func() {
+		cancel()
+		s.ended.Do(func() { s.lists(mcp.SessionLists{Over: true}) })
+	}
 	s.getStream = getStream{
 		env: d.env, conn: conn, base: s.base, mayAsk: dialect.Piped(conn),
-		deliver: s.deliver, missed: s.state.Missed, gone: s.lose,
+		deliver: s.deliver, missed: s.missed, gone: s.lose,
 	}
 	s.roots = roots{env: d.env, known: &s.state.Roots, declared: s.declared, post: s.post, answer: s.answer, over: s.over}
 	s.unattributed.s = s
@@ -235,8 +244,8 @@ func (s *session) refusal(err error) error {
 	return err
 }
 
-// id is the server's id of the session, "" if there is none.
-func (s *session) id() string { return s.conn.Header().Get(wire.HeaderSession) }
+// serverID is the server's id of the session, "" if there is none.
+func (s *session) serverID() string { return s.conn.Header().Get(wire.HeaderSession) }
 
 // windUp cancels the calls of a session, and waits for a limited time until it is idle.
 func (s *session) windUp(idle <-chan struct{}) {

@@ -11,7 +11,7 @@
 //	pool.go          its sessions
 //	keeper.go        the stored part of a session
 //	session.go       a session: handshake and requests
-//	deliver.go       messages outside of calls
+//	deliver.go       messages outside of calls, and news of a session's lists
 //	exchange.go      a call under way
 //	questions.go     a call's questions, and parking the call
 //	roots.go         questions for roots outside of a call
@@ -48,6 +48,8 @@ type Config struct {
 	Asks func(*mcp.Caller) int
 	// Tell is upstream.Deps.Tell; may be nil.
 	Tell func(session string, e mcp.Event)
+	// Lists is upstream.Deps.Lists; may be nil.
+	Lists func(mcp.SessionLists)
 	// Failure turns an error into one that a client may read.
 	Failure func(context.Context, error) error
 	// Lost counts sessions that the server no longer knew.

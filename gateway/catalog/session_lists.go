@@ -1,0 +1,419 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/sessionlists"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// What a server shows in a client's own session may differ from what it shows to all clients
+// that declare the same. Such a difference is kept for each session (see sessionlists), and
+// laid over the snapshot that its client would see otherwise.
+
+const (
+	// sessionWait bounds fetching the lists of one session at one upstream.
+	sessionWait = 5 * time.Second
+	// maxDiffering bounds the entries, and maxDifference the bytes, by which one list of a
+	// session may differ. Beyond that its client sees what all clients see.
+	maxDiffering  = 1000
+	maxDifference = 1 << 20
+	// maxLaid bounds the snapshots that are remembered. They are made again when needed.
+	maxLaid = 32
+	// keptLists is the name under which a session's upstreams with differences are kept.
+	keptLists = "lists"
+)
+
+// Keeper stores what outlives this process of clients' sessions; see upstream.Keeper.
+type Keeper interface {
+	Load(ctx context.Context, session, name string) ([]byte, error)
+	Save(ctx context.Context, session, name string, value []byte) error
+}
+
+// difference is how a list of a session differs from that of its client's snapshot.
+type difference struct {
+	plan    *plan
+	from    uint64   // the checksum of the list from which it differs
+	gone    []string // public names that the session lacks
+	more    []entry  // by public name: what only the session has, and what it has instead
+	expires time.Time
+	size    int
+	sum     [sha256.Size]byte
+}
+
+func (d *difference) Size() int              { return d.size }
+func (d *difference) Sum() [sha256.Size]byte { return d.sum }
+func (d *difference) stale(base *snapshot, source int, k kind, p *plan) bool {
+	return d.plan != p || d.from != base.states[source].lists[k].checksum()
+}
+
+// differenceOf compares a session's list with that of its client's snapshot, which may be nil.
+// It returns nil if they show the same. What both have is not kept.
+func differenceOf(p *plan, base, list *publicList) *difference {
+	d := &difference{plan: p, from: base.checksum(), expires: list.expires}
+	have := list.entries
+	for _, e := range base.all() {
+		for len(have) > 0 && have[0].item.Name < e.item.Name {
+			d.more, have = append(d.more, have[0]), have[1:]
+		}
+		switch {
+		case len(have) == 0 || have[0].item.Name > e.item.Name:
+			d.gone = append(d.gone, e.item.Name)
+		default:
+			if !e.equal(have[0]) {
+				d.more = append(d.more, have[0])
+			}
+			have = have[1:]
+		}
+	}
+	if d.more = append(d.more, have...); len(d.gone)+len(d.more) == 0 {
+		return nil
+	}
+	sum := sha256.New()
+	for i, e := range d.more {
+		e.native, e.item.Name = strings.Clone(e.native), strings.Clone(e.item.Name)
+		e.item.Raw = bytes.Clone(e.item.Raw) // which is a part of the whole answer
+		d.more[i] = e
+		d.size += 256 + len(e.native) + 2*len(e.item.Name) + len(e.item.Raw)
+		sum.Write([]byte(e.native))
+		hashItem(sum, e.item)
+		sum.Write([]byte{byte(e.task)})
+	}
+	d.more = slices.Clip(d.more)
+	sum.Write([]byte{0})
+	for _, name := range d.gone {
+		d.size += 16 + len(name)
+		sum.Write(binary.AppendUvarint(nil, uint64(len(name))))
+		sum.Write([]byte(name))
+	}
+	sum.Sum(d.sum[:0])
+	return d
+}
+
+// over lays the difference over a list, which may be nil.
+func (d *difference) over(base *publicList) *publicList {
+	list := &publicList{offered: true, private: true, expires: d.expires, entries: make([]entry, 0, len(base.all())+len(d.more))}
+	if base != nil {
+		list.withheld, list.skills = base.withheld, base.skills
+	}
+	more, gone := d.more, d.gone
+	for _, e := range base.all() {
+		for len(more) > 0 && more[0].item.Name < e.item.Name {
+			list.entries, more = append(list.entries, more[0]), more[1:]
+		}
+		for len(gone) > 0 && gone[0] < e.item.Name {
+			gone = gone[1:]
+		}
+		switch {
+		case len(more) > 0 && more[0].item.Name == e.item.Name:
+			list.entries, more = append(list.entries, more[0]), more[1:]
+		case len(gone) == 0 || gone[0] != e.item.Name:
+			list.entries = append(list.entries, e)
+		}
+	}
+	list.entries = append(list.entries, more...)
+	return list
+}
+
+// sessions are the lists of clients' sessions as a catalog shows them.
+type sessions struct {
+	c *Catalog
+	*sharedSessions
+}
+
+// sharedSessions is what catalogs that follow each other know of sessions.
+type sharedSessions struct {
+	table *sessionlists.Table[*difference]
+	keep  Keeper // nil for none
+
+	mu   sync.Mutex // guards laid
+	laid *simplelru.LRU[laidKey, *snapshot]
+}
+
+// laidKey says what was laid over which snapshot, which it does not keep in memory.
+type laidKey struct {
+	over weak.Pointer[snapshot]
+	sum  [sha256.Size]byte
+}
+
+// newSessions returns the sessions of a catalog; before is the one that it replaces, nil for
+// none.
+func newSessions(c *Catalog, before *Catalog, keep Keeper) *sessions {
+	if before != nil {
+		return &sessions{c, before.sessions.sharedSessions}
+	}
+	laid, err := simplelru.NewLRU[laidKey, *snapshot](maxLaid, nil)
+	if err != nil {
+		panic(err) // its size is a constant
+	}
+	return &sessions{c, &sharedSessions{table: sessionlists.New[*difference](), keep: keep, laid: laid}}
+}
+
+// laidOver returns the snapshot for the session of a call, of which base is what its client
+// would see otherwise.
+func (o *sessions) laidOver(base *snapshot, call *mcp.Call) *snapshot {
+	shown := o.table.Shown(call.Session)
+	if shown == nil {
+		return base
+	}
+	key := laidKey{weak.Make(base), shown.Sum}
+	o.mu.Lock()
+	known, ok := o.laid.Get(key)
+	o.mu.Unlock()
+	if ok {
+		return known
+	}
+	s := base.with(o.differences(shown))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.laid.Add(key, s)
+	return s
+}
+
+// differences returns those that this catalog can show, by source.
+func (o *sessions) differences(shown *sessionlists.Shown[*difference]) map[int]*[kinds]*difference {
+	all := make(map[int]*[kinds]*difference)
+	for _, one := range shown.All {
+		at := o.sourceOf(one.Upstream)
+		if at < 0 || one.Is.plan != o.c.plan {
+			continue // it is fetched again, with the names of this catalog
+		}
+		if all[at] == nil {
+			all[at] = &[kinds]*difference{}
+		}
+		for k := range kinds {
+			if one.Kind == uint32(setOf(k)) {
+				all[at][k] = one.Is
+			}
+		}
+	}
+	return all
+}
+
+// sourceOf returns the index of an upstream, -1 for none.
+func (o *sessions) sourceOf(upstream string) int {
+	return slices.IndexFunc(o.c.sources, func(s *source) bool { return s.naming.upstream == upstream })
+}
+
+// with returns the snapshot with differences laid over it, by source. It shares what is equal.
+func (s *snapshot) with(all map[int]*[kinds]*difference) *snapshot {
+	states, every := slices.Clone(s.states), slices.Clone(s.all)
+	var differ kindSet
+	for i, lists := range all {
+		own := &sourceState{}
+		for k, d := range lists {
+			if d == nil {
+				continue
+			}
+			differ |= setOf(kind(k))
+			states[i].lists[k] = d.over(states[i].lists[k])
+			own.lists[k] = states[i].lists[k]
+		}
+		states[i].classes = nil
+		// A name means what it means to others, too, and conflicts with theirs.
+		every[i].classes = maps.Clone(every[i].classes)
+		if every[i].classes == nil {
+			every[i].classes = make(map[string]*sourceState)
+		}
+		every[i].classes["session"] = own
+	}
+	n := s.derive(states, every, differ)
+	if differ&setOf(resources, templates) != 0 {
+		n.uris = newURIIndex(s.plan, every)
+	}
+	return n
+}
+
+// hear takes news of the lists of a client's own session at an upstream.
+func (o *sessions) hear(upstream string, news mcp.SessionLists) {
+	at := o.sourceOf(upstream)
+	if at < 0 {
+		return
+	}
+	kinds := kindsIn(news.Lists) &^ setOf(skills) // those are the same for all
+	o.announceLost(o.table.Hear(upstream, uint32(kinds), news))
+	if news.Told {
+		o.c.hub.told(at, kinds, news.Session)
+	}
+}
+
+// arrived says that a client's session has come to this process, and that another one may have
+// owned it.
+func (o *sessions) arrived(session string) {
+	if o.keep != nil {
+		o.table.Arrive(session)
+	}
+}
+
+// announceLost tells sessions what they no longer show.
+func (o *sessions) announceLost(all []sessionlists.Lost) {
+	for _, lost := range all {
+		if at := o.sourceOf(lost.Upstream); at >= 0 {
+			o.c.hub.announceTo(at, kindSet(lost.Kinds), lost.Session)
+		}
+	}
+}
+
+// renew fetches those lists of the call's session that are wanted and outdated. Its listeners
+// are told what looks different, unless that is only what the call lists, and the server has
+// told nobody. later says that a server has failed, and should be asked again.
+func (o *sessions) renew(ctx context.Context, call *mcp.Call, want kindSet, lists bool) (later bool) {
+	if want &^= setOf(skills); want == 0 || call.Session == "" {
+		return false
+	}
+	o.recall(ctx, call.Session)
+	if due, later := o.outdated(call, want); len(due) == 0 {
+		return later
+	}
+	unlock, err := o.table.Lock(ctx, call.Session)
+	if err != nil {
+		return true
+	}
+	defer unlock()
+	due, later := o.outdated(call, want) // the one before may have fetched them
+	for _, s := range o.c.sources {
+		if kinds := due[s.naming.upstream]; kinds != 0 && !o.fetch(ctx, call, s, kinds, lists) {
+			later = true
+		}
+	}
+	return later
+}
+
+// outdated returns which of the wanted lists of the call's session have to be fetched, by
+// upstream: those of which there is news, and those that differ from a list that has changed.
+func (o *sessions) outdated(call *mcp.Call, want kindSet) (due map[string]kindSet, later bool) {
+	all, failed := o.table.Outdated(call.Session)
+	add := func(upstream string, kinds kindSet) {
+		if kinds &= want; kinds == 0 || slices.Contains(failed, upstream) {
+			return
+		}
+		if due == nil {
+			due = make(map[string]kindSet)
+		}
+		due[upstream] |= kinds
+	}
+	for upstream, kinds := range all {
+		add(upstream, kindSet(kinds))
+	}
+	if shown := o.table.Shown(call.Session); shown != nil {
+		base := o.c.common(call)
+		for _, one := range shown.All {
+			at := o.sourceOf(one.Upstream)
+			for k := range kinds {
+				if at >= 0 && one.Kind == uint32(setOf(k)) && one.Is.stale(base, at, k, o.c.plan) {
+					add(one.Upstream, setOf(k))
+				}
+			}
+		}
+	}
+	return due, len(failed) > 0
+}
+
+// fetch fetches lists in the client's own session at an upstream, unless it has none
+// any more. It reports false if that fails.
+func (o *sessions) fetch(ctx context.Context, call *mcp.Call, s *source, which kindSet, lists bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	if !s.hasSession(ctx, call) {
+		o.announceLost(o.table.Drop(call.Session, s.naming.upstream))
+		return true
+	}
+	w := &watch{c: o.c, s: s, told: func(kindSet) {}}
+	w.as = mcp.Call{ID: s.callID(), Caller: call.Caller, Session: call.Session, Ephemeral: call.Ephemeral, Caps: call.Caps}
+	base := o.c.common(call).states[s.index]
+	run := o.table.Begin(call.Session, s.naming.upstream, uint32(which))
+	differ := make(map[uint32]*difference)
+	for k := range kinds {
+		if !which.has(k) || !base.offers.kinds.has(k) {
+			continue
+		}
+		list, err := fetchList(ctx, w, k)
+		switch {
+		case isMethodNotFound(err):
+		case err != nil:
+			o.c.log.LogAttrs(ctx, slog.LevelInfo, "lists of a client's session cannot be fetched",
+				slog.String("upstream", s.naming.upstream), slog.Any("error", err))
+			o.table.Failed(run)
+			return false
+		default:
+			own := newPublicList(o.c.plan, s.naming, k, list)
+			if k == tools {
+				own.withTasks(base.offers.coreTasks)
+			}
+			d := differenceOf(o.c.plan, base.lists[k], own)
+			if d != nil && (len(d.more)+len(d.gone) > maxDiffering || d.size > maxDifference) {
+				o.c.log.LogAttrs(ctx, slog.LevelWarn, "a client's session differs too much: its client sees what all clients see",
+					slog.String("upstream", s.naming.upstream), slog.String("list", k.String()), slog.Int("entries", len(d.more)+len(d.gone)), slog.Int("bytes", d.size))
+			} else if d != nil {
+				differ[uint32(setOf(k))] = d
+			}
+		}
+	}
+	before := o.table.Shown(call.Session).Upstreams()
+	changed, lost := o.table.Done(run, differ)
+	o.announceLost(lost)
+	if lists {
+		changed &= run.Told()
+	}
+	o.c.hub.announceTo(s.index, kindSet(changed), call.Session)
+	o.keepUpstreams(ctx, call.Session, before)
+	return true
+}
+
+// A process that takes over a session is told where its lists differ, and fetches them there.
+
+// keepUpstreams keeps where a session differs, if that has changed.
+func (o *sessions) keepUpstreams(ctx context.Context, session string, before []string) {
+	now := o.table.Shown(session).Upstreams()
+	if o.keep == nil || slices.Equal(now, before) {
+		return
+	}
+	var value []byte
+	if len(now) > 0 {
+		value, _ = json.Marshal(now) // strings can always be encoded
+	}
+	if err := o.keep.Save(ctx, session, keptLists, value); err != nil {
+		o.c.log.LogAttrs(ctx, slog.LevelDebug, "that lists of a session differ is not kept", slog.Any("error", err))
+	}
+}
+
+// recall makes the lists of a session outdated that has come from another process, where they
+// differed there.
+func (o *sessions) recall(ctx context.Context, session string) {
+	if o.keep == nil || !o.table.Arrived(session) {
+		return
+	}
+	value, err := o.keep.Load(ctx, session, keptLists)
+	if err != nil {
+		o.table.Arrive(session) // the next call tries again
+		return
+	}
+	var upstreams []string
+	if json.Unmarshal(value, &upstreams) != nil {
+		return
+	}
+	for _, upstream := range upstreams {
+		o.hear(upstream, mcp.SessionLists{Session: session, Lists: mcp.AllLists})
+	}
+}
+
+// all returns the entries of a list, which may be nil.
+func (s *publicList) all() []entry {
+	if s == nil {
+		return nil
+	}
+	return s.entries
+}
