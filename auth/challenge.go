@@ -58,10 +58,9 @@ func (c challenge) header(ref *refusal) string {
 // consider the connection dead.
 func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) {
 	h := w.Header()
-	e := mcp.Errorf(mcp.CodeInvalidRequest, "%s", ref.text)
+	e := mcp.Errorf(ref.name, "%s", ref.text)
 	if ref.status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", strconv.Itoa(int((ref.retry+time.Second-1)/time.Second)))
-		e.Code = mcp.CodeIssuerUnavailable
 		e.Data = mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
 	} else {
 		h.Set("WWW-Authenticate", c.header(ref))
@@ -72,11 +71,7 @@ func (c challenge) refuse(w http.ResponseWriter, r *http.Request, ref *refusal) 
 	if r.Method == http.MethodHead {
 		return
 	}
-	detail := mcp.Object("code", mcp.Int(int64(e.Code)), "message", mcp.String(e.Message))
-	if e.Data != nil {
-		detail = detail.With("data", e.Data)
-	}
-	w.Write(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("null"), "error", detail))
+	w.Write(mcp.Object("jsonrpc", mcp.String("2.0"), "id", mcp.Raw("null"), "error", mcp.Raw(e.AppendTo(nil))))
 }
 
 // quoted is a quoted-string (RFC 9110 §5.6.4) of the printable ASCII in s.

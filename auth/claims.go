@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -97,7 +98,7 @@ func (r *rules) judge(claims mcp.Raw, now time.Time) (identity, *refusal) {
 	})}
 	for _, scope := range r.required {
 		if forbidden == nil && !slices.Contains(id.caller.Scopes, scope) {
-			id.forbidden = &refusal{code: codeInsufficientScope}
+			id.forbidden = &refusal{name: failure.ScopeMissing, code: codeInsufficientScope}
 		}
 	}
 	return id, nil
@@ -145,7 +146,9 @@ func (r *rules) checkTimes(claims mcp.Raw, now time.Time) (time.Time, *refusal) 
 	}
 	expires := exp.Add(r.leeway)
 	if !now.Before(expires) {
-		return time.Time{}, badToken("the token has expired", nil)
+		ref := badToken("the token has expired", nil)
+		ref.name = failure.TokenExpired
+		return time.Time{}, ref
 	}
 	nbf, has, ok := date(claims, "nbf")
 	if !ok || has && nbf.After(now.Add(r.leeway)) {

@@ -14,6 +14,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -96,7 +97,7 @@ func (in *introspector) ask(ctx context.Context, token string, d digest) finding
 	claims, err := in.exchange(ctx, token)
 	if err != nil {
 		if !in.failing.Swap(true) {
-			in.log.Warn("tokens cannot be introspected", "error", err)
+			in.log.Warn("tokens cannot be introspected", failure.IssuerDown.Attr(), "error", err)
 		}
 		return finding{refused: unavailable(err)}
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 const (
@@ -131,7 +133,7 @@ func (k *keys) fetch(ctx context.Context) time.Duration {
 		wait -= time.Duration(rand.Int64N(int64(wait) / 2))
 		usable := k.failed(err, wait)
 		if ctx.Err() == nil {
-			k.log.Warn("keys could not be fetched", "error", err, "failures", k.failures, "retry_in", wait.String(), "keys_usable", usable)
+			k.log.Warn("keys could not be fetched", failure.IssuerDown.Attr(), "error", err, "failures", k.failures, "retry_in", wait.String(), "keys_usable", usable)
 		}
 		return wait
 	}
@@ -146,7 +148,7 @@ func (k *keys) fetch(ctx context.Context) time.Duration {
 		k.log.Info("keys changed", "keys", len(set.keys), "refused", set.refused)
 	}
 	if len(set.keys) == 0 && !k.keyless {
-		k.log.Warn("the issuer has no key that can verify a token", "refused", set.refused)
+		k.log.Warn("the issuer has no key that can verify a token", failure.KeysMissing.Attr(), "refused", set.refused)
 	}
 	return wait
 }

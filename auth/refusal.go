@@ -4,11 +4,14 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // refusal is the reason why a request is refused.
 type refusal struct {
 	status int
+	name   failure.Name
 	code   string        // error of RFC 6750 §3.1, "" where no token was presented
 	text   string        // for people; never a part of the request
 	scope  []string      // what to ask for; nil for what is always told
@@ -24,31 +27,35 @@ const (
 )
 
 // noToken asks for a token.
-func noToken(text string) *refusal { return &refusal{status: http.StatusUnauthorized, text: text} }
+func noToken(text string) *refusal {
+	return &refusal{status: http.StatusUnauthorized, name: failure.TokenMissing, text: text}
+}
 
 // badRequest refuses a request whose token is ambiguous.
 func badRequest(text string) *refusal {
-	return &refusal{status: http.StatusBadRequest, code: codeInvalidRequest, text: text}
+	return &refusal{status: http.StatusBadRequest, name: failure.TokenMalformed, code: codeInvalidRequest, text: text}
 }
 
 // badToken refuses a token that does not prove who calls.
 func badToken(text string, cause error) *refusal {
-	return &refusal{status: http.StatusUnauthorized, code: codeInvalidToken, text: text, cause: cause}
+	return &refusal{status: http.StatusUnauthorized, name: failure.TokenInvalid, code: codeInvalidToken, text: text, cause: cause}
 }
 
 // unfit refuses a valid token whose user cannot be served. RFC 6750 has no code for it,
 // because another token would not help.
-func unfit(text string) *refusal { return &refusal{status: http.StatusForbidden, text: text} }
+func unfit(text string) *refusal {
+	return &refusal{status: http.StatusForbidden, name: failure.UserRefused, text: text}
+}
 
 // noJudgement says that the gateway cannot judge. On a 401 the client would throw away a
 // token that may be valid.
 func noJudgement(text string, retry time.Duration, cause error) *refusal {
-	return &refusal{status: http.StatusServiceUnavailable, text: text, retry: retry, cause: cause}
+	return &refusal{status: http.StatusServiceUnavailable, name: failure.IssuerDown, text: text, retry: retry, cause: cause}
 }
 
 // attrs are the log attributes of a refusal.
 func (r *refusal) attrs() []any {
-	attrs := []any{slog.Int("status", r.status), slog.String("reason", r.text)}
+	attrs := []any{slog.Int("status", r.status), slog.String("reason", r.text), r.name.Attr()}
 	if r.cause != nil {
 		attrs = append(attrs, slog.Any("cause", r.cause))
 	}

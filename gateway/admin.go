@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -44,7 +45,7 @@ func (g *Gateway) serveAdmin() {
 	go func() {
 		defer close(served)
 		if err := server.Serve(g.admin); !errors.Is(err, http.ErrServerClosed) {
-			g.log.Error("operators are not served any more", "error", err)
+			g.log.Error("operators are not served any more", failure.AdminDown.Attr(), "error", err)
 		}
 	}()
 	g.undo.onStop("admin server", func(context.Context) error {

@@ -94,9 +94,9 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	ran := with(server)
 	maps.Copy(ran, map[string]any{"decision": "allow", "rule": "may work", "rule_at": c.file + ":8", "outcome": "ok", "executed": "yes", "reply_bytes": 1.0, "arguments_digest": "x"})
 	denied := with(server)
-	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "arguments_digest": "x"})
-	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0})
-	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "arguments_digest": "x", "trace": server["trace"]})
+	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-ARGUMENTS-DENIED", "arguments_digest": "x"})
+	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-NOT-FOUND"})
+	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
 	list := with(map[string]any{"method": "tools/list", "name": nil, "outcome": "ok", "reply_bytes": 1.0})
 	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, ran}, "b.jsonl": {limited, list}} {
 		got := recorded(t, filepath.Join(dir, file), "call")

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -111,7 +112,7 @@ func New(opts Options) (*Gateway, error) {
 		return nil, err
 	}
 	for _, w := range warnings {
-		g.log.Warn("configuration", "warning", w.String())
+		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	if err := g.build(opts, cfg, version, metrics); err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stepGrace)

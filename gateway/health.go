@@ -26,6 +26,8 @@ type UpstreamHealth struct {
 // FailureReport is a failure.
 type FailureReport struct {
 	At time.Time `json:"at"`
+	// Code is the name of the failure, as in docs/errors.md.
+	Code string `json:"error_code"`
 	// Stage is resolve, connect, tls, login, handshake, call or list.
 	Stage string `json:"stage"`
 	Error string `json:"error"`
@@ -40,7 +42,7 @@ const stageList = "list"
 func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth {
 	h := UpstreamHealth{Name: view.Name, State: status.State, Since: status.Since, UsersNeedLogin: status.UsersNeedLogin}
 	if status.Last.Error != "" {
-		h.LastFailure = &FailureReport{At: status.Last.At, Stage: status.Last.Stage, Error: status.Last.Error, Cause: status.Last.Cause}
+		h.LastFailure = &FailureReport{At: status.Last.At, Code: status.Last.Name.String(), Stage: status.Last.Stage, Error: status.Last.Error, Cause: status.Last.Cause}
 	}
 	if !status.Refused.IsZero() {
 		h.RefusedUntil = &status.Refused
@@ -54,7 +56,7 @@ func healthOf(view catalog.UpstreamView, status upstream.Status) UpstreamHealth 
 	case catalog.StateFailing, catalog.StateDown:
 		h.State, h.Since = upstream.StateDegraded, view.Since
 		if h.LastFailure == nil || h.LastFailure.At.Before(view.Since) {
-			h.LastFailure = &FailureReport{At: view.Since, Stage: stageList, Error: view.LastError}
+			h.LastFailure = &FailureReport{At: view.Since, Code: view.Failed.String(), Stage: stageList, Error: view.LastError}
 		}
 	}
 	return h

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // stepGrace is what each step of a stop still gets after the time for the whole stop has run
@@ -44,7 +46,7 @@ func (l *lifecycle) stop(ctx context.Context) error {
 			return errors.Join(errs...)
 		}
 		if err := l.run(ctx, next); err != nil {
-			l.log.Warn("stopping", "part", next.name, "error", err)
+			l.log.Warn("stopping", failure.StopUnclean.Attr(), "part", next.name, "error", err)
 			errs = append(errs, fmt.Errorf("stopping %s: %w", next.name, err))
 		}
 	}

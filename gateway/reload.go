@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -76,12 +77,12 @@ func (g *Gateway) logRefused(err error) {
 	g.services.events.reloaded(record.Record{Event: "refused", Reason: "nothing was changed: the log has the problems"})
 	bad, ok := errors.AsType[*ConfigError](err)
 	if !ok {
-		g.log.Error("configuration not reloaded: nothing was changed", "error", err)
+		g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "error", err)
 		return
 	}
-	g.log.Error("configuration not reloaded: nothing was changed", "problems", len(bad.Problems))
+	g.log.Error("configuration not reloaded: nothing was changed", failure.ConfigInvalid.Attr(), "problems", len(bad.Problems))
 	for _, p := range bad.Problems {
-		g.log.Error("configuration", "problem", p.String())
+		g.log.Error("configuration", failure.ConfigInvalid.Attr(), "problem", p.String())
 	}
 }
 
@@ -93,7 +94,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		return "", err
 	}
 	for _, w := range l.warnings {
-		g.log.Warn("configuration", "warning", w.String())
+		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.cfg.withDefaults()
 	g.rulePlaces.Store(&l.places)                                                // of rules with the same names, if the rest fails
@@ -153,13 +154,13 @@ func (g *Gateway) replace(before, next *graph) {
 	g.calls.Set(&next.way)
 	// Each upstream has one watch: the new one fetches everything that the old one might miss.
 	if err := before.stop(ctx); err != nil {
-		g.log.Warn("watches of the configuration before still end", "error", err)
+		g.log.Warn("watches of the configuration before still end", failure.ReloadLeftovers.Attr(), "error", err)
 	}
 	next.watch()
 	if next.auth != before.auth {
 		g.front.Recall()
 		if err := stopAuth(ctx); err != nil {
-			g.log.Warn("authentication of the configuration before still ends", "error", err)
+			g.log.Warn("authentication of the configuration before still ends", failure.ReloadLeftovers.Attr(), "error", err)
 		}
 	}
 	for _, m := range before.members {
@@ -200,7 +201,7 @@ func (g *Gateway) retire(m *member) {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), handOver)
 		defer cancel()
 		if err := m.close(closing); err != nil {
-			g.log.Warn("upstream of the configuration before not closed in good order", "error", err)
+			g.log.Warn("upstream of the configuration before not closed in good order", failure.ReloadLeftovers.Attr(), "error", err)
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()

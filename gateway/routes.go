@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -55,7 +56,7 @@ func only(users *policy.Audiences, refused *events, next http.Handler) http.Hand
 			refused.judged(auth.Judgement{Caller: caller, View: caller.View, Status: http.StatusForbidden, Reason: "this endpoint is for other users"})
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusForbidden)
-			w.Write(wire.AppendError(nil, nil, mcp.Errorf(mcp.CodeInvalidRequest, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))
+			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.ViewRefused, "this endpoint is for other users: views.who in the gateway's configuration says for whom")))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -106,13 +107,13 @@ func recoverer(log *slog.Logger, next http.Handler) http.Handler {
 			if cause == http.ErrAbortHandler { // intended: it ends the connection
 				panic(cause)
 			}
-			log.ErrorContext(r.Context(), "panic in a handler", "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			log.ErrorContext(r.Context(), "panic in a handler", failure.Internal.Attr(), "error", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			if t.began {
 				panic(http.ErrAbortHandler) // half an answer must not look whole
 			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)
-			w.Write(wire.AppendError(nil, nil, mcp.Errorf(mcp.CodeInternal, "internal error")))
+			w.Write(wire.AppendError(nil, nil, mcp.Errorf(failure.Internal, "internal error")))
 		}()
 		next.ServeHTTP(t, r)
 	})

@@ -88,7 +88,7 @@ func TestH139_Panic(t *testing.T) {
 		complete bool   // the client gets a whole answer
 		want     string
 	}{
-		{"before the answer", "", true, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error"}}`},
+		{"before the answer", "", true, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"internal error","data":{"error_code":"GH-INTERNAL"}}}`},
 		{"in mid-answer", "half", false, ""},
 	}
 	for _, tt := range tests {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -70,7 +71,7 @@ func (g *Guard) approve(ctx context.Context, c *mcp.Call, next mcp.Handler, targ
 	case declined:
 		g.metrics.declined.Inc()
 		approval(c, "declined")
-		return refuse(c, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
+		return refuse(c, failure.ApprovalDeclined, "The user did not approve of this call, so it did not run. Do not make it again unless the user asks for it.", "declined")
 	}
 	return g.askUser(ctx, c, target, d, digest)
 }
@@ -123,21 +124,21 @@ func cannotAsk(c *mcp.Call) (*mcp.Reply, error) {
 	const why = "This call needs the user's approval, and this client cannot ask for it: it does not declare elicitation with forms. " +
 		"It did not run. Use a client that supports elicitation, or have the operator of the gateway change the rule."
 	if c.Ephemeral {
-		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: why,
-			Data: mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"form":{}}}`))}
+		return nil, mcp.Errorf(failure.ApprovalImpossible, why).WithCode(mcp.CodeMissingCapability).
+			WithData(mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"form":{}}}`)))
 	}
-	return refuse(c, why, "cannot_ask")
+	return refuse(c, failure.ApprovalImpossible, why, "cannot_ask")
 }
 
 // refuse ends a call that was not approved: for a tool with a result that a model can read,
 // for anything else with an error.
-func refuse(c *mcp.Call, why, reason string) (*mcp.Reply, error) {
+func refuse(c *mcp.Call, name failure.Name, why, reason string) (*mcp.Reply, error) {
 	if c.Method == mcp.MethodToolsCall {
 		block := mcp.Object("type", mcp.Raw(`"text"`), "text", mcp.String(why))
 		return &mcp.Reply{Result: mcp.Object("content", mcp.Raw("["+string(block)+"]"), "isError", mcp.Raw("true"))}, nil
 	}
-	return nil, &mcp.Error{Code: mcp.CodeInternal, Message: why,
-		Data: mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+	return nil, mcp.Errorf(name, "%s", why).
+		WithData(mcp.Object("reason", mcp.String(reason), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }
 
 type answer uint8
@@ -178,6 +179,6 @@ func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &mcp.Error{Code: mcp.CodeStoreUnavailable, Message: "Approvals are not available now: try again in a minute",
-		Data: mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+	return mcp.Errorf(failure.StoreDown, "Approvals are not available now: try again in a minute").
+		WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }

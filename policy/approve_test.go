@@ -127,7 +127,7 @@ func TestApproval(t *testing.T) {
 		a := newAsking(t, 0)
 		c := execute(alice, `{}`)
 		again := retry(c, a.asks(c), "")
-		again.Refused = map[string]*mcp.Error{approvalKey: mcp.Errorf(-1, "no")}
+		again.Refused = map[string]*mcp.Error{approvalKey: mcp.Relayed(-1, "no", nil)}
 		if reply := a.handle(again); reply.Ask != nil || a.shelves.reached() != nil {
 			t.Errorf("got %+v", reply)
 		}
@@ -139,7 +139,7 @@ func TestApproval(t *testing.T) {
 			c.Caps = forms
 			asked := a.asks(c)
 			_, err := a.handler.Handle(t.Context(), retry(c, asked, `{"action":"decline"}`))
-			if !errors.Is(err, &mcp.Error{Code: mcp.CodeInternal}) || !strings.Contains(err.Error(), "did not approve") {
+			if !mcp.HasCode(err, mcp.CodeInternal) || !strings.Contains(err.Error(), "did not approve") {
 				t.Errorf("%s: got %v", c.Method, err)
 			}
 			a.handle(retry(c, a.asks(c), yes))
@@ -252,7 +252,7 @@ func TestApprovalRounds(t *testing.T) {
 			next := retry(c, reply.Ask, `{"action":"accept"}`)
 			stolen := next.Clone()
 			stolen.Caller = user("bob")
-			if _, err := a.handler.Handle(t.Context(), stolen); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+			if _, err := a.handler.Handle(t.Context(), stolen); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 				t.Errorf("another user came back: %v", err)
 			}
 			other := next.Clone()
@@ -265,7 +265,7 @@ func TestApprovalRounds(t *testing.T) {
 				t.Errorf("the upstream got %+v", got)
 			}
 			for _, again := range []*mcp.Call{next, other} {
-				if _, err := a.handler.Handle(t.Context(), again); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+				if _, err := a.handler.Handle(t.Context(), again); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 					t.Errorf("came back twice: %v", err)
 				}
 			}
@@ -298,7 +298,7 @@ func TestStateIsAlwaysWrapped(t *testing.T) {
 		// For a tool that needs approval it is no approval.
 		forged := execute(user("alice"), `{}`)
 		forged.State = again.State
-		if _, err := h.Handle(t.Context(), forged); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := h.Handle(t.Context(), forged); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%q: as an approval: got %v", state, err)
 		}
 	}
@@ -313,7 +313,7 @@ func TestStateIsAlwaysWrapped(t *testing.T) {
 	for _, state := range []string{"x", "p1", "p1r", "p1rX:", "p1a:", "p1q:", "p2r:x"} { // never given out
 		c := callOf(mcp.MethodToolsCall, "u__open", `{"name":"u__open"}`, user("alice"))
 		c.State = state
-		if _, err := h.Handle(t.Context(), c); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := h.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%q: got %v", state, err)
 		}
 	}
@@ -366,7 +366,7 @@ func TestApprovalsUnavailable(t *testing.T) {
 			c := execute(user("alice"), `{}`)
 			c.State, c.Answers = state, map[string]mcp.Raw{approvalKey: mcp.Raw(yes)}
 			_, err := g.Middleware(s).Handle(t.Context(), c)
-			if !errors.Is(err, &mcp.Error{Code: mcp.CodeStoreUnavailable}) || strings.Contains(err.Error(), "10.0.0.1") {
+			if !mcp.HasCode(err, mcp.CodeStoreUnavailable) || strings.Contains(err.Error(), "10.0.0.1") {
 				t.Errorf("%q: got %v", state, err)
 			}
 		}

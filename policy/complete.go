@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -19,7 +20,7 @@ const maxSuggestions = 100
 func (g *Guard) complete(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.Reply, error) {
 	kind := kindOf(c)
 	if kind == "" {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+		return nil, mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
 	target, ok := g.resolver.Resolve(ctx, c, kind, c.Name)
 	if !ok {
@@ -61,11 +62,11 @@ type suggestions struct {
 func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 	params, names, err := readObject(c.Params.Without("_meta"))
 	if err != nil {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s", err)
+		return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: %s", err)
 	}
 	for _, name := range []string{"argument", "context", "arguments"} {
 		if names.twin(name) {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: %s stands there in another case", name)
+			return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: %s stands there in another case", name)
 		}
 	}
 	argument, _ := params["argument"].(map[string]any)
@@ -77,7 +78,7 @@ func (g *Guard) newSuggestions(c *mcp.Call) (*suggestions, error) {
 		text, ok := value.(string)
 		switch {
 		case !ok || strings.Contains(text, hole):
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: context.arguments must have strings")
+			return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: context.arguments must have strings")
 		case text != "":
 			s.given[name] = text
 		}

@@ -3,7 +3,6 @@ package policy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -164,7 +163,7 @@ func TestCompletionIsClear(t *testing.T) {
 		`"argument":{"name":"name"},"context":{"arguments":{"dir":"` + hole + `"}}`,
 	} {
 		_, err := completeWith(t, rules, `{"ref":{"type":"ref/resource","uri":"u+file:///{dir}/{name}"},`+rest+`}`, `{"completion":{"values":["a"]}}`)
-		if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("H/203 %s: got %v", rest, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -124,7 +125,7 @@ func argumentsOf(c *mcp.Call) (arguments mcp.Raw, err error) {
 		return count < 2
 	})
 	if count > 1 {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: it is not clear which are the arguments")
+		return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: it is not clear which are the arguments")
 	}
 	return arguments, nil
 }
@@ -177,8 +178,8 @@ func notWithThese(c *mcp.Call, unfit error) error {
 	if unfit != nil {
 		message += ": " + unfit.Error()
 	}
-	return &mcp.Error{Code: mcp.CodeInvalidParams, Message: message,
-		Data: mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+	return mcp.Errorf(failure.ArgumentsDenied, "%s", message).
+		WithData(mcp.Object("reason", mcp.String("arguments"), "retryable", mcp.Raw("false"), "executed", mcp.String(string(mcp.ExecutedNo))))
 }
 
 // decided counts a decision, and reports it to the observer of the call.
@@ -200,7 +201,7 @@ func (g *Guard) withoutAsking(ctx context.Context, c *mcp.Call, next mcp.Handler
 		return next.Handle(ctx, inner)
 	}
 	if c.Ephemeral {
-		return refuse(c, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
+		return refuse(c, failure.ApprovalImpossible, "This skill needs the user's approval, for which skills/get cannot ask in this protocol revision: read its "+mcp.SkillFile+" by resources/read.", "cannot_ask")
 	}
 	return g.approve(ctx, c, next, target, d)
 }

@@ -164,7 +164,7 @@ func TestGuardLetsThrough(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = h.Handle(t.Context(), callOf(mcp.MethodComplete, "u+docs://1", `{"ref":{"type":"ref/tool","name":"u__secret"}}`, user("alice")))
-	if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+	if !mcp.HasCode(err, mcp.CodeInvalidParams) {
 		t.Errorf("another kind of reference: got %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestGuardReadsNoTemplates(t *testing.T) {
 	s := newShelves(template)
 	for _, cfg := range []Config{{Default: DefaultAllow}, {Rules: []Rule{{Name: "a", Allow: []string{"*:*"}}}}} {
 		_, err := guardForTest(t, cfg, s).Handle(t.Context(), callOf(mcp.MethodResourcesRead, "u+docs://{id}", `{"uri":"u+docs://{id}"}`, user("alice")))
-		if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) || s.calls != nil {
+		if !mcp.HasCode(err, mcp.CodeInvalidParams) || s.calls != nil {
 			t.Errorf("got %v, %d calls", err, len(s.calls))
 		}
 	}
@@ -204,7 +204,7 @@ func TestGuardDecidesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = g.Middleware(s).Handle(t.Context(), callOf(mcp.MethodToolsCall, "u__x", `{}`, user("alice")))
-	if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) || s.reached() != nil {
+	if !mcp.HasCode(err, mcp.CodeInvalidParams) || s.reached() != nil {
 		t.Errorf("got %v, reached %q", err, s.reached())
 	}
 }
@@ -233,7 +233,7 @@ func TestGuardRefusesUnknownMethods(t *testing.T) {
 	h := guardForTest(t, Config{Default: DefaultAllow}, s)
 	for _, method := range []string{"tools/describe", "resources/subscribe", "resources/unsubscribe", "tasks/list", "skills/activate", "", "Tools/call", mcp.MethodPing, mcp.MethodInitialize, mcp.MethodSetLevel} {
 		_, err := h.Handle(t.Context(), callOf(method, "u__open", `{"name":"u__open"}`, user("alice")))
-		if !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+		if !mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			t.Errorf("%q: got %v", method, err)
 		}
 	}
@@ -362,7 +362,7 @@ func TestH206_Listen(t *testing.T) {
 		t.Errorf("got %q", events)
 	}
 	for _, params := range []string{`{"notifications":{"resourceSubscriptions":7}}`, `{"notifications":7}`, `{}`, ``} {
-		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := h.Handle(t.Context(), callOf(mcp.MethodListen, "", params, user("alice"))); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", params, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -205,7 +206,7 @@ func bucketKey(key string) string {
 // whole seconds, as in a Retry-After header.
 func tooMany(l *limit, wait time.Duration) error {
 	seconds := int64((wait + time.Second - 1) / time.Second)
-	e := mcp.Errorf(mcp.CodeRateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name, l.Rate, l.Per, seconds)
+	e := mcp.Errorf(failure.RateLimited, "Too many calls: the limit %s is %s for one %s. Try again in %d s.", l.Name, l.Rate, l.Per, seconds)
 	e.Data = mcp.Object("limit", mcp.String(l.Name), "retry_after", mcp.Int(seconds), "retry_after_ms", mcp.Int(wait.Milliseconds()+1),
 		"retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))
 	return e

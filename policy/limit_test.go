@@ -204,7 +204,7 @@ func TestLimitTellsNothing(t *testing.T) {
 	l := newLimited(t, Limit{Name: "l", Rate: rateOf(t, "1/d"), Burst: 1}, Limit{Name: "secret", What: []string{"tools:secret/*"}, Per: PerTool, Rate: rateOf(t, "1/d"), Burst: 1})
 	for _, name := range []string{"secret__x", "secret__nothing", "secret__x", "secret__nothing"} {
 		_, err := l.handler.Handle(t.Context(), callOf(mcp.MethodToolsCall, name, `{}`, user("alice")))
-		if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -237,7 +237,7 @@ func TestLimitRounds(t *testing.T) {
 	for _, state := range []string{"p1lX", "x"} {
 		forged := get(user("bob"))
 		forged.State = state
-		if _, err := l.handler.Handle(t.Context(), forged); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := l.handler.Handle(t.Context(), forged); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%q: got %v", state, err)
 		}
 	}

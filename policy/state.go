@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -49,11 +50,8 @@ func openState(state string) (round, error) {
 }
 
 func expired() error {
-	return &mcp.Error{
-		Code:    mcp.CodeInvalidParams,
-		Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
-		Data:    mcp.Object("reason", mcp.String("expired")),
-	}
+	return mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
+		WithData(mcp.Object("reason", mcp.String("expired")))
 }
 
 // remember makes the state of a round to which the same call can return once.

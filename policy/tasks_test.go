@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -68,7 +67,7 @@ func TestRoundsOfTaskResults(t *testing.T) {
 	}
 	made := c.Clone()
 	made.State = "of the upstream"
-	if _, err := h.Handle(t.Context(), made); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+	if _, err := h.Handle(t.Context(), made); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 		t.Errorf("a state without our head: %v", err)
 	}
 	left, cancel := context.WithCancel(t.Context())

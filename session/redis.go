@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -55,7 +56,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	if policy := s.db.Setting(ctx, "maxmemory-policy"); policy != "" && policy != "noeviction" {
-		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", "maxmemory-policy", policy)
+		s.log.Warn("redis may drop sessions and limits when it is full: set its maxmemory-policy to noeviction", failure.StoreEvicts.Attr(), "maxmemory-policy", policy)
 	}
 	s.start()
 	return s, nil
@@ -109,7 +110,7 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	value, err := s.db.Run(ctx, script, keys, append([]any{token, n.id, s.ttl().Milliseconds()}, args...)...)
 	switch {
 	case errors.Is(err, redisdb.ErrValue): // not ours: as if it did not exist
-		s.log.Error("redis holds something else where a session should be", "error", err)
+		s.log.Error("redis holds something else where a session should be", failure.StoreForeign.Attr(), "error", err)
 		return nil, ErrNotFound
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // load reads a session from Redis. Errors: ErrNotFound, also for a record that cannot be read,
@@ -29,7 +31,7 @@ func (s *Redis) load(ctx context.Context, h *held) error {
 	}
 	r, err := decode(plain, n)
 	if err != nil {
-		s.log.Warn("redis holds a session that cannot be read", "error", err)
+		s.log.Warn("redis holds a session that cannot be read", failure.StoreForeign.Attr(), "error", err)
 		return ErrNotFound
 	}
 	h.writes, _ = number(fields[1])

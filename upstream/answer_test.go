@@ -102,7 +102,7 @@ func TestP9_108_RefusalsEndCallsOfStatelessServers(t *testing.T) {
 	u := start(t, upstream.Config{URL: f.URL})
 	wantOK(t, u, asked("a"))
 	c := asked("a")
-	c.State, c.Refused = "s", map[string]*mcp.Error{"q": mcp.Errorf(-1, "no")}
+	c.State, c.Refused = "s", map[string]*mcp.Error{"q": mcp.Relayed(-1, "no", nil)}
 	result := mustDo(t, u, c).Result
 	if failed, _ := result.Member("isError"); !failed.IsTrue() {
 		t.Errorf("the result is %s", result)

@@ -79,7 +79,7 @@ func testRounds(t *testing.T) {
 	again = c.Clone()
 	again.State = ask.State
 	again.Answers = map[string]mcp.Raw{ask.Requests[0].Key: mcp.Raw(`{"action":"accept","content":{"a":1.0}}`)}
-	again.Refused = map[string]*mcp.Error{ask.Requests[1].Key: mcp.Errorf(-1, "rejected")}
+	again.Refused = map[string]*mcp.Error{ask.Requests[1].Key: mcp.Relayed(-1, "rejected", nil)}
 	reply = mustDo(t, u, again)
 	if reply.Ask == nil || len(reply.Ask.Requests) != 1 || reply.Ask.Requests[0].Method != mcp.MethodRootsList {
 		t.Fatalf("P9/100 reply %+v, want the second round", reply)

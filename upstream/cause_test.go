@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -55,7 +56,7 @@ func TestCause(t *testing.T) {
 // error, at the same time.
 func TestAnErrorOfManyCallersIsNotChanged(t *testing.T) {
 	u := &Upstream{cfg: Config{Name: "crm", URL: "https://crm.example"}}
-	shared := mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, "crm", mcp.ExecutedNo, "Upstream crm refused to initialize")
+	shared := mcp.UpstreamError(failure.UpstreamBadAnswer, "crm", mcp.ExecutedNo, "Upstream crm refused to initialize")
 	e, ok := errors.AsType[*mcp.Error](u.failure(t.Context(), fmt.Errorf("%w: %w", dialect.ErrNotStarted, shared)))
 	if !ok || e.Cause == "" || e.Message != shared.Message {
 		t.Errorf("told %+v", e)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -52,7 +53,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		executed = mcp.ExecutedNo
 	}
 	if none, ok := errors.AsType[*outbound.Error](err); ok {
-		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
 			"Upstream %s cannot be used: %s", name, none.Why)
 	}
 	if status, ok := errors.AsType[*transport.StatusError](err); ok && !errors.Is(err, transport.ErrSessionGone) {
@@ -60,44 +61,44 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, admit.ErrDraining):
-		return mcp.UpstreamError(mcp.CodeDraining, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamClosing, name, mcp.ExecutedNo,
 			"Upstream %s is being closed; try again", name)
 	case errors.Is(err, transport.ErrNotSent), errors.Is(err, pool.ErrDown):
-		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamDown, name, mcp.ExecutedNo,
 			"Upstream %s cannot be reached: %s; try again later", name, reason(err))
 	case errors.Is(err, transport.ErrTimeout) && executed == mcp.ExecutedNo:
-		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
+		return mcp.UpstreamError(failure.UpstreamTimeout, name, executed,
 			"Upstream %s did not open a session in time; try again later", name)
 	case errors.Is(err, transport.ErrTimeout):
-		return mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, executed,
+		return mcp.UpstreamError(failure.UpstreamTimeout, name, executed,
 			"Upstream %s did not answer in time; it may still have done what was asked", name)
 	case errors.Is(err, dialect.ErrClosed):
-		return mcp.UpstreamError(mcp.CodeDraining, name, executed,
+		return mcp.UpstreamError(failure.UpstreamClosing, name, executed,
 			"Upstream %s was closed during the call; it may have done what was asked", name)
 	case errors.Is(err, admit.ErrOverloaded):
-		return mcp.UpstreamError(mcp.CodeOverloaded, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamBusy, name, mcp.ExecutedNo,
 			"Upstream %s has too much to do; try again later", name)
 	case errors.Is(err, transport.ErrNoRoom):
-		return mcp.UpstreamError(mcp.CodeOverloaded, name, executed,
+		return mcp.UpstreamError(failure.NoRoom, name, executed,
 			"The gateway has no room for the large answer of upstream %s now; it may have done what was asked", name)
 	case errors.Is(err, transport.ErrSessionGone):
-		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedNo,
 			"Upstream %s lost its session and refused the new one, too; try again later", name)
 	case errors.Is(err, transport.ErrTooLarge):
-		return mcp.UpstreamError(mcp.CodeUpstreamAnswerTooLarge, name, executed,
+		return mcp.UpstreamError(failure.UpstreamTooLarge, name, executed,
 			"The answer of upstream %s is larger than %d bytes; ask for less", name, u.cfg.Limits.ResultBytes)
 	case errors.Is(err, dialect.ErrWrongEra):
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamBadAnswer, name, mcp.ExecutedNo,
 			"Upstream %s answers neither server/discover nor initialize; check its address", name)
 	case errors.Is(err, transport.ErrGarbage):
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+		return mcp.UpstreamError(failure.UpstreamBadAnswer, name, executed,
 			"Upstream %s sent something that is not MCP; check its address", name)
 	}
 	if executed == mcp.ExecutedNo {
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+		return mcp.UpstreamError(failure.UpstreamCut, name, executed,
 			"The connection to upstream %s was lost, and it did not get the call; try again later", name)
 	}
-	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+	return mcp.UpstreamError(failure.UpstreamCut, name, executed,
 		"The connection to upstream %s was lost before its answer came; it may have done what was asked", name)
 }
 
@@ -107,27 +108,27 @@ func (u *Upstream) statusFailure(e *transport.StatusError, executed mcp.Executed
 	name := u.cfg.Name
 	switch {
 	case (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden) && u.PerUser():
-		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
 			"Upstream %s does not let you (HTTP %d); ask its operator whether you may use it", name, e.Status)
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden:
-		return mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamLogin, name, mcp.ExecutedNo,
 			"Upstream %s refused the gateway's credentials (HTTP %d); its operator has to set them", name, e.Status)
 	case e.Status == http.StatusTooManyRequests:
 		return u.admit.Limited(e.RetryAfter)
 	case e.HasError():
 		return dialect.NotOurs(wire.ReadError(e.Message.Error))
 	case e.Status/100 == 3:
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamStatus, name, mcp.ExecutedNo,
 			"Upstream %s redirects (HTTP %d), which is not followed; its address has to be corrected", name, e.Status)
 	case e.Status == http.StatusBadGateway || e.Status == http.StatusServiceUnavailable || e.Status == http.StatusGatewayTimeout:
-		return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, executed,
+		return mcp.UpstreamError(failure.UpstreamDown, name, executed,
 			"Upstream %s is not available (HTTP %d); try again later", name, e.Status)
 	}
 	if e.Status/100 == 4 {
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamStatus, name, mcp.ExecutedNo,
 			"Upstream %s refused the request (HTTP %d); its operator has to find out why", name, e.Status)
 	}
-	return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, name, executed,
+	return mcp.UpstreamError(failure.UpstreamStatus, name, executed,
 		"Upstream %s failed (HTTP %d); it may have done what was asked", name, e.Status)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -50,6 +51,8 @@ const maxUsers = 1000
 // Failure is what went wrong.
 type Failure struct {
 	At time.Time
+	// Name is which failure it is.
+	Name failure.Name
 	// Stage is one of the Stage words.
 	Stage string
 	// Error says why, without addresses and secrets.
@@ -185,7 +188,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 	case !ok: // its caller has left
 		return shown
 	}
-	last := Failure{At: time.Now(), Stage: stage(cause), Error: e.Message, Cause: e.Cause}
+	last := Failure{At: time.Now(), Name: e.Name, Stage: stage(cause), Error: e.Message, Cause: e.Cause}
 	switch e.Code {
 	case mcp.CodeDraining, mcp.CodeOverloaded, mcp.CodeRateLimited: // it did not fail
 	default:
@@ -211,7 +214,7 @@ func (u *Upstream) note(c *mcp.Call, err, cause error) (shown admit.Outcome) {
 
 func (u *Upstream) become(state State, last Failure) {
 	if u.health.set(state, last) {
-		u.log.Debug("upstream is "+string(state), "stage", last.Stage, "error", last.Error, "cause", last.Cause)
+		u.log.Debug("upstream is "+string(state), last.Name.Attr(), "stage", last.Stage, "error", last.Error, "cause", last.Cause)
 	}
 }
 

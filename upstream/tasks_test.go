@@ -487,7 +487,7 @@ func TestQuestionsOfAPolledTask(t *testing.T) {
 		wantOK(t, u, last)
 
 		refused := c.Clone()
-		refused.State, refused.Refused = first.State, map[string]*mcp.Error{"a": mcp.Errorf(-1, "no"), "b": mcp.Errorf(-1, "no")}
+		refused.State, refused.Refused = first.State, map[string]*mcp.Error{"a": mcp.Relayed(-1, "no", nil), "b": mcp.Relayed(-1, "no", nil)}
 		reply := mustDo(t, u, refused)
 		if failed, _ := reply.Result.Member("isError"); !failed.IsTrue() {
 			t.Errorf("a client that refuses: %s", reply.Result)

@@ -1,7 +1,6 @@
 package upstream_test
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -46,7 +45,7 @@ func TestH159_LongTrial(t *testing.T) {
 		synctest.Wait()
 		refused := func() bool {
 			_, err := u.Handle(t.Context(), tool("a"))
-			return errors.Is(err, &mcp.Error{Code: mcp.CodeUpstreamUnreachable})
+			return mcp.HasCode(err, mcp.CodeUpstreamUnreachable)
 		}
 		if !refused() {
 			t.Error("a second call is let through to see")

@@ -225,7 +225,7 @@ func testAURLIsRequired(t *testing.T) {
 			}
 		}
 		refused := c.Clone()
-		refused.State, refused.Refused = ask.State, map[string]*mcp.Error{ask.Requests[0].Key: mcp.Errorf(-1, "no")}
+		refused.State, refused.Refused = ask.State, map[string]*mcp.Error{ask.Requests[0].Key: mcp.Relayed(-1, "no", nil)}
 		if reply := mustDo(t, u, refused); reply.Result == nil {
 			t.Errorf("the reply is %+v", reply)
 		}

@@ -15,6 +15,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/safehttp"
 )
@@ -163,7 +164,7 @@ func (c *Credentials) say(status int, challenge string) {
 	}
 	c.mu.Unlock()
 	if say {
-		c.log.Warn("upstream refuses our credential", "status", status, "challenge", challenge)
+		c.log.Warn("upstream refuses our credential", failure.UpstreamLogin.Attr(), "status", status, "challenge", challenge)
 	}
 }
 
@@ -221,8 +222,8 @@ func (c *Credentials) telling(of Fetch, ask func(context.Context) (answer, error
 // ask asks the endpoint, and logs what the callers are not told.
 func (c *Credentials) ask(ctx context.Context, form url.Values) (answer, error) {
 	a, err := c.endpoint.ask(ctx, form)
-	if failure, ok := errors.AsType[*Error](err); ok && c.base.Err() == nil {
-		c.log.Warn("no token for upstream", "reason", failure.Why, "cause", failure.cause)
+	if failed, ok := errors.AsType[*Error](err); ok && c.base.Err() == nil {
+		c.log.Warn("no token for upstream", failure.TokenRefused.Attr(), "reason", failed.Why, "cause", failed.cause)
 	}
 	return a, err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -71,7 +72,7 @@ func (c *Credentials) exchange(ctx context.Context, subject string) (answer, err
 		return a, err
 	}
 	if err := c.checkExchanged(a, subject); err != nil {
-		c.log.Warn("exchanged token not used", "cause", err)
+		c.log.Warn("exchanged token not used", failure.TokenRefused.Attr(), "cause", err)
 		return answer{}, unusable(err)
 	}
 	return a, nil

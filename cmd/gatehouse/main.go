@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 const (
@@ -108,5 +109,5 @@ func printProblem(w io.Writer, err error) {
 	if len(bad.Problems) == 1 {
 		count = "1 problem"
 	}
-	fmt.Fprintf(w, "gatehouse: %s in the configuration\n", count)
+	fmt.Fprintf(w, "gatehouse: %s in the configuration (%s)\n", count, failure.ConfigInvalid)
 }

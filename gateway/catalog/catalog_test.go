@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -92,7 +93,7 @@ func (s *server) fails(method string, err error) *server {
 func (s *server) unreachable(down bool) {
 	for _, method := range []string{mcp.MethodDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourceTemplatesList, mcp.MethodListen, mcp.MethodToolsCall} {
 		if down {
-			s.fails(method, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, s.name, mcp.ExecutedNo, "upstream %s cannot be reached", s.name))
+			s.fails(method, mcp.UpstreamError(failure.UpstreamDown, s.name, mcp.ExecutedNo, "upstream %s cannot be reached", s.name))
 		} else {
 			s.on(method, nil)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -213,7 +214,7 @@ func TestClassesChange(t *testing.T) {
 		answer := crm.override[mcp.MethodToolsList]
 		crm.on(mcp.MethodToolsList, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if broken && call.Caps != nil {
-				return nil, mcp.Errorf(mcp.CodeInternal, "no")
+				return nil, mcp.Errorf(failure.Internal, "no")
 			}
 			return answer(ctx, call)
 		})
@@ -233,7 +234,7 @@ func TestClassesChange(t *testing.T) {
 		}
 		crm.on(mcp.MethodToolsList, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Caps != nil && string(call.Caps) != looks.Nothing {
-				return nil, mcp.Errorf(mcp.CodeInternal, "no")
+				return nil, mcp.Errorf(failure.Internal, "no")
 			}
 			return answer(ctx, call)
 		})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -25,7 +26,7 @@ func (c *Catalog) directory(ctx context.Context, call *mcp.Call) (*mcp.Reply, er
 		return nil, unknown
 	}
 	if cursor, ok := call.Params.Member("cursor"); ok && !cursor.IsNull() {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: a directory has one page")
+		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: a directory has one page")
 	}
 	s := c.sources[to.source]
 	state := &c.view(call).states[to.source]
@@ -136,7 +137,7 @@ func (c *Catalog) askDirectory(ctx context.Context, s *source, call *mcp.Call, n
 			return nil, err
 		}
 		if reply == nil || reply.Result == nil {
-			return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown, "Upstream %s answered without a result", s.naming.upstream)
+			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown, "Upstream %s answered without a result", s.naming.upstream)
 		}
 		list, _ := reply.Result.Member("resources")
 		list.Elements(func(r mcp.Raw) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -85,7 +86,7 @@ func (w *watch) listen(ctx context.Context, to kindSet, acked func()) error {
 // server/utilities/caching).
 func fetchList(ctx context.Context, w *watch, k kind) (fetched, error) {
 	list, midway, err := fetchPages(ctx, w, k)
-	if midway && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+	if midway && mcp.HasCode(err, mcp.CodeInvalidParams) {
 		list, _, err = fetchPages(ctx, w, k)
 	}
 	return list, err
@@ -101,7 +102,7 @@ func fetchPages(ctx context.Context, w *watch, k kind) (list fetched, midway boo
 			return fetched{}, page > 1, err
 		}
 		if reply.List == nil {
-			return fetched{}, false, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "upstream %s answered %s without a list", w.s.naming.upstream, k.method())
+			return fetched{}, false, mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered %s without a list", w.s.naming.upstream, k.method())
 		}
 		list.add(reply.List, page == 1)
 		next := reply.List.Next

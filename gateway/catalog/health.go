@@ -17,6 +17,7 @@ func (w *watch) breakDown(k kind, err error) {
 		w.broken[k].since = now
 	}
 	w.broken[k].why = fmt.Sprintf("%s: %s", k.method(), mcp.Why(err))
+	w.broken[k].name = mcp.FailureOf(err)
 	w.due[k] = now.Add(retryList)
 	if now.Sub(w.broken[k].since) >= keepLists {
 		w.state.drop(k)
@@ -55,7 +56,7 @@ func (w *watch) fail(err error) {
 	if w.lost == "" {
 		w.since = time.Now()
 	}
-	w.lost = mcp.Why(err)
+	w.lost, w.lostTo = mcp.Why(err), mcp.FailureOf(err)
 	w.dropStale()
 	w.publish()
 	w.tellFirst()
@@ -93,10 +94,10 @@ func (w *watch) dropStale() (dropped bool) {
 // publish makes the state visible to clients.
 func (w *watch) publish() {
 	was := w.state.state
-	w.state.state, w.state.failure = StateUp, w.lost
+	w.state.state, w.state.failure, w.state.failed = StateUp, w.lost, w.lostTo
 	for _, b := range w.broken {
 		if w.state.failure == "" {
-			w.state.failure = b.why
+			w.state.failure, w.state.failed = b.why, b.name
 		}
 	}
 	if w.state.failure != "" {
@@ -111,7 +112,7 @@ func (w *watch) publish() {
 		w.state.since = time.Now()
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("upstream", w.s.naming.upstream)}
 		if w.state.failure != "" {
-			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", w.state.failure))
+			level, attrs = slog.LevelWarn, append(attrs, w.state.failed.Attr(), slog.String("error", w.state.failure))
 		}
 		if w.s.users != nil { // this concerns only one user
 			level, attrs = slog.LevelInfo, append(attrs, slog.String("user", w.as.Caller.User()))

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -109,7 +110,7 @@ func (c *Catalog) sealCursor(page int, user, method string, l *listing) string {
 
 // openCursor returns the page that a cursor refers to.
 func (c *Catalog) openCursor(cursor mcp.Raw, call *mcp.Call, l *listing) (int, error) {
-	invalid := mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+	invalid := mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	sealed, ok := cursor.StringValue()
 	if !ok {
 		return 0, invalid

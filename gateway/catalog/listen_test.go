@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -244,11 +245,11 @@ func TestResourceSubscriptions(t *testing.T) {
 		crm, doc, c := setup(t)
 		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a","file:///never-asked"]}}`),
-				Failed: map[string]error{"file:///b": mcp.Errorf(mcp.CodeUpstreamTimeout, "b"), "file:///never-asked": mcp.Errorf(mcp.CodeInternal, "")}})
+				Failed: map[string]error{"file:///b": mcp.Errorf(failure.UpstreamTimeout, "b"), "file:///never-asked": mcp.Errorf(failure.Internal, "")}})
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		doc.fails(mcp.MethodListen, mcp.Errorf(mcp.CodeInvalidParams, "no"))
+		doc.fails(mcp.MethodListen, mcp.Errorf(failure.InvalidParams, "no"))
 		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","crm+file:///b","doc+x:y"]}`)
 		cl.want(t, ack(`{"resourceSubscriptions":["crm+file:///a"]}`))
 		cl.wantFailed(t, map[string]int{"crm+file:///b": mcp.CodeUpstreamTimeout, "doc+x:y": mcp.CodeInvalidParams})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -123,7 +124,7 @@ func (c *Catalog) lookUp(ctx context.Context, k kind, call *mcp.Call) (target, e
 // unavailable is the answer for an item that may be on a list that did not come.
 func unavailable(s *source, k kind) error {
 	name := s.naming.upstream
-	return mcp.UpstreamError(mcp.CodeUpstreamUnreachable, name, mcp.ExecutedNo,
+	return mcp.UpstreamError(failure.UpstreamDown, name, mcp.ExecutedNo,
 		"Upstream %s is not available: the gateway has no list of its %s. Try again in a minute; if it stays so, ask the operator to look at upstream %s.", name, k, name)
 }
 

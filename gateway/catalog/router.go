@@ -3,9 +3,9 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"errors"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -55,7 +55,7 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 	case "ref/resource":
 		to, err = c.lookUpURI(ctx, templates, call)
 	default:
-		err = mcp.Errorf(mcp.CodeInvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
+		err = mcp.Errorf(failure.InvalidParams, "Unknown reference type: want ref/prompt or ref/resource")
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func (c *Catalog) complete(ctx context.Context, call *mcp.Call) (*mcp.Reply, err
 		return none, nil
 	}
 	reply, err := c.forward(ctx, c.sources[to.source], call, to.native)
-	if errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+	if mcp.HasCode(err, mcp.CodeMethodNotFound) {
 		return none, nil
 	}
 	return reply, err
@@ -131,11 +131,11 @@ func checkParams(params []param, call *mcp.Call) error {
 		_, wanted := p.Value(arguments)
 		switch {
 		case wanted && !present:
-			return mcp.Errorf(mcp.CodeHeaderMismatch, "Header Mcp-Param-%s is missing: it must repeat argument %s", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s is missing: it must repeat argument %s", p.Name, strings.Join(p.Path, "."))
 		case !wanted && present:
-			return mcp.Errorf(mcp.CodeHeaderMismatch, "Header Mcp-Param-%s must be absent: argument %s is null or absent", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s must be absent: argument %s is null or absent", p.Name, strings.Join(p.Path, "."))
 		case wanted && !p.Matches(sent, arguments):
-			return mcp.Errorf(mcp.CodeHeaderMismatch, "Header Mcp-Param-%s does not match argument %s", p.Name, strings.Join(p.Path, "."))
+			return mcp.Errorf(failure.HeaderMismatch, "Header Mcp-Param-%s does not match argument %s", p.Name, strings.Join(p.Path, "."))
 		}
 	}
 	return nil

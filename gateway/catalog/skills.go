@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -300,7 +301,7 @@ func (c *Catalog) skill(ctx context.Context, call *mcp.Call) (*mcp.Reply, error)
 	}
 	result, err := c.plan.skillResult(s.naming, reply.Result, name)
 	if err != nil {
-		return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
 			"Upstream %s described the skill in a way that cannot be shown: %s", s.naming.upstream, err)
 	}
 	return &mcp.Reply{Result: result}, nil
@@ -311,7 +312,7 @@ func required(names []string, call *mcp.Call) error {
 	arguments, _ := call.Params.Member("arguments")
 	for _, name := range names {
 		if value, ok := arguments.Member(name); !ok || value.IsNull() {
-			return mcp.Errorf(mcp.CodeInvalidParams, "Missing required argument %q of skill %s", name, call.Name)
+			return mcp.Errorf(failure.InvalidParams, "Missing required argument %q of skill %s", name, call.Name)
 		}
 	}
 	return nil

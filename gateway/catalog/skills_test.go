@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -168,7 +169,7 @@ func TestIndexOfSkills(t *testing.T) {
 // TestSkillsThatAreNotKnown: while the skills of an upstream are unknown, nothing passes
 // that may be a file of one.
 func TestSkillsThatAreNotKnown(t *testing.T) {
-	s := skilled("crm").fails(mcp.MethodSkillsList, mcp.Errorf(mcp.CodeInternal, "no"))
+	s := skilled("crm").fails(mcp.MethodSkillsList, mcp.Errorf(failure.Internal, "no"))
 	s.has(mcp.MethodResourcesList, resource("skill://refunds/SKILL.md"), resource("file:///a"))
 	c := start(t, Source{Upstream: s})
 	if got, ok := c.Resolve(t.Context(), &mcp.Call{}, mcp.KindResources, "skill://crm/refunds/SKILL.md"); ok {

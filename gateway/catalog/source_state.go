@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog/looks"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -40,6 +41,7 @@ type sourceState struct {
 	former       [kinds]*publicList // what was dropped, as long as nothing came in its place
 	plainSkills  bool               // it does not announce skills, but has some among its resources
 	failure      string             // the last error, "" when all is well
+	failed       failure.Name       // which failure that is
 	since        time.Time          // of state
 	// classes has what the upstream shows to clients that declare less than the gateway, by
 	// class; nil for an upstream that shows the same to all. See looks.

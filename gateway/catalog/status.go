@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -18,6 +19,8 @@ type UpstreamView struct {
 	Since  time.Time // of State
 	// LastError is the last error, "" when all is well.
 	LastError string
+	// Failed is the name of that failure.
+	Failed failure.Name
 	// Tools to ResourceTemplates are the numbers of items that clients see.
 	Tools, Prompts, Resources, ResourceTemplates, Skills int
 	// Withheld are the items that clients do not see.
@@ -32,7 +35,7 @@ func (c *Catalog) Status() []UpstreamView {
 		state, count := s.states[i], s.counts[i]
 		views[i] = UpstreamView{
 			Name: source.naming.upstream, Prefix: source.naming.prefix,
-			State: state.state, Since: state.since, LastError: state.failure,
+			State: state.state, Since: state.since, LastError: state.failure, Failed: state.failed,
 			Tools: count[tools], Prompts: count[prompts], Resources: count[resources], ResourceTemplates: count[templates], Skills: count[skills],
 			Withheld: slices.Clone(s.withheld[i]),
 		}
@@ -70,12 +73,12 @@ func (c *Catalog) logWithheld(old, next *snapshot) {
 				more++
 			default:
 				logged++
-				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", slog.String("upstream", source.naming.upstream),
+				c.log.LogAttrs(context.Background(), slog.LevelWarn, "item withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream),
 					slog.String("list", w.List), slog.String("name", w.Name), slog.String("reason", w.Reason))
 			}
 		}
 		if more > 0 {
-			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", slog.String("upstream", source.naming.upstream), slog.Int("count", more))
+			c.log.LogAttrs(context.Background(), slog.LevelWarn, "more items withheld", failure.ItemWithheld.Attr(), slog.String("upstream", source.naming.upstream), slog.Int("count", more))
 		}
 	}
 }

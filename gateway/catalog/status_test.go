@@ -61,7 +61,7 @@ func TestWithheldIsLoggedOnce(t *testing.T) {
 		if n := strings.Count(log.String(), `name="a b"`); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, log.String())
 		}
-		if n := strings.Count(log.String(), `msg="item withheld"`); n != 21 || !strings.Contains(log.String(), `msg="more items withheld" upstream=crm count=30`) {
+		if n := strings.Count(log.String(), `msg="item withheld"`); n != 21 || !strings.Contains(log.String(), `msg="more items withheld" error_code=GH-ITEM-WITHHELD upstream=crm count=30`) {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -55,7 +56,7 @@ func (c *Catalog) asTask(call *mcp.Call, to target) (*mcp.Call, error) {
 		task = mcp.Raw(`{}`)
 	case to.task == noTask && task != nil:
 		if c.view(call).summaryFor(c.plan.visibleTo(call), nil, "").offers.coreTasks {
-			return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task: call it without the member task", call.Name)
+			return nil, mcp.Errorf(failure.NoTask, "Tool %s does not run as a task: call it without the member task", call.Name)
 		}
 		task = nil // a server without tasks ignores the member
 	default:
@@ -177,12 +178,12 @@ func (c *Catalog) task(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) 
 func (c *Catalog) handOut(s *source, call *mcp.Call, tool string, reply *mcp.Reply) (*mcp.Reply, error) {
 	native := mcp.TaskID(reply.Result)
 	if native == "" || call.Tasks == mcp.NoTasks {
-		return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
+		return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, s.naming.upstream, mcp.ExecutedUnknown,
 			"Upstream %s answered with a task that nobody can ask for", s.naming.upstream)
 	}
 	public := c.sealTask(taskID{call.Tasks, s.naming.upstream, tool, native, taskExpiry(reply.Result)}, &call.Caller)
 	if len(public) > maxSealed {
-		return nil, mcp.Errorf(mcp.CodeInternal, "The name of this tool is too long for it to run as a task")
+		return nil, mcp.Errorf(failure.NoTask, "The name of this tool is too long for it to run as a task").WithCode(mcp.CodeInternal)
 	}
 	c.taskFollowers.saw(call, s, native, public)
 	return &mcp.Reply{Result: reply.Result.With("taskId", mcp.String(public)), Task: true}, nil

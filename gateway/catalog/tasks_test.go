@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 )
@@ -197,7 +198,7 @@ func TestH66_TaskIDs(t *testing.T) {
 			} {
 				in := inForm(form, mcp.MethodTasksGet, id)
 				in.Target = target
-				if _, err := c.Handle(t.Context(), in); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+				if _, err := c.Handle(t.Context(), in); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 					t.Errorf("decided on %s: %v", name, err)
 				}
 			}
@@ -317,7 +318,7 @@ func TestURIsInTasks(t *testing.T) {
 			"1":                                 "ID",
 			"Task 1: 1 of 11 at 10.1 a1 1-x é1": "Task ID: ID of 11 at 10.ID a1 1-x é1",
 		} {
-			s.fails(mcp.MethodTasksGet, mcp.Errorf(mcp.CodeInvalidParams, "%s", said))
+			s.fails(mcp.MethodTasksGet, mcp.Errorf(failure.InvalidParams, "%s", said))
 			e := refused(t, c, inForm(mcp.CoreTasks, mcp.MethodTasksGet, id), mcp.CodeInvalidParams)
 			if got := strings.ReplaceAll(e.Message, id, "ID"); got != want {
 				t.Errorf("%q became %q", said, got)

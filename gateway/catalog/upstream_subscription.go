@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -94,7 +95,7 @@ func awaitUpstreams(ctx context.Context, all []*upstreamSubscription) {
 			return
 		}
 		name := u.s.naming.upstream
-		u.decide(mcp.Filter{}, u.all(mcp.UpstreamError(mcp.CodeUpstreamTimeout, name, mcp.ExecutedUnknown,
+		u.decide(mcp.Filter{}, u.all(mcp.UpstreamError(failure.UpstreamTimeout, name, mcp.ExecutedUnknown,
 			"Upstream %s did not confirm the subscription in time; try again later", name)))
 	}
 }

@@ -3,7 +3,6 @@ package catalog
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -183,5 +182,5 @@ func differ(a, b [kinds]*publicList) (changed kindSet) {
 }
 
 func isMethodNotFound(err error) bool {
-	return errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound})
+	return mcp.HasCode(err, mcp.CodeMethodNotFound)
 }

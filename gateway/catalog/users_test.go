@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -204,7 +205,7 @@ func TestPerUserFreshness(t *testing.T) {
 }
 
 func TestPerUserFailures(t *testing.T) {
-	unreachable := mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, "crm", mcp.ExecutedNo, "crm does not take ann's credential")
+	unreachable := mcp.UpstreamError(failure.UpstreamLogin, "crm", mcp.ExecutedNo, "crm does not take ann's credential")
 	// failsFor makes a method fail for one user while the flag is set.
 	failsFor := func(s *server, method, user string) *atomic.Bool {
 		var failing atomic.Bool
@@ -390,7 +391,7 @@ func TestPerUserCalls(t *testing.T) {
 		}
 	})
 	bubble(t, "why it fails is told to who may call it, and only to them", func(t *testing.T) {
-		crm := newServer("crm").fails(mcp.MethodDiscover, mcp.UpstreamError(mcp.CodeUpstreamAuthFailed, "crm", mcp.ExecutedNo, "sign in at crm"))
+		crm := newServer("crm").fails(mcp.MethodDiscover, mcp.UpstreamError(failure.UpstreamLogin, "crm", mcp.ExecutedNo, "sign in at crm"))
 		c := start(t, perUser(crm))
 		in := by("ann", call(mcp.MethodToolsCall, "crm__a"))
 		in.Target = crmTool("a")

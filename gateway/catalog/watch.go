@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -52,6 +52,7 @@ type watch struct {
 	aside   map[string]*watch // the looks as classes of clients that declare less
 
 	lost   string           // why there is no contact, "" while there is
+	lostTo failure.Name     // which failure that is
 	since  time.Time        // of lost
 	broken [kinds]breakdown // lists that fail individually
 	due    [kinds]time.Time // when to fetch again
@@ -59,6 +60,7 @@ type watch struct {
 
 type breakdown struct {
 	why   string
+	name  failure.Name
 	since time.Time
 }
 
@@ -150,7 +152,7 @@ func (w *watch) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case cause := <-ended:
-			if !errors.Is(cause, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+			if !mcp.HasCode(cause, mcp.CodeMethodNotFound) {
 				return &lostWatch{cause}
 			}
 			// The upstream does not listen after all: its lists are fetched at intervals.
@@ -182,7 +184,7 @@ func (w *watch) discover(ctx context.Context) error {
 		return err
 	}
 	if !reply.Result.IsObject() {
-		return mcp.Errorf(mcp.CodeUpstreamBadAnswer, "upstream %s answered server/discover without a result", w.s.naming.upstream)
+		return mcp.Errorf(failure.UpstreamBadAnswer, "upstream %s answered server/discover without a result", w.s.naming.upstream)
 	}
 	capabilities, _ := reply.Result.Member("capabilities")
 	instructions, _ := reply.Result.Member("instructions")
@@ -223,7 +225,7 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 				w.state.lists[k].withTasks(w.state.offers.coreTasks)
 			}
 			w.due[k] = dueAt(list.expires)
-		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+		case mcp.HasCode(err, mcp.CodeMethodNotFound):
 			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
 			w.due[k] = dueAt(time.Time{})
 		default:

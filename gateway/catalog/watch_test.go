@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -216,7 +217,7 @@ func TestFailingUpstreams(t *testing.T) {
 		}
 	})
 	bubble(t, "one list fails, the others are served and it is tried again", func(t *testing.T) {
-		s := newServer("crm").tools("a").fails(mcp.MethodPromptsList, mcp.Errorf(mcp.CodeInternal, "sorry"))
+		s := newServer("crm").tools("a").fails(mcp.MethodPromptsList, mcp.Errorf(failure.Internal, "sorry"))
 		c := start(t, Source{Upstream: s})
 		wantNames(t, c, mcp.MethodToolsList, "crm__a")
 		if v := c.Status()[0]; v.State != StateFailing || !strings.Contains(v.LastError, "prompts/list: sorry") {
@@ -225,7 +226,7 @@ func TestFailingUpstreams(t *testing.T) {
 		s.on(mcp.MethodPromptsList, nil).has(mcp.MethodPromptsList, `{"name":"p"}`)
 		after(retryList)
 		wantNames(t, c, mcp.MethodPromptsList, "crm__p")
-		s.fails(mcp.MethodPromptsList, mcp.Errorf(mcp.CodeInternal, "sorry"))
+		s.fails(mcp.MethodPromptsList, mcp.Errorf(failure.Internal, "sorry"))
 		s.says(mcp.NotePromptsListChanged, `{}`)
 		after(keepLists - time.Minute)
 		wantNames(t, c, mcp.MethodPromptsList, "crm__p")
@@ -240,7 +241,7 @@ func TestFailingUpstreams(t *testing.T) {
 		s := newServer("crm").tools("a")
 		s.caps = `{"tools":{}}`
 		c := start(t, Source{Upstream: s})
-		s.fails(mcp.MethodToolsList, mcp.UpstreamError(mcp.CodeUpstreamTimeout, "crm", mcp.ExecutedUnknown, "upstream crm did not answer in time"))
+		s.fails(mcp.MethodToolsList, mcp.UpstreamError(failure.UpstreamTimeout, "crm", mcp.ExecutedUnknown, "upstream crm did not answer in time"))
 		after(refreshAfter)
 		if v := c.Status()[0]; v.State != StateFailing || !strings.Contains(v.LastError, "did not answer in time") {
 			t.Errorf("got %+v", v)
@@ -397,7 +398,7 @@ func TestUpstreamCursors(t *testing.T) {
 		next := "x"
 		s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if n++; n == 2 {
-				return nil, mcp.Errorf(mcp.CodeInvalidParams, "cursor expired")
+				return nil, mcp.Errorf(failure.InvalidParams, "cursor expired")
 			}
 			name := fmt.Sprint("t", n)
 			list := &mcp.List{Items: []mcp.Item{{Name: name, Raw: mcp.Raw(tool(name))}}}
@@ -415,7 +416,7 @@ func TestUpstreamCursors(t *testing.T) {
 		next := "x"
 		s.on(mcp.MethodToolsList, func(_ context.Context, call *mcp.Call) (*mcp.Reply, error) {
 			if call.Params != nil {
-				return nil, mcp.Errorf(mcp.CodeInternal, "sorry")
+				return nil, mcp.Errorf(failure.Internal, "sorry")
 			}
 			return &mcp.Reply{List: &mcp.List{Next: &next}}, nil
 		})

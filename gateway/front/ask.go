@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -51,7 +52,7 @@ func (r *rounds) run(ctx context.Context) (*mcp.Reply, error) {
 		}
 		got := live.NewAnswers(asked.Here)
 		if round == maxRounds {
-			err = mcp.Errorf(mcp.CodeInternal, "the server asked %d times without an end", maxRounds)
+			err = mcp.Errorf(failure.EndlessQuestions, "the server asked %d times without an end", maxRounds)
 		} else {
 			err = r.settle(ctx, asked, got)
 		}
@@ -82,7 +83,7 @@ func (r *rounds) notAsked(err error) (*mcp.Reply, error) {
 	case r.call.Method == mcp.MethodToolsCall:
 		return &mcp.Reply{Result: isErrorResult(string(why))}, nil
 	}
-	return nil, mcp.Errorf(mcp.CodeInternal, "%s", why)
+	return nil, mcp.Errorf(failure.QuestionImpossible, "%s", why)
 }
 
 // letGo releases a call that is parked until its questions are answered: no answers will come,
@@ -99,7 +100,7 @@ func (x *exchange) letGo(ctx context.Context, asked *mcp.Ask) {
 	last.State, last.Answers = asked.State, nil
 	last.Refused = make(map[string]*mcp.Error, len(asked.Requests))
 	for _, q := range asked.Requests {
-		last.Refused[q.Key] = mcp.Errorf(mcp.CodeInternal, "the call is over: there will be no answer")
+		last.Refused[q.Key] = mcp.Errorf(failure.QuestionUnanswered, "the call is over: there will be no answer")
 	}
 	last.Notify = func(mcp.Event) {} // the client hears nothing more of it
 	_, _ = x.handler.Handle(ctx, last)
@@ -134,7 +135,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 		}
 		params, err := r.rev.Ask(q.Method, q.Params)
 		if err != nil {
-			got.Refuse(q, mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked this: %v", err))
+			got.Refuse(q, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err).WithCode(mcp.CodeInvalidParams))
 			continue
 		}
 		q.Params = withID(r.rev, q, params)
@@ -156,7 +157,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 			return why
 		}
 		for _, q := range open { // a call can do without roots
-			got.Refuse(q, mcp.Errorf(mcp.CodeInternal, "%s", why))
+			got.Refuse(q, mcp.Errorf(failure.QuestionImpossible, "%s", why))
 		}
 		return nil
 	}
@@ -174,7 +175,7 @@ func (r *rounds) settle(ctx context.Context, asked *mcp.Ask, got *live.Answers) 
 // such wait in a row.
 func patience(ctx context.Context, n int) error {
 	if n > maxEmptyRounds {
-		return mcp.Errorf(mcp.CodeInternal, "the server asks to try again, and again: it may be overloaded")
+		return mcp.Errorf(failure.EndlessQuestions, "the server asks to try again, and again: it may be overloaded")
 	}
 	return sleep(ctx, emptyWait<<(n-1))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // maxHeaderFields bounds the header lines of a request.
@@ -41,7 +42,7 @@ func (f *Front) check(w http.ResponseWriter, r *http.Request, v verbs) *refuse.R
 		w.Header().Set("Connection", "close")
 	}
 	if !f.hosts[hostname(r.Host)] {
-		return refuse.Forbidden("this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
+		return refuse.Forbidden(failure.HTTPHost, "this Host is not served here: have the proxy in front pass on the Host of its clients, or list the one that it sends under http.allowed_hosts")
 	}
 	if ref := f.checkOrigin(w, r); ref != nil {
 		return ref

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
@@ -24,12 +25,12 @@ func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refu
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-			return refuse.Forbidden("requests from other sites are not allowed")
+			return refuse.Forbidden(failure.HTTPOrigin, "requests from other sites are not allowed")
 		}
 		return nil
 	}
 	if len(origins) > 1 {
-		return refuse.Forbidden("more than one Origin")
+		return refuse.Forbidden(failure.HTTPOrigin, "more than one Origin")
 	}
 	origin := strings.ToLower(origins[0])
 	if f.origins[origin] {
@@ -42,7 +43,7 @@ func (f *Front) checkOrigin(w http.ResponseWriter, r *http.Request) *refuse.Refu
 	if host := strings.ToLower(r.Host); origin == "http://"+host || origin == "https://"+host {
 		return nil
 	}
-	return refuse.Forbidden("this Origin is not allowed: see http.allowed_origins")
+	return refuse.Forbidden(failure.HTTPOrigin, "this Origin is not allowed: see http.allowed_origins")
 }
 
 // options answers OPTIONS, whether or not it is a browser's preflight.

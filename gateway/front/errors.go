@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -32,7 +33,7 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 func (f *Front) refuseSession(err error) *refuse.Refusal {
 	r, known := refuse.Session(err)
 	if !known {
-		f.log.Error("session store", "error", err)
+		f.log.Error("session store", failure.Internal.Attr(), "error", err)
 	}
 	return r
 }
@@ -41,8 +42,9 @@ func (f *Front) refuseSession(err error) *refuse.Refusal {
 // gateway/observe logs the errors of handlers, and readable the others.
 func (f *Front) readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 	if errors.Is(err, errNoReply) {
-		f.log.Error("internal error", "call", callID, "method", method, "error", err)
+		f.log.Error("internal error", failure.Internal.Attr(), "call", callID, "method", method, "error", err)
 	}
+	f.metrics.answered(mcp.FailureOf(err))
 	return refuse.Readable(rev, method, callID, err)
 }
 
@@ -57,6 +59,6 @@ func (f *Front) recovered(cause any, callID string) {
 	if cause == http.ErrAbortHandler {
 		panic(cause)
 	}
-	f.log.Error("panic in a handler", slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
+	f.log.Error("panic in a handler", failure.Internal.Attr(), slog.String("call", callID), slog.String("error", fmt.Sprint(cause)),
 		slog.String("stack", strings.TrimSpace(string(debug.Stack()))))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -210,7 +211,7 @@ func (x *exchange) fence() {
 	if !x.fenced {
 		x.fenced = true
 		x.f.metrics.fenced.Inc()
-		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", "call", x.call.ID)
+		x.f.log.Warn("a call was taken to be lost with this replica, which was cut off: it is cancelled", failure.CallLost.Attr(), "call", x.call.ID)
 		x.running.Cancel(live.ErrMoved)
 	}
 }
@@ -308,7 +309,7 @@ func (x *exchange) fail(err error) {
 			x.write(http.StatusOK, m)
 			return
 		}
-		e = &mcp.Error{Code: mcp.CodeInternal, Message: e.Message, Data: e.Data}
+		e = e.WithCode(mcp.CodeInternal)
 	}
 	if e.Code == mcp.CodeRateLimited && x.stream == nil {
 		x.w.Header()[refuse.HeaderRetryAfter] = []string{refuse.RetryAfter(e)}
@@ -323,6 +324,7 @@ func (x *exchange) refuse(r *refuse.Refusal) {
 	case x.stream == nil:
 		x.f.refuse(x.w, x.id, r)
 	default:
+		x.f.metrics.answered(r.Err.Name)
 		x.f.metrics.reached(r.Bound)
 		x.write(http.StatusOK, message{head: wire.AppendError(nil, x.id, r.Err)})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -21,7 +22,7 @@ import (
 func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, again bool) {
 	caller, err := f.callers.Write(a.caller)
 	if err != nil {
-		f.log.Error("a caller cannot be told to another replica", "error", err)
+		f.log.Error("a caller cannot be told to another replica", failure.Internal.Attr(), "error", err)
 		return refuse.Internal(""), false
 	}
 	if !f.begin() {
@@ -55,7 +56,7 @@ func (f *Front) forward(a arrival, owner cluster.Owner) (ref *refuse.Refusal, ag
 	case a.lasts && f.drains():
 		return refuse.Closing(), false
 	}
-	f.log.Warn("a request could not be forwarded to the replica that owns its session", "replica", owner.Replica, "error", err)
+	f.log.Warn("a request could not be forwarded to the replica that owns its session", failure.ReplicaUnreachable.Attr(), "replica", owner.Replica, "error", err)
 	switch lost := errors.Is(err, cluster.ErrLost); {
 	case lost && !a.runs && a.r.Method != http.MethodDelete && len(a.r.Header[wire.HeaderSession]) > 0: // a GET, notification or answer
 		return nil, true

@@ -31,7 +31,7 @@ func TestP9_088_TasksThatNobodyDeclared(t *testing.T) {
 	const filter = `{"notifications":{"toolsListChanged":true,"taskIds":["t"]}}`
 	m, _, err := b.client(v2607).Call(t.Context(), mcp.MethodListen, filter)
 	if err != nil || m.Error == nil || m.Error.Code != mcp.CodeMissingCapability ||
-		string(m.Error.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}` {
+		string(m.Error.Data) != `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}},"error_code":"GH-MISSING-CAPABILITY"}` {
 		t.Errorf("got %s %v", m.Text, err)
 	}
 	x, err := b.client(v2607, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`).Send(t.Context(), mcp.MethodListen, filter)

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -70,7 +71,7 @@ func (s *script) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case mcp.MethodToolsList:
 		cursor, given := c.Params.Member("cursor")
 		if given && cursor.Text() != "2" {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor")
+			return nil, mcp.Errorf(failure.InvalidParams, "Invalid cursor")
 		}
 		if given {
 			return &mcp.Reply{List: &mcp.List{Private: true, Expires: time.Now().Add(-time.Minute)}}, nil
@@ -185,7 +186,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case "broken":
 		return nil, fmt.Errorf("dial tcp 10.0.0.7: secret detail")
 	case "down":
-		return nil, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, "crm", mcp.ExecutedNo, "crm is down")
+		return nil, mcp.UpstreamError(failure.UpstreamDown, "crm", mcp.ExecutedNo, "crm is down")
 	case "needs-roots":
 		return nil, &mcp.Error{Code: mcp.CodeMissingCapability, Message: "roots", Data: mcp.Raw(`{"requiredCapabilities":{"roots":{}}}`)}
 	case "limited", "limited-late":
@@ -195,7 +196,7 @@ func (s *script) tool(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		arguments, _ := c.Params.Member("arguments")
 		return nil, &mcp.Error{Code: mcp.CodeRateLimited, Message: "too many calls", Data: arguments}
 	case "old-code":
-		return nil, mcp.Errorf(mcp.CodeURLElicitation, "go there")
+		return nil, mcp.Errorf(failure.URLNeeded, "go there")
 	case "no-reply":
 		return nil, nil
 	case "no-object":
@@ -241,7 +242,7 @@ func askTwice(c *mcp.Call) (*mcp.Reply, error) {
 		return &mcp.Reply{Ask: &mcp.Ask{State: "1", Requests: []mcp.InputRequest{q("a")}}}, nil
 	case "1":
 		if c.Answers["a"] == nil {
-			return nil, mcp.Errorf(mcp.CodeInvalidParams, "no answer to a")
+			return nil, mcp.Errorf(failure.InvalidParams, "no answer to a")
 		}
 		return &mcp.Reply{Ask: &mcp.Ask{State: "2", Requests: []mcp.InputRequest{q("b"), q("c")}}}, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -25,6 +26,7 @@ type Metrics struct {
 	// What clients that read slowly lost.
 	slowEvents, slowSubscriptions prometheus.Counter
 	fenced                        prometheus.Counter
+	errors                        *prometheus.CounterVec // by name
 }
 
 // NewMetrics makes Metrics, and registers them unless reg is nil.
@@ -43,6 +45,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "What clients lost that did not read fast enough: cut for a connection, subscription for one of a client without a session that ended, event for one of a call (in a session it is kept for Last-Event-ID).",
 	}, []string{"lost"})
 	m := &Metrics{
+		errors: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_errors_total", ConstLabels: prometheus.Labels{"stage": "front"},
+			Help: "Errors that clients were answered with, by the stage that wrote them and by the name of the failure.",
+		}, []string{failure.Key}),
 		refused: with.NewCounter(prometheus.CounterOpts{
 			Name: "gatehouse_refused_total", ConstLabels: prometheus.Labels{"stage": "front"},
 			Help: "Requests and calls that were refused before they reached an upstream, by the stage that refused them.",
@@ -87,9 +93,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // count counts a refusal.
 func (m *Metrics) count(r *refuse.Refusal) {
 	m.refused.Inc()
+	m.answered(r.Err.Name)
 	m.reached(r.Bound)
 	cmp.Or(m.statuses[r.Status], m.statuses[0]).Inc()
 }
+
+// answered counts an error that a client was answered with.
+func (m *Metrics) answered(name failure.Name) { m.errors.WithLabelValues(name.String()).Inc() }
 
 // reached counts a refusal at a bound, if it is one.
 func (m *Metrics) reached(b refuse.Bound) {

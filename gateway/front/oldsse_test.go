@@ -116,7 +116,7 @@ func TestP9_079_AnswersComeOnTheStream(t *testing.T) {
 	for id, tt := range map[string]struct{ method, params, want string }{
 		`"a"`: {"tools/call", `{"name":"echo","arguments":{"x":1.0}}`, `{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"{\"got\":{\"x\":1.0}}"}]}}`},
 		`1.5`: {"ping", `{}`, `{"jsonrpc":"2.0","id":1.5,"result":{}}`},
-		`10`:  {"tools/call", `{"name":"none"}`, `{"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"Unknown tool: none"}}`},
+		`10`:  {"tools/call", `{"name":"none"}`, `{"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"Unknown tool: none","data":{"error_code":"GH-NOT-FOUND"}}}`},
 		`11`:  {"server/discover", `{}`, `-32601`},
 		`12`:  {"subscriptions/listen", `{}`, `-32601`},
 		`13`:  {"no/such", `{}`, `-32601`},
@@ -183,7 +183,7 @@ func TestP9_080_H_040_ForeignStreams(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				const want = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"there is no such stream, any more: open one by GET"}}`
+				const want = `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"there is no such stream, any more: open one by GET","data":{"error_code":"GH-STREAM-NOT-FOUND"}}}`
 				if text := x.Text(); x.Status != 404 || text != want {
 					t.Errorf("%s: status %d: %s", body, x.Status, text)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -84,7 +85,9 @@ func (f *Front) own(a arrival, home cluster.Home) *refuse.Refusal {
 		case err != nil && a.anywhere:
 			return nil
 		case err != nil:
-			f.homeless.Do(func() { f.log.Warn("it is not known which replica owns a session", "error", err) })
+			f.homeless.Do(func() {
+				f.log.Warn("it is not known which replica owns a session", failure.StoreDown.Attr(), "error", err)
+			})
 			return f.refuseSession(session.ErrUnavailable)
 		case owner.Here():
 			if owner.Fresh && f.arrived != nil {
@@ -114,7 +117,7 @@ func (f *Front) Forwarded(w http.ResponseWriter, r *http.Request) {
 	text, _, ok := cluster.Forwarded(r)
 	caller, err := f.callers.Read(text)
 	if !ok || err != nil {
-		f.log.Error("a request came from another replica without who makes it", "error", err)
+		f.log.Error("a request came from another replica without who makes it", failure.Internal.Attr(), "error", err)
 		f.refuse(w, nil, refuse.Internal(""))
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -219,7 +220,7 @@ func (p *posted) read(f *Front) (ref *refuse.Refusal) {
 func (f *Front) caller(r *http.Request) (mcp.Caller, *refuse.Refusal) {
 	caller, ok := mcp.CallerFrom(r.Context())
 	if !ok {
-		f.log.Error("a request came past authentication")
+		f.log.Error("a request came past authentication", failure.Internal.Attr())
 		return caller, refuse.Internal("")
 	}
 	return caller, nil

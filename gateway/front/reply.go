@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -91,9 +92,9 @@ func (x *exchange) render(reply *mcp.Reply) (message, error) {
 	case reply.List != nil:
 		return x.renderList(reply.List), nil
 	case !x.mayAnswer(reply):
-		return message{}, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the upstream answered with a task, which this client does not know")
+		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the upstream answered with a task, which this client does not know")
 	case !reply.Result.IsObject():
-		return message{}, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the answer of the upstream is no object")
+		return message{}, mcp.Errorf(failure.UpstreamBadAnswer, "the answer of the upstream is no object")
 	case x.rev.Stateful:
 		return message{head: x.resultHead(), body: x.rev.Result(x.call.Method, reply.Result), tail: closeOne}, nil
 	}

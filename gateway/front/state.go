@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -36,27 +37,27 @@ type requestState struct {
 // question that the request did not declare.
 func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if !mcp.CanAsk(x.call.Method) {
-		return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for input, which is not possible in %s", x.call.Method)
+		return nil, mcp.Errorf(failure.QuestionImpossible, "the server asked for input, which is not possible in %s", x.call.Method)
 	}
 	requests := mcp.Raw("{}")
 	for _, q := range ask.Requests {
 		required, ok := declared(x.call.Caps, q)
 		switch {
 		case required == nil:
-			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked for something that is not known: %s", q.Method)
+			return nil, mcp.Errorf(failure.QuestionImpossible, "the server asked for something that is not known: %s", q.Method)
 		case !ok:
 			return nil, refuse.MissingCapability(required)
 		}
 		params, err := x.rev.Ask(q.Method, q.Params)
 		if err != nil {
-			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
+			return nil, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err)
 		}
 		entry := mcp.Object("method", mcp.String(q.Method))
 		if params != nil {
 			entry = entry.With("params", params)
 		}
 		if _, twice := requests.Member(q.Key); twice {
-			return nil, mcp.Errorf(mcp.CodeInternal, "the server asked twice under one key")
+			return nil, mcp.Errorf(failure.QuestionImpossible, "the server asked twice under one key")
 		}
 		requests = requests.With(q.Key, entry)
 	}
@@ -67,7 +68,7 @@ func (x *exchange) show(ask *mcp.Ask) (*mcp.Reply, error) {
 	if ask.State != "" || ask.Here { // none is invented if the server gave none
 		result = result.With("requestState", mcp.String(x.sealState(ask)))
 	} else if len(ask.Requests) == 0 {
-		return nil, mcp.Errorf(mcp.CodeUpstreamBadAnswer, "the server asked for input but not for what")
+		return nil, mcp.Errorf(failure.UpstreamBadAnswer, "the server asked for input but not for what")
 	}
 	return &mcp.Reply{Result: result.With("_meta", x.f.metaInfo), Ask: ask}, nil
 }
@@ -151,7 +152,7 @@ func (x *exchange) readAnswers(raw mcp.Raw) error {
 }
 
 func badState(reason, text string) error {
-	e := refuse.InvalidParams("%s", text)
+	e := mcp.Errorf(failure.StateInvalid, "Invalid params: %s", text)
 	e.Data = mcp.Object("reason", mcp.String(reason))
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -113,6 +114,6 @@ func (r *rounds) urlRequired(requests []mcp.InputRequest) error {
 		}
 		list = append(list, withID(r.rev, q, params)...)
 	}
-	return &mcp.Error{Code: mcp.CodeURLElicitation, Message: "The user has to open a page before this request can be made",
-		Data: mcp.Object("elicitations", append(list, ']'))}
+	return mcp.Errorf(failure.URLNeeded, "The user has to open a page before this request can be made").
+		WithData(mcp.Object("elicitations", append(list, ']')))
 }

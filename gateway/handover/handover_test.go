@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -64,7 +65,7 @@ func (w *way) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case mcp.MethodToolsCall:
 		select {
 		case <-w.over:
-			return nil, mcp.UpstreamError(mcp.CodeDraining, "u", mcp.Executed(c.Name), "closed")
+			return nil, mcp.UpstreamError(failure.UpstreamClosing, "u", mcp.Executed(c.Name), "closed")
 		default:
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		}

@@ -145,7 +145,7 @@ func TestNewLoggerSlowWriter(t *testing.T) {
 	if written == 0 || written >= lines {
 		t.Fatalf("%d of %d lines were kept, want some and not all", written, lines)
 	}
-	if want := fmt.Sprintf("level=WARN msg=\"log lines dropped, the log's writer is too slow\" count=%d\n", lines-written); !strings.Contains(w.out.String(), want) {
+	if want := fmt.Sprintf("level=WARN msg=\"log lines dropped, the log's writer is too slow\" error_code=GH-LOG-SLOW count=%d\n", lines-written); !strings.Contains(w.out.String(), want) {
 		t.Errorf("no line %q at the end: %q", want, w.out.String()[w.out.Len()-300:])
 	}
 	if got := series(t, reg)["log_lines_dropped_total{}"]; got != float64(lines-written) {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -41,6 +42,7 @@ type Metrics struct {
 	views   *prometheus.CounterVec
 
 	calls    *prometheus.CounterVec // of upstreams
+	errors   *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	sent     *prometheus.CounterVec
 	received *prometheus.CounterVec
@@ -62,6 +64,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "gatehouse_upstream_sent_bytes_total",
 			Help: "Params of calls that were handed to an upstream, in bytes.",
 		}, []string{"upstream"}),
+		errors: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "gatehouse_upstream_errors_total",
+			Help: "Calls that were handed to an upstream and ended with an error there, by the name of the failure; GH-UPSTREAM-ERROR is an error of the server's own.",
+		}, []string{"upstream", failure.Key}),
 		received: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_upstream_received_bytes_total",
 			Help: "Results of calls that came from an upstream, in bytes.",
@@ -122,6 +128,7 @@ func (m *Metrics) Of(u Upstream) Upstream {
 	c := &counted{
 		Upstream: u,
 		table:    table{calls: m.calls.MustCurryWith(label), duration: m.duration.MustCurryWith(label)},
+		errors:   m.errors.MustCurryWith(label),
 		sent:     m.sent.With(label),
 		received: m.received.With(label),
 	}
@@ -136,6 +143,7 @@ func (m *Metrics) Of(u Upstream) Upstream {
 type counted struct {
 	Upstream
 	table
+	errors         *prometheus.CounterVec // by name
 	sent, received prometheus.Counter
 }
 
@@ -146,7 +154,11 @@ func (u *counted) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	start := time.Now()
 	reply, err := u.Upstream.Handle(ctx, c)
-	u.count(c, outcomeOf(ctx, reply, err), time.Since(start))
+	how := outcomeOf(ctx, reply, err)
+	u.count(c, how, time.Since(start))
+	if err != nil && how != outcomeCancelled {
+		u.errors.WithLabelValues(mcp.FailureOf(err).String()).Inc()
+	}
 	u.sent.Add(float64(len(c.Params)))
 	if reply != nil {
 		u.received.Add(float64(len(reply.Result)))
@@ -159,7 +171,7 @@ func (m *Metrics) Forget(upstream string) {
 	label := prometheus.Labels{"upstream": upstream}
 	for _, vec := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.calls, m.duration, m.sent, m.received} {
+	}{m.calls, m.duration, m.errors, m.sent, m.received} {
 		vec.DeletePartialMatch(label)
 	}
 }

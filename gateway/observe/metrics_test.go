@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -59,12 +60,12 @@ func TestOutcomes(t *testing.T) {
 		{"ours", t.Context(), nil, errors.New("oops"), "internal"},
 		{"an unknown name", t.Context(), nil, mcp.ErrUnknown("tools/call", "x"), "invalid"},
 		{"an unknown method", t.Context(), nil, mcp.ErrMethod("x"), "invalid"},
-		{"too many", t.Context(), nil, mcp.Errorf(mcp.CodeRateLimited, "x"), "limited"},
-		{"unreachable", t.Context(), nil, fmt.Errorf("wrapped: %w", mcp.Errorf(mcp.CodeUpstreamUnreachable, "x")), "upstream"},
-		{"late", t.Context(), nil, mcp.Errorf(mcp.CodeUpstreamTimeout, "x"), "upstream"},
-		{"draining", t.Context(), nil, mcp.Errorf(mcp.CodeDraining, "x"), "unavailable"},
-		{"the server's own", t.Context(), nil, mcp.Errorf(-32000, "x"), "error"},
-		{"the server's internal error", t.Context(), nil, mcp.Errorf(mcp.CodeInternal, "x"), "error"},
+		{"too many", t.Context(), nil, mcp.Errorf(failure.RateLimited, "x"), "limited"},
+		{"unreachable", t.Context(), nil, fmt.Errorf("wrapped: %w", mcp.Errorf(failure.UpstreamDown, "x")), "upstream"},
+		{"late", t.Context(), nil, mcp.Errorf(failure.UpstreamTimeout, "x"), "upstream"},
+		{"draining", t.Context(), nil, mcp.Errorf(failure.UpstreamClosing, "x"), "unavailable"},
+		{"the server's own", t.Context(), nil, mcp.Relayed(-32000, "x", nil), "error"},
+		{"the server's internal error", t.Context(), nil, mcp.Relayed(mcp.CodeInternal, "x", nil), "error"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -70,7 +71,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	if !log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 12),
+	attrs := append(make([]slog.Attr, 0, 13),
 		slog.String("call", c.ID),
 		slog.String("method", clean(c.Method)))
 	text := func(key, value string) {
@@ -96,9 +97,9 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	switch {
 	case how == outcomeOK, how == outcomeAsk, how == outcomeCancelled:
 	case known == nil:
-		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), slog.Any("error", err))
+		attrs = append(attrs, slog.Int("code", mcp.CodeInternal), failure.Internal.Attr(), slog.Any("error", err))
 	default:
-		attrs = append(attrs, slog.Int("code", known.Code))
+		attrs = append(attrs, slog.Int("code", known.Code), known.Name.Attr())
 		text("cause", known.Cause)
 	}
 	// This bypasses the Logger, which would look up the source position.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -43,7 +44,7 @@ func logged(t *testing.T, level slog.Level, c *mcp.Call, h mcp.HandlerFunc, ctx 
 func TestMiddleware(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	down := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, "crm", mcp.ExecutedNo, "crm is down")
+	down := mcp.UpstreamError(failure.UpstreamDown, "crm", mcp.ExecutedNo, "crm is down")
 	spoofed := &mcp.Error{Code: -32602, Message: "bad", Data: mcp.Raw(`{"upstream":"someone else"}`)}
 	tests := []struct {
 		name  string
@@ -55,13 +56,13 @@ func TestMiddleware(t *testing.T) {
 		{"a result", t.Context(), &mcp.Reply{Result: mcp.Raw(`{"secret":1}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"a list", t.Context(), &mcp.Reply{List: &mcp.List{}}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
 		{"an ask", t.Context(), &mcp.Reply{Ask: &mcp.Ask{}}, nil, map[string]any{"level": "INFO", "outcome": "ask"}},
-		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0}},
-		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "upstream", "code": 50201.0, "upstream": "crm"}},
-		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0}},
-		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error": "disk full"}},
+		{"an error", t.Context(), nil, mcp.ErrUnknown(mcp.MethodToolsCall, "x"), map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-NOT-FOUND"}},
+		{"an upstream's failure", t.Context(), nil, fmt.Errorf("calling: %w", down), map[string]any{"level": "INFO", "outcome": "upstream", "code": 50201.0, "error_code": "GH-UPSTREAM-DOWN", "upstream": "crm"}},
+		{"an error that claims an upstream", t.Context(), nil, spoofed, map[string]any{"level": "INFO", "outcome": "invalid", "code": -32602.0, "error_code": "GH-UPSTREAM-ERROR"}},
+		{"a failure of ours", t.Context(), nil, errors.New("disk full"), map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL", "error": "disk full"}},
 		{"cancelled", cancelled, nil, fmt.Errorf("waiting: %w", context.Canceled), map[string]any{"level": "INFO", "outcome": "cancelled"}},
 		{"answered although cancelled", cancelled, &mcp.Reply{Result: mcp.Raw(`{}`)}, nil, map[string]any{"level": "INFO", "outcome": "ok"}},
-		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error": "context canceled"}},
+		{"somebody else's cancelling", t.Context(), nil, context.Canceled, map[string]any{"level": "WARN", "outcome": "internal", "code": -32603.0, "error_code": "GH-INTERNAL", "error": "context canceled"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

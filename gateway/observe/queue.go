@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // later is a slog.Handler that leaves formatting to the queue's goroutine: formatting many
@@ -141,7 +143,7 @@ func (q *queue) run() {
 		q.mu.Unlock()
 		q.write(entries)
 		if dropped > 0 {
-			q.own.Warn("log lines dropped, the log's writer is too slow", "count", dropped)
+			q.own.Warn("log lines dropped, the log's writer is too slow", failure.LogSlow.Attr(), "count", dropped)
 		}
 		clear(entries) // releases what the entries refer to
 		spare = entries

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
@@ -53,7 +54,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	}
 	switch {
 	case known != nil:
-		out.Code = known.Code
+		out.Code, out.Error = known.Code, known.Name.String()
 		if out.Upstream == "" {
 			out.Upstream = upstreamOf(known)
 		}
@@ -61,7 +62,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 			out.Limit = limit.Text()
 		}
 	case how == outcomeInternal:
-		out.Code = mcp.CodeInternal
+		out.Code, out.Error = mcp.CodeInternal, failure.Internal.String()
 	}
 	if v.Rule != "" {
 		out.RuleAt = r.RuleAt(v.Rule)

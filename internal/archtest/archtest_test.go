@@ -37,6 +37,8 @@ var rules = []struct {
 	{"the guard stands directly above the catalog", checkPipeline},
 	{"nothing gets around the pipeline", checkHandles},
 	{"statuses of errors are for refuse", checkStatuses},
+	{"errors have names", checkErrorsNamed},
+	{"warnings have names", checkWarningsNamed},
 	{"a caller's token stays with auth", checkCallerToken},
 }
 

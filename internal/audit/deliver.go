@@ -3,6 +3,7 @@ package audit
 import (
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -93,7 +94,7 @@ func (w *worker) note(err error) {
 	case err != nil:
 		w.metrics.failures.Inc()
 		if !w.failing && w.give.Err() == nil {
-			w.deps.Log.Error("audit: a sink fails: it is tried again, and records wait for it", "sink", w.sink.Name, "on_full", onFull(w.block), "error", err)
+			w.deps.Log.Error("audit: a sink fails: it is tried again, and records wait for it", failure.AuditSinkDown.Attr(), "sink", w.sink.Name, "on_full", onFull(w.block), "error", err)
 		}
 	case w.failing:
 		w.deps.Log.Info("audit: a sink goes on", "sink", w.sink.Name)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 )
 
@@ -245,7 +246,7 @@ func (w *worker) run() {
 	for w.next() {
 	}
 	if err := w.out.close(); err != nil {
-		w.deps.Log.Warn("audit: a sink was not closed in good order", "sink", w.sink.Name, "error", err)
+		w.deps.Log.Warn("audit: a sink was not closed in good order", failure.StopUnclean.Attr(), "sink", w.sink.Name, "error", err)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/http1"
 )
 
@@ -141,7 +142,7 @@ func (l *link) start(forwarded http.Handler) {
 	l.serving.Go(func() {
 		defer close(l.served)
 		if err := l.server.ServeTLS(l.listener, "", ""); !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error("the link to other replicas has ended", "error", err)
+			l.log.Error("the link to other replicas has ended", failure.LinkDown.Attr(), "error", err)
 		}
 	})
 }

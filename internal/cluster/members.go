@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -181,7 +182,7 @@ func (m *members) renewed(asked, answered time.Duration, there bool, leases map[
 	case lapsed:
 		m.count.leaseLate.Inc()
 		m.generation.Add(1)
-		m.log.Warn("the lease of this replica had ended: others may have taken sessions over")
+		m.log.Warn("the lease of this replica had ended: others may have taken sessions over", failure.LeaseLost.Attr())
 	case before:
 		m.count.leaseRenewed.Inc()
 	}
@@ -259,7 +260,7 @@ func (m *members) refuse(ctx context.Context, p *peer) {
 	if !m.bury(p) {
 		return
 	}
-	m.log.Warn("another replica refuses connections: it is taken to have gone", "replica", p.name, "address", p.address)
+	m.log.Warn("another replica refuses connections: it is taken to have gone", failure.ReplicaGone.Attr(), "replica", p.name, "address", p.address)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
 	m.mu.Lock()
@@ -360,7 +361,7 @@ func (m *members) tellOthers(change func(*lease)) {
 	defer m.mu.Unlock()
 	change(&m.own)
 	if err := m.rewrite(); err != nil {
-		m.log.Error("the lease of this replica cannot be written", "error", err)
+		m.log.Error("the lease of this replica cannot be written", failure.LeaseLost.Attr(), "error", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 )
 
@@ -232,7 +233,7 @@ func (m *members) report(p *peer) {
 		m.log.Info("another replica can be reached again", "replica", p.name, "address", p.address)
 	default:
 		p.calls.cut()
-		m.log.Warn("another replica cannot be reached: sessions that it owns are not served here", "replica", p.name, "address", p.address, "error", err)
+		m.log.Warn("another replica cannot be reached: sessions that it owns are not served here", failure.ReplicaUnreachable.Attr(), "replica", p.name, "address", p.address, "error", err)
 	}
 }
 

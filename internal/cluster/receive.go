@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // arrived is what a forward carries beside the request.
@@ -42,7 +44,7 @@ func (l *link) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	home, caller, err := l.carried.read(from, r)
 	if err != nil {
 		l.count.refused.Inc()
-		l.log.Warn("a forward was refused", "replica", from, "error", err)
+		l.log.Warn("a forward was refused", failure.ForwardRefused.Attr(), "replica", from, "error", err)
 		w.Header().Set(outcomeHeader, linkRefused)
 		w.WriteHeader(http.StatusForbidden)
 		return

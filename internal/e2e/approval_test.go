@@ -158,7 +158,7 @@ func TestWhoCannotBeAsked(t *testing.T) {
 				t.Fatal(err)
 			}
 			if revision == stateless {
-				if x.Status != 400 || m.Error == nil || m.Error.Code != -32021 || string(m.Error.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}}}` {
+				if x.Status != 400 || m.Error == nil || m.Error.Code != -32021 || string(m.Error.Data) != `{"requiredCapabilities":{"elicitation":{"form":{}}},"error_code":"GH-APPROVAL-IMPOSSIBLE"}` {
 					t.Errorf("%s: %d %s", caps, x.Status, m.Text)
 				}
 				continue

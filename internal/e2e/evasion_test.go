@@ -67,9 +67,9 @@ func TestH_83_ABatchIsJudgedByItsMembers(t *testing.T) {
 		{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"up+file:///docs/secret"}},
 		{"jsonrpc":"2.0","id":5,"method":"tools/list"}]`, nil)
 	for _, want := range []string{
-		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: up__secret"}}`,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"Unknown tool: up__secret","data":{"error_code":"GH-NOT-FOUND"}}}`,
 		`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"ran open"}]}}`,
-		`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: hidden__open"}}`,
+		`{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"Unknown tool: hidden__open","data":{"error_code":"GH-NOT-FOUND"}}}`,
 		`{"jsonrpc":"2.0","id":4,"error":{"code":-32002,`,
 	} {
 		if !strings.Contains(got, want) {

@@ -40,7 +40,7 @@ func wantLater(t *testing.T, what string, x *mcptest.Exchange) {
 	t.Helper()
 	m, err := x.Response()
 	if err != nil || x.Status != 503 || m.Error == nil || m.Error.Code != 50304 || x.Header.Get("Retry-After") == "" || x.Header.Get("Www-Authenticate") != "" ||
-		string(m.Error.Data) != `{"retryable":true,"executed":"no"}` {
+		string(m.Error.Data) != `{"retryable":true,"executed":"no","error_code":"GH-ISSUER-DOWN"}` {
 		t.Errorf("%s: %d %v %s, %v; want 503 with Retry-After and without a challenge", what, x.Status, x.Header, m.Text, err)
 	}
 }

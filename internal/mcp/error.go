@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // Codes of JSON-RPC 2.0 and of the specification.
@@ -42,7 +45,8 @@ const (
 	CodeUpstreamTimeout        = 50401
 )
 
-// Error is a JSON-RPC error object that a client may read. Data is nil or valid JSON.
+// Error is a JSON-RPC error object that a client may read. Data is nil or valid JSON. Make it
+// with Errorf, UpstreamError or Relayed.
 type Error struct {
 	Code    int
 	Message string
@@ -51,6 +55,33 @@ type Error struct {
 	// what is wrong with a certificate; "" for none. It contains no secrets, and never
 	// reaches a client.
 	Cause string
+	// Name says which failure this is. It is failure.Upstream for the error of a server, which
+	// is relayed: Data is then the server's.
+	Name failure.Name
+}
+
+// Errorf makes an error of the gateway's own.
+func Errorf(name failure.Name, format string, args ...any) *Error {
+	return &Error{Name: name, Code: name.Code(), Message: fmt.Sprintf(format, args...)}
+}
+
+// Relayed makes the error that a server, or a client to which a question was put, answered with.
+func Relayed(code int, message string, data Raw) *Error {
+	return &Error{Code: code, Message: message, Data: data}
+}
+
+// WithData returns a copy of the error with other data.
+func (e *Error) WithData(data Raw) *Error {
+	again := *e
+	again.Data = data
+	return &again
+}
+
+// WithCode returns a copy of the error with another code, for a revision that has one of its own.
+func (e *Error) WithCode(code int) *Error {
+	again := *e
+	again.Code = code
+	return &again
 }
 
 // Why describes an error to an operator: the message without advice for clients, and the
@@ -67,6 +98,20 @@ func Why(err error) string {
 	return fmt.Sprintf("%s (%d)", why, e.Code)
 }
 
+// FailureOf returns which failure an error is. What is no *Error is a bug of the gateway.
+func FailureOf(err error) failure.Name {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Name
+	}
+	return failure.Internal
+}
+
+// HasCode reports whether err is an *Error with this code.
+func HasCode(err error, code int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Code == code
+}
+
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // Is reports whether target is an *Error of the same code.
@@ -75,9 +120,19 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code
 }
 
-// Errorf makes an Error of a code and a message.
-func Errorf(code int, format string, args ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+// AppendTo appends the error object. The data of the gateway's own errors has the name of the
+// failure; that of servers is written as it came.
+func (e *Error) AppendTo(dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"code":`...), int64(e.Code), 10)
+	dst = AppendString(append(dst, `,"message":`...), e.Message)
+	data := e.Data
+	if e.Name != failure.Upstream && (data == nil || data.IsObject()) {
+		data = data.Edit(Edit{Name: failure.Key, Value: String(e.Name.String())})
+	}
+	if data != nil {
+		dst = append(append(dst, `,"data":`...), data...)
+	}
+	return append(dst, '}')
 }
 
 // Executed says whether a failed call may have run at its upstream.
@@ -91,8 +146,8 @@ const (
 
 // UpstreamError makes the error of a call that failed at an upstream. The message should name
 // the upstream and say what to do; Data has the same for programs.
-func UpstreamError(code int, upstream string, executed Executed, format string, args ...any) *Error {
-	e := Errorf(code, format, args...)
+func UpstreamError(name failure.Name, upstream string, executed Executed, format string, args ...any) *Error {
+	e := Errorf(name, format, args...)
 	data, err := json.Marshal(struct {
 		Upstream  string   `json:"upstream"`
 		Retryable bool     `json:"retryable"`
@@ -115,7 +170,7 @@ func ErrUnknown(method, name string) *Error {
 	case MethodPromptsGet:
 		what = "prompt"
 	case MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe:
-		return &Error{Code: CodeInvalidParams, Message: "Resource not found", Data: Object("uri", String(name))}
+		return Errorf(failure.NotFound, "Resource not found").WithData(Object("uri", String(name)))
 	case MethodSkillsGet:
 		what = "skill"
 	case MethodDirectoryRead: // without data: everyone is told by -32602
@@ -123,12 +178,12 @@ func ErrUnknown(method, name string) *Error {
 	case MethodComplete:
 		what = "reference"
 	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult:
-		return Errorf(CodeInvalidParams, "Task not found")
+		return Errorf(failure.NotFound, "Task not found")
 	}
-	return Errorf(CodeInvalidParams, "Unknown %s: %s", what, name)
+	return Errorf(failure.NotFound, "Unknown %s: %s", what, name)
 }
 
 // ErrMethod is the error for an unknown method.
 func ErrMethod(method string) *Error {
-	return Errorf(CodeMethodNotFound, "Method not found: %s", method)
+	return Errorf(failure.UnknownMethod, "Method not found: %s", method)
 }

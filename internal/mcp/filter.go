@@ -1,5 +1,7 @@
 package mcp
 
+import "github.com/gatehouse-mcp/gatehouse/internal/failure"
+
 // MaxFiltered bounds the resources, and the tasks, of a Filter.
 const MaxFiltered = 1000
 
@@ -109,7 +111,7 @@ func FilterOf(params Raw) (Filter, error) {
 // CodeInvalidParams, describes the first mistake; the Filter has the rest.
 func ReadFilter(filter Raw) (f Filter, err error) {
 	if !filter.IsObject() {
-		return f, Errorf(CodeInvalidParams, "Invalid params: notifications is no object")
+		return f, Errorf(failure.InvalidParams, "Invalid params: notifications is no object")
 	}
 	filter.Members(func(name []byte, value Raw) bool {
 		var wrong error
@@ -135,17 +137,17 @@ func ReadFilter(filter Raw) (f Filter, err error) {
 
 func readNames(member string, value Raw) (names []string, err error) {
 	if !value.IsArray() {
-		return nil, Errorf(CodeInvalidParams, "Invalid params: %s is no array", member)
+		return nil, Errorf(failure.InvalidParams, "Invalid params: %s is no array", member)
 	}
 	seen := make(map[string]bool)
 	value.Elements(func(one Raw) bool {
 		name, ok := one.StringValue()
 		switch {
 		case !ok:
-			err = Errorf(CodeInvalidParams, "Invalid params: what is in %s is no string", member)
+			err = Errorf(failure.InvalidParams, "Invalid params: what is in %s is no string", member)
 		case seen[name]:
 		case len(names) == MaxFiltered:
-			err = Errorf(CodeInvalidParams, "Invalid params: more than %d %s", MaxFiltered, member)
+			err = Errorf(failure.InvalidParams, "Invalid params: more than %d %s", MaxFiltered, member)
 			return false
 		default:
 			seen[name] = true

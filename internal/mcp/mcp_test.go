@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 func TestParamsFor(t *testing.T) {
@@ -54,7 +56,7 @@ func TestCallerUser(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	e := UpstreamError(CodeUpstreamTimeout, "crm", ExecutedUnknown, "%s did not answer", "crm")
+	e := UpstreamError(failure.UpstreamTimeout, "crm", ExecutedUnknown, "%s did not answer", "crm")
 	if want := `{"upstream":"crm","retryable":false,"executed":"unknown"}`; string(e.Data) != want || e.Message != "crm did not answer" {
 		t.Errorf("got %s, %q", e.Data, e.Message)
 	}

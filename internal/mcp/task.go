@@ -1,5 +1,7 @@
 package mcp
 
+import "github.com/gatehouse-mcp/gatehouse/internal/failure"
+
 // Tasks: a tools/call may be answered with a task instead of its result, to be asked for
 // later. There are two forms. In 2025-11-25 the client asks for a task with each call
 // (basic/utilities/tasks); in the extension of 2026-07-28 the server decides, once the
@@ -96,6 +98,6 @@ func OffersTasks(caps Raw) (offered, cancel bool) {
 // ErrTasksUndeclared is the error for a client that uses the extension without declaring it
 // in the request.
 func ErrTasksUndeclared() *Error {
-	return &Error{Code: CodeMissingCapability, Message: "Missing required client capability: tasks",
-		Data: Object("requiredCapabilities", Object("extensions", Object(TasksExtension, Raw("{}"))))}
+	return Errorf(failure.MissingCapability, "Missing required client capability: tasks").
+		WithData(Object("requiredCapabilities", Object("extensions", Object(TasksExtension, Raw("{}")))))
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 )
 
 // A request must not wait long for a Redis that does not answer: it goes on with what is
@@ -250,7 +252,7 @@ func (db *DB) Unopened(what string) {
 	db.metrics.sealed.Inc()
 	now, next := db.now(), db.sealed.Load()
 	if now >= next && db.sealed.CompareAndSwap(next, now+int64(sealedEvery)) {
-		db.log.Error("redis holds what no replica with this sessions.key has sealed for its place: it is not used", "what", what)
+		db.log.Error("redis holds what no replica with this sessions.key has sealed for its place: it is not used", failure.StoreForeign.Attr(), "what", what)
 	}
 }
 
@@ -270,12 +272,12 @@ func (db *DB) ill(err error) {
 	}
 	db.metrics.up.Set(0)
 	if redis.IsOOMError(err) {
-		db.log.Warn("redis is full: no session can begin", "error", err)
+		db.log.Warn("redis is full: no session can begin", failure.StoreFull.Attr(), "error", err)
 		return
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered && !expected(err) {
-		db.log.Error("redis refuses what it was asked", "error", err)
+		db.log.Error("redis refuses what it was asked", failure.StoreRefused.Attr(), "error", err)
 		return
 	}
-	db.log.Warn("redis is not available", "error", err)
+	db.log.Warn("redis is not available", failure.StoreDown.Attr(), "error", err)
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -99,7 +100,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 		}
 		if c.Method == mcp.MethodTasksResult {
 			if !a.results.begin(user, a.cfg.TaskResults(&c.Caller)) {
-				return nil, mcp.UpstreamError(mcp.CodeOverloaded, a.cfg.Upstream, mcp.ExecutedNo,
+				return nil, mcp.UpstreamError(failure.TooManyTasks, a.cfg.Upstream, mcp.ExecutedNo,
 					"Too many calls of this user wait for tasks of upstream %s; ask for their states by tasks/get", a.cfg.Upstream)
 			}
 			defer a.results.end(user)
@@ -139,7 +140,7 @@ func (a *Admit) Middleware(next mcp.Handler) mcp.Handler {
 // refusal is the error of a call that the breaker holds back.
 func (a *Admit) refusal(wait time.Duration, why string) error {
 	a.count.refused.Inc()
-	e := mcp.UpstreamError(mcp.CodeUpstreamUnreachable, a.cfg.Upstream, mcp.ExecutedNo, "%s", why)
+	e := mcp.UpstreamError(failure.UpstreamDown, a.cfg.Upstream, mcp.ExecutedNo, "%s", why)
 	e.Data = e.Data.With("retryAfterMs", mcp.Int(wait.Milliseconds()+1))
 	return e
 }

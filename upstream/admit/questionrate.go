@@ -6,6 +6,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -19,7 +20,7 @@ const (
 )
 
 // ErrAskedTooMuch is what a server is told when its question is refused.
-var ErrAskedTooMuch = mcp.Errorf(mcp.CodeInternal, "the client is asked too much: wait before the next question")
+var ErrAskedTooMuch = mcp.Errorf(failure.QuestionRefused, "the client is asked too much: wait before the next question")
 
 // questionRate keeps a server from asking a client without end. A client can be asked as
 // much at once as in a minute, and after that as fast as a minute's worth comes back.
@@ -63,13 +64,13 @@ func (a *Admit) MayAsk(c *mcp.Call, requests ...mcp.InputRequest) bool {
 	}
 	a.count.unasked.Inc()
 	a.questions.warnings.Do(func() {
-		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", "questions_per_minute", a.cfg.QuestionsPerMinute)
+		a.deps.Log.Warn("the upstream asks a client too much: questions are refused", failure.UpstreamAsksTooMuch.Attr(), "questions_per_minute", a.cfg.QuestionsPerMinute)
 	})
 	return false
 }
 
 // AskedTooMuch is the error of a call that cannot go on without questions.
 func (a *Admit) AskedTooMuch() *mcp.Error {
-	return mcp.UpstreamError(mcp.CodeOverloaded, a.cfg.Upstream, mcp.ExecutedUnknown,
+	return mcp.UpstreamError(failure.UpstreamAsksTooMuch, a.cfg.Upstream, mcp.ExecutedUnknown,
 		"Upstream %s asks you more questions in a minute than the gateway lets it; try again later", a.cfg.Upstream)
 }

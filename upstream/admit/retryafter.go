@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -56,7 +57,7 @@ func (r *retryAfter) left(user string, now time.Time) time.Duration {
 
 // Limited is the error for 429; after is 0 where the server did not say how long to wait.
 func (a *Admit) Limited(after time.Duration) *mcp.Error {
-	e := mcp.UpstreamError(mcp.CodeRateLimited, a.cfg.Upstream, mcp.ExecutedNo,
+	e := mcp.UpstreamError(failure.UpstreamLimited, a.cfg.Upstream, mcp.ExecutedNo,
 		"Upstream %s takes no more requests for the moment; try again later", a.cfg.Upstream)
 	if after > 0 {
 		inFull := func(unit time.Duration) mcp.Raw { return mcp.Int(int64((after + unit - 1) / unit)) }

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -72,26 +73,26 @@ func (c Capabilities) Refuses(method string, params mcp.Raw) *mcp.Error {
 	switch method {
 	case mcp.MethodRootsList:
 		if !c.Roots {
-			return mcp.Errorf(mcp.CodeMethodNotFound, "the client has no roots")
+			return mcp.Errorf(failure.QuestionImpossible, "the client has no roots").WithCode(mcp.CodeMethodNotFound)
 		}
 	case mcp.MethodCreateMessage:
 		_, tools := params.Member("tools")
 		_, choice := params.Member("toolChoice")
 		switch {
 		case !c.Sampling:
-			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not sample")
+			return mcp.Errorf(failure.QuestionImpossible, "the client does not sample").WithCode(mcp.CodeMethodNotFound)
 		case (tools || choice) && !c.SamplingTools:
-			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not sample with tools")
+			return mcp.Errorf(failure.QuestionImpossible, "the client does not sample with tools").WithCode(mcp.CodeInvalidParams)
 		}
 	case mcp.MethodElicit:
 		url := params.At("mode").Text() == "url"
 		switch {
 		case !c.Form && !c.URL:
-			return mcp.Errorf(mcp.CodeMethodNotFound, "the client does not elicit")
+			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit").WithCode(mcp.CodeMethodNotFound)
 		case url && !c.URL:
-			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in url mode")
+			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit in url mode").WithCode(mcp.CodeInvalidParams)
 		case !url && !c.Form:
-			return mcp.Errorf(mcp.CodeInvalidParams, "the client does not elicit in form mode")
+			return mcp.Errorf(failure.QuestionImpossible, "the client does not elicit in form mode").WithCode(mcp.CodeInvalidParams)
 		}
 	default:
 		return mcp.ErrMethod(method)

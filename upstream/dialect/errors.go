@@ -3,6 +3,7 @@ package dialect
 import (
 	"errors"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -36,10 +37,10 @@ func Inner(upstream string, c *mcp.Call, err error) error {
 		if _, ok := data.Member("uri"); !ok {
 			data = data.Edit(mcp.Edit{Name: "uri", Value: mcp.String(c.Name)})
 		}
-		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: data}
+		return e.WithCode(mcp.CodeInvalidParams).WithData(data)
 	case e.Code == mcp.CodeMethodNotFound:
 		// The server does not know the method; the gateway does.
-		return &mcp.Error{Code: e.Code, Message: e.Message, Data: e.Data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)})}
+		return e.WithData(e.Data.Edit(mcp.Edit{Name: "upstream", Value: mcp.String(upstream)}))
 	}
 	return err
 }
@@ -59,8 +60,7 @@ func (c Capabilities) NotOurs(e *mcp.Error) *mcp.Error {
 func NotOurs(e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
-		return &mcp.Error{Code: mcp.CodeInternal, Message: e.Message,
-			Data: mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message))}
+		return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)))
 	}
 	return e
 }
@@ -71,14 +71,13 @@ func TaskError(upstream string, failed mcp.Raw) mcp.Raw {
 	if wire.ReadError(failed).Code != mcp.CodeURLElicitation {
 		return failed
 	}
-	return mcp.Object("code", mcp.Int(mcp.CodeInternal),
-		"message", mcp.String("Upstream "+upstream+" needs the user to open a page first: make the call without a task"))
+	return mcp.Errorf(failure.QuestionImpossible, "Upstream %s needs the user to open a page first: make the call without a task", upstream).AppendTo(nil)
 }
 
 // HopError returns the error to report for one about the hop between gateway and server,
 // which the client cannot fix.
 func HopError(upstream string, e *mcp.Error) *mcp.Error {
-	out := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedNo,
+	out := mcp.UpstreamError(failure.UpstreamRefuses, upstream, mcp.ExecutedNo,
 		"Upstream %s does not accept the gateway's requests", upstream)
 	out.Data = out.Data.With("reason", mcp.String(e.Message))
 	return out
@@ -87,7 +86,7 @@ func HopError(upstream string, e *mcp.Error) *mcp.Error {
 // Unasked ends a call whose user cannot be asked or has refused. A tool call gets a result
 // that a model can read, any other call an error.
 func Unasked(upstream string, c *mcp.Call, format string, args ...any) (*mcp.Reply, error) {
-	e := mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedUnknown, format, args...)
+	e := mcp.UpstreamError(failure.QuestionUnanswered, upstream, mcp.ExecutedUnknown, format, args...)
 	if c.Method != mcp.MethodToolsCall {
 		return nil, e
 	}

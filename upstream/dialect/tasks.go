@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -46,5 +47,5 @@ func TaskOver(upstream string, task mcp.Raw) *mcp.Error {
 	if why := Clip(task.At("statusMessage").Text()); why != "" {
 		text += ": " + why
 	}
-	return mcp.UpstreamError(mcp.CodeInternal, upstream, mcp.ExecutedUnknown, "%s", text)
+	return mcp.UpstreamError(failure.TaskFailed, upstream, mcp.ExecutedUnknown, "%s", text)
 }

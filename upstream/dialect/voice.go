@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/safelink"
@@ -33,7 +34,7 @@ func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 		return withoutContext(method, params), nil
 	}
 	if err := v.check(params); err != nil {
-		v.Log.Warn("a question of the upstream is refused", "cause", err.Message)
+		v.Log.Warn("a question of the upstream is refused", failure.QuestionRefused.Attr(), "cause", err.Message)
 		return nil, err
 	}
 	message := inVoice(v.Upstream, params.At("message").Text())
@@ -44,18 +45,18 @@ func (v *Voice) Put(method string, params mcp.Raw) (mcp.Raw, *mcp.Error) {
 // URLs that users must not be sent to (2025-11-25 client/elicitation#safe-url-handling).
 func (v *Voice) check(params mcp.Raw) *mcp.Error {
 	if err := wire.CheckObject(params, "message", "mode", "url"); err != nil {
-		return mcp.Errorf(mcp.CodeInvalidParams, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message)
+		return mcp.Errorf(failure.QuestionRefused, "the elicitation can be read in two ways: %s", err.(*mcp.Error).Message).WithCode(mcp.CodeInvalidParams)
 	}
 	mode := params.At("mode")
 	url, hasURL := params.Member("url")
 	switch {
 	case !mode.IsNull() && mode.Text() != "form" && mode.Text() != "url":
-		return mcp.Errorf(mcp.CodeInvalidParams, "the mode of an elicitation is form or url")
+		return mcp.Errorf(failure.QuestionRefused, "the mode of an elicitation is form or url").WithCode(mcp.CodeInvalidParams)
 	case !hasURL && !wire.IsURLMode(params):
 		return nil
 	}
 	if err := safelink.Check(url.Text(), v.LoopbackLinks); err != nil {
-		return mcp.Errorf(mcp.CodeInvalidParams, "the user is not sent there: %v", err)
+		return mcp.Errorf(failure.QuestionRefused, "the user is not sent there: %v", err).WithCode(mcp.CodeInvalidParams)
 	}
 	return nil
 }

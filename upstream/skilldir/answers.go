@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/skillmd"
 )
@@ -80,7 +81,7 @@ func (d *Dir) read(ctx context.Context, c *mcp.Call, held *snapshot) (*mcp.Reply
 			return &mcp.Reply{Result: mcp.Object("contents", skillmd.Contents(c.Name, content))}, nil
 		}
 		if again {
-			return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, d.name, mcp.ExecutedNo, "The file is being changed: list the skills of upstream %s again and read it then", d.name)
+			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, d.name, mcp.ExecutedNo, "The file is being changed: list the skills of upstream %s again and read it then", d.name)
 		}
 		if held, err = d.look(ctx, 0); err != nil {
 			return nil, err

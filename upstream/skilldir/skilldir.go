@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -151,8 +152,8 @@ func (d *Dir) look(ctx context.Context, age time.Duration) (*snapshot, error) {
 	if err != nil {
 		why := readFailure(err)
 		d.enter(upstream.StateDown)
-		d.status.Last = upstream.Failure{At: time.Now(), Stage: upstream.StageCall, Error: "its directory cannot be read: " + why}
-		return nil, mcp.UpstreamError(mcp.CodeUpstreamUnreachable, d.name, mcp.ExecutedNo,
+		d.status.Last = upstream.Failure{At: time.Now(), Name: failure.UpstreamDown, Stage: upstream.StageCall, Error: "its directory cannot be read: " + why}
+		return nil, mcp.UpstreamError(failure.UpstreamDown, d.name, mcp.ExecutedNo,
 			"Upstream %s cannot be read: its directory: %s", d.name, why)
 	}
 	d.enter(upstream.StateReady)
@@ -187,10 +188,10 @@ func (d *Dir) logSkipped(last, next *snapshot) {
 			more++
 		default:
 			logged++
-			d.log.Warn("skill or file left out", "path", name, "reason", why)
+			d.log.Warn("skill or file left out", failure.SkillSkipped.Attr(), "path", name, "reason", why)
 		}
 	}
 	if more > 0 {
-		d.log.Warn("more skills or files left out", "count", more)
+		d.log.Warn("more skills or files left out", failure.SkillSkipped.Attr(), "count", more)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -137,7 +138,7 @@ func (s *session) questions(ctx context.Context, c *mcp.Call, id string) (mcp.Ra
 	for _, q := range x.open {
 		params, err := wire.Stateless().Ask(q.request.Method, q.request.Params) // no edge converts questions inside a task
 		if err != nil {
-			return nil, mcp.Errorf(mcp.CodeInternal, "the client cannot be asked this: %v", err)
+			return nil, mcp.Errorf(failure.QuestionImpossible, "the client cannot be asked this: %v", err)
 		}
 		request := mcp.Object("method", mcp.String(q.request.Method))
 		if params != nil {
@@ -176,7 +177,7 @@ func (s *session) heldTask(c *mcp.Call, task string) (*exchange, error) {
 	case errors.Is(err, park.ErrClosed):
 		return nil, admit.ErrDraining
 	case errors.Is(err, park.ErrFull):
-		return nil, mcp.UpstreamError(mcp.CodeOverloaded, s.env.Upstream, mcp.ExecutedNo,
+		return nil, mcp.UpstreamError(failure.UpstreamBusy, s.env.Upstream, mcp.ExecutedNo,
 			"Too many tasks of upstream %s wait for an answer of this user", s.env.Upstream)
 	}
 	return x, err

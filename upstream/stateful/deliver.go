@@ -3,6 +3,7 @@ package stateful
 import (
 	"bytes"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -100,14 +101,14 @@ func forNobody(m wire.Message) []byte {
 	case mcp.MethodElicit:
 		return wire.AppendResult(nil, m.ID, mcp.Raw(`{"action":"cancel"}`))
 	}
-	return wire.AppendError(nil, m.ID, mcp.Errorf(codeRejected, "this session has no user who could be asked"))
+	return wire.AppendError(nil, m.ID, mcp.Errorf(failure.QuestionRefused, "this session has no user who could be asked").WithCode(codeRejected))
 }
 
 // unrelated answers a request of the server for which no call is left: the client cannot be
 // asked outside of a call.
 func unrelated(id mcp.Raw) []byte { return wire.AppendError(nil, id, errUnrelated) }
 
-var errUnrelated = mcp.Errorf(mcp.CodeInvalidParams, "the request belongs to no call that is under way")
+var errUnrelated = mcp.Errorf(failure.QuestionRefused, "the request belongs to no call that is under way").WithCode(mcp.CodeInvalidParams)
 
 // only returns the call that a message without a reference to one is for, nil if that is
 // unclear.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -97,7 +98,7 @@ func (t *getStream) read(opened chan struct{}) {
 			var why error
 			lastID, pause, why = t.drain(stream)
 			if errors.Is(why, transport.ErrNoRoom) || errors.Is(why, transport.ErrTooLarge) {
-				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", "cause", why)
+				t.env.Log.Warn("server sent a large event outside of a call, its stream is closed", failure.UpstreamMisbehaves.Attr(), "cause", why)
 				pause = 0 // the next stream may fail as soon
 			} else {
 				pauses.Reset()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -175,7 +176,7 @@ func (s *session) subscribeAgain(ctx context.Context, uri string) error {
 		return nil
 	}
 	if err != nil && s.base.Err() == nil {
-		s.env.Log.Warn("subscription not restored yet", "error", err)
+		s.env.Log.Warn("subscription not restored yet", failure.Unsubscribed.Attr(), "error", err)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -47,7 +48,7 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	asks := x.s.declared.URL && c.Session != "" // the gateway itself opens no page
 	switch {
 	case mcp.CanAsk(c.Method) && refused != nil:
-		return nil, mcp.UpstreamError(mcp.CodeInternal, env.Upstream, mcp.ExecutedUnknown,
+		return nil, mcp.UpstreamError(failure.QuestionImpossible, env.Upstream, mcp.ExecutedUnknown,
 			"Upstream %s asks what the user cannot be asked: %s", env.Upstream, refused.Message)
 	case !mcp.CanAsk(c.Method), len(ids) == 0:
 		return nil, dialect.HopError(env.Upstream, e)
@@ -56,9 +57,8 @@ func (x *exchange) urlRequired(e *mcp.Error) (*mcp.Reply, error) {
 	case asks:
 		return &mcp.Reply{Ask: ask}, nil
 	case c.Ephemeral:
-		return nil, &mcp.Error{Code: mcp.CodeMissingCapability,
-			Message: "Upstream " + env.Upstream + " needs the user to open a page first",
-			Data:    mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"url":{}}}`))}
+		return nil, mcp.Errorf(failure.MissingCapability, "Upstream %s needs the user to open a page first", env.Upstream).
+			WithData(mcp.Object("requiredCapabilities", mcp.Raw(`{"elicitation":{"url":{}}}`)))
 	}
 	return dialect.Unasked(env.Upstream, c, "Upstream %s needs the user to open a page first, and this client cannot be asked to do that", env.Upstream)
 }

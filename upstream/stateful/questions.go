@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
@@ -42,12 +43,12 @@ type question struct {
 // call. The error says why the question is refused.
 func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 	if !mcp.CanAsk(x.call.Method) {
-		return mcp.Errorf(mcp.CodeInvalidParams, "the client cannot be asked during %s", x.call.Method)
+		return mcp.Errorf(failure.QuestionRefused, "the client cannot be asked during %s", x.call.Method).WithCode(mcp.CodeInvalidParams)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.done || len(x.open) >= maxQuestions {
-		return mcp.Errorf(mcp.CodeInternal, "too many questions are open")
+		return mcp.Errorf(failure.QuestionRefused, "too many questions are open")
 	}
 	if !x.s.env.Admit.MayAsk(x.call, mcp.InputRequest{Method: m.Method}) {
 		return admit.ErrAskedTooMuch
@@ -57,7 +58,7 @@ func (x *exchange) ask(m wire.Message, guess bool) *mcp.Error {
 		return why
 	}
 	if !x.outside().Take(int64(len(m.Params))) {
-		return mcp.Errorf(mcp.CodeInternal, "the gateway has no room for the question")
+		return mcp.Errorf(failure.QuestionRefused, "the gateway has no room for the question")
 	}
 	x.minted++
 	// Remove members that belong to this hop, or that only some revisions know; the
@@ -132,7 +133,7 @@ func (x *exchange) park() (*mcp.Reply, error) {
 	begin := func() (*exchange, error) { return x, nil }
 	if _, err := d.parks.Park(handle, x.call.Caller.User(), d.cfg.Asks(&x.call.Caller), limit, begin); err != nil {
 		x.giveUp()
-		return nil, mcp.UpstreamError(mcp.CodeOverloaded, x.s.env.Upstream, mcp.ExecutedUnknown,
+		return nil, mcp.UpstreamError(failure.UpstreamBusy, x.s.env.Upstream, mcp.ExecutedUnknown,
 			"Too many calls to upstream %s wait for an answer of this user", x.s.env.Upstream)
 	}
 	state := dialect.State{Kind: dialect.ParkedState, Value: handle}.String()
@@ -183,11 +184,8 @@ func (d *Dialect) retry(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 }
 
 func errNotParked() *mcp.Error {
-	return &mcp.Error{
-		Code:    mcp.CodeInvalidParams,
-		Message: "Invalid params: requestState is not one that waits for answers; make the call anew",
-		Data:    mcp.Object("reason", mcp.String("expired")),
-	}
+	return mcp.Errorf(failure.StateInvalid, "Invalid params: requestState is not one that waits for answers; make the call anew").
+		WithData(mcp.Object("reason", mcp.String("expired")))
 }
 
 // answered is a question with the answer for the server.
@@ -209,7 +207,7 @@ func (x *exchange) pass(settled []answered) error {
 		return nil
 	case errors.Is(err, transport.ErrSessionGone):
 		x.s.lose()
-		return mcp.UpstreamError(mcp.CodeUpstreamSessionLost, name, mcp.ExecutedUnknown,
+		return mcp.UpstreamError(failure.UpstreamSessionLost, name, mcp.ExecutedUnknown,
 			"Upstream %s lost the session while the call waited for an answer; make the call anew", name)
 	}
 	// The call itself was sent, whatever became of the answer.
@@ -278,9 +276,9 @@ func (x *exchange) giveUp() {
 		case mcp.MethodElicit:
 			s.post(wire.AppendResult(nil, q.id, mcp.Raw(`{"action":"cancel"}`)))
 		case mcp.MethodCreateMessage:
-			s.post(wire.AppendError(nil, q.id, mcp.Errorf(codeRejected, "the user did not answer")))
+			s.post(wire.AppendError(nil, q.id, mcp.Errorf(failure.QuestionUnanswered, "the user did not answer").WithCode(codeRejected)))
 		default:
-			s.post(wire.AppendError(nil, q.id, mcp.Errorf(mcp.CodeInternal, "the client did not answer")))
+			s.post(wire.AppendError(nil, q.id, mcp.Errorf(failure.QuestionUnanswered, "the client did not answer")))
 		}
 	}
 }

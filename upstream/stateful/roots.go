@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -94,7 +95,7 @@ func (r *roots) none(id mcp.Raw) {
 	r.owed = true
 	r.mu.Unlock()
 	if r.known.Told() {
-		r.post(wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInternal, "the client can be asked for its roots only during a call")))
+		r.post(wire.AppendError(nil, id, mcp.Errorf(failure.QuestionRefused, "the client can be asked for its roots only during a call")))
 		return
 	}
 	r.post(wire.AppendResult(nil, id, mcp.Raw(`{"roots":[]}`)))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -84,7 +85,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 		case mcp.CodeMethodNotFound, mcp.CodeUnsupportedVersion, mcp.CodeHeaderMismatch, mcp.CodeMissingCapability:
 			return dialect.ErrWrongEra
 		}
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
 			"Upstream %s refused to initialize: %s", s.env.Upstream, dialect.Clip(e.Message))
 	}
 	if len(m.Result) > dialect.MaxHello {
@@ -93,7 +94,7 @@ func (s *session) handshake(ctx context.Context, offer *wire.Revision) error {
 	version, _ := m.Result.Member("protocolVersion")
 	rev := wire.Lookup(version.Text())
 	if rev == nil || !rev.Stateful {
-		return mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
+		return mcp.UpstreamError(failure.UpstreamBadAnswer, s.env.Upstream, mcp.ExecutedNo,
 			"Upstream %s wants to speak protocol revision %.40q, which the gateway does not know", s.env.Upstream, version.Text())
 	}
 	s.rev = rev
@@ -206,7 +207,7 @@ func (s *session) post(body []byte) {
 func (s *session) answer(id mcp.Raw, method string, answer mcp.Raw) []byte {
 	answer, err := s.rev.Answer(method, answer)
 	if err != nil {
-		return wire.AppendError(nil, id, mcp.Errorf(mcp.CodeInternal, "the client's answer cannot be passed on: %v", err))
+		return wire.AppendError(nil, id, mcp.Errorf(failure.QuestionUnanswered, "the client's answer cannot be passed on: %v", err))
 	}
 	return wire.AppendResult(nil, id, answer)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -120,6 +121,6 @@ func (x *exchange) overdue(err error) error {
 	if x.task == "" || x.ours || !errors.Is(err, transport.ErrTimeout) {
 		return err
 	}
-	return mcp.UpstreamError(mcp.CodeUpstreamTimeout, x.s.env.Upstream, mcp.ExecutedUnknown,
+	return mcp.UpstreamError(failure.UpstreamTimeout, x.s.env.Upstream, mcp.ExecutedUnknown,
 		"The task at upstream %s has not ended within %s; ask for its result again", x.s.env.Upstream, x.s.env.Timeout.Total)
 }

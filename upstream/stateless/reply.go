@@ -3,6 +3,7 @@ package stateless
 import (
 	"fmt"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -64,7 +65,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 		method, _ := request.Member("method")
 		params, _ := request.Member("params")
 		if why := declared.Refuses(method.Text(), params); why != nil {
-			err = mcp.UpstreamError(mcp.CodeInternal, d.env.Upstream, mcp.ExecutedUnknown,
+			err = mcp.UpstreamError(failure.QuestionImpossible, d.env.Upstream, mcp.ExecutedUnknown,
 				"Upstream %s asks what it was told cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}
@@ -73,7 +74,7 @@ func (d *Dialect) askReply(declared dialect.Capabilities, result mcp.Raw) (*mcp.
 		}
 		params, why := d.env.Voice.Put(method.Text(), params)
 		if why != nil {
-			err = mcp.UpstreamError(mcp.CodeInternal, d.env.Upstream, mcp.ExecutedUnknown,
+			err = mcp.UpstreamError(failure.QuestionImpossible, d.env.Upstream, mcp.ExecutedUnknown,
 				"Upstream %s asks what the user cannot be asked: %s", d.env.Upstream, why.Message)
 			return false
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
@@ -51,7 +52,7 @@ func (t *tools) learn(d *Dialect, c *mcp.Call, page *mcp.List) *mcp.List {
 		if err != nil {
 			if _, said := t.dropped[item.Name]; !said && len(t.dropped) < maxTools {
 				t.dropped[item.Name] = err.Error()
-				d.env.Log.Warn("tool dropped", "tool", dialect.Clip(item.Name), "reason", err.Error())
+				d.env.Log.Warn("tool dropped", failure.ToolDropped.Attr(), "tool", dialect.Clip(item.Name), "reason", err.Error())
 			}
 			continue
 		}

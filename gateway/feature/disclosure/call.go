@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -75,7 +76,7 @@ func required(tool string) mcp.Raw {
 // callOwn answers a call of describe_tools.
 func (s stage) callOwn(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	if c.Task != nil {
-		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
+		return nil, mcp.Errorf(failure.NoTask, "Tool %s does not run as a task", ToolName)
 	}
 	answer, err := s.describe(ctx, c, named(c.Params), missingNames())
 	if err != nil {

@@ -171,10 +171,10 @@ func (s stage) walk(ctx context.Context, c *mcp.Call, fn func(mcp.Item) bool) (a
 	first := true
 	for page, err := range mcp.Pages(ctx, s.next, call, maxPages) {
 		switch {
-		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+		case mcp.HasCode(err, mcp.CodeMethodNotFound):
 			return false, nil // there are no tools
 		case err != nil:
-			return !first && errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}), err
+			return !first && mcp.HasCode(err, mcp.CodeInvalidParams), err
 		}
 		for _, item := range page.Items {
 			if item.Name != ToolName && !fn(item) {

@@ -2,7 +2,6 @@ package disclosure
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,7 +83,7 @@ func TestP9_203_ResourceIsListed(t *testing.T) {
 		if !none {
 			continue
 		}
-		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesList, "", `{"cursor":"x"}`)); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesList, "", `{"cursor":"x"}`)); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("a cursor that nobody gave: %v", err)
 		}
 	}
@@ -253,7 +252,7 @@ func TestP9_209_FetchingGivesNoAccess(t *testing.T) {
 	r.tool(t, alice, ToolName, `{"names":["crm__secret"]}`)
 	say := func(w who, name string) string {
 		_, err := r.h.Handle(t.Context(), w.call(mcp.MethodToolsCall, name, `{}`))
-		if !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		return strings.ReplaceAll(err.Error(), name, "X")
@@ -441,7 +440,7 @@ func TestFullIsNotThere(t *testing.T) {
 		t.Errorf("listed is %s", items[0].Raw)
 	}
 	for _, c := range []*mcp.Call{alice.call(mcp.MethodResourcesRead, URI, `{}`), alice.call(mcp.MethodToolsCall, ToolName, `{}`)} {
-		if _, err := r.h.Handle(t.Context(), c); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := r.h.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", c.Name, err)
 		}
 	}
@@ -466,7 +465,7 @@ func TestReserved(t *testing.T) {
 		t.Errorf("described is %s", text)
 	}
 	for _, uri := range []string{URI + "{?tools}", URI + "#a", URI + "?tools=a#b"} {
-		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesRead, uri, `{}`)); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := r.h.Handle(t.Context(), alice.call(mcp.MethodResourcesRead, uri, `{}`)); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
@@ -529,7 +528,7 @@ func TestStoreDown(t *testing.T) {
 func TestOurToolRunsAsNoTask(t *testing.T) {
 	c := alice.call(mcp.MethodToolsCall, ToolName, `{}`)
 	c.Task = mcp.Raw(`{}`)
-	if _, err := progressive(t).h.Handle(t.Context(), c); !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+	if _, err := progressive(t).h.Handle(t.Context(), c); !mcp.HasCode(err, mcp.CodeMethodNotFound) {
 		t.Error(err)
 	}
 }

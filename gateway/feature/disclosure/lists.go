@@ -2,11 +2,11 @@ package disclosure
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -85,7 +85,7 @@ func (s stage) listTools(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		for _, item := range items {
 			switch {
 			case item.Name == ToolName:
-				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
+				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(), slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
 			case s.profile.minimal[item.Target.Upstream]:
 				shown = append(shown, s.minimal(item))
 			default:
@@ -104,10 +104,10 @@ func (s stage) listResources(ctx context.Context, c *mcp.Call) (*mcp.Reply, erro
 	switch {
 	case err == nil && reply != nil && reply.List != nil:
 		key.from = reply.List
-	case !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+	case !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
 	case !key.first:
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	}
 	return &mcp.Reply{List: s.lists.of(key, s.private(), func(items []mcp.Item) []mcp.Item {
 		shown := make([]mcp.Item, 0, len(items)+1)

@@ -9,7 +9,6 @@ package listchange
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 
@@ -85,7 +84,7 @@ func Sum(ctx context.Context, from mcp.Handler, as *mcp.Call, lists mcp.Lists) (
 		c := as.Clone()
 		c.Method, c.Params, c.Notify = method, nil, func(mcp.Event) {}
 		for page, err := range mcp.Pages(ctx, from, c, math.MaxInt) {
-			if errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+			if mcp.HasCode(err, mcp.CodeMethodNotFound) {
 				break
 			}
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 )
@@ -54,7 +55,7 @@ func TestP9_092_ListsChangeForThoseWhoSeeIt(t *testing.T) {
 			return nil, mcp.ErrMethod(c.Method)
 		}
 		if broken {
-			return nil, mcp.Errorf(mcp.CodeInternal, "not now")
+			return nil, mcp.Errorf(failure.Internal, "not now")
 		}
 		kind := map[string]string{mcp.MethodToolsList: mcp.KindTools, mcp.MethodPromptsList: mcp.KindPrompts}[c.Method]
 		if kind == "" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/skills"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -38,7 +39,7 @@ func TestChangesThatAreSeen(t *testing.T) {
 			tell(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"skillsListChanged":true}}`)})
 			return &mcp.Reply{Result: mcp.Raw(`{}`)}, nil
 		case broken:
-			return nil, mcp.Errorf(mcp.CodeUpstreamUnreachable, "not now")
+			return nil, mcp.Errorf(failure.UpstreamDown, "not now")
 		}
 		l := &mcp.List{}
 		page := 0

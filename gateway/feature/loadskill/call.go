@@ -6,6 +6,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -19,14 +20,14 @@ func (s *stage) call(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	case len(skills.all) == 0:
 		return s.next.Handle(ctx, c) // the tool does not exist for this caller
 	case c.Task != nil:
-		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "Tool %s does not run as a task", ToolName)
+		return nil, mcp.Errorf(failure.NoTask, "Tool %s does not run as a task", ToolName)
 	}
 	arguments, _ := c.Params.Member("arguments")
 	name, _ := arguments.Member("name")
 	file, _ := arguments.Member("file")
 	switch {
 	case !name.IsNull() && name.Text() == "", !file.IsNull() && file.Text() == "":
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: name and file of %s are texts", ToolName)
+		return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: name and file of %s are texts", ToolName)
 	case name.IsNull():
 		return &mcp.Reply{Result: result(mcp.Array(block(skills.text())), false)}, nil
 	}

@@ -2,10 +2,10 @@ package loadskill
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -68,7 +68,7 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	switch {
 	case err == nil && reply != nil && reply.List != nil:
 		key.from = reply.List
-	case later || !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+	case later || !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
 	}
 	skills, private := listing{}, false
@@ -101,7 +101,7 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		}
 		for _, item := range key.from.Items {
 			if item.Name == ToolName {
-				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
+				s.log.WarnContext(ctx, "tool withheld: its public name is one of the gateway's own", failure.ItemWithheld.Attr(), slog.String("upstream", item.Target.Upstream), slog.String("name", item.Name))
 				continue
 			}
 			list.Items = append(list.Items, item)

@@ -2,7 +2,6 @@ package loadskill
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -40,7 +39,7 @@ func (s *stage) skills(ctx context.Context, c *mcp.Call) (l listing, err error) 
 	first := true
 	for page, err := range mcp.Pages(ctx, s.next, call, maxSkillPage) {
 		switch {
-		case errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}):
+		case mcp.HasCode(err, mcp.CodeMethodNotFound):
 			return l, nil
 		case err != nil:
 			return l, err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -208,7 +209,7 @@ func (s stage) keep(ctx context.Context, c *mcp.Call, tool mcp.Target, id string
 	default:
 		s.count(tool, outcomeNoRoom)
 	}
-	attrs := []slog.Attr{slog.String("upstream", tool.Upstream), slog.String("tool", tool.Name), slog.Int64("bytes", size), slog.String("user", c.Caller.Subject)}
+	attrs := []slog.Attr{failure.ResultNotKept.Attr(), slog.String("upstream", tool.Upstream), slog.String("tool", tool.Name), slog.Int64("bytes", size), slog.String("user", c.Caller.Subject)}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
@@ -242,7 +243,7 @@ func (s stage) read(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	}
 	decided(c, mcp.Verdict{Target: tool, Effect: "allow"})
 	if len(result) > mcp.CountedBytes && !c.Room.Take(int64(len(result))) {
-		return nil, mcp.Errorf(mcp.CodeOverloaded, "The gateway has no room for a large answer now: try again in a minute")
+		return nil, mcp.Errorf(failure.NoRoom, "The gateway has no room for a large answer now: try again in a minute")
 	}
 	return &mcp.Reply{Result: result}, nil
 }
@@ -258,8 +259,10 @@ func unavailable(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return context.Cause(ctx)
 	}
-	return &mcp.Error{Code: mcp.CodeStoreUnavailable, Message: "Kept results are not available now: try again in a minute", Cause: err.Error(),
-		Data: mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo)))}
+	e := mcp.Errorf(failure.StoreDown, "Kept results are not available now: try again in a minute").
+		WithData(mcp.Object("retryable", mcp.Raw("true"), "executed", mcp.String(string(mcp.ExecutedNo))))
+	e.Cause = err.Error()
+	return e
 }
 
 // isID reports whether the gateway could have made an id.
@@ -276,11 +279,11 @@ func isID(id string) bool {
 // are resources.
 func (s stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
-	if !errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+	if !mcp.HasCode(err, mcp.CodeMethodNotFound) {
 		return reply, err
 	}
 	if _, more := c.Params.Member("cursor"); more {
-		return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
+		return nil, mcp.Errorf(failure.InvalidCursor, "Invalid cursor: it is unknown, or the list has changed; start again without a cursor")
 	}
 	return &mcp.Reply{List: &mcp.List{}}, nil
 }

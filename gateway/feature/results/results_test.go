@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -286,7 +285,7 @@ func TestNotKept(t *testing.T) {
 	r := newRig(1024)
 	r.Store = brokenStore{}
 	r.build()
-	if _, err := r.handle(t, alice, mcp.MethodResourcesRead, mcp.ResultScheme+strings.Repeat("A", 26)); !errors.Is(err, &mcp.Error{Code: mcp.CodeStoreUnavailable}) {
+	if _, err := r.handle(t, alice, mcp.MethodResourcesRead, mcp.ResultScheme+strings.Repeat("A", 26)); !mcp.HasCode(err, mcp.CodeStoreUnavailable) {
 		t.Errorf("reading: %v", err)
 	}
 }
@@ -316,7 +315,7 @@ func TestAnnounced(t *testing.T) {
 		if err != nil || reply.List == nil || len(reply.List.Items) > 0 {
 			t.Errorf("%s: %v, %v", method, reply, err)
 		}
-		if _, err := r.h.Handle(t.Context(), &mcp.Call{Method: method, Params: mcp.Raw(`{"cursor":"x"}`)}); !errors.Is(err, &mcp.Error{Code: mcp.CodeInvalidParams}) {
+		if _, err := r.h.Handle(t.Context(), &mcp.Call{Method: method, Params: mcp.Raw(`{"cursor":"x"}`)}); !mcp.HasCode(err, mcp.CodeInvalidParams) {
 			t.Errorf("%s: a cursor that nobody gave: %v", method, err)
 		}
 	}

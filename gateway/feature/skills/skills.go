@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -26,7 +27,7 @@ func Middleware(sight Sight) mcp.Middleware {
 				return next.Handle(ctx, c)
 			}
 			if key, _ := mcp.SkillKey(c.Params); key == nil && c.Method == mcp.MethodSkillsGet {
-				return nil, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: skills/get needs either a uri or a name")
+				return nil, mcp.Errorf(failure.InvalidParams, "Invalid params: skills/get needs either a uri or a name")
 			}
 			reply, err := next.Handle(ctx, c)
 			if err != nil || reply == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/refuse"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -25,7 +26,7 @@ const (
 )
 
 // errUnconfirmed means that a subscription ended without an error or an acknowledgement.
-var errUnconfirmed error = mcp.Errorf(mcp.CodeInternal, "subscriptions are not possible now")
+var errUnconfirmed error = mcp.Errorf(failure.Unsubscribed, "subscriptions are not possible now")
 
 // listener is the subscriptions/listen call that is made on a session's behalf. A session has
 // one, and for a moment a second one that replaces it.
@@ -107,7 +108,7 @@ func (n *listener) run(ctx context.Context, call *mcp.Call) {
 		start := time.Now()
 		err := n.session.listenOnce(ctx, call)
 		n.lost(err)
-		if ctx.Err() != nil || n.session.gone.Err() != nil || errors.Is(err, &mcp.Error{Code: mcp.CodeMethodNotFound}) {
+		if ctx.Err() != nil || n.session.gone.Err() != nil || mcp.HasCode(err, mcp.CodeMethodNotFound) {
 			return // there is nothing to listen to
 		}
 		if Expired(call.Caller) {
@@ -208,8 +209,8 @@ func (n *listener) whyNot(uri string) error {
 	if ok && e.Code != mcp.CodeResourceNotFound && e.Code != mcp.CodeInvalidParams && e.Code != mcp.CodeMethodNotFound {
 		return e
 	}
-	return &mcp.Error{Code: mcp.CodeInvalidParams, Data: mcp.Object("uri", mcp.String(uri)),
-		Message: "Resource not found, or its server offers no subscriptions to it"}
+	return mcp.Errorf(failure.NotFound, "Resource not found, or its server offers no subscriptions to it").
+		WithData(mcp.Object("uri", mcp.String(uri)))
 }
 
 // confirmed waits for the first acknowledgement.
@@ -222,8 +223,8 @@ func (n *listener) confirmed(ctx context.Context) error {
 		defer n.mu.Unlock()
 		return n.err
 	case <-timeout.C:
-		return &mcp.Error{Code: mcp.CodeUpstreamTimeout, Message: "the subscription was not confirmed in time: try again",
-			Data: refuse.Data(true, mcp.ExecutedUnknown)}
+		return mcp.Errorf(failure.UpstreamTimeout, "the subscription was not confirmed in time: try again").
+			WithData(refuse.Data(true, mcp.ExecutedUnknown))
 	case <-ctx.Done():
 		return ctx.Err()
 	}

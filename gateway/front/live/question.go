@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -24,7 +25,7 @@ const (
 
 // ErrQuestions means that a client has too many open questions. It is an *mcp.Error that
 // clients may read.
-var ErrQuestions error = mcp.Errorf(mcp.CodeOverloaded, "too many questions wait for this client: let it answer some first")
+var ErrQuestions error = mcp.Errorf(failure.TooManyQuestions, "too many questions wait for this client: let it answer some first")
 
 // Asker carries the questions of a call to its client.
 type Asker interface {
@@ -81,12 +82,12 @@ func (got *Answers) Refuse(q mcp.InputRequest, e *mcp.Error) {
 func (got *Answers) take(a answer) {
 	got.From = &a.from
 	if a.err == nil && !wire.ValidAnswer(a.Method, a.result) {
-		a.err = mcp.Errorf(mcp.CodeInvalidParams, "the client's answer has not the form of one")
+		a.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer has not the form of one").WithCode(mcp.CodeInvalidParams)
 	}
 	if a.err == nil && !got.parked {
 		var err error
 		if a.result, err = wire.Stateless().Answer(a.Method, a.result); err != nil {
-			a.err = mcp.Errorf(mcp.CodeInternal, "the client's answer cannot be passed on: %v", err)
+			a.err = mcp.Errorf(failure.QuestionUnanswered, "the client's answer cannot be passed on: %v", err)
 		}
 	}
 	if a.err != nil {
@@ -137,7 +138,7 @@ func (c *Call) Ask(ctx context.Context, to Asker, caps mcp.Raw, requests []mcp.I
 			got.take(a)
 		case <-timeout.C:
 			for q := range open {
-				got.Refuse(q.InputRequest, mcp.Errorf(mcp.CodeInternal, "the client did not answer in time"))
+				got.Refuse(q.InputRequest, mcp.Errorf(failure.QuestionUnanswered, "the client did not answer in time"))
 				to.WithdrawQuestion(q.id, "no answer in time")
 			}
 			return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
@@ -40,7 +41,7 @@ func Readable(rev *wire.Revision, method, callID string, err error) *mcp.Error {
 		if !data.IsObject() {
 			data = nil
 		}
-		e = &mcp.Error{Code: e.Code, Message: e.Message, Data: data.Edit(mcp.Edit{Name: "request_id", Value: mcp.String(callID)})}
+		e = e.WithData(data.Edit(mcp.Edit{Name: "request_id", Value: mcp.String(callID)}))
 	}
 	return rev.Error(method, e)
 }
@@ -57,7 +58,7 @@ func ours(code int) bool {
 }
 
 func internal(callID string) *mcp.Error {
-	e := mcp.Errorf(mcp.CodeInternal, "internal error")
+	e := mcp.Errorf(failure.Internal, "internal error")
 	if callID != "" {
 		e.Data = mcp.Object("request_id", mcp.String(callID))
 	}
@@ -67,33 +68,33 @@ func internal(callID string) *mcp.Error {
 // ClosingError is the answer to a call that the stop of the gateway interrupts or prevents.
 func ClosingError(executed mcp.Executed) *mcp.Error {
 	if executed == mcp.ExecutedNo {
-		return notRun(mcp.CodeDraining, "the gateway is stopping: try again")
+		return notRun(failure.Stopping, "the gateway is stopping: try again")
 	}
-	return mayHaveRun(mcp.CodeDraining, "the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
+	return mayHaveRun(failure.Stopping, "the gateway is stopping, and has cut this call off: see whether it has run before you make it again")
 }
 
 // LostError is the answer to a call that ran at a replica which has gone.
 func LostError() *mcp.Error {
-	return mayHaveRun(mcp.CodeUpstreamSessionLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
+	return mayHaveRun(failure.CallLost, "the replica of the gateway that had this call is gone, and its result is lost: see whether it has run before you make it again")
 }
 
 // DroppedError is the answer to a client that comes back too late for an answer.
 func DroppedError() *mcp.Error {
-	return mayHaveRun(mcp.CodeInternal, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
+	return mayHaveRun(failure.AnswerDropped, "the answer to this request was dropped, for its client was away for too long; what was asked may have been done")
 }
 
 // ExpiredError is the answer to a call that cannot continue because the caller's proof has
 // expired.
 func ExpiredError() *mcp.Error {
-	return mayHaveRun(mcp.CodeInvalidRequest, "the access token of this request has expired while it waited: make it again with a new one")
+	return mayHaveRun(failure.TokenExpired, "the access token of this request has expired while it waited: make it again with a new one")
 }
 
-func mayHaveRun(code int, message string) *mcp.Error {
-	return &mcp.Error{Code: code, Message: message, Data: Data(false, mcp.ExecutedUnknown)}
+func mayHaveRun(name failure.Name, message string) *mcp.Error {
+	return mcp.Errorf(name, "%s", message).WithData(Data(false, mcp.ExecutedUnknown))
 }
 
-func notRun(code int, message string) *mcp.Error {
-	return &mcp.Error{Code: code, Message: message, Data: Data(true, mcp.ExecutedNo)}
+func notRun(name failure.Name, message string) *mcp.Error {
+	return mcp.Errorf(name, "%s", message).WithData(Data(true, mcp.ExecutedNo))
 }
 
 // Data is the data of an error of the gateway's own.
@@ -103,16 +104,16 @@ func Data(retryable bool, executed mcp.Executed) mcp.Raw {
 
 // MissingCapability is MissingRequiredClientCapabilityError (2026-07-28 basic/index).
 func MissingCapability(required mcp.Raw) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeMissingCapability, Message: "Missing required client capability",
-		Data: mcp.Object("requiredCapabilities", required)}
+	return mcp.Errorf(failure.MissingCapability, "Missing required client capability").
+		WithData(mcp.Object("requiredCapabilities", required))
 }
 
 // HeaderMismatch is the error for a header that contradicts the body.
 func HeaderMismatch(format string, args ...any) *mcp.Error {
-	return mcp.Errorf(mcp.CodeHeaderMismatch, format, args...)
+	return mcp.Errorf(failure.HeaderMismatch, format, args...)
 }
 
 // InvalidParams is the error for wrong params.
 func InvalidParams(format string, args ...any) *mcp.Error {
-	return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: "+format, args...)
+	return mcp.Errorf(failure.InvalidParams, "Invalid params: "+format, args...)
 }

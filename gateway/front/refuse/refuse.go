@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -112,34 +113,34 @@ func RetryAfter(e *mcp.Error) string {
 // Method refuses an HTTP method. allow lists the methods that are served.
 func Method(allow string) *Refusal {
 	return &Refusal{Status: http.StatusMethodNotAllowed, allow: allow, ID: NoID,
-		Err: mcp.Errorf(mcp.CodeInvalidRequest, "this method is not served here: use %s", allow)}
+		Err: mcp.Errorf(failure.HTTPMethod, "this method is not served here: use %s", allow)}
 }
 
 // Forbidden refuses a request that this endpoint accepts from nobody, such as one from a
 // foreign web page.
-func Forbidden(format string, args ...any) *Refusal {
-	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
+func Forbidden(name failure.Name, format string, args ...any) *Refusal {
+	return &Refusal{Status: http.StatusForbidden, ID: NoID, Err: mcp.Errorf(name, format, args...)}
 }
 
 // Media refuses a body of another media type.
 func Media(format string, args ...any) *Refusal {
-	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(mcp.CodeInvalidRequest, format, args...)}
+	return &Refusal{Status: http.StatusUnsupportedMediaType, Close: true, Err: mcp.Errorf(failure.HTTPMedia, format, args...)}
 }
 
 // Accept refuses a client that does not accept the media types of the answer.
 func Accept(want string) *Refusal {
-	return &Refusal{Status: http.StatusNotAcceptable, Err: mcp.Errorf(mcp.CodeInvalidRequest, "Accept must allow %s", want)}
+	return &Refusal{Status: http.StatusNotAcceptable, Err: mcp.Errorf(failure.HTTPAccept, "Accept must allow %s", want)}
 }
 
 // Large refuses a body of more than limit bytes.
 func Large(limit int64) *Refusal {
 	return &Refusal{Status: http.StatusRequestEntityTooLarge, Close: true,
-		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request is larger than %d bytes", limit)}
+		Err: mcp.Errorf(failure.RequestTooLarge, "the request is larger than %d bytes", limit)}
 }
 
 // Full refuses a large request while large messages fill the memory for them.
 func Full() *Refusal {
-	r := unavailable(mcp.CodeOverloaded, "the gateway has no room for a large request now: try again")
+	r := unavailable(failure.NoRoom, "the gateway has no room for a large request now: try again")
 	r.Close, r.Bound = true, BoundMemory
 	return r
 }
@@ -147,12 +148,12 @@ func Full() *Refusal {
 // Slow refuses a body that does not arrive in time.
 func Slow() *Refusal {
 	return &Refusal{Status: http.StatusRequestTimeout, Close: true,
-		Err: mcp.Errorf(mcp.CodeInvalidRequest, "the request's body did not come in time")}
+		Err: mcp.Errorf(failure.RequestSlow, "the request's body did not come in time")}
 }
 
 // Cut refuses a body that ends early.
 func Cut() *Refusal {
-	return &Refusal{Status: http.StatusBadRequest, Close: true, Err: mcp.Errorf(mcp.CodeParse, "Parse error: the body ended early")}
+	return &Refusal{Status: http.StatusBadRequest, Close: true, Err: mcp.Errorf(failure.RequestCut, "Parse error: the body ended early")}
 }
 
 // Bad refuses an invalid request with an *mcp.Error.
@@ -170,12 +171,12 @@ func Bad(err error) *Refusal {
 
 // Invalid is Bad with an error for an invalid request.
 func Invalid(format string, args ...any) *Refusal {
-	return Bad(mcp.Errorf(mcp.CodeInvalidRequest, format, args...))
+	return Bad(mcp.Errorf(failure.InvalidRequest, format, args...))
 }
 
 // Version is UnsupportedProtocolVersionError (2026-07-28 basic/versioning).
 func Version(requested string) *Refusal {
-	e := mcp.Errorf(mcp.CodeUnsupportedVersion, "Unsupported protocol version")
+	e := mcp.Errorf(failure.UnsupportedVersion, "Unsupported protocol version")
 	e.Data = mcp.Object("supported", mcp.Strings([]string{wire.Stateless().Name}), "requested", mcp.String(requested))
 	return Bad(e)
 }
@@ -207,52 +208,52 @@ func Lost() *Refusal {
 func Session(err error) (r *Refusal, ok bool) {
 	switch {
 	case errors.Is(err, session.ErrNotFound):
-		return lost(mcp.Errorf(mcp.CodeInvalidRequest, "the session does not exist: start a new one with initialize")), true
+		return lost(mcp.Errorf(failure.SessionNotFound, "the session does not exist: start a new one with initialize")), true
 	case errors.Is(err, session.ErrTooMany):
-		return tooMany(BoundSessions, mcp.CodeRateLimited, "too many sessions: end one with DELETE, or wait"), true
+		return tooMany(BoundSessions, failure.TooManySessions, "too many sessions: end one with DELETE, or wait"), true
 	case errors.Is(err, session.ErrTooLarge):
-		return Bad(mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: this is more than a session can hold")), true
+		return Bad(mcp.Errorf(failure.SessionFull, "Invalid params: this is more than a session can hold")), true
 	case errors.Is(err, session.ErrUnavailable), errors.Is(err, session.ErrMoved): // the owner answers the next attempt
-		return unavailable(mcp.CodeStoreUnavailable, "sessions are not available now"), true
+		return unavailable(failure.StoreDown, "sessions are not available now"), true
 	}
 	return Internal(""), false
 }
 
 // Ended answers a call whose session ended, or was lost, while it ran.
 func Ended() *Refusal {
-	return lost(mayHaveRun(mcp.CodeInvalidRequest, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
+	return lost(mayHaveRun(failure.SessionEnded, "the session ended while this call ran, which may or may not have come to its end: start a new session with initialize"))
 }
 
 // NoStream refuses a message of HTTP+SSE that has no stream.
 func NoStream() *Refusal {
-	return lost(mcp.Errorf(mcp.CodeInvalidRequest, "there is no such stream, any more: open one by GET"))
+	return lost(mcp.Errorf(failure.StreamNotFound, "there is no such stream, any more: open one by GET"))
 }
 
 // Streams refuses a stream to a user who is at the bound for event streams.
 func Streams(id IDRule) *Refusal {
-	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many event streams of this user are open: end one, or wait")
+	r := tooMany(BoundStreams, failure.TooManyStreams, "too many event streams of this user are open: end one, or wait")
 	r.ID = id
 	return r
 }
 
 // Silent refuses a stream to a user who opens streams of HTTP+SSE without beginning sessions.
 func Silent() *Refusal {
-	r := tooMany(BoundStreams, mcp.CodeRateLimited, "too many streams are open on which no session was begun")
+	r := tooMany(BoundStreams, failure.TooManyStreams, "too many streams are open on which no session was begun")
 	r.ID = NoID
 	return r
 }
 
 // Busy refuses a request of a client that does not wait for its answers.
 func Busy() *Refusal {
-	return tooMany(BoundRequests, mcp.CodeOverloaded, "too many requests of this client are under way: wait for answers")
+	return tooMany(BoundRequests, failure.TooManyRequests, "too many requests of this client are under way: wait for answers")
 }
 
 func lost(e *mcp.Error) *Refusal { return &Refusal{Status: http.StatusNotFound, ID: NullID, Err: e} }
 
-func tooMany(bound Bound, code int, message string) *Refusal {
-	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound, Err: notRun(code, message)}
+func tooMany(bound Bound, name failure.Name, message string) *Refusal {
+	return &Refusal{Status: http.StatusTooManyRequests, Retry: true, Bound: bound, Err: notRun(name, message)}
 }
 
-func unavailable(code int, message string) *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Err: notRun(code, message)}
+func unavailable(name failure.Name, message string) *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Retry: true, Err: notRun(name, message)}
 }

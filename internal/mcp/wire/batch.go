@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/gatehouse-mcp/gatehouse/internal/mcp"
+import (
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
 
 // IsBatch reports whether the text is an array: a batch of messages, which only clients of
 // revisions with Revision.Batches may send.
@@ -30,7 +33,7 @@ func ScanBatch(data []byte) ([]Message, []error, error) {
 			return nil, nil, s.parseError()
 		}
 		if len(messages) == MaxBatch {
-			return nil, nil, mcp.Errorf(mcp.CodeInvalidRequest, "Invalid request: a batch has more than %d messages", MaxBatch)
+			return nil, nil, mcp.Errorf(failure.InvalidRequest, "Invalid request: a batch has more than %d messages", MaxBatch)
 		}
 		m, err := Scan(data[start:i:i])
 		messages, errs = append(messages, m), append(errs, err)

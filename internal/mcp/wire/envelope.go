@@ -3,15 +3,16 @@ package wire
 import (
 	"strings"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 func (s *scanner) parseError() *mcp.Error {
-	return mcp.Errorf(mcp.CodeParse, "Parse error: at byte %d %s", s.at, s.why)
+	return mcp.Errorf(failure.Parse, "Parse error: at byte %d %s", s.at, s.why)
 }
 
 func invalid(why string) *mcp.Error {
-	return &mcp.Error{Code: mcp.CodeInvalidRequest, Message: "Invalid request: " + why}
+	return mcp.Errorf(failure.InvalidRequest, "Invalid request: %s", why)
 }
 
 // usableID returns the id if an answer may contain it.
@@ -93,7 +94,7 @@ func (e *envelope) call(m Message) (Message, error) {
 	}
 	if !e.params.IsNull() {
 		if !e.params.IsObject() {
-			return m, mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: params is not an object")
+			return m, mcp.Errorf(failure.InvalidParams, "Invalid params: params is not an object")
 		}
 		m.Params = e.params
 	}

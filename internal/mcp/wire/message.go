@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -87,11 +88,11 @@ func readDocument(data []byte, outline bool) (e envelope, err error) {
 	s := scanner{b: data, outline: outline}
 	i := s.space(0)
 	if i >= len(data) {
-		return e, mcp.Errorf(mcp.CodeParse, "Parse error: the message is empty")
+		return e, mcp.Errorf(failure.Parse, "Parse error: the message is empty")
 	}
 	var notObject, twins *mcp.Error
 	if data[i] != '{' {
-		notObject = mcp.Errorf(mcp.CodeInvalidRequest, "Invalid request: the message is not an object")
+		notObject = mcp.Errorf(failure.InvalidRequest, "Invalid request: the message is not an object")
 		i = s.value(i, 0)
 	} else {
 		i, twins = e.read(&s, i)
@@ -144,7 +145,7 @@ func (e *envelope) read(s *scanner, i int) (end int, names *mcp.Error) {
 			if at == nil || *at != nil {
 				ascii = ascii && isASCII(name)
 				if why := badName(seen, name, ascii, routed[:]); why != "" {
-					names = mcp.Errorf(mcp.CodeParse, "Parse error: %s", why)
+					names = mcp.Errorf(failure.Parse, "Parse error: %s", why)
 				}
 			}
 			seen = append(seen, name)

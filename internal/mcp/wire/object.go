@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -28,7 +29,7 @@ func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...stri
 		return nil
 	}
 	if !obj.IsObject() {
-		return mcp.Errorf(mcp.CodeInvalidParams, "Invalid params: an object is expected")
+		return mcp.Errorf(failure.InvalidParams, "Invalid params: an object is expected")
 	}
 	var small [16][]byte
 	seen, ascii, why := small[:0], true, ""
@@ -42,7 +43,7 @@ func ReadObject(obj mcp.Raw, fn func(name []byte, value mcp.Raw), routed ...stri
 		return true
 	})
 	if why != "" {
-		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: "Invalid params: " + why}
+		return mcp.Errorf(failure.InvalidParams, "Invalid params: %s", why)
 	}
 	return nil
 }

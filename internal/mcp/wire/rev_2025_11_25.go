@@ -135,7 +135,7 @@ func error20251125(method string, e *mcp.Error) *mcp.Error {
 	switch e.Code {
 	case mcp.CodeInvalidParams:
 		if _, ok := e.Data.Member("uri"); ok && mcp.NameMember(method) == "uri" && method != mcp.MethodDirectoryRead {
-			return &mcp.Error{Code: mcp.CodeResourceNotFound, Message: e.Message, Data: e.Data}
+			return e.WithCode(mcp.CodeResourceNotFound)
 		}
 	case mcp.CodeHeaderMismatch, mcp.CodeMissingCapability, mcp.CodeUnsupportedVersion:
 		return upstreamCode(e)

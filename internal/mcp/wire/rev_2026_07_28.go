@@ -44,7 +44,7 @@ func statelessItem(listMethod string, item mcp.Raw) mcp.Raw {
 func statelessError(_ string, e *mcp.Error) *mcp.Error {
 	switch code := e.Code; {
 	case code == mcp.CodeResourceNotFound:
-		return &mcp.Error{Code: mcp.CodeInvalidParams, Message: e.Message, Data: e.Data}
+		return e.WithCode(mcp.CodeInvalidParams)
 	case code == mcp.CodeHeaderMismatch, code == mcp.CodeMissingCapability, code == mcp.CodeUnsupportedVersion:
 		return e
 	case code == mcp.CodeMethodNotFound: // the client would think that the gateway does not know the method
@@ -59,11 +59,7 @@ func statelessError(_ string, e *mcp.Error) *mcp.Error {
 
 // upstreamCode replaces an error whose code must not be relayed, and mentions that code.
 func upstreamCode(e *mcp.Error) *mcp.Error {
-	return &mcp.Error{
-		Code:    mcp.CodeInternal,
-		Message: e.Message,
-		Data:    mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)),
-	}
+	return e.WithCode(mcp.CodeInternal).WithData(mcp.Object("upstreamCode", mcp.Int(int64(e.Code)), "upstreamMessage", mcp.String(e.Message)))
 }
 
 // statelessAsk removes the id of a URL question: nothing could refer to it.

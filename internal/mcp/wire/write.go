@@ -44,13 +44,8 @@ func AppendResult(dst []byte, id, result mcp.Raw) []byte {
 // request's id could not be read.
 func AppendError(dst []byte, id mcp.Raw, e *mcp.Error) []byte {
 	dst = appendID(dst, id)
-	dst = append(dst, `,"error":{"code":`...)
-	dst = strconv.AppendInt(dst, int64(e.Code), 10)
-	dst = mcp.AppendString(append(dst, `,"message":`...), e.Message)
-	if e.Data != nil {
-		dst = append(append(dst, `,"data":`...), e.Data...)
-	}
-	return append(dst, '}', '}')
+	dst = append(dst, `,"error":`...)
+	return append(e.AppendTo(dst), '}')
 }
 
 func appendID(dst []byte, id mcp.Raw) []byte {
@@ -72,14 +67,10 @@ func ReadError(raw mcp.Raw) *mcp.Error {
 		message = "the server gave no message"
 	}
 	if !okCode {
-		return &mcp.Error{
-			Code:    mcp.CodeUpstreamBadAnswer,
-			Message: message,
-			Data:    mcp.Object("error", orNull(raw)),
-		}
+		return mcp.Relayed(mcp.CodeUpstreamBadAnswer, message, mcp.Object("error", orNull(raw)))
 	}
 	data, _ := raw.Member("data")
-	return &mcp.Error{Code: code, Message: message, Data: bytes.Clone(data)}
+	return mcp.Relayed(code, message, bytes.Clone(data))
 }
 
 func errorCode(raw mcp.Raw) (int, bool) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -22,7 +23,7 @@ func TestAppend(t *testing.T) {
 		{"empty result", AppendResult(nil, mcp.Raw(`1`), nil), `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"error", AppendError(nil, mcp.Raw("1"), &mcp.Error{Code: -32602, Message: "a\"b\n", Data: mcp.Raw(`{"uri":"x"}`)}),
 			`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"a\"b\n","data":{"uri":"x"}}}`},
-		{"error without id", AppendError(nil, nil, mcp.Errorf(mcp.CodeParse, "no")), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}`},
+		{"error without id", AppendError(nil, nil, mcp.Errorf(failure.Parse, "no")), `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no","data":{"error_code":"GH-PARSE"}}}`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -123,7 +124,7 @@ func (t *sse) endpoint(events *wire.EventReader) (*url.URL, error) {
 		base := t.http.URL()
 		u, err := base.Parse(strings.TrimSpace(string(event.Data)))
 		if err != nil || u.Opaque != "" || u.User != nil || !sameOrigin(u, base) {
-			return nil, mcp.UpstreamError(mcp.CodeUpstreamBadAnswer, t.env.Name, mcp.ExecutedNo,
+			return nil, mcp.UpstreamError(failure.UpstreamBadAnswer, t.env.Name, mcp.ExecutedNo,
 				"Upstream %s wants its messages at another address than that of its event stream, which is refused; its url may have to be corrected", t.env.Name)
 		}
 		u.Fragment, u.RawFragment = "", ""

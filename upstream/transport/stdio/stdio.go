@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/upstream/transport"
@@ -114,7 +115,7 @@ func (c *conn) write(body []byte) error {
 	case c.queue <- line:
 		return nil
 	default:
-		c.t.env.Log.Warn("process does not read its input, it is ended")
+		c.t.env.Log.Warn("process does not read its input, it is ended", failure.UpstreamEnded.Attr())
 		c.process.kill()
 		return fmt.Errorf("%w: the process does not read", transport.ErrBroken)
 	}
@@ -152,7 +153,7 @@ func (c *conn) readAll() {
 	wanted := c.End(lost)
 	<-c.process.exited
 	if !wanted {
-		c.t.env.Log.Warn("process ended", "state", c.process.state, "stderr", c.process.lastWords())
+		c.t.env.Log.Warn("process ended", failure.UpstreamEnded.Attr(), "state", c.process.state, "stderr", c.process.lastWords())
 	}
 }
 
