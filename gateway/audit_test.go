@@ -53,7 +53,7 @@ audit:
   sinks: [{type: file, path: %q}]
 policy:
   rules:
-  - {name: may work, allow: ["tools:up/work"]}
+  - {name: may work, allow: ["tools:up/work"], record: {arguments: full, redact: [token]}}
   - name: not now
     when: has(args.later)
     deny: ["tools:*"]
@@ -72,7 +72,7 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	work(`{}`)
 	work(`{"later":true}`)
 	call(mcp.MethodToolsCall, "up__secret", `{}`)
-	work(`{"canary":"4711"}`)
+	work(`{"canary":4711, "token":"s3cret"}`)
 	c.reload(t, text("b.jsonl"))
 	work(`{}`) // one too many
 	call(mcp.MethodToolsList, "", `{}`)
@@ -93,12 +93,15 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	server := map[string]any{"upstream": "up", "original": "work", "upstream_revision": "2026-07-28", "upstream_era": "stateless", "trace": "0af7651916cd43dd8448eb211c80319c"}
 	ran := with(server)
 	maps.Copy(ran, map[string]any{"decision": "allow", "rule": "may work", "rule_at": c.file + ":8", "outcome": "ok", "executed": "yes", "reply_bytes": 1.0, "arguments_digest": "x"})
+	kept := maps.Clone(ran)
+	kept["arguments"] = map[string]any{"canary": 4711.0, "token": "<redacted>"}
+	ran["arguments"] = map[string]any{}
 	denied := with(server)
 	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-ARGUMENTS-DENIED", "arguments_digest": "x"})
 	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-NOT-FOUND"})
 	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
 	list := with(map[string]any{"method": "tools/list", "name": nil, "outcome": "ok", "reply_bytes": 1.0})
-	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, ran}, "b.jsonl": {limited, list}} {
+	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, kept}, "b.jsonl": {limited, list}} {
 		got := recorded(t, filepath.Join(dir, file), "call")
 		for _, r := range got {
 			for _, name := range []string{"request_bytes", "reply_bytes"} {
@@ -117,8 +120,8 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
 		text, _ := os.ReadFile(filepath.Join(dir, file))
-		if strings.Contains(string(text), "4711") {
-			t.Error("an argument was recorded")
+		if strings.Contains(string(text), "s3cret") || strings.Contains(string(text), "later") {
+			t.Error("an argument was recorded that should not be")
 		}
 	}
 }

@@ -167,7 +167,7 @@ func (f *findings) add(path string, err error) {
 
 // doubts returns what is allowed but probably not meant.
 func (c Config) doubts() error {
-	doubts := append(append(c.policyDoubts(), viewDoubts(c)...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
+	doubts := append(append(append(c.policyDoubts(), viewDoubts(c)...), auditDoubts(c)...), c.memoryDoubts(debug.SetMemoryLimit(-1))...)
 	if n := len(c.Naming.Instructions); n > clients.ReadByAll {
 		doubts = append(doubts, fmt.Errorf("naming: instructions: of all instructions, some clients read only 2 KB: with these %d bytes, they read nothing of what servers say (docs/clients.md)", n))
 	}

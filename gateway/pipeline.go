@@ -47,7 +47,7 @@ func pipeline(cfg Config, last *catalog.Catalog, with services) (way handover.Wa
 		limiter.Middleware,
 		guard.Middleware,
 	)
-	way.Handler = observe.Middleware(with.log, with.metrics.calls, with.recorder)(way.Lists)
+	way.Handler = observe.Middleware(with.log, with.metrics.calls, recorderOf(cfg, with))(way.Lists)
 	return way, described, nil
 }
 

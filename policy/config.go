@@ -62,6 +62,82 @@ type Rule struct {
 	// ApproveFor is how long an approval lasts for exactly the same call of the same user, at
 	// most 24h. Default: one call.
 	ApproveFor time.Duration `yaml:"approve_for" zero:"an approval is for one call, the default"`
+	// Record says what the audit keeps of the arguments of the calls on which this rule
+	// decides. Default: a digest only.
+	Record Recording `yaml:"record"`
+}
+
+// Recording says what is recorded of a call's arguments.
+type Recording struct {
+	// Arguments is "digest", the default; "full"; or the names of the arguments that are
+	// recorded, with dots for members of objects: [account, order.id].
+	Arguments RecordedArguments `yaml:"arguments"`
+	// Redact are names of members, at any depth and in any case, whose values are replaced by
+	// "<redacted>" in what is recorded.
+	Redact []string `yaml:"redact"`
+}
+
+// RecordedArguments are names of arguments; nil for none, and everyArgument for all of them.
+type RecordedArguments []string
+
+// everyArgument is the name for all arguments.
+const everyArgument = "*"
+
+// UnmarshalText reads digest or full.
+func (a *RecordedArguments) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "digest":
+		*a = nil
+	case "full":
+		*a = RecordedArguments{everyArgument}
+	default:
+		return fmt.Errorf("%q: want digest, full, or a list of names such as [account, order.id]", text)
+	}
+	return nil
+}
+
+// All reports whether all arguments are recorded.
+func (a RecordedArguments) All() bool { return len(a) == 1 && a[0] == everyArgument }
+
+// String says what is recorded, for people.
+func (r Recording) String() string {
+	var text string
+	switch {
+	case len(r.Arguments) == 0:
+		return "a digest of the arguments"
+	case r.Arguments.All():
+		text = "the arguments in full"
+	default:
+		text = "of the arguments " + strings.Join(r.Arguments, ", ")
+	}
+	if len(r.Redact) > 0 {
+		text += ", without the values of " + strings.Join(r.Redact, ", ")
+	}
+	return text
+}
+
+func (r Recording) validate() error {
+	var errs []error
+	if r.Arguments != nil && len(r.Arguments) == 0 {
+		errs = append(errs, errors.New("arguments: is empty: name some, or write digest"))
+	}
+	for i, name := range r.Arguments {
+		switch {
+		case name == everyArgument && len(r.Arguments) > 1:
+			errs = append(errs, fmt.Errorf("arguments[%d]: %q: there are no patterns here: write full for all of them", i, name))
+		case name == "" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, ".."):
+			errs = append(errs, fmt.Errorf("arguments[%d]: %q: want names with a dot between them, such as order.id", i, name))
+		}
+	}
+	if r.Redact != nil && len(r.Arguments) == 0 {
+		errs = append(errs, errors.New("redact: of a digest there is nothing to redact: write arguments: full, or a list of names"))
+	}
+	for i, name := range r.Redact {
+		if name == "" {
+			errs = append(errs, fmt.Errorf("redact[%d]: is empty", i))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Who is a set of callers. A caller belongs to it if they fit every given key; for a key with
@@ -175,6 +251,9 @@ func (r Rule) validate(l *language) error {
 		if _, err := l.compile(r.When, r.strict()); err != nil {
 			errs = append(errs, fmt.Errorf("when: %w", err))
 		}
+	}
+	if err := r.Record.validate(); err != nil {
+		errs = append(errs, fmt.Errorf("record: %w", err))
 	}
 	if r.Strict != nil && r.When == "" {
 		errs = append(errs, errors.New("strict: says how a condition reads arguments, but the rule has no when"))

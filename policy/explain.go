@@ -19,6 +19,9 @@ type Explanation struct {
 	Unchecked bool
 	// Listed says whether lists show the target to the caller.
 	Listed bool
+	// Records says what the audit keeps of the arguments, "" if the rule that decides does not
+	// say.
+	Records string
 	// Rules has every rule, in the order of the configuration.
 	Rules []RuleExplanation
 }
@@ -46,6 +49,10 @@ func (p *Policy) Explain(ctx context.Context, caller *mcp.Caller, target mcp.Tar
 	e.Unchecked = target.Kind == mcp.KindTools && slices.ContainsFunc(partial.open, func(r openRule) bool { return r.when.strict && r.when.args })
 	settled := partial.settle(ctx, who, target, judged)
 	e.Decision = settled.decision()
+
+	if i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.name == e.Rule }); i >= 0 && len(p.rules[i].record.Arguments) > 0 {
+		e.Records = p.rules[i].record.String()
+	}
 
 	spelled := spellTarget(target)
 	f := facts{subject: who, target: &target, args: judged}
@@ -150,6 +157,9 @@ func (e Explanation) String() string {
 	}
 	if e.Effect == Deny && e.Listed {
 		b.WriteString("Lists show it all the same: with other arguments it could be allowed.\n")
+	}
+	if e.Records != "" {
+		fmt.Fprintf(&b, "Records of the audit have %s.\n", e.Records)
 	}
 	if e.Unchecked {
 		b.WriteString("The tool's input schema is not known here: a call with arguments that do not fit it is denied.\n")

@@ -202,3 +202,24 @@ func TestAskInVain(t *testing.T) {
 		})
 	}
 }
+
+// TestExplainRecords: an explanation says what is recorded of the arguments, as the rule that
+// decides says.
+func TestExplainRecords(t *testing.T) {
+	p := newForTest(t, Config{Rules: []Rule{
+		{Name: "some", Allow: []string{"tools:u/*"}, Record: Recording{Arguments: []string{"a", "b.c"}, Redact: []string{"d"}}},
+		{Name: "all", Deny: []string{"tools:u/delete"}, Record: Recording{Arguments: RecordedArguments{everyArgument}}},
+		{Name: "none", Allow: []string{"tools:v/*"}},
+	}})
+	for name, want := range map[string]string{
+		"u/x":      "Records of the audit have of the arguments a, b.c, without the values of d.",
+		"u/delete": "Records of the audit have the arguments in full.",
+		"v/x":      "",
+	} {
+		upstream, own, _ := strings.Cut(name, "/")
+		e := p.Explain(t.Context(), &mcp.Caller{}, tool(upstream, own), nil)
+		if said := strings.Contains(e.String(), "Records of the audit"); said != (want != "") || !strings.Contains(e.String(), want) {
+			t.Errorf("%s: %s", name, e)
+		}
+	}
+}

@@ -91,6 +91,7 @@ type rule struct {
 	patterns   [3][]pattern // by Effect
 	when       *condition   // nil without one
 	approveFor time.Duration
+	record     Recording
 }
 
 // New compiles a configuration. The zero Config denies everything, and Config{Default:
@@ -133,7 +134,7 @@ func New(cfg Config, views ...View) (*Policy, error) {
 }
 
 func newRule(l *language, index int, r Rule) (*rule, error) {
-	compiled := &rule{index: index, name: r.Name, who: newAudience(r.Who), approveFor: r.ApproveFor}
+	compiled := &rule{index: index, name: r.Name, who: newAudience(r.Who), approveFor: r.ApproveFor, record: r.Record}
 	for effect, texts := range [...][]string{Deny: r.Deny, Ask: r.Ask, Allow: r.Allow} {
 		patterns, err := newPatterns(texts)
 		if err != nil {

@@ -16,6 +16,9 @@ type Recorder struct {
 	Journal *audit.Journal
 	// RuleAt returns the place of a policy rule, file:line; "" if it is not known.
 	RuleAt func(rule string) string
+	// Keeps returns what is recorded of the arguments of the calls on which a rule decides;
+	// nil for a digest only.
+	Keeps func(rule string) *record.Keep
 	// Server returns the protocol revision that a server speaks, "" if it is not known, and
 	// whether the server keeps sessions.
 	Server func(upstream string) (revision string, stateful bool)
@@ -76,6 +79,9 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 	if c.Method == mcp.MethodToolsCall || c.Method == mcp.MethodPromptsGet {
 		if arguments, ok := c.Params.Member("arguments"); ok {
 			out.ArgumentsDigest = r.Journal.Key().Arguments(arguments)
+			if keep := r.Keeps(v.Rule); keep != nil && v.Rule != "" {
+				out.Arguments, out.ArgumentsOmitted = keep.Of(arguments)
+			}
 		}
 	}
 	r.Journal.Put(out)

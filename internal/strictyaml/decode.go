@@ -40,8 +40,9 @@ func (d *Document) decode(n *yaml.Node, address string, v reflect.Value) {
 		d.decode(n, address, v.Elem())
 		return
 	}
+	listed := v.Kind() == reflect.Slice && n.Kind == yaml.SequenceNode
 	switch {
-	case v.Type() == durationType || v.Addr().Type().Implements(textType):
+	case v.Type() == durationType || v.Addr().Type().Implements(textType) && !listed: // a list that has words for some of its values
 		d.scalar(n, address, v)
 	case v.Kind() == reflect.Struct:
 		d.structure(n, address, v)
