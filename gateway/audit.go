@@ -47,32 +47,6 @@ func serverEra(now *graph, name string) (revision string, stateful bool) {
 	return "", false
 }
 
-// recorderOf returns the recorder of calls under a configuration, nil for none.
-func recorderOf(cfg Config, with services) *observe.Recorder {
-	if with.recorder == nil {
-		return nil
-	}
-	keeps := make(map[string]*record.Keep)
-	for _, r := range cfg.Policy.Rules {
-		if names := r.Record.Arguments; len(names) > 0 {
-			keeps[r.Name] = &record.Keep{All: names.All(), Names: names, Redact: r.Record.Redact}
-		}
-	}
-	recorder := *with.recorder
-	recorder.Keeps = func(rule string) *record.Keep { return keeps[rule] }
-	return &recorder
-}
-
-// auditDoubts returns what is probably not meant.
-func auditDoubts(c Config) (doubts []error) {
-	for i, r := range c.Policy.Rules {
-		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() {
-			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
-		}
-	}
-	return doubts
-}
-
 // auditSummary says where records go, "" for nowhere.
 func auditSummary(c audit.Config) string {
 	var sinks []string

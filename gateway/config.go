@@ -178,6 +178,16 @@ func (c Config) doubts() error {
 	return errors.Join(doubts...)
 }
 
+// auditDoubts returns what is probably not meant.
+func auditDoubts(c Config) (doubts []error) {
+	for i, r := range c.Policy.Rules {
+		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() {
+			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
+		}
+	}
+	return doubts
+}
+
 // policyDoubts returns what is probably not meant in policy and limits.
 func (c Config) policyDoubts() (doubts []error) {
 	for _, doubt := range c.Policy.Doubts(c.upstreamNames()) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -97,4 +98,20 @@ func describe(cfg Config, names disclosure.Resolver, with services) (*disclosure
 		return audiences.First(caller)
 	}
 	return disclosure.New(cfg.Disclosure.Config, deps)
+}
+
+// recorderOf returns the recorder of calls under a configuration, nil for none.
+func recorderOf(cfg Config, with services) *observe.Recorder {
+	if with.recorder == nil {
+		return nil
+	}
+	keeps := make(map[string]*record.Keep)
+	for _, r := range cfg.Policy.Rules {
+		if names := r.Record.Arguments; len(names) > 0 {
+			keeps[r.Name] = &record.Keep{All: names.All(), Names: names, Redact: r.Record.Redact}
+		}
+	}
+	recorder := *with.recorder
+	recorder.Keeps = func(rule string) *record.Keep { return keeps[rule] }
+	return &recorder
 }
