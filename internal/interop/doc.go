@@ -2,7 +2,7 @@
 // interop), with and without OAuth.
 //
 // Most of its tests have the build tag interop, because they install pinned packages from
-// npm and PyPI below .cache. What needs no such package, such as the settings in
+// npm, PyPI and the Go module proxy below .cache. What needs no such package, such as the settings in
 // docs/identity-providers.md, is tested without the tag. It owns the programs to run and
 // their expected results. It leaves installation and processes to interop/rig, the
 // specification's own suite to internal/conformance, and pairs of revisions without

@@ -18,6 +18,7 @@ type upstream struct {
 	name    string
 	url     string
 	command []string
+	env     map[string]string
 	kind    kind
 	sse     bool // over HTTP+SSE
 	// revision is the revision that the gateway must use; "" if it finds out by itself.
@@ -29,6 +30,7 @@ type kind int
 const (
 	everything kind = iota // @modelcontextprotocol/server-everything
 	filesystem             // @modelcontextprotocol/server-filesystem
+	github                 // github.com/github/github-mcp-server
 	python                 // internal/interop/python/server.py
 	typescript             // internal/interop/server
 )
@@ -55,6 +57,8 @@ func (u upstream) tools() []string {
 			"get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation", "trigger-sampling-request", "simulate-research-query"}
 	case filesystem:
 		return []string{"read_text_file", "list_directory", "write_file", "search_files", "list_allowed_directories"}
+	case github:
+		return []string{"enable_toolset", "get_toolset_tools", "list_available_toolsets"}
 	case typescript:
 		return []string{"echo", "count", "confirm", "sample", "roots"}
 	default:
@@ -116,6 +120,9 @@ func config(t *testing.T, upstreams []upstream) string {
 			entry["url"] = u.url
 		} else {
 			entry["command"] = u.command
+		}
+		if u.env != nil {
+			entry["env"] = u.env
 		}
 		if u.revision != "" {
 			entry["revision"] = u.revision
