@@ -116,7 +116,16 @@ func TestRefusals(t *testing.T) {
 			if c.code != "" {
 				challenge = fmt.Sprintf(`error=%q, error_description=%q, `, c.code, c.text) + challenge
 			}
-			want := fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%q}}`, c.text)
+			name := map[string]string{"invalid_request": "GH-TOKEN-MALFORMED", "invalid_token": "GH-TOKEN-INVALID", "insufficient_scope": "GH-SCOPE-MISSING"}[c.code]
+			switch {
+			case c.text == "the token has expired":
+				name = "GH-TOKEN-EXPIRED"
+			case name == "" && c.status == http.StatusForbidden:
+				name = "GH-USER-REFUSED"
+			case name == "":
+				name = "GH-TOKEN-MISSING"
+			}
+			want := fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%q,"data":{"error_code":%q}}}`, c.text, name)
 			for _, r := range waysIn {
 				client := unopened(t, g.url+c.query, r.revision)
 				client.Session = r.session
