@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/redistest"
@@ -152,6 +154,7 @@ func TestMetrics(t *testing.T) {
 		},
 	}
 	cfg.Views = []view.Config{{Name: "job", Show: []string{"tools:old/*"}}}
+	cfg.Audit.Sinks = []audit.Sink{{Type: audit.TypeFile, Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
 	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Redis.URL = mcp.Secret(redistest.Start(t).URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
@@ -239,6 +242,8 @@ func TestMetrics(t *testing.T) {
 		"upstream_items{list=tools,upstream=old}":                    7,
 		"skills_broken{upstream=books}":                              1,
 		"skills_broken{upstream=old}":                                0,
+		"audit_records_total{sink=file}":                             anyNumber,
+		"audit_dropped_total{sink=file}":                             0,
 		"redis_up":                                                   1,
 		"redis_duration_seconds{operation=script}":                   anyNumber,
 		"redis_errors_total{kind=unavailable}":                       0,
