@@ -163,23 +163,23 @@ func TestAPlaceIsFreeWhenItsSessionHasEnded(t *testing.T) {
 // TestOneUserOpensNotAllSessions: sessions are opened a few at a time, and a user whose
 // sessions are slow to open leaves room for others.
 func TestOneUserOpensNotAllSessions(t *testing.T) {
-	opening := make(chan struct{})
-	var mu sync.Mutex
-	slow := 0
+	const atOnce = 10 // one user may open so many
+	opening, held, begun := make(chan struct{}), make(chan struct{}, atOnce), make(chan struct{}, atOnce)
+	open := sync.OnceFunc(func() { close(opening) })
 	f := newFake(t, true, nil)
 	f.handle = func(f *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
 		if m.Method != mcp.MethodInitialize {
 			return false
 		}
-		mu.Lock()
-		slow++
-		held := slow <= 10 // one user may open ten at a time
-		mu.Unlock()
-		if held {
+		select {
+		case held <- struct{}{}:
+			begun <- struct{}{}
 			<-opening
+		default:
 		}
 		return false
 	}
+	t.Cleanup(open) // before the fake waits for its requests
 	u := f.start(t, upstream.Config{Revision: "2025-11-25"})
 	outcome := make(chan error, 40)
 	for i := range cap(outcome) {
@@ -188,12 +188,15 @@ func TestOneUserOpensNotAllSessions(t *testing.T) {
 			outcome <- err
 		}()
 	}
-	f.await(t, mcp.MethodInitialize, 10)
+	f.await(t, mcp.MethodInitialize, atOnce)
+	for range atOnce { // bob's must not be one of those that are held
+		<-begun
+	}
 	wantOK(t, u, as("bob", "", true))
 	if n := len(f.requests(mcp.MethodInitialize)); n != 11 {
 		t.Errorf("%d sessions were begun before those of alice were open, want 11", n)
 	}
-	close(opening)
+	open()
 	for range cap(outcome) {
 		if err := <-outcome; err != nil {
 			t.Error(err)
