@@ -145,7 +145,8 @@ func (m *members) renew() {
 		m.askAround()
 		return
 	}
-	m.renewed(asked, m.now(), rows[0] == int64(1), readLeaseRows(rows[1:]))
+	began, _ := rows[0].(int64)
+	m.renewed(asked, m.now(), began, readLeaseRows(rows[1:]))
 }
 
 // write writes our lease and returns the result of the script renew.
@@ -170,14 +171,14 @@ func readLeaseRows(rows []any) map[string]string {
 }
 
 // renewed records the result of a renewal.
-func (m *members) renewed(asked, answered time.Duration, there bool, leases map[string]string) {
+func (m *members) renewed(asked, answered time.Duration, began int64, leases map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
 		return
 	}
 	before := m.tenure.ever
-	lapsed := m.tenure.renewed(asked, answered, there)
+	lapsed := m.tenure.renewed(asked, answered, began)
 	switch {
 	case lapsed:
 		m.count.leaseLate.Inc()

@@ -65,6 +65,46 @@ func TestTakenToHaveGone(t *testing.T) {
 	}
 }
 
+// TestLateRenewal: the network holds a renewal back until the lease has ended and another replica
+// has taken a home over. Redis then runs it. The next renewal finds that lease, but the replica
+// learns that it was without one.
+func TestLateRenewal(t *testing.T) {
+	redis := redistest.Start(t)
+	proxy := proxyTo(t, redis.Addr)
+	a := startReplica(t, redis, nil, func(_ *Config, deps *Deps, times *times) {
+		deps.DB = openDB(t, proxy.Addr())
+		times.lease, times.beat = time.Hour, time.Hour // the lease holds here, and only this test renews it
+	})
+	client := redis.Client()
+	defer client.Close()
+	a.own(t, some("x"))
+	renewals := func() float64 {
+		return counted(t, a.members.count.leaseRenewed) + counted(t, a.members.count.leaseLate)
+	}
+	before := renewals()
+	proxy.BlackHole()
+	a.members.renew()
+	if renewals() != before {
+		t.Fatal("nothing holds the renewal back")
+	}
+	lease := a.members.db.Key(leasePrefix + a.Self())
+	client.Del(t.Context(), lease)
+	key, _ := a.Fence("u1:x")
+	client.Set(t.Context(), key, "another.1", 0)
+	proxy.Pass()
+	eventually(t, "Redis runs the late renewal", func() bool { return client.Exists(t.Context(), lease).Val() == 1 })
+	eventually(t, "a renewal succeeds", func() bool {
+		a.members.renew()
+		return renewals() > before
+	})
+	if counted(t, a.members.count.leaseLate) != 1 {
+		t.Fatal("the lease counts as held all the time")
+	}
+	if home := <-a.lost; home != "u1:x" {
+		t.Errorf("lost %s", home)
+	}
+}
+
 // TestRevised: the lease names the revision of the configuration, also after a reload.
 func TestRevised(t *testing.T) {
 	redis := redistest.Start(t)

@@ -11,8 +11,8 @@ import (
 //
 //	h:{user}:id           string: the token of the home's owner. It expires when the home is
 //	                      unused for too long
-//	l:{replicas}:name     hash: the lease of a replica: v its sealed content; n the number of
-//	                      its newest renewal; t whether that renewal found the lease there
+//	l:{replicas}:name     hash: the lease of a replica: v its sealed content; b the number of
+//	                      the renewal that began it
 //	n:{replicas}          sorted set: the names of replicas that have leases, or had
 const (
 	leasePrefix = "l:{replicas}:"
@@ -65,22 +65,21 @@ local function leases(own, prefix, most)
 end
 `
 
-// renewSource renews a lease. It returns whether the lease was there, 1 or 0, and then the
-// other leases. The client library repeats a command whose answer does not come in time. A
-// repeated renewal returns what it found the first time.
+// renewSource renews a lease, or begins one. It returns the number of the renewal that began the
+// lease, and then the other leases. A renewal may run twice or late: the client library repeats
+// a command whose answer does not come in time, and the network may hold one back until the
+// lease has ended. The number tells the lease that the replica knows from one that began since.
 //
 // ARGV: prefix of leases, bound on leases, own name, value, lease in milliseconds, number.
 const renewSource = `
 local key = ARGV[1] .. ARGV[3]
-local number = redis.call('HGET', key, 'n')
-local there = number and '1' or '0'
-if number == ARGV[6] then there = redis.call('HGET', key, 't') end
-redis.call('HSET', key, 'v', ARGV[4], 'n', ARGV[6], 't', there)
+local began = redis.call('HGET', key, 'b') or ARGV[6]
+redis.call('HSET', key, 'v', ARGV[4], 'b', began)
 redis.call('PEXPIRE', key, ARGV[5])
 redis.call('ZADD', KEYS[1], 0, ARGV[3])
 redis.call('PEXPIRE', KEYS[1], ARGV[5])
 local got = leases(ARGV[3], ARGV[1], ARGV[2])
-table.insert(got, 1, tonumber(there))
+table.insert(got, 1, tonumber(began))
 return got`
 
 // leasesSource returns all leases. ARGV: prefix of leases, bound on leases.

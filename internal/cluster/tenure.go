@@ -9,20 +9,22 @@ type tenure struct {
 	lease time.Duration // how long a lease lasts
 
 	ever     bool          // the lease was renewed at all
-	unbroken bool          // since then, Redis had the lease at each renewal, and none failed
+	unbroken bool          // since then, each renewal found the same lease, and none failed
+	began    int64         // the number of the renewal that began the lease
 	since    time.Duration // when the unbroken time began
 	asked    time.Duration // when the newest successful renewal was sent
 	answered time.Duration // when its answer came
 }
 
-// renewed records a successful renewal, and whether Redis still had the lease. lapsed says
-// that the lease had ended: the others may have continued without us.
-func (t *tenure) renewed(asked, answered time.Duration, there bool) (lapsed bool) {
-	lapsed = t.ever && (!there || asked >= t.end())
-	if !t.unbroken || !there || lapsed {
+// renewed records a successful renewal of the lease that began with the renewal of the given
+// number. lapsed says that the lease before it had ended: the others may have continued without
+// us.
+func (t *tenure) renewed(asked, answered time.Duration, began int64) (lapsed bool) {
+	lapsed = t.ever && (began != t.began || asked >= t.end())
+	if !t.unbroken || lapsed {
 		t.since = asked
 	}
-	t.ever, t.unbroken, t.asked, t.answered = true, true, asked, answered
+	t.ever, t.unbroken, t.began, t.asked, t.answered = true, true, began, asked, answered
 	return lapsed
 }
 
