@@ -51,7 +51,7 @@ func serverEra(now *graph, name string) (revision string, stateful bool) {
 func auditSummary(c audit.Config) string {
 	var sinks []string
 	for _, s := range c.Sinks {
-		sinks = append(sinks, strings.TrimSpace(s.Type+" "+s.Path))
+		sinks = append(sinks, strings.TrimSpace(s.Type+" "+s.Where()))
 	}
 	if sinks == nil {
 		return ""

@@ -136,18 +136,20 @@ func TestAuditRefused(t *testing.T) {
 		t.Error(err)
 	}
 	for text, want := range map[string]string{
-		"audit: {sinks: []}":                                                      "c.yaml:1: audit.sinks: at least one is needed, such as {type: file, path: audit.jsonl}",
-		"audit: {queue: 5}":                                                       "c.yaml:1: audit.sinks: at least one is needed, such as {type: file, path: audit.jsonl}",
-		"audit: {sinks: [{type: kafka}]}":                                         `c.yaml:1: audit.sinks[0].type: "kafka": want file or stdout`,
-		"audit: {sinks: [{type: file}]}":                                          "c.yaml:1: audit.sinks[0].path: is needed: the file, such as /var/log/gatehouse/audit.jsonl",
-		"audit: {sinks: [{type: stdout}, {type: stdout}]}":                        `c.yaml:1: audit.sinks[1].name: sinks[0] is called "stdout" already: give each a name of its own`,
-		"audit: {sinks: [{type: stdout, keep: 3}]}":                               "c.yaml:1: audit.sinks[0].type: path, max_bytes, max_age, keep and sync are for the type file",
-		"audit: {sinks: [{type: stdout}], on_full: wait}":                         `c.yaml:1: audit.on_full: "wait": want drop or block`,
-		"audit: {sinks: [{type: stdout}], key: short}":                            "c.yaml:1: audit.key: 5 bytes are too few: at least 32 are needed, such as those of openssl rand -base64 32",
-		"audit: {sinks: [{type: file, path: a, sync: sometimes}]}":                `c.yaml:1: audit.sinks[0].sync: "sometimes": want always, second or never`,
-		"audit: {sinks: [{type: file, path: a, max_bytes: 10}]}":                  "c.yaml:1: audit.sinks[0].max_bytes: 10: want at least 64KiB",
-		"audit: {sinks: [{type: stdout, name: A}]}":                               `c.yaml:1: audit.sinks[0] (A): name: "A": want at most 32 letters a-z, digits and -`,
-		"audit: {sinks: [{type: file, path: a}, {type: file, name: b, path: a}]}": "c.yaml:1: audit.sinks[1] (b): path: sinks[0] writes to it already",
+		"audit: {sinks: []}":                                                         "c.yaml:1: audit.sinks: at least one is needed, such as {type: file, path: audit.jsonl}",
+		"audit: {queue: 5}":                                                          "c.yaml:1: audit.sinks: at least one is needed, such as {type: file, path: audit.jsonl}",
+		"audit: {sinks: [{type: kafka}]}":                                            `c.yaml:1: audit.sinks[0].type: "kafka": want one of file, stdout, syslog, webhook, otlp`,
+		"audit: {sinks: [{type: file}]}":                                             "c.yaml:1: audit.sinks[0].path: is needed: the file, such as /var/log/gatehouse/audit.jsonl",
+		"audit: {sinks: [{type: stdout}, {type: stdout}]}":                           `c.yaml:1: audit.sinks[1].name: sinks[0] is called "stdout" already: give each a name of its own`,
+		"audit: {sinks: [{type: stdout, keep: 3}]}":                                  "c.yaml:1: audit.sinks[0].keep: is for the type file",
+		"audit: {sinks: [{type: webhook, url: http://a.example}]}":                   "c.yaml:1: audit.sinks[0].url: http is only for loopback addresses; use https, or set allow_plaintext: true",
+		"audit: {sinks: [{type: otlp, url: https://a.example, headers: {Host: x}}]}": "c.yaml:1: audit.sinks[0].headers.Host: the gateway sets it",
+		"audit: {sinks: [{type: stdout}], on_full: wait}":                            `c.yaml:1: audit.on_full: "wait": want drop or block`,
+		"audit: {sinks: [{type: stdout}], key: short}":                               "c.yaml:1: audit.key: 5 bytes are too few: at least 32 are needed, such as those of openssl rand -base64 32",
+		"audit: {sinks: [{type: file, path: a, sync: sometimes}]}":                   `c.yaml:1: audit.sinks[0].sync: "sometimes": want always, second or never`,
+		"audit: {sinks: [{type: file, path: a, max_bytes: 10}]}":                     "c.yaml:1: audit.sinks[0].max_bytes: 10: want at least 64KiB",
+		"audit: {sinks: [{type: stdout, name: A}]}":                                  `c.yaml:1: audit.sinks[0] (A): name: "A": want at most 32 letters a-z, digits and -`,
+		"audit: {sinks: [{type: file, path: a}, {type: file, name: b, path: a}]}":    "c.yaml:1: audit.sinks[1] (b): path: sinks[0] writes to it already",
 	} {
 		_, problems := parse(t, text+"\nupstreams: [{name: a, url: https://a.example}]\n")
 		if len(problems) != 1 || problems[0] != want {

@@ -388,7 +388,10 @@ func (c *Config) resolvePaths(dir string) {
 	absolute(&c.Sessions.Redis.CertFile)
 	absolute(&c.Sessions.Redis.KeyFile)
 	for i := range c.Audit.Sinks {
-		absolute(&c.Audit.Sinks[i].Path)
+		s := &c.Audit.Sinks[i]
+		for _, path := range []*string{&s.Path, &s.CAFile, &s.CertFile, &s.KeyFile} {
+			absolute(path)
+		}
 	}
 	for i := range c.Upstreams {
 		u := &c.Upstreams[i]

@@ -226,12 +226,13 @@ func TestRelativePaths(t *testing.T) {
 }
 
 func TestExampleIsValid(t *testing.T) {
-	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
+	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN"} {
 		t.Setenv(name, "s3cret")
 	}
 	t.Setenv("GATEHOUSE_KEY", "0123456789abcdef0123456789abcdef")
 	t.Setenv("GATEHOUSE_KEY_BEFORE", "fedcba9876543210fedcba9876543210")
 	t.Setenv("AUDIT_KEY", "0123456789abcdefghijklmnopqrstuv")
+	t.Setenv("SIEM_KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("POD_IP", "10.1.2.3")
 	t.Setenv("SEARCH_KEY", privateKey(t))

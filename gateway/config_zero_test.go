@@ -21,6 +21,7 @@ var zeroKeys = map[string]string{
 	"audit.sinks[].keep":      "audit: {sinks: [{type: file, path: a, %s}]}",
 	"audit.sinks[].max_age":   "audit: {sinks: [{type: file, path: a, %s}]}",
 	"audit.sinks[].max_bytes": "audit: {sinks: [{type: file, path: a, %s}]}",
+	"audit.sinks[].timeout":   "audit: {sinks: [{type: webhook, url: https://a.example, %s}]}",
 
 	"auth.issuers[].max_token_lifetime": "auth: {mode: oauth, issuers: [{url: https://i.example, %s}]}\npublic_url: https://g.example/mcp\npolicy: {default: deny}",
 	"auth.leeway":                       "auth: {%s}",

@@ -35,9 +35,10 @@ var layers = []layer{
 	{level: 1, dir: "internal/skillmd", ours: []string{"internal/mcp"}, third: []string{"gopkg.in/yaml.v3"}}, // for frontmatter
 	{level: 1, dir: "internal/seal"},
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
-	{level: 2, dir: "internal/audit", ours: []string{"internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
+	{level: 1, dir: "internal/clienttls"},
+	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
-	{level: 1, dir: "internal/redisdb", ours: []string{"internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},

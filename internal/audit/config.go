@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
-	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
@@ -17,23 +15,9 @@ const (
 	OnFullBlock = "block"
 )
 
-// Types of sinks.
-const (
-	TypeFile   = "file"
-	TypeStdout = "stdout"
-)
-
-// Values of Sink.Sync.
-const (
-	SyncAlways = "always"
-	SyncSecond = "second"
-	SyncNever  = "never"
-)
-
 const (
 	defaultQueue = 10_000
 	mostQueue    = 1_000_000
-	leastBytes   = 64 << 10
 )
 
 // Config is the section "audit". Its zero value records nothing.
@@ -52,28 +36,6 @@ type Config struct {
 	// of arguments. Default none.
 	Key mcp.Secret `yaml:"key"`
 }
-
-// Sink is one place where records go.
-type Sink struct {
-	// Type is file or stdout. Required.
-	Type string `yaml:"type"`
-	// Name identifies the sink in metrics and in the names of chains. Default: the type.
-	Name string `yaml:"name"`
-	// Path is the file, for the type file. Required there. Its directory must exist.
-	Path string `yaml:"path"`
-	// MaxBytes is the size at which a file is renamed and a new one begun. Default 100MiB.
-	MaxBytes int64 `yaml:"max_bytes"`
-	// MaxAge is likewise the age. Default: files are not renamed for their age.
-	MaxAge time.Duration `yaml:"max_age"`
-	// Keep is how many renamed files are kept; the oldest are deleted. Default: all.
-	Keep int `yaml:"keep" zero:"all are kept, the default"`
-	// Sync says when the disk has to have what was written: "always", after each write;
-	// "second", the default, within about a second; or "never", when the system does it.
-	Sync string `yaml:"sync"`
-}
-
-// sinkName matches names that are safe in labels and chains.
-var sinkName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
 // IsZero reports whether nothing is recorded.
 func (c Config) IsZero() bool {
@@ -120,45 +82,6 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (s Sink) problems() (errs []error) {
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	switch s.Type {
-	case TypeFile:
-		if s.Path == "" {
-			add("path: is needed: the file, such as /var/log/gatehouse/audit.jsonl")
-		}
-	case TypeStdout:
-		if s.Path != "" || s.MaxBytes != 0 || s.MaxAge != 0 || s.Keep != 0 || s.Sync != "" {
-			add("type: path, max_bytes, max_age, keep and sync are for the type file")
-		}
-	case "":
-		add("type: is needed: file or stdout")
-	default:
-		add("type: %q: want file or stdout", s.Type)
-	}
-	if s.Name != "" && !sinkName.MatchString(s.Name) {
-		add("name: %q: want at most 32 letters a-z, digits and -", s.Name)
-	}
-	if s.MaxBytes != 0 && s.MaxBytes < leastBytes {
-		add("max_bytes: %d: want at least 64KiB", s.MaxBytes)
-	}
-	if s.MaxAge != 0 && s.MaxAge < time.Minute {
-		add("max_age: %s: want at least 1m", s.MaxAge)
-	}
-	if s.Keep < 0 {
-		add("keep: %d is negative", s.Keep)
-	}
-	switch s.Sync {
-	case "", SyncAlways, SyncSecond, SyncNever:
-	default:
-		add("sync: %q: want always, second or never", s.Sync)
-	}
-	return errs
-}
-
-// label is the name of the sink in metrics and chains.
-func (s Sink) label() string { return cmp.Or(s.Name, s.Type) }
-
 // WithDefaults fills in the defaults.
 func (c Config) WithDefaults() Config {
 	if c.IsZero() {
@@ -168,11 +91,7 @@ func (c Config) WithDefaults() Config {
 	c.Queue = cmp.Or(c.Queue, defaultQueue)
 	sinks := make([]Sink, len(c.Sinks))
 	for i, s := range c.Sinks {
-		s.Name = s.label()
-		if s.Type == TypeFile {
-			s.MaxBytes, s.Sync = cmp.Or(s.MaxBytes, 100<<20), cmp.Or(s.Sync, SyncSecond)
-		}
-		sinks[i] = s
+		sinks[i] = s.withDefaults()
 	}
 	c.Sinks = sinks
 	return c

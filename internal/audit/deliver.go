@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -11,39 +12,53 @@ import (
 const keptText = 4 << 20
 
 // deliver writes records, and an anchor for event unless that is "", until the sink has taken
-// them. It returns false if that was given up.
+// them, or refuses them for good where records may be lost. It returns false if that was given
+// up.
 func (w *worker) deliver(batch []*record.Record, event string) bool {
-	wait := w.deps.retry
+	begun := time.Now() // of all tries, so that each writes the same bytes
 	for {
-		err := w.try(batch, event)
+		err := w.try(batch, event, begun)
 		w.note(err)
 		if err == nil {
+			w.backoff = w.deps.retry
 			return true
 		}
-		timer := time.NewTimer(wait)
+		no, ok := errors.AsType[*refusal](err)
+		if !ok {
+			no = &refusal{}
+		}
+		if no.taken {
+			w.refused(no.lost, 0)
+			return true
+		}
+		timer := time.NewTimer(max(w.backoff, no.after))
 		select {
 		case <-timer.C:
 		case <-w.give.Done():
 			timer.Stop()
 			return false
 		}
-		wait = min(2*wait, retryMost)
+		w.backoff = min(2*w.backoff, retryMost)
+		if no.final && !w.block {
+			w.refused(countOf(batch))
+			return true
+		}
 	}
 }
 
 // try writes once. The chain goes on only if that succeeds.
-func (w *worker) try(batch []*record.Record, event string) error {
+func (w *worker) try(batch []*record.Record, event string, begun time.Time) error {
 	chain := w.chain
 	at, err := w.out.ready(w.give, &chain)
 	if err != nil {
 		return err
 	}
-	w.text, w.lines = w.text[:0], w.lines[:0]
+	w.text, w.entries = w.text[:0], w.entries[:0]
 	unanchored := w.unanchored
 	add := func(r *record.Record) {
 		start := len(w.text)
 		w.text = chain.Append(w.text, r)
-		w.lines = append(w.lines, w.text[start:])
+		w.entries = append(w.entries, entry{r, w.text[start:]})
 		switch {
 		case r.Kind == record.KindAnchor:
 			unanchored = time.Time{}
@@ -53,37 +68,39 @@ func (w *worker) try(batch []*record.Record, event string) error {
 	}
 	switch {
 	case at.fresh:
-		add(w.anchor(record.EventFile, 0))
+		add(w.anchor(record.EventFile, 0, begun))
 	case at.torn > 0 || event == record.EventStart:
-		add(w.anchor(record.EventStart, at.torn))
+		add(w.anchor(record.EventStart, at.torn, begun))
 	}
 	for _, r := range batch {
 		if chain.Unanchored >= record.AnchorEvery {
-			add(w.anchor(record.EventRecords, 0))
+			add(w.anchor(record.EventRecords, 0, begun))
 		}
 		add(r)
 	}
 	if event == record.EventRecords || event == record.EventStop {
-		add(w.anchor(event, 0))
+		add(w.anchor(event, 0, begun))
 	}
-	if err := w.out.write(w.give, w.lines); err != nil {
+	err = w.out.write(w.give, w.entries)
+	if no, ok := errors.AsType[*refusal](err); err != nil && (!ok || !no.taken) {
 		return err
 	}
 	w.chain, w.unanchored, w.begun, w.unsettled = chain, unanchored, true, true
-	w.metrics.records.Add(float64(len(w.lines)))
+	w.metrics.records.Add(float64(len(w.entries)))
 	if at.fresh || event == record.EventStop {
 		// The log is another place: what it says of a chain shows if its end is cut off later.
 		w.deps.Log.Info("audit: anchor", "sink", w.sink.Name, "chain", chain.Name, "record", chain.Seq, "hash", chain.Last.String())
 	}
 	if cap(w.text) > keptText {
-		w.text, w.lines = nil, nil
+		w.text = nil
 	}
-	return nil
+	clear(w.entries) // releases the records
+	return err
 }
 
-func (w *worker) anchor(event string, torn int64) *record.Record {
+func (w *worker) anchor(event string, torn int64, at time.Time) *record.Record {
 	return &record.Record{
-		Time: time.Now(), Kind: record.KindAnchor, Event: event,
+		Time: at, Kind: record.KindAnchor, Event: event,
 		Replica: w.deps.Replica, Started: w.started, Version: w.deps.Version, Torn: torn,
 	}
 }
@@ -94,12 +111,29 @@ func (w *worker) note(err error) {
 	case err != nil:
 		w.metrics.failures.Inc()
 		if !w.failing && w.give.Err() == nil {
-			w.deps.Log.Error("audit: a sink fails: it is tried again, and records wait for it", failure.AuditSinkDown.Attr(), "sink", w.sink.Name, "on_full", onFull(w.block), "error", err)
+			message := "audit: a sink fails: it is tried again, and records wait for it"
+			if no, ok := errors.AsType[*refusal](err); ok && (no.taken || no.final && !w.block) {
+				message = "audit: a receiver refuses records: they are lost"
+			}
+			w.deps.Log.Error(message, failure.AuditSinkDown.Attr(), "sink", w.sink.Name, "on_full", onFull(w.block), "error", err)
 		}
 	case w.failing:
 		w.deps.Log.Info("audit: a sink goes on", "sink", w.sink.Name)
 	}
 	w.failing = err != nil
+}
+
+// countOf returns how many records a batch stands for, and how many of them were counted as lost
+// before.
+func countOf(batch []*record.Record) (n, before int64) {
+	for _, r := range batch {
+		if r.Kind == record.KindGap {
+			n, before = n+r.Count, before+r.Count
+		} else {
+			n++
+		}
+	}
+	return n, before
 }
 
 func onFull(block bool) string {

@@ -201,8 +201,8 @@ func globbed(path string) string {
 }
 
 // write writes all lines or, as far as the system lets it, none.
-func (f *file) write(_ context.Context, lines [][]byte) error {
-	f.batch = join(f.batch[:0], lines)
+func (f *file) write(_ context.Context, entries []entry) error {
+	f.batch = join(f.batch[:0], entries)
 	_, err := f.open.Write(f.batch)
 	if err == nil && f.cfg.Sync == SyncAlways {
 		err = f.open.Sync()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,7 @@ type Journal struct {
 	started time.Time
 	on      atomic.Bool // there are sinks
 	key     atomic.Pointer[record.Key]
+	plans   atomic.Int64 // how many configurations there were
 
 	mu      sync.RWMutex // guards the fields below; held for writing only while they change
 	workers []*worker
@@ -120,10 +122,11 @@ func (j *Journal) Plan(cfg Config) (apply func(), err error) {
 	j.mu.RLock()
 	before := j.workers
 	j.mu.RUnlock()
+	plan := j.plans.Add(1)
 	var next, fresh []*worker
 	for i, s := range cfg.Sinks {
 		setup := setup{s, cfg.Queue, cfg.OnFull == OnFullBlock, string(cfg.Key)}
-		if same := find(before, func(w *worker) bool { return w.setup == setup }); same != nil {
+		if same := find(before, func(w *worker) bool { return reflect.DeepEqual(w.setup, setup) }); same != nil {
 			next = append(next, same)
 			continue
 		}
@@ -131,7 +134,7 @@ func (j *Journal) Plan(cfg Config) (apply func(), err error) {
 		if err != nil {
 			return nil, fmt.Errorf("audit: sinks[%d]: %w", i, err)
 		}
-		w := newWorker(setup, out, j, key)
+		w := newWorker(setup, out, j, key, plan)
 		next, fresh = append(next, w), append(fresh, w)
 	}
 	return func() { j.swap(before, next, fresh, key) }, nil

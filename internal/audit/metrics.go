@@ -22,7 +22,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, label),
 		dropped: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_audit_dropped_total",
-			Help: "Records that a sink of the audit has not got, because its queue was full or it had failed until the gateway stopped.",
+			Help: "Records that a sink of the audit has not got, because its queue was full, it refused them, or it had failed until the gateway stopped.",
 		}, label),
 		failures: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_audit_failures_total",

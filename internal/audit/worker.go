@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -63,7 +65,8 @@ type worker struct {
 	failing    bool
 	batch      []*record.Record
 	text       []byte
-	lines      [][]byte
+	entries    []entry
+	backoff    time.Duration // before the next try, if one fails
 
 	mu      sync.Mutex // guards the fields below; not held while run writes
 	pending []*record.Record
@@ -74,11 +77,16 @@ type worker struct {
 	ended   bool
 }
 
-func newWorker(s setup, out output, j *Journal, key *record.Key) *worker {
+// newWorker makes a worker. plan numbers the configurations of the process.
+func newWorker(s setup, out output, j *Journal, key *record.Key, plan int64) *worker {
+	chain := j.deps.Replica + "." + s.sink.Name
+	if plan > 1 { // an earlier sink of this name may have begun a chain somewhere else
+		chain += "." + strconv.FormatInt(plan, 10)
+	}
 	w := &worker{
-		setup: s, deps: j.deps, started: j.started, metrics: j.deps.Metrics.of(s.sink.Name), out: out,
+		setup: s, backoff: j.deps.retry, deps: j.deps, started: j.started, metrics: j.deps.Metrics.of(s.sink.Name), out: out,
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
-		chain: record.NewChain(j.deps.Replica+"."+s.sink.Name, key),
+		chain: record.NewChain(chain, key),
 	}
 	w.give, w.abandon = context.WithCancel(context.Background())
 	return w
@@ -160,6 +168,21 @@ func (w *worker) lose(n int64) {
 	w.gap.Count += n
 }
 
+// refused begins the queue with a record of the gap that n records leave which the receiver has
+// not taken. Some were counted before.
+func (w *worker) refused(n, before int64) {
+	if n == 0 { // anchors only
+		return
+	}
+	w.metrics.dropped.Add(float64(n - before))
+	gap := &record.Record{Time: time.Now(), Kind: record.KindGap, Reason: "the receiver has refused them", Count: n}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending = slices.Insert(w.pending, 0, gap)
+	w.bytes += gap.Size()
+	w.metrics.queued.Inc()
+}
+
 // take takes what is written next out of the queue.
 func (w *worker) take() (batch []*record.Record, ended bool) {
 	w.mu.Lock()
@@ -238,7 +261,7 @@ func (w *worker) run() {
 	defer w.abandon()
 	for _, before := range w.after {
 		<-before.done
-		if before.sink.Name == w.sink.Name && before.sink.Type == w.sink.Type && before.sink.Path == w.sink.Path {
+		if before.sink.Name == w.sink.Name && before.sink.place() == w.sink.place() {
 			w.chain.Follow(before.chain)
 		}
 	}

@@ -79,7 +79,7 @@ func (w *members) name(name string) {
 func (w *members) text(name, value string) {
 	if value != "" {
 		w.name(name)
-		*w = mcp.AppendString(*w, clip(value))
+		*w = mcp.AppendString(*w, Clip(value))
 	}
 }
 
@@ -93,7 +93,7 @@ func (w *members) list(name string, values []string) {
 		if i == 0 {
 			separator = '['
 		}
-		*w = mcp.AppendString(append(*w, separator), clip(value))
+		*w = mcp.AppendString(append(*w, separator), Clip(value))
 	}
 	*w = append(*w, ']')
 }
@@ -112,8 +112,8 @@ func (w *members) time(name string, value time.Time) {
 	}
 }
 
-// clip shortens a text that is too long, and says so at its end.
-func clip(text string) string {
+// Clip shortens a text that is too long for a record, and says so at its end.
+func Clip(text string) string {
 	if len(text) <= maxText {
 		return text
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -54,16 +55,20 @@ func (c Config) Validate() error {
 	if err != nil {
 		errs = append(errs, fmt.Errorf("url: %w", err))
 	}
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, errors.New("cert_file and key_file: one needs the other"))
+	if err := c.files().Validate(); err != nil {
+		errs = append(errs, err)
 	}
-	if err == nil && !p.tls && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != "") {
+	if err == nil && !p.tls && !c.files().IsZero() {
 		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for rediss, with which the URL does not begin"))
 	}
 	if strings.ContainsAny(c.Prefix, "{}*?[]\\ ") {
 		errs = append(errs, fmt.Errorf("prefix: %q: want no braces, patterns or spaces in it", c.Prefix))
 	}
 	return errors.Join(errs...)
+}
+
+func (c Config) files() clienttls.Files {
+	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
 // place is a parsed URL.
@@ -171,7 +176,7 @@ func (c Config) client(as *user) (redis.UniversalClient, error) {
 	o.CredentialsProvider = as.credentials
 	o.SentinelUsername, o.SentinelPassword = c.SentinelUsername, string(c.SentinelPassword)
 	if p.tls {
-		if o.TLSConfig, err = c.tls(); err != nil {
+		if o.TLSConfig, err = c.files().Config(); err != nil {
 			return nil, err
 		}
 	}
