@@ -28,7 +28,6 @@ type web struct {
 
 	mu     sync.Mutex // guards the fields below
 	script []func(http.ResponseWriter)
-	ids    []string
 	taken  map[string]bool // ids
 	lines  strings.Builder
 	asked  []*http.Request
