@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,8 +93,9 @@ type Catalog struct {
 	before   map[string]kindSet // what upstreams offered in the previous catalog, by name
 	byClass  bool               // some upstream may show something else to clients that declare less
 
-	snap atomic.Pointer[snapshot]
-	mu   sync.Mutex // serializes publish; never held over I/O
+	snap    atomic.Pointer[snapshot]
+	arrived arrivals
+	mu      sync.Mutex // serializes publish; never held over I/O
 
 	pending atomic.Int64  // sources that have neither answered nor failed yet
 	first   chan struct{} // closed when there are none
@@ -410,12 +412,17 @@ func (c *Catalog) heardFrom() {
 	}
 }
 
-// publish adds a source's new state to the snapshot, and tells listeners what changed.
+// publish adds a source's new state to the snapshot, and tells listeners what changed. While a
+// snapshot is made, others wait; then one of them makes the next one, of all their states.
 func (c *Catalog) publish(s *source, state sourceState) {
+	c.arrived.put(s.index, state)
 	c.mu.Lock()
 	old := c.snap.Load()
-	states := append([]sourceState(nil), old.states...)
-	states[s.index] = state
+	states, some := c.arrived.takeInto(old.states)
+	if !some {
+		c.mu.Unlock()
+		return
+	}
 	next := build(c.plan, states, old)
 	c.snap.Store(next)
 	c.mu.Unlock()
@@ -427,6 +434,36 @@ func (c *Catalog) publish(s *source, state sourceState) {
 	for i, kinds := range next.changed(old) {
 		c.hub.announce(i, kinds, everyone)
 	}
+}
+
+// arrivals are the states of sources that are in no snapshot yet, by index.
+type arrivals struct {
+	mu     sync.Mutex // guards states
+	states map[int]sourceState
+}
+
+func (a *arrivals) put(index int, state sourceState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.states == nil {
+		a.states = make(map[int]sourceState)
+	}
+	a.states[index] = state
+}
+
+// takeInto returns the states with those that arrived in their places, and whether any of them
+// is new.
+func (a *arrivals) takeInto(states []sourceState) (now []sourceState, some bool) {
+	a.mu.Lock()
+	arrived := a.states
+	a.states = nil
+	a.mu.Unlock()
+	now = slices.Clone(states)
+	for i, state := range arrived {
+		some = some || !state.same(&states[i])
+		now[i] = state
+	}
+	return now, some
 }
 
 // After a reload, a catalog begins with what its predecessor knew, so that no list is empty

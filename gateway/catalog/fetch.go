@@ -61,7 +61,7 @@ func (w *watch) findPlainSkills() bool {
 		offers.kinds |= setOf(skills)
 	} else {
 		offers.kinds &^= setOf(skills)
-		w.state.lists[skills] = &publicList{}
+		w.state.without(skills)
 	}
 	return w.state.plainSkills
 }

@@ -193,8 +193,8 @@ func isRef(ref mcp.Raw, kind string) bool {
 // listOfNeeds is the Withheld.List of dependencies of a skill; the skill itself is shown.
 const listOfNeeds = "dependencies of skills"
 
-// checkDependencies records dependencies of a skill that no upstream lists.
-func (s *snapshot) checkDependencies(source int, e entry) {
+// unlistedNeeds returns the dependencies of a skill that no upstream lists.
+func (s *snapshot) unlistedNeeds(e entry) (unlisted []Withheld) {
 	for _, d := range []struct {
 		k    kind
 		what string
@@ -204,9 +204,10 @@ func (s *snapshot) checkDependencies(source int, e entry) {
 			if s.mayBe(d.k, name) || s.perUser(name) {
 				continue
 			}
-			s.withheld[source] = append(s.withheld[source], Withheld{listOfNeeds, e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
+			unlisted = append(unlisted, Withheld{listOfNeeds, e.native, fmt.Sprintf("depends on %s %q, which is not listed: clients are not told of it", d.what, clipName(name))})
 		}
 	}
+	return unlisted
 }
 
 // withoutUnlisted returns the record of a skill without the tools and prompts that no

@@ -67,23 +67,26 @@ type target struct {
 // snapshot is everything that clients can see at one moment. It is immutable except for its
 // caches: the lists of pages, summaries, and its forms for classes of clients.
 type snapshot struct {
-	plan     *plan
-	states   []sourceState
-	all      []sourceState // states, or in a form for one class, those with all classes
-	varies   bool          // some upstream does not show the same to all clients
-	whole    *summary      // for callers who see all upstreams
-	lists    [kinds]*listing
-	tools    map[string]target
-	prompts  map[string]target
-	skills   map[string]target
-	uris     uriIndex
-	counts   [][kinds]int // of listed items, by upstream
-	withheld [][]Withheld // by upstream
+	plan   *plan
+	states []sourceState
+	all    []sourceState // states, or in a form for one class, those with all classes
+	varies bool          // some upstream does not show the same to all clients
+	whole  *summary      // for callers who see all upstreams
+	lists  [kinds]*listing
+	tables [kinds]*table
+	uris   uriIndex
 
 	mu        sync.Mutex          // guards the fields below
 	summaries map[string]*summary // keyed by what is visible, one byte per upstream
 	forms     forms
 	newcomers *snapshot // with what is shown to users of whom nothing is known; see users
+}
+
+// table is what a merged list says beside its items. Immutable.
+type table struct {
+	names    map[string]target // of tools, prompts and skills
+	counts   []int             // of listed items, by upstream
+	withheld [][]Withheld      // by upstream
 }
 
 // listing is one merged list.
@@ -114,7 +117,11 @@ func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapsho
 	s.varies = slices.ContainsFunc(states, func(k sourceState) bool { return k.classes != nil })
 	s.uris = newURIIndex(p, all)
 	for k := range kinds {
-		s.lists[k] = s.merge(k)
+		if previous != nil && s.mergesAs(k, previous) {
+			s.lists[k], s.tables[k] = previous.lists[k], previous.tables[k]
+			continue
+		}
+		s.merge(k)
 		if previous != nil {
 			s.reuse(k, &previous.lists)
 		}
@@ -126,11 +133,24 @@ func buildAmong(p *plan, states, all []sourceState, previous *snapshot) *snapsho
 }
 
 func newSnapshot(p *plan, states, all []sourceState) *snapshot {
-	return &snapshot{
-		plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, ""),
-		tools: make(map[string]target), prompts: make(map[string]target), skills: make(map[string]target),
-		counts: make([][kinds]int, len(states)), withheld: make([][]Withheld, len(states)),
+	return &snapshot{plan: p, states: states, all: all, whole: newSummary(p, states, nil, nil, "")}
+}
+
+// mergesAs reports whether another snapshot made its list of a kind of the same. Where there
+// are skills, their list depends on all others, and decides which resources are theirs.
+func (s *snapshot) mergesAs(k kind, other *snapshot) bool {
+	if k != tools && k != prompts && (s.whole.offers.kinds | other.whole.offers.kinds).has(skills) {
+		return false
 	}
+	if k == templates && !s.mergesAs(resources, other) { // which may have skills
+		return false
+	}
+	same := func(a, b sourceState) bool {
+		return a.lists[k] == b.lists[k] && a.former[k] == b.former[k] && a.heard == b.heard
+	}
+	return slices.EqualFunc(s.states, other.states, same) && slices.EqualFunc(s.all, other.all, func(a, b sourceState) bool {
+		return a.lists[k] == b.lists[k] && maps.EqualFunc(a.classes, b.classes, func(a, b *sourceState) bool { return a.lists[k] == b.lists[k] })
+	})
 }
 
 // reuse takes an equal list from another snapshot.
@@ -173,7 +193,7 @@ func (s *snapshot) claims(k kind) (names, byKey map[string]place) {
 }
 
 // merge makes the list of a kind and its table.
-func (s *snapshot) merge(k kind) *listing {
+func (s *snapshot) merge(k kind) {
 	names, keys := s.claims(k)
 	// withhold returns why an entry is not shown, "" if it is.
 	withhold := func(i int, e entry) string {
@@ -189,6 +209,8 @@ func (s *snapshot) merge(k kind) *listing {
 		return ""
 	}
 	l := &listing{parts: make([][]byte, len(s.states)), private: s.plan.private}
+	t := &table{names: make(map[string]target), counts: make([]int, len(s.states)), withheld: make([][]Withheld, len(s.states))}
+	s.lists[k], s.tables[k] = l, t
 	whole := sha256.New()
 	var items []mcp.Item
 	unknown := false // the time until which every part is fresh
@@ -204,7 +226,7 @@ func (s *snapshot) merge(k kind) *listing {
 			unknown = true
 			continue
 		}
-		s.withheld[i] = append(s.withheld[i], list.withheld...)
+		t.withheld[i] = append(t.withheld[i], list.withheld...)
 		for _, e := range s.all[i].elsewhere(k, list) {
 			if withhold(i, e) == "" {
 				l.gone = append(l.gone, e.item)
@@ -221,7 +243,7 @@ func (s *snapshot) merge(k kind) *listing {
 		sum := sha256.New()
 		for _, e := range list.entries {
 			if why := withhold(i, e); why != "" {
-				s.withheld[i] = append(s.withheld[i], Withheld{k.String(), e.native, why})
+				t.withheld[i] = append(t.withheld[i], Withheld{k.String(), e.native, why})
 				continue
 			}
 			if k == resources || k == templates {
@@ -240,9 +262,9 @@ func (s *snapshot) merge(k kind) *listing {
 			}
 			items = append(items, e.item)
 			hashItem(sum, e.item)
-			s.enter(k, i, e)
+			s.enter(k, t, i, e)
 		}
-		if s.counts[i][k] > 0 {
+		if t.counts[i] > 0 {
 			l.parts[i] = sum.Sum(nil)
 			whole.Write(l.parts[i])
 		}
@@ -252,22 +274,21 @@ func (s *snapshot) merge(k kind) *listing {
 	}
 	l.generation = hex.EncodeToString(whole.Sum(nil)[:16])
 	l.pages = pagesOf(items, s.plan.pageSize)
-	return l
 }
 
 // conflict marks a name that several upstreams have.
 const conflict = -1
 
-func (s *snapshot) enter(k kind, source int, e entry) {
-	s.counts[source][k]++
+func (s *snapshot) enter(k kind, t *table, source int, e entry) {
+	t.counts[source]++
 	switch k {
 	case tools:
-		s.tools[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, task: e.task}
+		t.names[e.item.Name] = target{source: source, native: e.native, params: e.params, tool: e.item.Raw, task: e.task}
 	case prompts:
-		s.prompts[e.item.Name] = target{source: source, native: e.native}
+		t.names[e.item.Name] = target{source: source, native: e.native}
 	case skills:
-		s.checkDependencies(source, e)
-		s.skills[e.item.Name] = target{source: source, native: e.native, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}
+		t.withheld[source] = append(t.withheld[source], s.unlistedNeeds(e)...)
+		t.names[e.item.Name] = target{source: source, native: e.native, skill: skillTarget{uri: e.skill.uri, arguments: e.skill.arguments}}
 	}
 }
 
@@ -316,14 +337,7 @@ func pagesOf(items []mcp.Item, size int) []*page {
 
 // named finds a public name of a tool, prompt or skill.
 func (s *snapshot) named(k kind, public string) (target, bool) {
-	table := s.tools
-	switch k {
-	case prompts:
-		table = s.prompts
-	case skills:
-		table = s.skills
-	}
-	to, ok := table[public]
+	to, ok := s.tables[k].names[public]
 	return to, ok
 }
 
@@ -441,21 +455,12 @@ func (s *snapshot) derive(states, all []sourceState, differ kindSet) *snapshot {
 	}
 	n := newSnapshot(s.plan, states, all)
 	n.uris = s.uris
-	for _, k := range [...]struct {
-		kind
-		table *map[string]target
-		from  map[string]target
-	}{{tools, &n.tools, s.tools}, {prompts, &n.prompts, s.prompts}, {skills, &n.skills, s.skills}} {
-		if !differ.has(k.kind) {
-			*k.table = k.from
-		}
-	}
 	for k := range kinds {
 		if !differ.has(k) {
-			n.lists[k] = s.lists[k]
+			n.lists[k], n.tables[k] = s.lists[k], s.tables[k]
 			continue
 		}
-		n.lists[k] = n.merge(k)
+		n.merge(k)
 		n.reuse(k, &s.lists)
 	}
 	return n

@@ -221,6 +221,29 @@ func (k *sourceState) varies(which kind) bool {
 	return false
 }
 
+// without records that the upstream does not have a list.
+func (k *sourceState) without(which kind) {
+	if k.lists[which] == nil || k.lists[which].offered {
+		k.lists[which] = &publicList{}
+	}
+}
+
+// take records a list that the upstream sent. An equal one stays, so that nothing is made anew.
+func (k *sourceState) take(which kind, list *publicList) {
+	old := k.lists[which]
+	if old.equal(list) && which != skills && old.expires.Equal(list.expires) && slices.Equal(old.withheld, list.withheld) {
+		return
+	}
+	k.lists[which] = list
+}
+
+// same reports whether nothing has changed.
+func (k *sourceState) same(as *sourceState) bool {
+	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions && k.plainSkills == as.plainSkills &&
+		k.failure == as.failure && k.since.Equal(as.since) && k.lists == as.lists && k.former == as.former &&
+		reflect.DeepEqual(k.offers, as.offers) && (k.classes == nil) == (as.classes == nil) && maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
+}
+
 // share makes what a class sees use the lists of another state where they are equal, and
 // reports whether all of it is equal. A list that the upstream's state lacks is unknown.
 func (k *sourceState) share(with *sourceState) bool {

@@ -3,7 +3,6 @@ package catalog
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -32,15 +31,24 @@ func (c *Catalog) Status() []UpstreamView {
 	s := c.snap.Load()
 	views := make([]UpstreamView, len(c.sources))
 	for i, source := range c.sources {
-		state, count := s.states[i], s.counts[i]
+		state := s.states[i]
+		count := func(k kind) int { return s.tables[k].counts[i] }
 		views[i] = UpstreamView{
 			Name: source.naming.upstream, Prefix: source.naming.prefix,
 			State: state.state, Since: state.since, LastError: state.failure, Failed: state.failed,
-			Tools: count[tools], Prompts: count[prompts], Resources: count[resources], ResourceTemplates: count[templates], Skills: count[skills],
-			Withheld: slices.Clone(s.withheld[i]),
+			Tools: count(tools), Prompts: count(prompts), Resources: count(resources), ResourceTemplates: count(templates), Skills: count(skills),
+			Withheld: s.withheld(i),
 		}
 	}
 	return views
+}
+
+// withheld returns the items of an upstream that clients do not see.
+func (s *snapshot) withheld(source int) (all []Withheld) {
+	for _, t := range s.tables {
+		all = append(all, t.withheld[source]...)
+	}
+	return all
 }
 
 // Heard reports whether every source has answered or failed once.
@@ -58,15 +66,16 @@ func (c *Catalog) Heard() bool {
 func (c *Catalog) logWithheld(old, next *snapshot) {
 	const most = 20 // per change; Status lists all
 	for i, source := range c.sources {
-		if len(next.withheld[i]) == 0 {
+		now := next.withheld(i)
+		if len(now) == 0 {
 			continue
 		}
-		before := make(map[Withheld]bool, len(old.withheld[i]))
-		for _, w := range old.withheld[i] {
+		before := make(map[Withheld]bool)
+		for _, w := range old.withheld(i) {
 			before[w] = true
 		}
 		logged, more := 0, 0
-		for _, w := range next.withheld[i] {
+		for _, w := range now {
 			switch {
 			case before[w]:
 			case logged == most:

@@ -194,7 +194,8 @@ func (w *watch) discover(ctx context.Context) error {
 	}
 	for k := range kinds {
 		if !w.state.offers.kinds.has(k) {
-			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
+			w.state.without(k)
+			w.broken[k] = breakdown{}
 		} else if old := w.state.lists[k]; old != nil && !old.offered {
 			w.state.lists[k] = nil // it is offered now, but has not come yet
 		}
@@ -220,14 +221,15 @@ func (w *watch) fetch(ctx context.Context, which kindSet) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err == nil:
-			w.state.lists[k], w.broken[k] = newPublicList(w.c.plan, w.s.naming, k, list), breakdown{}
+			public := newPublicList(w.c.plan, w.s.naming, k, list)
 			if k == tools {
-				w.state.lists[k].withTasks(w.state.offers.coreTasks)
+				public.withTasks(w.state.offers.coreTasks)
 			}
-			w.due[k] = dueAt(list.expires)
+			w.state.take(k, public)
+			w.broken[k], w.due[k] = breakdown{}, dueAt(list.expires)
 		case mcp.HasCode(err, mcp.CodeMethodNotFound):
-			w.state.lists[k], w.broken[k] = &publicList{}, breakdown{}
-			w.due[k] = dueAt(time.Time{})
+			w.state.without(k)
+			w.broken[k], w.due[k] = breakdown{}, dueAt(time.Time{})
 		default:
 			w.breakDown(k, err)
 			if lostContact(err) { // discover may still be answered, from memory
