@@ -66,6 +66,10 @@ func (g *Guard) list(ctx context.Context, c *mcp.Call, next mcp.Handler) (*mcp.R
 // of returns the list as a caller sees it. It is always private, even if the caller sees all
 // items: another caller may see a different list.
 func (v *views) of(who *subject, list *mcp.List) *mcp.List {
+	return v.ofOrigin(who, list.Origin()).WithNext(list.Next)
+}
+
+func (v *views) ofOrigin(who *subject, list *mcp.List) *mcp.List {
 	key := viewKey{who.class.id, list}
 	v.mu.Lock()
 	known, ok := v.shown.Get(key)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,9 +92,8 @@ type Catalog struct {
 	before   map[string]kindSet // what upstreams offered in the previous catalog, by name
 	byClass  bool               // some upstream may show something else to clients that declare less
 
-	snap    atomic.Pointer[snapshot]
-	arrived arrivals
-	mu      sync.Mutex // serializes publish; never held over I/O
+	snap      atomic.Pointer[snapshot]
+	publisher publisher
 
 	pending atomic.Int64  // sources that have neither answered nor failed yet
 	first   chan struct{} // closed when there are none
@@ -153,7 +151,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed,
+		log: deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, publisher: newPublisher(),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
 	names := make(map[string]bool)
@@ -195,6 +193,7 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
+	c.plan.index()
 	states := make([]sourceState, len(c.sources))
 	shared := 0
 	for i, s := range c.sources {
@@ -227,6 +226,11 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 // started has ended. It may be called once. When it ends, long-lived calls
 // (subscriptions/listen) end normally.
 func (c *Catalog) Run(ctx context.Context) error {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		c.publishAll(stop)
+	}()
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
 		if s.users == nil {
@@ -242,6 +246,8 @@ func (c *Catalog) Run(ctx context.Context) error {
 	close(c.done)
 	c.stopWaiting()
 	wg.Wait()
+	close(stop)
+	<-stopped
 	return nil
 }
 
@@ -410,60 +416,6 @@ func (c *Catalog) heardFrom() {
 		c.stopWaiting() // callers that wait for the first answers may rely on it
 		close(c.first)
 	}
-}
-
-// publish adds a source's new state to the snapshot, and tells listeners what changed. While a
-// snapshot is made, others wait; then one of them makes the next one, of all their states.
-func (c *Catalog) publish(s *source, state sourceState) {
-	c.arrived.put(s.index, state)
-	c.mu.Lock()
-	old := c.snap.Load()
-	states, some := c.arrived.takeInto(old.states)
-	if !some {
-		c.mu.Unlock()
-		return
-	}
-	next := build(c.plan, states, old)
-	c.snap.Store(next)
-	c.mu.Unlock()
-
-	c.logWithheld(old, next)
-	if was := old.states[s.index]; c.onChange != nil && was.heard {
-		was.compare(state, s.naming.upstream, c.onChange)
-	}
-	for i, kinds := range next.changed(old) {
-		c.hub.announce(i, kinds, everyone)
-	}
-}
-
-// arrivals are the states of sources that are in no snapshot yet, by index.
-type arrivals struct {
-	mu     sync.Mutex // guards states
-	states map[int]sourceState
-}
-
-func (a *arrivals) put(index int, state sourceState) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.states == nil {
-		a.states = make(map[int]sourceState)
-	}
-	a.states[index] = state
-}
-
-// takeInto returns the states with those that arrived in their places, and whether any of them
-// is new.
-func (a *arrivals) takeInto(states []sourceState) (now []sourceState, some bool) {
-	a.mu.Lock()
-	arrived := a.states
-	a.states = nil
-	a.mu.Unlock()
-	now = slices.Clone(states)
-	for i, state := range arrived {
-		some = some || !state.same(&states[i])
-		now[i] = state
-	}
-	return now, some
 }
 
 // After a reload, a catalog begins with what its predecessor knew, so that no list is empty

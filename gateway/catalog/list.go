@@ -4,25 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
-
-// maxUsersPerPage bounds how many users' forms of one page are cached: each may hold a
-// rendering as large as the page.
-const maxUsersPerPage = 8
-
-// page is a part of a merged list. Cursors differ by user, so a page with a successor does,
-// too; the last page is the same for all.
-type page struct {
-	items []mcp.Item
-
-	mu    sync.Mutex           // guards lists
-	lists map[string]*mcp.List // by user, "" on the last page
-}
 
 // list answers a list method from the snapshot.
 func (c *Catalog) list(s *snapshot, k kind, call *mcp.Call) (*mcp.Reply, error) {
@@ -49,7 +35,7 @@ func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	}
 	whole := view.List{Gone: l.gone, NameIn: mcp.ItemKey(k.method())}
 	for _, page := range l.pages {
-		whole.Items = append(whole.Items, page.items...)
+		whole.Items = append(whole.Items, page.Items...)
 	}
 	if k == tools || k == prompts {
 		prefixes := make(map[string]string)
@@ -66,8 +52,9 @@ func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	}
 	shown := &listing{
 		generation: hex.EncodeToString(sum.Sum(nil)[:16]), expires: l.expires, private: l.private,
-		pages: pagesOf(arranged.Items, p.pageSize), full: arranged.Full, kept: arranged.Kept,
+		full: arranged.Full, kept: arranged.Kept,
 	}
+	shown.paginate(arranged.Items, p.pageSize)
 	if l.views == nil {
 		l.views = make(map[*view.View]*listing)
 	}
@@ -75,29 +62,15 @@ func (l *listing) in(v *view.View, k kind, p *plan) *listing {
 	return shown
 }
 
-// pageFor returns a page as the caller sees it. It returns the same List until something
-// changes, so that its rendering is reused.
+// pageFor returns a page as the caller sees it: the same for all users, but for the cursor of
+// the next page.
 func (c *Catalog) pageFor(l *listing, at int, call *mcp.Call) *mcp.List {
-	p, last := l.pages[at], at == len(l.pages)-1
-	user := ""
-	if !last {
-		user = call.Caller.User()
+	page := l.pages[at]
+	if at == len(l.pages)-1 {
+		return page
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if list, ok := p.lists[user]; ok {
-		return list
-	}
-	list := &mcp.List{Items: p.items, Expires: l.expires, Private: l.private}
-	if !last {
-		next := c.sealCursor(at+1, user, call.Method, l)
-		list.Next = &next
-	}
-	if p.lists == nil || len(p.lists) >= maxUsersPerPage {
-		p.lists = make(map[string]*mcp.List)
-	}
-	p.lists[user] = list
-	return list
+	next := c.sealCursor(at+1, call.Caller.User(), call.Method, l)
+	return page.WithNext(&next)
 }
 
 // A cursor is the number of a page, sealed and bound to the user, the method and the

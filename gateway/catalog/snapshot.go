@@ -28,8 +28,25 @@ type plan struct {
 	namings  []naming
 	tagged   map[string]int // upstreams whose names appear in their URIs
 	private  bool           // some upstream is per user, so every list differs by user
+	prefixes map[string]int // the first upstream with each prefix
+	lengths  []int          // of the prefixes, each once, the longest first
 	pageSize int
 	views    map[string]*view.View // by name
+}
+
+// index fills in what is found from the namings.
+func (p *plan) index() {
+	p.prefixes = make(map[string]int)
+	for i, n := range p.namings {
+		if _, known := p.prefixes[n.prefix]; !known {
+			p.prefixes[n.prefix] = i
+		}
+		if !slices.Contains(p.lengths, len(n.prefix)) {
+			p.lengths = append(p.lengths, len(n.prefix))
+		}
+	}
+	slices.Sort(p.lengths)
+	slices.Reverse(p.lengths)
 }
 
 // viewOf returns the view at whose endpoint a call was made, nil for none.
@@ -43,13 +60,17 @@ func (p *plan) owner(k kind, public string, has int) int {
 	if k != tools && k != prompts && k != skills {
 		return has
 	}
-	owner := has
-	for i, n := range p.namings {
-		if len(n.prefix) > len(p.namings[owner].prefix) && strings.HasPrefix(public, n.prefix) {
-			owner = i
+	for _, length := range p.lengths {
+		if length <= len(p.namings[has].prefix) {
+			break
+		}
+		if length <= len(public) {
+			if owner, ok := p.prefixes[public[:length]]; ok {
+				return owner
+			}
 		}
 	}
-	return owner
+	return has
 }
 
 // target is what a public name leads to.
@@ -95,8 +116,8 @@ type listing struct {
 	parts      [][]byte // hashes of each upstream's part; nil for nothing
 	expires    time.Time
 	private    bool
-	pages      []*page
-	gone       []mcp.Item // entries of upstreams whose lists were dropped, as they last were, and of other classes
+	pages      []*mcp.List // without cursors
+	gone       []mcp.Item  // entries of upstreams whose lists were dropped, as they last were, and of other classes
 
 	mu    sync.Mutex // guards views
 	views map[*view.View]*listing
@@ -273,7 +294,7 @@ func (s *snapshot) merge(k kind) {
 		l.expires = time.Time{}
 	}
 	l.generation = hex.EncodeToString(whole.Sum(nil)[:16])
-	l.pages = pagesOf(items, s.plan.pageSize)
+	l.paginate(items, s.plan.pageSize)
 }
 
 // conflict marks a name that several upstreams have.
@@ -324,15 +345,14 @@ func (l *listing) same(other *listing) bool {
 		slices.EqualFunc(l.gone, other.gone, func(a, b mcp.Item) bool { return a.Name == b.Name })
 }
 
-func pagesOf(items []mcp.Item, size int) []*page {
-	pages := make([]*page, 0, len(items)/size+1)
+// paginate divides the items into pages, at least one. The rest of the listing is complete.
+func (l *listing) paginate(items []mcp.Item, size int) {
+	if len(items) == 0 {
+		l.pages = []*mcp.List{{Items: []mcp.Item{}, Expires: l.expires, Private: l.private}}
+	}
 	for part := range slices.Chunk(items, size) {
-		pages = append(pages, &page{items: part})
+		l.pages = append(l.pages, &mcp.List{Items: part, Expires: l.expires, Private: l.private})
 	}
-	if len(pages) == 0 {
-		pages = append(pages, &page{items: []mcp.Item{}})
-	}
-	return pages
 }
 
 // named finds a public name of a tool, prompt or skill.

@@ -118,7 +118,7 @@ func (c *Catalog) Shown(view string) (all []Shown) {
 	for k := range kinds {
 		one := Shown{List: k.String()}
 		for _, page := range s.lists[k].in(c.plan.views[view], k, c.plan).pages {
-			for _, item := range page.items {
+			for _, item := range page.Items {
 				one.Names = append(one.Names, item.Name)
 			}
 		}

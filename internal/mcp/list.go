@@ -20,6 +20,8 @@ type List struct {
 	// Private says that the list depends on the caller.
 	Private bool
 
+	origin *List // see Origin; nil for the list itself
+
 	mu       sync.Mutex // guards rendered
 	rendered map[string][]byte
 }
@@ -29,9 +31,27 @@ func (l *List) With(items []Item) *List {
 	return &List{Items: items, Next: l.Next, Expires: l.Expires, Private: l.Private}
 }
 
-// Render returns what build makes of the list in a form, for example a revision. It builds
-// each form once and caches it with the list, so use few forms.
+// WithNext returns the list with another cursor, and with the same origin.
+func (l *List) WithNext(next *string) *List {
+	if next == l.Next {
+		return l
+	}
+	return &List{Items: l.Items, Next: next, Expires: l.Expires, Private: l.Private, origin: l.Origin()}
+}
+
+// Origin returns the list of which WithNext made this one, or else the list itself. What is
+// made of a list and does not depend on the cursor is cached with its origin.
+func (l *List) Origin() *List {
+	if l.origin != nil {
+		return l.origin
+	}
+	return l
+}
+
+// Render returns what build makes of the items of the list in a form, for example a revision.
+// It builds each form once and caches it with the origin of the list, so use few forms.
 func (l *List) Render(form string, build func(*List) []byte) []byte {
+	l = l.Origin()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, ok := l.rendered[form]

@@ -33,6 +33,15 @@ type listKey struct {
 
 // of returns the list of a key; make builds its items from those below.
 func (l *lists) of(key listKey, private bool, make func([]mcp.Item) []mcp.Item) *mcp.List {
+	if key.from == nil {
+		return l.ofOrigin(key, private, make)
+	}
+	next := key.from.Next
+	key.from = key.from.Origin()
+	return l.ofOrigin(key, private, make).WithNext(next)
+}
+
+func (l *lists) ofOrigin(key listKey, private bool, make func([]mcp.Item) []mcp.Item) *mcp.List {
 	l.mu.Lock()
 	known := l.made[key]
 	l.mu.Unlock()

@@ -65,9 +65,10 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	reply, err := s.next.Handle(ctx, c)
 	_, later := c.Params.Member("cursor")
 	key := listKey{}
+	var next *string
 	switch {
 	case err == nil && reply != nil && reply.List != nil:
-		key.from = reply.List
+		key.from, next = reply.List.Origin(), reply.List.Next
 	case later || !mcp.HasCode(err, mcp.CodeMethodNotFound):
 		return reply, err
 	}
@@ -87,7 +88,7 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.made[key]; known != nil {
-		return &mcp.Reply{List: known}, nil
+		return &mcp.Reply{List: known.WithNext(next)}, nil
 	}
 	list := &mcp.List{Private: private}
 	if key.tool != "" {
@@ -111,7 +112,7 @@ func (s *stage) list(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		s.made = make(map[listKey]*mcp.List)
 	}
 	s.made[key] = list
-	return &mcp.Reply{List: list}, nil
+	return &mcp.Reply{List: list.WithNext(next)}, nil
 }
 
 // discover announces tools to callers who may see skills.
