@@ -93,7 +93,7 @@ type Catalog struct {
 	byClass  bool               // some upstream may show something else to clients that declare less
 
 	snap      atomic.Pointer[snapshot]
-	publisher publisher
+	publisher *publisher
 
 	pending atomic.Int64  // sources that have neither answered nor failed yet
 	first   chan struct{} // closed when there are none
@@ -151,9 +151,10 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log: deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, publisher: newPublisher(),
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed,
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
+	c.publisher = newPublisher(c)
 	names := make(map[string]bool)
 	for i, s := range sources {
 		if s.Upstream == nil {
@@ -229,7 +230,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		c.publishAll(stop)
+		c.publisher.makeAll(stop)
 	}()
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
