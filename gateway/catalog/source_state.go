@@ -240,7 +240,7 @@ func (k *sourceState) take(which kind, list *publicList) {
 // same reports whether nothing has changed.
 func (k *sourceState) same(as *sourceState) bool {
 	return k.state == as.state && k.heard == as.heard && k.instructions == as.instructions && k.plainSkills == as.plainSkills &&
-		k.failure == as.failure && k.since.Equal(as.since) && k.lists == as.lists && k.former == as.former &&
+		k.failure == as.failure && k.failed == as.failed && k.since.Equal(as.since) && k.lists == as.lists && k.former == as.former &&
 		reflect.DeepEqual(k.offers, as.offers) && (k.classes == nil) == (as.classes == nil) && maps.EqualFunc(k.classes, as.classes, (*sourceState).same)
 }
 
