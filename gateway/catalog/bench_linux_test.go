@@ -98,7 +98,7 @@ func BenchmarkListsByClass(b *testing.B) {
 			measured(b, func() {
 				state.lists[tools] = lists[now%2]
 				now++
-				c.publisher.publish(c.sources[0], state)
+				c.publisher.publish(0, state)
 				for range fiveClasses {
 					list()
 				}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,7 +95,7 @@ type Catalog struct {
 	byClass  bool               // some upstream may show something else to clients that declare less
 
 	snap      atomic.Pointer[snapshot]
-	publisher *publisher
+	publisher *publisher[sourceState]
 
 	pending atomic.Int64  // sources that have neither answered nor failed yet
 	first   chan struct{} // closed when there are none
@@ -151,10 +153,9 @@ func assemble(cfg Config, sources []Source, deps Deps, before *Catalog) (*Catalo
 	cfg = cfg.WithDefaults()
 	c := &Catalog{
 		plan: &plan{cfg: cfg, tagged: make(map[string]int), pageSize: cmp.Or(deps.PageSize, pageSize), views: deps.Views},
-		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed,
+		log:  deps.Log, seal: deps.Seal, taskSeal: deps.Tasks, onChange: deps.Changed, publisher: newPublisher[sourceState](),
 		first: make(chan struct{}), warm: make(chan struct{}), done: make(chan struct{}),
 	}
-	c.publisher = newPublisher(c)
 	names := make(map[string]bool)
 	for i, s := range sources {
 		if s.Upstream == nil {
@@ -230,7 +231,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		c.publisher.makeAll(stop)
+		c.publisher.run(stop, c.show)
 	}()
 	var wg sync.WaitGroup
 	for _, s := range c.sources {
@@ -419,6 +420,30 @@ func (c *Catalog) heardFrom() {
 	}
 }
 
+// show makes the next snapshot, with new states of sources, and tells listeners what changed.
+func (c *Catalog) show(arrived map[int]sourceState) {
+	old := c.snap.Load()
+	states, changed := slices.Clone(old.states), false
+	for i, state := range arrived {
+		changed = changed || !state.same(&states[i])
+		states[i] = state
+	}
+	if !changed {
+		return
+	}
+	next := build(c.plan, states, old)
+	c.snap.Store(next)
+	c.logWithheld(old, next)
+	for i, state := range arrived {
+		if was := old.states[i]; c.onChange != nil && was.heard {
+			was.compare(state, c.sources[i].naming.upstream, c.onChange)
+		}
+	}
+	for i, kinds := range next.changed(old) {
+		c.hub.announce(i, kinds, everyone)
+	}
+}
+
 // After a reload, a catalog begins with what its predecessor knew, so that no list is empty
 // until the upstreams have answered again. Inherited lists are treated like those of an
 // upstream that fails temporarily: the first answer replaces them.
@@ -434,7 +459,7 @@ func (c *Catalog) inherited(s *source, before *Catalog) (sourceState, bool) {
 		if was.naming != s.naming || was.users != nil {
 			continue
 		}
-		if s.naming.plain() && !sameKeys(c.plan.tagged, before.plan.tagged) {
+		if s.naming.plain() && !maps.EqualFunc(c.plan.tagged, before.plan.tagged, func(_, _ int) bool { return true }) {
 			break // a change in which of its URIs look like another upstream's
 		}
 		state := states[was.index]
@@ -469,16 +494,4 @@ func (c *Catalog) offeredBefore(visible func(upstream string) bool) (all kindSet
 		}
 	}
 	return all
-}
-
-func sameKeys(a, b map[string]int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for key := range a {
-		if _, ok := b[key]; !ok {
-			return false
-		}
-	}
-	return true
 }

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,32 +140,29 @@ type visible []bool
 
 func (v visible) has(i int) bool { return v == nil || v[i] }
 
-// publisher gathers the states of sources that are in no snapshot yet. All that arrive while
-// a snapshot is made are in the next one, so that many upstreams which answer at the same time
-// cost few snapshots.
-type publisher struct {
-	c    *Catalog
+// publisher gathers what is to be published of each source. All that arrives while a snapshot is
+// made is in the next one, so that many upstreams which answer at the same time cost few snapshots.
+type publisher[S any] struct {
 	wake chan struct{} // holds one value: there is a batch
 
 	mu   sync.Mutex // guards next
-	next *batch     // nil for none
+	next *batch[S]  // nil for none
 }
 
-type batch struct {
-	states map[int]sourceState // by index of the source
-	done   chan struct{}       // closed when they are published
+type batch[S any] struct {
+	states map[int]S     // by index of the source
+	done   chan struct{} // closed when they are published
 }
 
-func newPublisher(c *Catalog) *publisher { return &publisher{c: c, wake: make(chan struct{}, 1)} }
+func newPublisher[S any]() *publisher[S] { return &publisher[S]{wake: make(chan struct{}, 1)} }
 
-// publish adds a source's new state to the snapshot, and returns when clients see it and
-// listeners have been told what changed. Run of the catalog must not have ended.
-func (p *publisher) publish(s *source, state sourceState) {
+// publish returns when the state has been published. run must not have ended.
+func (p *publisher[S]) publish(source int, state S) {
 	p.mu.Lock()
 	if p.next == nil {
-		p.next = &batch{states: make(map[int]sourceState), done: make(chan struct{})}
+		p.next = &batch[S]{states: make(map[int]S), done: make(chan struct{})}
 	}
-	p.next.states[s.index] = state
+	p.next.states[source] = state
 	done := p.next.done
 	p.mu.Unlock()
 	select {
@@ -176,8 +172,8 @@ func (p *publisher) publish(s *source, state sourceState) {
 	<-done
 }
 
-// makeAll makes the snapshots, one after the other, until stop is closed.
-func (p *publisher) makeAll(stop <-chan struct{}) {
+// run calls show with all that has arrived, one batch after the other, until stop is closed.
+func (p *publisher[S]) run(stop <-chan struct{}, show func(map[int]S)) {
 	for {
 		select {
 		case <-p.wake:
@@ -188,35 +184,9 @@ func (p *publisher) makeAll(stop <-chan struct{}) {
 		b := p.next
 		p.next = nil
 		p.mu.Unlock()
-		if b == nil {
-			continue
+		if b != nil {
+			show(b.states)
+			close(b.done)
 		}
-		p.make(b.states)
-		close(b.done)
-	}
-}
-
-// make makes one snapshot.
-func (p *publisher) make(arrived map[int]sourceState) {
-	c := p.c
-	old := c.snap.Load()
-	states, changed := slices.Clone(old.states), false
-	for i, state := range arrived {
-		changed = changed || !state.same(&states[i])
-		states[i] = state
-	}
-	if !changed {
-		return
-	}
-	next := build(c.plan, states, old)
-	c.snap.Store(next)
-	c.logWithheld(old, next)
-	for i, state := range arrived {
-		if was := old.states[i]; c.onChange != nil && was.heard {
-			was.compare(state, c.sources[i].naming.upstream, c.onChange)
-		}
-	}
-	for i, kinds := range next.changed(old) {
-		c.hub.announce(i, kinds, everyone)
 	}
 }

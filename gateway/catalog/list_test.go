@@ -119,7 +119,7 @@ func TestP9_126_Cursors(t *testing.T) {
 	})
 	t.Run("H/61 of a list that has changed since", func(t *testing.T) {
 		s.tools(toolNames(11)...)
-		c.publisher.publish(c.sources[0], withTools(c, 0, toolNames(11)...))
+		c.publisher.publish(0, withTools(c, 0, toolNames(11)...))
 		refused(t, c, listCall("ann", own), mcp.CodeInvalidParams)
 	})
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -19,6 +21,58 @@ var (
 	errUnprintable = errors.New("the name is not printable ASCII without spaces")
 	errNoName      = errors.New("the name is empty, or has control characters")
 )
+
+// plan is what the configuration determines: the upstreams in their order, and the naming
+// of each.
+type plan struct {
+	cfg      Config
+	namings  []naming
+	tagged   map[string]int // upstreams whose names appear in their URIs
+	private  bool           // some upstream is per user, so every list differs by user
+	prefixes map[string]int // the first upstream with each prefix
+	lengths  []int          // of the prefixes, each once, the longest first
+	pageSize int
+	views    map[string]*view.View // by name
+}
+
+// index fills in what is found from the namings.
+func (p *plan) index() {
+	p.prefixes = make(map[string]int)
+	for i, n := range p.namings {
+		if _, known := p.prefixes[n.prefix]; !known {
+			p.prefixes[n.prefix] = i
+		}
+		if !slices.Contains(p.lengths, len(n.prefix)) {
+			p.lengths = append(p.lengths, len(n.prefix))
+		}
+	}
+	slices.Sort(p.lengths)
+	slices.Reverse(p.lengths)
+}
+
+// viewOf returns the view at whose endpoint a call was made, nil for none.
+func (p *plan) viewOf(call *mcp.Call) *view.View { return p.views[call.Caller.View] }
+
+// owner returns which upstream a public name belongs to. A name of a tool, prompt or skill
+// belongs to the upstream with the longest prefix that the name begins with, whether that
+// upstream has it or not, so that no other can take its place while it is down. URIs are
+// told apart before (see publicName).
+func (p *plan) owner(k kind, public string, has int) int {
+	if k != tools && k != prompts && k != skills {
+		return has
+	}
+	for _, length := range p.lengths {
+		if length <= len(p.namings[has].prefix) {
+			break
+		}
+		if length <= len(public) {
+			if owner, ok := p.prefixes[public[:length]]; ok {
+				return owner
+			}
+		}
+	}
+	return has
+}
 
 // naming makes the public names and URIs of one upstream. It depends only on the
 // configuration: other upstreams change nothing, so a name keeps its meaning for ever.

@@ -68,7 +68,7 @@ type breakdown struct {
 func newWatch(c *Catalog, s *source) *watch {
 	return &watch{
 		c: c, s: s, as: mcp.Call{ID: s.callID()},
-		show:  func(state sourceState) { c.publisher.publish(s, state) },
+		show:  func(state sourceState) { c.publisher.publish(s.index, state) },
 		told:  s.changes.add,
 		state: c.snap.Load().states[s.index], counted: s.inherits,
 	}
