@@ -231,7 +231,7 @@ func (c *Catalog) Run(ctx context.Context) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		c.publisher.run(stop, c.show)
+		c.publisher.showAll(stop, c.show)
 	}()
 	var wg sync.WaitGroup
 	for _, s := range c.sources {

@@ -156,7 +156,7 @@ type batch[S any] struct {
 
 func newPublisher[S any]() *publisher[S] { return &publisher[S]{wake: make(chan struct{}, 1)} }
 
-// publish returns when the state has been published. run must not have ended.
+// publish returns when the state has been published. showAll must not have ended.
 func (p *publisher[S]) publish(source int, state S) {
 	p.mu.Lock()
 	if p.next == nil {
@@ -172,8 +172,8 @@ func (p *publisher[S]) publish(source int, state S) {
 	<-done
 }
 
-// run calls show with all that has arrived, one batch after the other, until stop is closed.
-func (p *publisher[S]) run(stop <-chan struct{}, show func(map[int]S)) {
+// showAll calls show with all that has arrived, one batch after the other, until stop is closed.
+func (p *publisher[S]) showAll(stop <-chan struct{}, show func(map[int]S)) {
 	for {
 		select {
 		case <-p.wake:
