@@ -1,6 +1,7 @@
 package upstream_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -250,4 +251,45 @@ func TestSubscribedAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An event that has come when its listener is cancelled is passed on: the listener that takes the
+// place of this one may have begun after the event.
+func TestListenerEndsWithItsEvents(t *testing.T) {
+	for range 10 { // whichever of both is looked at first
+		synctest.Test(t, func(t *testing.T) {
+			f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				if r.Method != http.MethodGet {
+					return false
+				}
+				events(w, ": hello\n\n")
+				for _, uri := range []string{"a:b", "a:c"} {
+					time.Sleep(time.Second)
+					events(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+uri+`"}}`+"\n\n")
+				}
+				<-r.Context().Done()
+				return true
+			})
+			u := f.start(t, upstream.Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var updated []string
+			_, err := u.Handle(ctx, &mcp.Call{
+				Method: mcp.MethodListen, Session: "user:session", Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["a:b","a:c"]}}`),
+				Notify: func(e mcp.Event) {
+					if e.Method != mcp.NoteResourceUpdated {
+						return
+					}
+					uri, _ := e.Params.Member("uri")
+					if updated = append(updated, uri.Text()); len(updated) == 1 {
+						time.Sleep(2 * time.Second) // until the other update has come
+						cancel()
+					}
+				},
+			})
+			if want := []string{"a:b", "a:c"}; !slices.Equal(updated, want) || err != context.Canceled {
+				t.Errorf("got %q, %v; want %q", updated, err, want)
+			}
+		})
+	}
 }

@@ -273,6 +273,24 @@ func TestResourceSubscriptions(t *testing.T) {
 			t.Errorf("it was asked %d times", n)
 		}
 	})
+	bubble(t, "what has come before the end is passed on", func(t *testing.T) {
+		crm, _, c := setup(t)
+		const events = 20
+		crm.on(mcp.MethodListen, func(ctx context.Context, call *mcp.Call) (*mcp.Reply, error) {
+			call.Notify(mcp.Event{Method: mcp.NoteAcknowledged, Params: mcp.Raw(`{"notifications":{"resourceSubscriptions":["file:///a"]}}`)})
+			<-ctx.Done()
+			for range events {
+				call.Notify(mcp.ResourceUpdated("file:///a"))
+			}
+			return nil, ctx.Err()
+		})
+		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a"]}`)
+		synctest.Wait()
+		cl.cancel()
+		if got := cl.told(); len(got) != 1+events {
+			t.Errorf("%d of %d events: %q", len(got)-1, events, got)
+		}
+	})
 	bubble(t, "a part that is lost is listened to again, and nothing is missed", func(t *testing.T) {
 		crm, _, c := setup(t)
 		cl := listen(t, c, `{"resourceSubscriptions":["crm+file:///a","crm+file:///b"]}`)

@@ -153,13 +153,28 @@ func (u *upstreamSubscription) acknowledged(ctx context.Context, e mcp.Event) {
 
 // changed tells the client of a task, by the client's id for it.
 func (u *upstreamSubscription) changed(ctx context.Context, task mcp.Raw) {
-	select {
-	case <-u.open:
-	case <-ctx.Done():
+	if !u.opened(ctx) {
 		return
 	}
 	for _, public := range u.tasks[mcp.TaskID(task)] {
 		u.notify(mcp.Event{Method: mcp.NoteTask, Params: u.s.naming.task(task, public)})
+	}
+}
+
+// opened waits until events may be sent, and returns false if ctx ends before that. An event that
+// came before the end of ctx is sent: a subscription that takes the place of this one may have
+// begun after the event.
+func (u *upstreamSubscription) opened(ctx context.Context) bool {
+	select {
+	case <-u.open:
+		return true
+	default:
+	}
+	select {
+	case <-u.open:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -182,9 +197,7 @@ func (u *upstreamSubscription) updated(ctx context.Context, params mcp.Raw) {
 	if !ok {
 		return
 	}
-	select {
-	case <-u.open:
-	case <-ctx.Done():
+	if !u.opened(ctx) {
 		return
 	}
 	native := uri.Text()

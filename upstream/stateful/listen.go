@@ -45,19 +45,23 @@ func (d *Dialect) listen(ctx context.Context, e *dialect.Era, c *mcp.Call) (*mcp
 		}
 	}
 	c.Notify(ack)
+	tell := func() error {
+		events, err := l.Take()
+		for _, event := range events {
+			if event, ok := s.inForm(ctx, c, event); ok {
+				c.Notify(event)
+			}
+		}
+		return err
+	}
 	for {
 		select {
 		case <-l.Wake():
-			events, err := l.Take()
-			for _, event := range events {
-				if event, ok := s.inForm(ctx, c, event); ok {
-					c.Notify(event)
-				}
-			}
-			if err != nil {
+			if err := tell(); err != nil {
 				return nil, err
 			}
 		case <-ctx.Done():
+			_ = tell() // a listener that takes the place of this one came too late for these events
 			return nil, context.Cause(ctx)
 		case <-s.base.Done():
 			if d.env.Base.Err() != nil {
