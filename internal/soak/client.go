@@ -190,7 +190,8 @@ func (c *client) openGET() *getStream {
 	return s
 }
 
-// listen reads one stream to its end.
+// listen reads one stream to its end. It returns the client's position, which a refusal does not
+// change.
 func (s *getStream) listen(ctx context.Context, c *mcptest.Client, last string, take func(mcptest.Message)) (status int, lastID string) {
 	x, err := c.Get(ctx, last)
 	if err != nil {
@@ -198,7 +199,7 @@ func (s *getStream) listen(ctx context.Context, c *mcptest.Client, last string, 
 	}
 	defer x.Close()
 	if !x.Stream {
-		return x.Status, ""
+		return x.Status, last
 	}
 	for {
 		m, err := x.Next()
