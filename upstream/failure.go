@@ -75,6 +75,9 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 	case errors.Is(err, dialect.ErrClosed):
 		return mcp.UpstreamError(failure.UpstreamClosing, name, executed,
 			"Upstream %s was closed during the call; it may have done what was asked", name)
+	case errors.Is(err, dialect.ErrSessionEnded):
+		return mcp.UpstreamError(failure.UpstreamSessionLost, name, executed,
+			"The session with upstream %s ended during the call; it may have done what was asked", name)
 	case errors.Is(err, admit.ErrOverloaded):
 		return mcp.UpstreamError(failure.UpstreamBusy, name, mcp.ExecutedNo,
 			"Upstream %s has too much to do; try again later", name)

@@ -427,7 +427,7 @@ func TestDroppedSession(t *testing.T) {
 		}()
 		h.await(t, mcp.MethodToolsCall, 3)
 		a.DropSession("user:session")
-		wantError(t, <-errs, mcp.CodeDraining, mcp.ExecutedUnknown)
+		wantError(t, <-errs, mcp.CodeUpstreamSessionLost, mcp.ExecutedUnknown)
 		h.await(t, mcp.NoteCancelled, 2)
 		wantAt(t, b, asked("x"), "s1")
 		h.wantEnded(t)

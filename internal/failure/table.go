@@ -185,7 +185,7 @@ var table = [...]row{
 	UpstreamCut:         {"GH-UPSTREAM-CUT", 50202, Depends, "the connection to the upstream broke, or its process ended"},
 	UpstreamTooLarge:    {"GH-UPSTREAM-TOO-LARGE", 50203, Depends, "the answer of the upstream is larger than the limit"},
 	UpstreamLogin:       {"GH-UPSTREAM-LOGIN", 50204, Never, "the upstream refuses the credential, or the gateway has none for it"},
-	UpstreamSessionLost: {"GH-UPSTREAM-SESSION-LOST", 50205, Depends, "the upstream forgot its session with the gateway"},
+	UpstreamSessionLost: {"GH-UPSTREAM-SESSION-LOST", 50205, Depends, "the upstream forgot its session with the gateway, or another replica took the session over"},
 	UpstreamTimeout:     {"GH-UPSTREAM-TIMEOUT", 50401, Depends, "the upstream did not answer in time"},
 	UpstreamLimited:     {"GH-UPSTREAM-LIMITED", 42901, Later, "the upstream takes no more requests for now"},
 	UpstreamBusy:        {"GH-UPSTREAM-BUSY", 50302, Later, "more calls than allowed run and wait at the upstream"},

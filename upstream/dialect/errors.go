@@ -18,6 +18,8 @@ var (
 	// ErrClosed: the upstream was closed during the call. If it was closed before, the
 	// error is admit.ErrDraining.
 	ErrClosed = errors.New("upstream closed")
+	// ErrSessionEnded: the gateway ended the session during the call, and not the upstream.
+	ErrSessionEnded = errors.New("session ended")
 )
 
 // Inner translates an error with which an upstream refused a call into the inner language.

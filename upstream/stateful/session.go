@@ -251,9 +251,13 @@ func (s *session) serverID() string { return s.conn.Header().Get(wire.HeaderSess
 // windUp cancels the calls of a session, and waits for a limited time until it is idle.
 func (s *session) windUp(idle <-chan struct{}) {
 	s.cancel()
+	why := dialect.ErrClosed
+	if s.env.Base.Err() == nil { // only the session ends, such as when another replica owns it now
+		why = dialect.ErrSessionEnded
+	}
 	for _, x := range s.calls.list() {
 		if x.life.WaitedFor() { // the table of parked calls handles the others
-			x.life.Cancel(dialect.ErrClosed)
+			x.life.Cancel(why)
 		}
 	}
 	timer := time.NewTimer(dialect.Goodbye)
