@@ -546,3 +546,41 @@ func TestQuestionOfAReplicaThatStops(t *testing.T) {
 		t.Errorf("%d calls were made at the other replica", b.calls())
 	}
 }
+
+// TestQuestionOfAClientThatLeft: a replica that stops waits for the answer of a client whose stream
+// is closed. The client answers by another replica, and finds the result there.
+func TestQuestionOfAClientThatLeft(t *testing.T) {
+	all := replicas(t, 2)
+	a, b := all[0], all[1]
+	c := a.client(v2511, `{"elicitation":{}}`)
+	x, err := c.Send(soon(t), mcp.MethodToolsCall, `{"name":"ask-wait"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := x.Until(mcp.MethodElicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.Close()
+	a.front.Drain(true)
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.front.Close(soon(t)) }()
+	for a.front.begin() { // until it takes no more
+		a.front.done()
+		runtime.Gosched()
+	}
+	if err := b.at(c).Answer(soon(t), asked.ID, `{"action":"decline"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := receive(t, "its end", stopped); err != nil {
+		t.Errorf("it stopped with %v", err)
+	}
+	again, err := b.at(c).Get(soon(t), x.LastEventID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if m, err := again.Response(); err != nil || !strings.Contains(m.Text, "decline") || a.calls() != 2 || b.calls() != 0 {
+		t.Errorf("the result: %s %v", m.Text, err)
+	}
+}
