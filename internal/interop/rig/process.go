@@ -14,8 +14,9 @@ import (
 // logBytes is the size of the end of a process's output that is kept.
 const logBytes = 64 << 10
 
-// grace is how long a process has to end by itself.
-const grace = 10 * time.Second
+// grace is how long a process has to end by itself. A gateway may take about 10 s more than its
+// shutdown_delay and shutdown_timeout together.
+const grace = 20 * time.Second
 
 // Process is a child process with its descendants.
 type Process struct {
