@@ -97,9 +97,9 @@ limits: [{name: few, what: ["tools:up/*"], rate: 3/h}]
 	kept["arguments"] = map[string]any{"canary": 4711.0, "token": "<redacted>"}
 	ran["arguments"] = map[string]any{}
 	denied := with(server)
-	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-ARGUMENTS-DENIED", "arguments_digest": "x"})
-	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error": "GH-NOT-FOUND"})
-	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
+	maps.Copy(denied, map[string]any{"decision": "deny", "rule": "not now", "rule_at": c.file + ":9", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-ARGUMENTS-DENIED", "arguments_digest": "x"})
+	unknown := with(map[string]any{"name": "up__secret", "decision": "unknown", "outcome": "invalid", "executed": "no", "code": -32602.0, "error_code": "GH-NOT-FOUND"})
+	limited := with(map[string]any{"limit": "few", "outcome": "limited", "executed": "no", "code": 42901.0, "error_code": "GH-RATE-LIMITED", "arguments_digest": "x", "trace": server["trace"]})
 	list := with(map[string]any{"method": "tools/list", "name": nil, "outcome": "ok", "reply_bytes": 1.0})
 	for file, want := range map[string][]map[string]any{"a.jsonl": {ran, denied, unknown, kept}, "b.jsonl": {limited, list}} {
 		got := recorded(t, filepath.Join(dir, file), "call")

@@ -10,14 +10,16 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
 const (
-	// refusalsRecorded is how many refused tokens have a record each second: anybody can send
-	// tokens, and must not fill the disk with them. The next record counts the others.
+	// refusalsRecorded is how many refused tokens, and how many refused requests, have a record
+	// each second: anybody can send them, and must not fill the disk with them. The next
+	// record counts the others.
 	refusalsRecorded = 100
 	// namesRecorded bounds each list of names in a record of changed lists.
 	namesRecorded = 200
@@ -27,10 +29,15 @@ const (
 type events struct {
 	journal *audit.Journal // set before anything happens
 
-	mu       sync.Mutex // guards the fields below
-	second   time.Time  // of the refusals that are counted
-	refusals int
-	silent   int64 // without a record
+	signIns, requests ration // of records of those that are refused
+}
+
+// ration is how many records of one sort there may be each second.
+type ration struct {
+	mu     sync.Mutex // guards the fields below
+	second time.Time  // that is counted
+	n      int
+	silent int64 // without a record
 }
 
 // judged records a sign-in: a token that was verified, or refused.
@@ -45,27 +52,41 @@ func (e *events) judged(j auth.Judgement) {
 	if j.Status != 0 {
 		r.Event, r.Code = "refused", j.Status
 		ok := false
-		if r.Count, ok = e.count(time.Now()); !ok {
+		if r.Count, ok = e.signIns.take(time.Now()); !ok {
 			return
 		}
 	}
 	e.journal.Put(r)
 }
 
-// count counts a refusal. It returns false if there were too many in this second, else how
-// many it stands for if there were some without a record before.
-func (e *events) count(now time.Time) (standsFor int64, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if now.Sub(e.second) >= time.Second {
-		e.second, e.refusals = now, 0
+// turnedAway records a request that became no call. The caller is empty if it was refused before
+// anybody asked who it was.
+func (e *events) turnedAway(c mcp.Caller, method string, status int, why failure.Name) {
+	if !e.journal.Enabled() {
+		return
 	}
-	if e.refusals++; e.refusals > refusalsRecorded {
-		e.silent++
+	if standsFor, ok := e.requests.take(time.Now()); ok {
+		e.journal.Put(&record.Record{
+			Kind: record.KindRefused, View: c.View, Issuer: c.Issuer, User: c.Subject, Groups: c.Groups, Client: c.ClientID,
+			Method: method, Code: status, Error: why.String(), Count: standsFor,
+		})
+	}
+}
+
+// take counts a refusal. It returns false if there were too many in this second, else how
+// many it stands for if there were some without a record before.
+func (r *ration) take(now time.Time) (standsFor int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.second) >= time.Second {
+		r.second, r.n = now, 0
+	}
+	if r.n++; r.n > refusalsRecorded {
+		r.silent++
 		return 0, false
 	}
-	if e.silent > 0 {
-		standsFor, e.silent = e.silent+1, 0
+	if r.silent > 0 {
+		standsFor, r.silent = r.silent+1, 0
 	}
 	return standsFor, true
 }

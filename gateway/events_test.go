@@ -15,6 +15,8 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
 // TestEventsAreRecorded: what happens beside calls has records, too: the configuration and
@@ -71,14 +73,30 @@ func TestManyRefusals(t *testing.T) {
 	}
 	e := &events{journal: j}
 	bad := auth.Judgement{Status: http.StatusUnauthorized, Reason: "the token is not a JWT"}
-	e.second = time.Now().Add(time.Hour) // the second lasts
+	e.signIns.second = time.Now().Add(time.Hour) // the second lasts
 	for range refusalsRecorded + 50 {
 		e.judged(bad)
 	}
-	e.second = time.Time{}
+	e.signIns.second = time.Time{}
 	e.judged(bad)
+	e.requests.second = time.Now().Add(time.Hour)
+	for range refusalsRecorded + 7 {
+		e.turnedAway(mcp.Caller{Subject: "bob"}, "tools/call", http.StatusBadRequest, failure.HeaderMismatch)
+	}
+	e.requests.second = time.Time{}
+	e.turnedAway(mcp.Caller{}, "", http.StatusForbidden, failure.HTTPHost)
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	requests := recorded(t, path, "refused")
+	if len(requests) != refusalsRecorded+1 {
+		t.Errorf("%d records of requests", len(requests))
+	}
+	if diff := cmp.Diff([]map[string]any{
+		{"user": "bob", "method": "tools/call", "code": 400.0, "error_code": "GH-HEADER-MISMATCH"},
+		{"code": 403.0, "error_code": "GH-HTTP-HOST", "count": 8.0},
+	}, []map[string]any{requests[0], requests[len(requests)-1]}); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	got := recorded(t, path, "signin")
 	if len(got) != refusalsRecorded+1 || got[0]["count"] != nil || got[refusalsRecorded]["count"] != 51.0 || got[0]["reason"] != bad.Reason || got[0]["code"] != 401.0 {
@@ -89,4 +107,5 @@ func TestManyRefusals(t *testing.T) {
 	}
 	var off events
 	off.judged(bad) // records nothing
+	off.turnedAway(mcp.Caller{}, "", http.StatusForbidden, failure.HTTPHost)
 }

@@ -211,6 +211,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		Arrived:      func(session string) { g.graph().catalog.Arrived(session) },
 		Leave:        g.leaveSession,
 		RootsChanged: g.rootsChanged,
+		Refused:      g.services.events.turnedAway,
 		// Each request holds a connection.
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,

@@ -46,7 +46,7 @@ func (f *Front) answerMember(p *posted, i int, w *collected, header string) {
 		ref = f.stateful(one, header)
 	}
 	if ref != nil {
-		f.refuse(w, one.message.ID, ref)
+		f.turnAway(w, one.caller, one.message, ref)
 	}
 }
 

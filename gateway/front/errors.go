@@ -29,6 +29,14 @@ func (f *Front) refuse(w http.ResponseWriter, id mcp.Raw, r *refuse.Refusal) {
 	f.writeJSON(w, r.Status, body)
 }
 
+// turnAway refuses a request that became no call, nor will.
+func (f *Front) turnAway(w http.ResponseWriter, c mcp.Caller, m wire.Message, r *refuse.Refusal) {
+	if f.refused != nil && r != forwarded {
+		f.refused(c, m.Method, r.Status, r.Err.Name)
+	}
+	f.refuse(w, m.ID, r)
+}
+
 // refuseSession translates an error of the session store.
 func (f *Front) refuseSession(err error) *refuse.Refusal {
 	r, known := refuse.Session(err)

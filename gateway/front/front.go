@@ -17,7 +17,9 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/live"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front/stream"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -66,6 +68,9 @@ type Deps struct {
 	// RootsChanged is called with the key of a session whose client's roots have changed. May
 	// be nil.
 	RootsChanged func(session string)
+	// Refused is called for each request that became no call, with the HTTP status and the
+	// failure. The caller may not be known yet, nor the method. May be nil.
+	Refused func(c mcp.Caller, method string, status int, why failure.Name)
 	// RequestsPerUser bounds the requests of one user that are under way; 0 for no bound.
 	RequestsPerUser int
 	// Memory is the memory for large messages; nil for one of Config.MaxInFlightBytes.
@@ -101,6 +106,7 @@ type Front struct {
 	memory   *mcp.Memory       // for large messages
 	writer   *stream.Writer
 	onRoots  func(session string) // nil for nobody
+	refused  func(c mcp.Caller, method string, status int, why failure.Name)
 	cluster  *cluster.Cluster
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	callers  Callers
@@ -146,6 +152,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		noParams:  make(map[string]string),
 		memory:    deps.Memory,
 		onRoots:   deps.RootsChanged,
+		refused:   deps.Refused,
 		bodyTime:  bodyTime,
 		helloTime: helloTime,
 		olds:      make(map[string]*oldStream),
@@ -235,7 +242,7 @@ func (f *Front) verbs() verbs {
 func (f *Front) admit(w http.ResponseWriter, r *http.Request, v verbs) bool {
 	if ref := f.check(w, r, v); ref != nil {
 		ref.Close = r.ContentLength != 0 // nobody reads the body
-		f.refuse(w, nil, ref)
+		f.turnAway(w, mcp.Caller{}, wire.Message{}, ref)
 		return false
 	}
 	if r.Method == http.MethodOptions {

@@ -42,7 +42,7 @@ func (f *Front) get(w http.ResponseWriter, r *http.Request) {
 		ref = g.countIn()
 	}
 	if ref != nil {
-		f.refuse(w, nil, ref)
+		f.turnAway(w, caller, wire.Message{}, ref)
 		return
 	}
 	g.session.Saw(caller)

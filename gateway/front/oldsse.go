@@ -132,7 +132,7 @@ func (f *Front) openOld(w http.ResponseWriter, r *http.Request) {
 		ref = o.countIn(caller)
 	}
 	if ref != nil {
-		f.refuse(w, nil, ref)
+		f.turnAway(w, caller, wire.Message{}, ref)
 		return
 	}
 	o.ctx, o.cancel = context.WithCancelCause(context.WithoutCancel(r.Context()))

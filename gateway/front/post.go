@@ -165,7 +165,7 @@ func (f *Front) answer(p *posted) {
 		}
 	}
 	if ref != nil {
-		f.refuse(p.w, p.message.ID, ref)
+		f.turnAway(p.w, p.caller, p.message, ref)
 	}
 }
 

@@ -230,14 +230,14 @@ func (x *exchange) empty(err error) (*mcp.Reply, error) {
 
 // delete ends a session.
 func (f *Front) delete(w http.ResponseWriter, r *http.Request) {
-	record, _, _, ref := f.ofSession(w, r)
+	record, _, caller, ref := f.ofSession(w, r)
 	if ref == nil {
 		if err := f.sessions.Delete(r.Context(), record.User, record.ID); err != nil {
 			ref = f.refuseSession(err)
 		}
 	}
 	if ref != nil {
-		f.refuse(w, nil, ref)
+		f.turnAway(w, caller, wire.Message{}, ref)
 		return
 	}
 	f.EndSession(record.Key())

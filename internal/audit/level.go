@@ -17,7 +17,7 @@ func levelOf(r *record.Record) level {
 	switch r.Kind {
 	case record.KindGap:
 		return levelError
-	case record.KindLists:
+	case record.KindLists, record.KindRefused:
 		return levelNotice
 	case record.KindSignIn:
 		if r.Event == "refused" {

@@ -69,6 +69,7 @@ func TestOTLP(t *testing.T) {
 		Decision: "deny", Rule: "a \"rule\"", Outcome: "invalid", Error: "GH-NOT-FOUND", Trace: "0af7651916cd43dd8448eb211c80319c"})
 	j.Put(&record.Record{Time: at, Kind: record.KindCall, Method: mcp.MethodResourcesRead, Name: "crm+x:///y", Outcome: "ok"})
 	j.Put(&record.Record{Time: at, Kind: record.KindReload, Event: "refused"})
+	j.Put(&record.Record{Time: at, Kind: record.KindRefused, Error: "GH-PARSE"})
 	closed(t, j)
 	var all []otlpRecord
 	text := ""
@@ -85,7 +86,7 @@ func TestOTLP(t *testing.T) {
 			text += l.Body.StringValue + "\n"
 		}
 	}
-	wantRows(t, rows(t, text), "anchor start", "c1", "", "", "anchor stop")
+	wantRows(t, rows(t, text), "anchor start", "c1", "", "", "", "anchor stop")
 	for i, want := range []struct {
 		event, severity, trace string
 		number                 int
@@ -97,6 +98,7 @@ func TestOTLP(t *testing.T) {
 			"gatehouse.call.id": "c1", "gatehouse.upstream": "crm", "gatehouse.decision": "deny", "gatehouse.rule": `a "rule"`, "gatehouse.outcome": "invalid"}},
 		{"call", "info", "", 9, map[string]string{"mcp.method.name": "resources/read", "mcp.resource.uri": "crm+x:///y", "gatehouse.outcome": "ok"}},
 		{"reload", "warning", "", 13, map[string]string{"gatehouse.event": "refused"}},
+		{"refused", "notice", "", 10, map[string]string{"error.type": "GH-PARSE"}},
 		{"anchor", "info", "", 9, map[string]string{"gatehouse.event": "stop"}},
 	} {
 		got := all[i]

@@ -244,6 +244,7 @@ func TestMetrics(t *testing.T) {
 		"skills_broken{upstream=old}":                                0,
 		"audit_records_total{sink=file}":                             anyNumber,
 		"audit_dropped_total{sink=file}":                             0,
+		"audit_failures_total{sink=file}":                            0,
 		"redis_up":                                                   1,
 		"redis_duration_seconds{operation=script}":                   anyNumber,
 		"redis_errors_total{kind=unavailable}":                       0,

@@ -41,7 +41,7 @@ func (r *Record) appendMembers(dst []byte) []byte {
 	w.text("limit", r.Limit)
 	w.text("outcome", r.Outcome)
 	w.number("code", int64(r.Code))
-	w.text("error", r.Error)
+	w.text("error_code", r.Error)
 	w.text("executed", r.Executed)
 	if r.Duration != 0 {
 		w.name("duration_ms")

@@ -13,6 +13,7 @@ const (
 	KindCall       = "call"       // a call of a client, allowed or refused
 	KindSignIn     = "signin"     // a token that was verified, or refused
 	KindSession    = "session"    // a client's session began or ended
+	KindRefused    = "refused"    // a request that became no call
 	KindReload     = "reload"     // the configuration was read again
 	KindLists      = "lists"      // what a server offers has changed
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
@@ -78,7 +79,7 @@ type Record struct {
 	Limit    string
 
 	Outcome string
-	// Code is the JSON-RPC code of an error, Error its stable name.
+	// Code is the JSON-RPC code of an error, or the HTTP status of a refusal, Error its stable name.
 	Code     int
 	Error    string
 	Executed string
