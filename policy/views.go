@@ -2,54 +2,59 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"weak"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
-// Bounds of the cached lists: their number, and the bytes of their items and of the lists
-// that they were made from.
+// Bounds of what is cached: which items a class of callers sees of a list, and the lists of those,
+// by the bytes of their items and renderings.
 const (
+	maxShown     = 4096
 	maxViews     = 1024
 	maxViewBytes = 64 << 20
 )
 
-// views are lists as callers see them. A filtered list is cached with its source, and callers
-// who see the same items of a list share one List with its renderings.
+// views are lists as callers see them. Callers who see the same items of a list share one List
+// with its renderings. What is seen of a list is remembered longer than the list of it, since it
+// takes longer to find out and less memory.
 type views struct {
 	policy *Policy
 
 	mu    sync.Mutex // guards the fields below
-	shown *simplelru.LRU[viewKey, *view]
-	sets  map[setKey]*view // the views in shown, by what they hold
-	bytes int
+	shown *simplelru.LRU[shownKey, string]
+	made  *simplelru.LRU[viewKey, view]
+	bytes int // of made
 }
 
-type viewKey struct {
-	class [16]byte
-	list  *mcp.List
-}
-
-// setKey is a list and a bit for each of its items: whether it is shown.
-type setKey struct {
-	list  *mcp.List
-	items string
-}
+// Keys do not keep a source in memory.
+type (
+	shownKey struct {
+		class [16]byte
+		list  weak.Pointer[mcp.List]
+	}
+	// viewKey is a list and a bit for each of its items: whether it is shown.
+	viewKey struct {
+		list  weak.Pointer[mcp.List]
+		items string
+	}
+)
 
 type view struct {
-	key   setKey
 	list  *mcp.List
-	uses  int // in shown
 	bytes int
 }
 
 func newViews(p *Policy) (*views, error) {
-	v := &views{policy: p, sets: make(map[setKey]*view)}
-	var err error
-	v.shown, err = simplelru.NewLRU(maxViews, func(_ viewKey, gone *view) { v.forget(gone) })
-	return v, err
+	v := &views{policy: p}
+	var errs [2]error
+	v.shown, errs[0] = simplelru.NewLRU[shownKey, string](maxShown, nil)
+	v.made, errs[1] = simplelru.NewLRU(maxViews, func(_ viewKey, gone view) { v.bytes -= gone.bytes })
+	return v, errors.Join(errs[:]...)
 }
 
 // list filters the answer of a list method.
@@ -70,74 +75,71 @@ func (v *views) of(who *subject, list *mcp.List) *mcp.List {
 }
 
 func (v *views) ofOrigin(who *subject, list *mcp.List) *mcp.List {
-	key := viewKey{who.class.id, list}
+	weakly := weak.Make(list)
+	items := v.itemsOf(who, list, shownKey{who.class.id, weakly})
+	if items == "" {
+		return list
+	}
+	key := viewKey{weakly, items}
 	v.mu.Lock()
-	known, ok := v.shown.Get(key)
+	known, ok := v.made.Get(key)
 	v.mu.Unlock()
 	if ok {
 		return known.list
 	}
-	visible := make([]bool, len(list.Items))
-	all := true
+	fresh := newView(list, items)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if known, ok := v.made.Get(key); ok {
+		return known.list
+	}
+	if fresh.bytes > maxViewBytes/4 {
+		return fresh.list
+	}
+	v.bytes += fresh.bytes
+	v.made.Add(key, fresh)
+	for v.bytes > maxViewBytes {
+		v.made.RemoveOldest()
+	}
+	return fresh.list
+}
+
+// itemsOf returns a bit for each item of a list: whether a caller sees it. It returns "" if the
+// caller sees the list as it is.
+func (v *views) itemsOf(who *subject, list *mcp.List, key shownKey) string {
+	v.mu.Lock()
+	items, ok := v.shown.Get(key)
+	v.mu.Unlock()
+	if ok {
+		return items
+	}
+	set, all := make([]byte, len(list.Items)/8+1), list.Private
 	for i, item := range list.Items {
-		visible[i] = v.policy.partialFor(who, item.Target).visible
-		all = all && visible[i]
+		if v.policy.partialFor(who, item.Target).visible {
+			set[i/8] |= 1 << (i % 8)
+		} else {
+			all = false
+		}
+	}
+	if !all {
+		items = string(set)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	set := setKey{list, bits(visible)}
-	shown := v.sets[set]
-	if shown == nil {
-		shown = newView(set, list, visible, all)
-		if shown.bytes > maxViewBytes/4 {
-			return shown.list
-		}
-		v.sets[set] = shown
-		v.bytes += shown.bytes
-	}
-	if !v.shown.Contains(key) {
-		shown.uses++
-		v.shown.Add(key, shown)
-	}
-	for v.bytes > maxViewBytes && v.shown.Len() > 0 {
-		v.shown.RemoveOldest()
-	}
-	return shown.list
+	v.shown.Add(key, items)
+	return items
 }
 
-// forget releases a view that left the cache. The caller holds mu.
-func (v *views) forget(gone *view) {
-	if gone.uses--; gone.uses == 0 {
-		delete(v.sets, gone.key)
-		v.bytes -= gone.bytes
-	}
-}
-
-func newView(key setKey, list *mcp.List, visible []bool, all bool) *view {
+// newView makes the list of the items that are shown. Each counts twice: it may be all that keeps
+// an item of an older list in memory, and it is rendered.
+func newView(list *mcp.List, items string) view {
 	const overhead = 128 // of an item, beside its text
-	bytes := 0
-	for _, item := range list.Items {
-		bytes += len(item.Raw) + overhead
-	}
-	if all && list.Private {
-		return &view{key: key, list: list, bytes: bytes}
-	}
-	filtered := &mcp.List{Items: []mcp.Item{}, Next: list.Next, Expires: list.Expires, Private: true}
+	made := view{list: &mcp.List{Items: []mcp.Item{}, Next: list.Next, Expires: list.Expires, Private: true}, bytes: len(items)}
 	for i, item := range list.Items {
-		if visible[i] {
-			filtered.Items = append(filtered.Items, item)
-			bytes += len(item.Raw) + overhead // rendered
+		if items[i/8]&(1<<(i%8)) != 0 {
+			made.list.Items = append(made.list.Items, item)
+			made.bytes += 2*len(item.Raw) + overhead
 		}
 	}
-	return &view{key: key, list: filtered, bytes: bytes}
-}
-
-func bits(set []bool) string {
-	out := make([]byte, (len(set)+7)/8)
-	for i, in := range set {
-		if in {
-			out[i/8] |= 1 << (i % 8)
-		}
-	}
-	return string(out)
+	return made
 }

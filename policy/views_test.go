@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -120,19 +121,22 @@ func TestViewsAreBounded(t *testing.T) {
 		v.of(p.subjectOf(&alice), list)
 		v.of(p.subjectOf(&bob), list)
 	}
-	if v.bytes > maxViewBytes || v.bytes < maxViewBytes/2 || len(v.sets) > v.shown.Len() || len(v.sets) == 0 {
-		t.Errorf("%d bytes in %d views of %d", v.bytes, len(v.sets), v.shown.Len())
+	held := func() (sum int) {
+		for _, kept := range v.made.Values() {
+			sum += kept.bytes
+		}
+		return sum
 	}
-	for range 2 * maxViews {
+	if v.bytes > maxViewBytes || v.bytes < maxViewBytes/2 || held() != v.bytes {
+		t.Errorf("%d bytes counted, %d held, in %d views", v.bytes, held(), v.made.Len())
+	}
+	for range maxShown + 1 {
 		v.of(p.subjectOf(&alice), listOf(tool("u", "y")))
 	}
-	sum := 0
-	for _, kept := range v.sets {
-		sum += kept.bytes
+	if v.shown.Len() != maxShown || v.made.Len() != maxViews || held() != v.bytes {
+		t.Errorf("%d known, %d views, %d bytes counted, %d held", v.shown.Len(), v.made.Len(), v.bytes, held())
 	}
-	if v.shown.Len() != maxViews || sum != v.bytes {
-		t.Errorf("%d views, %d bytes counted, %d held", v.shown.Len(), v.bytes, sum)
-	}
+	sum := v.bytes
 	huge := &mcp.List{Items: []mcp.Item{{Name: "x", Raw: make(mcp.Raw, maxViewBytes), Target: tool("u", "x")}}}
 	if got := v.of(p.subjectOf(&alice), huge); len(got.Items) != 1 || v.bytes != sum {
 		t.Errorf("a huge list was kept: %d bytes", v.bytes)
@@ -222,9 +226,9 @@ func TestH204_ConditionOnCallerAndTarget(t *testing.T) {
 	}
 }
 
-// A list of which all is shown is kept too, by its view: those of many users, who each
-// have their own, count.
-func TestViewsOfWholeListsAreBounded(t *testing.T) {
+// A list of which all is shown stays the same, and is not kept: those of many users, who each
+// have their own, take no memory.
+func TestViewsKeepNoSource(t *testing.T) {
 	p := newForTest(t, Config{Default: DefaultAllow, Rules: []Rule{{Name: "d", Deny: []string{"tools:v/*"}}}})
 	views, err := newViews(p)
 	if err != nil {
@@ -232,16 +236,30 @@ func TestViewsOfWholeListsAreBounded(t *testing.T) {
 	}
 	caller := user("alice")
 	who := p.subjectOf(&caller)
-	for range 100 {
-		list := listOf(tool("u", "get"))
-		list.Items[0].Raw, list.Private = make(mcp.Raw, maxViewBytes/10), true
-		if got := views.of(who, list); got != list {
-			t.Fatal("got a copy of a list of which all is shown")
+	gone := make(chan struct{})
+	func() {
+		whole, part := listOf(tool("u", "get")), listOf(tool("u", "get"), tool("v", "get"))
+		whole.Private = true
+		runtime.AddCleanup(part, func(gone chan struct{}) { close(gone) }, gone)
+		for range 2 { // the second time from memory
+			if views.of(who, whole) != whole {
+				t.Error("got a copy of a list of which all is shown")
+			}
+			views.of(who, part)
+		}
+	}()
+	if n := views.made.Len(); n != 1 {
+		t.Errorf("%d lists are kept", n)
+	}
+	for range 1000 {
+		runtime.GC()
+		select {
+		case <-gone:
+			return
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if n := views.shown.Len(); n > 10 {
-		t.Errorf("%d lists of a tenth of the bound each are kept", n)
-	}
+	t.Error("the source of a list is kept")
 }
 
 // What a server says of its tools gives nothing: H/214.
