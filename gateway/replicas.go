@@ -56,6 +56,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		return s, nil
 	}
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
+	deps.Moved = func(key, token string) { s.cluster.Doubt(key, token) }
 	redis, err := session.NewRedis(cfg.Sessions, deps)
 	if err != nil {
 		return nil, err

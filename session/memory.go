@@ -28,6 +28,9 @@ type Deps struct {
 	// two agree. A nil Fence, or an empty token, means that nothing is compared. It is called
 	// often and must not block.
 	Fence func(key string) (redisKey, token string)
+	// Moved is called when Redis has refused a write with this token, with the session's key. It
+	// must not block. May be nil.
+	Moved func(key, token string)
 	// Metrics count sessions, and Redis the commands to Redis. Both may be nil.
 	Metrics *Metrics
 	Redis   *redisdb.Metrics

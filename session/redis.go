@@ -22,6 +22,7 @@ type Redis struct {
 	sessions
 	db      *redisdb.DB
 	owner   func(key string) (redisKey, token string) // Deps.Fence
+	moved   func(key, token string)                   // Deps.Moved
 	scripts scripts
 	seals   seals
 	kept    *Kept
@@ -37,7 +38,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("sessions: %w", err)
 	}
-	s := &Redis{owner: deps.Fence, scripts: newScripts()}
+	s := &Redis{owner: deps.Fence, moved: deps.Moved, scripts: newScripts()}
 	s.kept = &Kept{s: s, derived: make(map[name]time.Duration)}
 	s.set(cfg, deps)
 	s.clock, s.place = clock, s
@@ -117,6 +118,9 @@ func (s *Redis) step(ctx context.Context, script *redisdb.Script, n name, args .
 	case value == none:
 		return nil, ErrNotFound
 	case value == moved:
+		if s.moved != nil {
+			s.moved(n.key(), token)
+		}
 		return nil, ErrMoved
 	}
 	return value, nil

@@ -110,7 +110,11 @@ func TestFence(t *testing.T) {
 	}
 	for name, write := range tests {
 		t.Run(name, func(t *testing.T) {
-			old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(string) { t.Error("it is said to have ended") }})
+			var refused []string
+			old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{
+				OnEnd: func(string) { t.Error("it is said to have ended") },
+				Moved: func(key, token string) { refused = []string{key, token} },
+			})
 			next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
 			r := old.create(t)
 			if _, err := old.Log().Append(t.Context(), r.Key(), "s", []byte("one")); err != nil {
@@ -122,6 +126,9 @@ func TestFence(t *testing.T) {
 			next.own(t, r.Key())
 			if err := write(old, r); !errors.Is(err, session.ErrMoved) {
 				t.Errorf("got %v, want ErrMoved", err)
+			}
+			if want := []string{r.Key(), "old"}; !slices.Equal(refused, want) {
+				t.Errorf("refused %q, want %q", refused, want)
 			}
 			if got, err := next.Get(t.Context(), r.User, r.ID); err != nil || got.LogLevel != "" {
 				t.Errorf("the record: %+v, %v", got, err)

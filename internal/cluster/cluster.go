@@ -182,6 +182,14 @@ func (c *Cluster) Fence(home string) (key, token string) {
 	return c.homes.fence(home)
 }
 
+// Doubt says that Redis refused a write for a home (Home.Key) with this token. Redis is asked who
+// owns the home before it is served here again.
+func (c *Cluster) Doubt(home, token string) {
+	if c.homes != nil {
+		c.homes.doubt(home, token)
+	}
+}
+
 // Forward sends a request, with what its caller has proved, to the owner of its home and
 // copies the answer to w. Errors: ErrGone, ErrMoved, ErrUnreachable, ErrLost, or the error of
 // the request's context if the client has left, if nothing was written to w; ErrBroken if the

@@ -402,6 +402,15 @@ func (s *homes) fence(key string) (redisKey, token string) {
 	return homeKey(s.db, readKey(key)), nobody
 }
 
+// doubt is Cluster.Doubt. A home that has another token by now is left alone.
+func (s *homes) doubt(key, token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.held[key]; x != nil && x.token == token {
+		x.generation = 0
+	}
+}
+
 // moved forgets the owner of a home, after that replica has answered that it does not own it.
 func (s *homes) moved(o Owner) {
 	if token, ok := s.others.Peek(o.home); ok && token == o.Epoch {

@@ -196,6 +196,30 @@ func TestHomesInDoubt(t *testing.T) {
 	}
 }
 
+// TestDoubt: after Redis has refused a write for a home, the replica asks whose the home is,
+// although its lease holds.
+func TestDoubt(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startReplica(t, redis, nil), startReplica(t, redis, nil)
+	client := redis.Client()
+	defer client.Close()
+	a.own(t, some("x"))
+	key, token := a.Fence("u1:x")
+	client.Set(t.Context(), key, b.Self()+".1", 0)
+	a.Doubt("u1:x", token+"0")
+	a.Doubt("u1:y", token)
+	if o := a.own(t, some("x")); !o.Here() {
+		t.Errorf("another token was refused: %+v", o)
+	}
+	a.Doubt("u1:x", token)
+	if o := a.own(t, some("x")); o.Replica != b.Self() {
+		t.Errorf("%+v", o)
+	}
+	if home := <-a.lost; home != "u1:x" {
+		t.Errorf("lost %s", home)
+	}
+}
+
 // TestHomesAfterALapse: a replica whose lease lapsed learns at once what others have taken
 // over. It claims what Redis has lost before another replica does. Homes that need a record
 // are lost.
