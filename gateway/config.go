@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -79,6 +80,8 @@ type Config struct {
 	Connections Connections `yaml:"connections"`
 	// Audit says where records of decisions go. Default: nothing is recorded.
 	Audit audit.Config `yaml:"audit"`
+	// Tracing says where traces go. Default: nothing is traced.
+	Tracing tracing.Config `yaml:"tracing"`
 	// Telemetry says what the gateway reports about itself.
 	Telemetry Telemetry `yaml:"telemetry"`
 	// Admin says what operators are served.
@@ -141,6 +144,7 @@ func (c Config) Validate() error {
 	if c.Audit.Key != "" && c.Audit.Key == c.Sessions.Key {
 		found.add("audit.key", errors.New("is that of sessions.key, too: give each its own, so that whoever reads one has not got the other"))
 	}
+	found.add("tracing", given.Tracing.Validate())
 	found.add("telemetry.log", c.Telemetry.Log.Validate())
 	if c.Admin.Listen != "" {
 		found.add("admin.listen", checkListen(c.Admin.Listen))

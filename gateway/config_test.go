@@ -233,6 +233,7 @@ func TestExampleIsValid(t *testing.T) {
 	t.Setenv("GATEHOUSE_KEY_BEFORE", "fedcba9876543210fedcba9876543210")
 	t.Setenv("AUDIT_KEY", "0123456789abcdefghijklmnopqrstuv")
 	t.Setenv("SIEM_KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	t.Setenv("OTEL_TOKEN", "abc")
 	t.Setenv("REDIS_URL", "rediss://redis.example.com:6379/0")
 	t.Setenv("POD_IP", "10.1.2.3")
 	t.Setenv("SEARCH_KEY", privateKey(t))

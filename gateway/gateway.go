@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -167,6 +168,10 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {
 		return err
 	}
+	if g.services.tracer, err = tracing.New(cfg.Tracing, tracing.Deps{Replica: shared.cluster.Self(), Version: version, Log: g.log, Metrics: metrics.traces}); err != nil {
+		return err
+	}
+	g.undo.onStop("traces", g.services.tracer.Close)
 	g.services.lists = g.sessionLists
 	g.services.memory = mcp.NewMemory(cfg.inFlight(debug.SetMemoryLimit(-1)))
 	if g.current, err = newGraph(cfg, g.services, nil); err != nil {
@@ -216,6 +221,7 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 		RequestsPerUser: (cfg.Connections.Max + 1) / 2,
 		Memory:          g.services.memory,
 		Metrics:         metrics.front,
+		Tracer:          g.services.tracer,
 	})
 	if err == nil {
 		err = metrics.registry.Register(gauges(g))

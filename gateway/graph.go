@@ -19,6 +19,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -78,6 +79,7 @@ type services struct {
 	tasks   *seal.Key
 	memory  *mcp.Memory // nil for no bound, when nobody is served
 
+	tracer   *tracing.Tracer   // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
 }
@@ -205,6 +207,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 		Keeper:      with.kept,
 		Memory:      with.memory,
 		Metrics:     with.metrics.upstreams,
+		Tracer:      with.tracer,
 	})
 	if err != nil {
 		credentials.Close()

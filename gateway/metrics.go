@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/session"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -49,6 +50,7 @@ type metrics struct {
 	redis      *redisdb.Metrics // nil without Redis
 	log        *observe.LogMetrics
 	audit      *audit.Metrics
+	traces     *tracing.Metrics
 
 	connections, connectionsMax      prometheus.Gauge
 	notAccepted, tooManyOfOneAddress prometheus.Counter
@@ -88,6 +90,7 @@ func newMetrics(version string, redis bool) *metrics {
 		upstreams:  upstream.NewMetrics(reg),
 		log:        observe.NewLogMetrics(reg),
 		audit:      audit.NewMetrics(reg),
+		traces:     tracing.NewMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_open",
 			Help: "Connections of clients.",

@@ -106,6 +106,10 @@ func (g *Gateway) reload() (revision string, err error) {
 	if err != nil {
 		return "", err
 	}
+	changeTraces, err := g.services.tracer.Plan(cfg.Tracing)
+	if err != nil {
+		return "", err
+	}
 	next, err := newGraph(cfg, g.services, before)
 	if err != nil {
 		return "", err
@@ -113,6 +117,7 @@ func (g *Gateway) reload() (revision string, err error) {
 	sections := changedSections(before.cfg, cfg)
 	g.services.events.reloaded(record.Record{Event: "applied", Revised: l.revision, Changed: sections}) // for the sinks that it may end
 	changeSinks()
+	changeTraces()
 	if g.services.redis != nil {
 		g.services.redis.SetUser(cfg.Sessions.Redis)
 	}

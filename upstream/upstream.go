@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream/admit"
 	"github.com/gatehouse-mcp/gatehouse/upstream/dialect"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skills"
@@ -62,6 +63,8 @@ type Deps struct {
 	Memory *mcp.Memory
 	// Metrics count what happens; may be nil.
 	Metrics *Metrics
+	// Tracer makes the CLIENT spans; nil for none.
+	Tracer *tracing.Tracer
 }
 
 // Upstream is one MCP server. It is an mcp.Handler for calls with the server's own names.
@@ -78,6 +81,8 @@ type Upstream struct {
 
 	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
+	tracer  *tracing.Tracer
+	peer    tracing.Peer // without the revision
 	admit   *admit.Admit
 	probe   probe
 	// env is what both dialects get from this Upstream.
@@ -111,6 +116,8 @@ func New(cfg Config, deps Deps) (*Upstream, error) {
 		log:         deps.Log.With("upstream", cfg.Name),
 		credentials: deps.Credentials,
 		lives:       newLives(cfg.Timeout),
+		tracer:      deps.Tracer,
+		peer:        peerOf(cfg),
 	}
 	if deps.Metrics == nil {
 		deps.Metrics = NewMetrics(nil)

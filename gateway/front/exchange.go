@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -31,6 +32,7 @@ type exchange struct {
 	token   mcp.Raw // the client's progress token, nil for none
 	handler mcp.Handler
 	room    mcp.Room // for results, until they are written
+	span    *tracing.Span
 
 	// For stateless clients: the replica where the call that the state names waits.
 	waitsAt string
@@ -74,6 +76,7 @@ func (f *Front) newExchange(p *posted, rev *wire.Revision) *exchange {
 
 		Revision: rev.Name,
 	}
+	x.span, x.call.Trace = f.tracer.Server(p.message.Params, p.r.Header)
 	if p.on != nil {
 		x.stream, x.shared = p.on.stream, true
 	}
@@ -86,12 +89,19 @@ func (x *exchange) serve(ctx context.Context) {
 	defer x.room.Free()
 	defer x.recover()
 	x.hurry()
+	x.span.Call(&x.call, x.id)
+	reply, err := x.run(ctx)
+	x.span.Outcome(ctx, reply, refuse.Named(err))
+	x.answer(ctx, reply, err)
+	x.span.End()
+}
+
+func (x *exchange) run(ctx context.Context) (*mcp.Reply, error) {
 	if x.live != nil {
 		r := rounds{exchange: x}
 		reply, err := r.run(ctx)
 		x.live.NoteList(&x.call, reply)
-		x.answer(ctx, reply, err)
-		return
+		return reply, err
 	}
 	reply, err := x.handler.Handle(ctx, &x.call)
 	if err == nil && reply != nil && reply.Ask != nil {
@@ -101,13 +111,15 @@ func (x *exchange) serve(ctx context.Context) {
 			x.letGo(ctx, asked) // the client does not see the question
 		}
 	}
-	x.answer(ctx, reply, err)
+	return reply, err
 }
 
 // recover is deferred by whoever makes the call. A panic ends the exchange and its stream:
 // nothing may be written after the handler of the request has returned.
 func (x *exchange) recover() {
 	if cause := recover(); cause != nil {
+		x.span.Outcome(context.Background(), nil, errNoReply)
+		x.span.End()
 		x.f.recovered(cause, x.call.ID)
 		x.refuse(refuse.Internal(x.call.ID))
 	}

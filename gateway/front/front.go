@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
 
@@ -77,6 +78,8 @@ type Deps struct {
 	Memory *mcp.Memory
 	// Metrics count what happens at the endpoint. May be nil.
 	Metrics *Metrics
+	// Tracer makes the SERVER spans; nil for none.
+	Tracer *tracing.Tracer
 }
 
 // Callers writes and reads callers (auth.WriteCaller, auth.ReadCaller). They include the
@@ -107,6 +110,7 @@ type Front struct {
 	writer   *stream.Writer
 	onRoots  func(session string) // nil for nobody
 	refused  func(c mcp.Caller, method string, status int, why failure.Name)
+	tracer   *tracing.Tracer
 	cluster  *cluster.Cluster
 	homeless rate.Sometimes // limits log lines about requests whose owner is unknown
 	callers  Callers
@@ -164,6 +168,7 @@ func New(cfg Config, deps Deps) (*Front, error) {
 		onLeave:   deps.Leave,
 		arrived:   deps.Arrived,
 		recordKey: deps.RecordKey,
+		tracer:    deps.Tracer,
 	}
 	f.requestLimit, f.streamLimit = newPerUser(deps.RequestsPerUser), newPerUser(f.cfg.StreamsPerUser)
 	f.lifecycle.init()

@@ -89,6 +89,7 @@ func (x *exchange) offer(ctx context.Context, r session.Record) (*mcp.Reply, err
 		Notify: func(mcp.Event) {},
 
 		Revision: r.Revision,
+		Trace:    x.call.Trace,
 	})
 	if err != nil {
 		return nil, err

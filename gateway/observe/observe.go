@@ -71,7 +71,7 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	if !log.Enabled(ctx, level) {
 		return
 	}
-	attrs := append(make([]slog.Attr, 0, 13),
+	attrs := append(make([]slog.Attr, 0, 14),
 		slog.String("call", c.ID),
 		slog.String("method", clean(c.Method)))
 	text := func(key, value string) {
@@ -83,6 +83,9 @@ func write(ctx context.Context, log *slog.Logger, c *mcp.Call, how outcome, err 
 	text("user", c.Caller.Subject)
 	text("client", c.Caller.ClientID)
 	text("view", c.Caller.View)
+	if c.Trace != nil {
+		attrs = append(attrs, slog.String("trace", c.Trace.ID))
+	}
 	upstream := c.Verdict.Target.Upstream
 	known, _ := errors.AsType[*mcp.Error](err)
 	if upstream == "" && known != nil {

@@ -50,7 +50,7 @@ func (r *Recorder) record(c *mcp.Call, reply *mcp.Reply, how outcome, err error,
 		Method: c.Method, Name: c.Name, Upstream: v.Target.Upstream, Original: v.Target.Name,
 		Decision: v.Effect, Rule: v.Rule, Approval: v.Approval,
 		Outcome: outcomes[how], Executed: executedOf(c, how, known),
-		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c.Params),
+		Duration: end.took, RequestBytes: len(c.Params), ReplyBytes: sizeOf(reply), Trace: traceOf(c),
 	}
 	if c.Session != "" {
 		out.Session = record.Digest(c.Session)
@@ -130,19 +130,15 @@ func sizeOf(reply *mcp.Reply) int {
 	return size
 }
 
-// traceOf returns the trace id of a W3C traceparent in _meta (2026-07-28 basic/index#_meta),
-// "" without one.
-func traceOf(params mcp.Raw) string {
-	const version, digits = 3, 32
-	parent := params.At("_meta", "traceparent").Text()
-	if len(parent) < version+digits+1 || parent[version-1] != '-' || parent[version+digits] != '-' {
+// traceOf returns the id of the trace of a call, that of the client without one of ours. ""
+// if there is none.
+func traceOf(c *mcp.Call) string {
+	if c.Trace != nil {
+		return c.Trace.ID
+	}
+	parent := c.Params.At("_meta", mcp.MetaTraceparent).Text()
+	if !mcp.ValidTraceparent(parent) {
 		return ""
 	}
-	id := parent[version : version+digits]
-	for i := range len(id) {
-		if c := id[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return ""
-		}
-	}
-	return id
+	return mcp.TraceID(parent)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -125,6 +126,8 @@ func TestP9_223_TheCanary(t *testing.T) {
 	url, r := recorded(t, d)
 	d.url, left["exchanged"] = url, r
 	var g *guarded
+	spans := mcptest.NewCollector()
+	t.Cleanup(spans.Close)
 	records := writtenTo(filepath.Join(t.TempDir(), "audit.jsonl"))
 	tokens := newDesk(issuer, func(r *http.Request) (claims, error) {
 		subject, err := verified(r.PostFormValue("subject_token"), jose.ES256, issuer.Key().Public(), g.url)
@@ -138,6 +141,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 			Introspection: &auth.Introspection{ClientID: other.ClientID, ClientSecret: mcp.Secret(other.ClientSecret)}}}},
 		Upstreams: upstreams,
 		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
+		Tracing:   tracing.Config{Endpoint: spans.URL},
 	})
 
 	alice := claims{"sub": "alice", "canary": canary, "email": canary + "@example.com", "groups": []string{canary}}
@@ -206,6 +210,10 @@ func TestP9_223_TheCanary(t *testing.T) {
 	}
 	recorded := strings.ReplaceAll(records.String(), `"groups":["`+canary+`"]`, "") // whose they are is recorded
 	wantNowhere(t, "the audit", recorded, append(secrets, canary, `"Ada"`)...)
+	wantNowhere(t, "the collector of traces", spans.String(), append(secrets, canary, `"Ada"`)...)
+	if len(spans.Spans("")) == 0 {
+		t.Error("nothing was traced")
+	}
 	for _, kind := range []string{"call", "signin", "session", "credential"} {
 		if !strings.Contains(recorded, `"kind":"`+kind+`"`) {
 			t.Errorf("the audit has no %s", kind)

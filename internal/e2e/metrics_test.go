@@ -155,6 +155,9 @@ func TestMetrics(t *testing.T) {
 	}
 	cfg.Views = []view.Config{{Name: "job", Show: []string{"tools:old/*"}}}
 	cfg.Audit.Sinks = []audit.Sink{{Type: audit.TypeFile, Path: filepath.Join(t.TempDir(), "audit.jsonl")}}
+	collector := mcptest.NewCollector()
+	t.Cleanup(collector.Close)
+	cfg.Tracing.Endpoint = collector.URL
 	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Redis.URL = mcp.Secret(redistest.Start(t).URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"

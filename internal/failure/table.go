@@ -107,6 +107,7 @@ const (
 	ResultNotKept
 	EventsDropped
 	AuditSinkDown
+	TracesLost
 	AuditTorn
 	StoreFull
 	StoreRefused
@@ -210,6 +211,7 @@ var table = [...]row{
 	ResultNotKept:      {"GH-RESULT-NOT-KEPT", 0, Later, "a large result was sent whole, because it could not be kept"},
 	EventsDropped:      {"GH-EVENTS-DROPPED", 0, Later, "a client reads its events too slowly, or not at all"},
 	AuditSinkDown:      {"GH-AUDIT-SINK-DOWN", 0, Later, "audit records cannot be written, or may be lost"},
+	TracesLost:         {"GH-TRACES-LOST", 0, Later, "the collector did not take spans"},
 	AuditTorn:          {"GH-AUDIT-TORN", 0, Never, "a file of audit records ends within a record"},
 	StoreFull:          {"GH-STORE-FULL", 0, Later, "Redis has no memory left"},
 	StoreRefused:       {"GH-STORE-REFUSED", 0, Never, "Redis refuses a command"},

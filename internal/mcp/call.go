@@ -56,6 +56,8 @@ type Call struct {
 	Answers map[string]Raw
 	Refused map[string]*Error
 	State   string
+	// Trace is the trace that the call belongs to, nil if none is known or traces are off.
+	Trace *Trace
 	// Room is the call's share of the memory for large messages, until its answer is written;
 	// nil for calls that are not counted.
 	Room *Room

@@ -35,6 +35,19 @@ const (
 	MethodDirectoryRead         = "resources/directory/read"
 )
 
+// KnownMethod reports whether clients of any revision make requests with this method.
+func KnownMethod(method string) bool {
+	switch method {
+	case MethodInitialize, MethodDiscover, MethodPing, MethodToolsList, MethodToolsCall,
+		MethodResourcesList, MethodResourceTemplatesList, MethodResourcesRead, MethodResourcesSubscribe, MethodResourcesUnsubscribe,
+		MethodPromptsList, MethodPromptsGet, MethodComplete, MethodSetLevel, MethodListen,
+		MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult, MethodTasksList,
+		MethodSkillsList, MethodSkillsGet, MethodDirectoryRead:
+		return true
+	}
+	return false
+}
+
 // Methods of requests from servers to clients. Inside they are the questions of an Ask.
 const (
 	MethodElicit        = "elicitation/create"

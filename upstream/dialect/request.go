@@ -85,9 +85,9 @@ func (o *Request) Append(dst []byte) []byte {
 		out.name("requestState")
 		out.dst = mcp.AppendString(out.dst, o.State)
 	}
-	if !hasMeta && o.Meta != "" {
+	if !hasMeta && (o.Meta != "" || c.Trace.Spanned()) {
 		out.name("_meta")
-		out.dst = append(append(append(out.dst, '{'), o.Meta...), '}')
+		out.dst = append(o.appendOwnMeta(append(out.dst, '{')), '}')
 	}
 	return append(out.dst, '}', '}')
 }
@@ -118,19 +118,32 @@ func (w *members) copy(name []byte, value mcp.Raw) {
 	w.dst = append(w.dst, value...)
 }
 
+// appendOwnMeta writes the members of _meta that are ours, without braces.
+func (o *Request) appendOwnMeta(dst []byte) []byte {
+	dst = append(dst, o.Meta...)
+	if trace := o.Call.Trace.Members(); trace != "" {
+		if o.Meta != "" {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, trace...)
+	}
+	return dst
+}
+
 // appendMeta writes _meta: our own members, and those of the client's that are for the
 // server.
 func (o *Request) appendMeta(dst []byte, meta mcp.Raw) []byte {
-	out := members{dst: append(append(dst, '{'), o.Meta...), some: o.Meta != ""}
-	parent, traced := meta.Member("traceparent")
-	broken := traced && !validTraceparent(parent.Text())
+	out := members{dst: o.appendOwnMeta(append(dst, '{'))}
+	out.some = len(out.dst) > len(dst)+1
+	parent, traced := meta.Member(mcp.MetaTraceparent)
+	replaced := o.Call.Trace.Spanned() || traced && !mcp.ValidTraceparent(parent.Text())
 	meta.Members(func(name []byte, value mcp.Raw) bool {
 		switch {
 		case string(name) == wire.MetaProgressToken:
 			if !value.IsNull() {
 				out.copy(name, strconv.AppendInt(nil, o.ID, 10))
 			}
-		case wire.ReservedMeta(name), broken && (string(name) == "traceparent" || string(name) == "tracestate"):
+		case wire.ReservedMeta(name), replaced && (string(name) == mcp.MetaTraceparent || string(name) == mcp.MetaTracestate):
 		default:
 			out.copy(name, value)
 		}
@@ -150,32 +163,6 @@ func appendAnswers(dst []byte, answers map[string]mcp.Raw) []byte {
 		}
 	}
 	return append(out.dst, '}')
-}
-
-// validTraceparent reports whether s is a traceparent of W3C Trace Context, of version 00
-// or of a version that extends it.
-func validTraceparent(s string) bool {
-	const length = len("00-00000000000000000000000000000000-0000000000000000-00")
-	if len(s) < length || len(s) > length && (s[:2] == "00" || s[length] != '-') || s[:2] == "ff" {
-		return false
-	}
-	zeros := 0
-	for i, c := range []byte(s[:length]) {
-		if i == 2 || i == 35 || i == 52 {
-			if c != '-' {
-				return false
-			}
-			continue
-		}
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-		if c == '0' {
-			zeros++
-		}
-	}
-	const none = "0000000000000000"
-	return s[3:35] != none+none && s[36:52] != none && zeros < length
 }
 
 // Own encodes a request of the gateway itself.

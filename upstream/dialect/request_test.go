@@ -2,29 +2,33 @@ package dialect
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 )
 
-func TestTraceparent(t *testing.T) {
+// TestRequestInASpan: the server gets the trace context of our span, once, and not that of the
+// client; everything else in _meta stays. Without a span, the client's goes on.
+func TestRequestInASpan(t *testing.T) {
+	const theirs = `"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b"`
+	ours := &mcp.Trace{ID: "0af7651916cd43dd8448eb211c80319c", Parent: "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01", State: "a=c"}
+	const written = `"traceparent":"00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01","tracestate":"a=c"`
 	for _, tt := range []struct {
-		name, value string
-		want        bool
+		name, params, meta, want string
+		trace                    *mcp.Trace
 	}{
-		{"sound", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true},
-		{"later version", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", true},
-		{"version 00 with more", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more", false},
-		{"version ff", "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false},
-		{"no trace", "00-00000000000000000000000000000000-b7ad6b7169203331-01", false},
-		{"no span", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", false},
-		{"upper case", "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", false},
-		{"empty", "", false},
+		{"replaced", `{"_meta":{"x":1,` + theirs + `}}`, "", `"_meta":{` + written + `,"x":1}`, ours},
+		{"added", `{"_meta":{"baggage":"k=v"}}`, `"y":2`, `"_meta":{"y":2,` + written + `,"baggage":"k=v"}`, ours},
+		{"made", `{}`, "", `"_meta":{` + written + `}`, ours},
+		{"not traced", `{"_meta":{` + theirs + `}}`, "", `"_meta":{` + theirs + `}`, &mcp.Trace{ID: ours.ID}},
+		{"off", `{"_meta":{` + theirs + `}}`, "", `"_meta":{` + theirs + `}`, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := validTraceparent(tt.value); got != tt.want {
-				t.Errorf("%v", got)
+			r := Request{ID: 1, Call: &mcp.Call{Method: mcp.MethodToolsList, Params: mcp.Raw(tt.params), Trace: tt.trace}, Rev: wire.Stateless(), Meta: tt.meta}
+			if got := string(r.Append(nil)); !strings.Contains(got, tt.want) || strings.Count(got, "traceparent") != 1 {
+				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		})
 	}

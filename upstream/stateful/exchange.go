@@ -113,7 +113,7 @@ func (s *session) begin(ctx context.Context, x *exchange, request *mcp.Call, mea
 	}
 	out := dialect.Request{ID: x.id, Call: request, Rev: s.rev, Task: s.taskParams(request)}
 	stream, err := s.conn.Start(&transport.Request{
-		ID: x.id, Method: request.Method, Caller: &request.Caller, Life: life, Body: out.Append(make([]byte, 0, out.Size())),
+		ID: x.id, Method: request.Method, Caller: &request.Caller, Trace: request.Trace, Life: life, Body: out.Append(make([]byte, 0, out.Size())),
 	})
 	if err != nil {
 		s.calls.remove(x)

@@ -50,7 +50,7 @@ func (x *exchange) created(ctx context.Context, task mcp.Raw) (*mcp.Reply, error
 	s.hold() // until the task is over
 	x.free()
 	y := &exchange{call: c, task: id, ours: true, token: x.id}
-	request := &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller}
+	request := &mcp.Call{Method: mcp.MethodTasksResult, Name: id, Caller: c.Caller, Trace: c.Trace}
 	reply, err := s.begin(ctx, y, request, func() { s.reportTask(y, dialect.PollPause(task)) })
 	if errors.Is(err, transport.ErrSessionGone) {
 		s.lose()

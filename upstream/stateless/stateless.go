@@ -139,7 +139,7 @@ func (d *Dialect) roundTrip(ctx context.Context, conn transport.Conn, rev *wire.
 		Meta: d.meta(rev, declared.Raw, c.LogLevel),
 	}
 	stream, err := conn.Start(&transport.Request{
-		ID: id, Method: c.Method, Caller: &c.Caller, Life: life,
+		ID: id, Method: c.Method, Caller: &c.Caller, Trace: c.Trace, Life: life,
 		Body:   out.Append(make([]byte, 0, out.Size())),
 		Header: d.callHeader(conn, rev, c),
 	})

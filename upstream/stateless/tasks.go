@@ -238,7 +238,7 @@ func (w *taskWait) report(task mcp.Raw) {
 
 // ask makes a request about the task.
 func (w *taskWait) ask(ctx context.Context, about *mcp.Call) (mcp.Raw, error) {
-	about.Name, about.Caller, about.Notify = w.id, w.call.Caller, func(mcp.Event) {}
+	about.Name, about.Caller, about.Trace, about.Notify = w.id, w.call.Caller, w.call.Trace, func(mcp.Event) {}
 	result, _, err := w.d.roundTrip(ctx, w.conn, w.rev, about, w.declared)
 	return result, err
 }

@@ -81,6 +81,8 @@ type Request struct {
 	// Header has all HTTP headers and is not changed; nil for those of the connection.
 	// Other transports than HTTP ignore it.
 	Header http.Header
+	// Trace goes into the HTTP headers if it has a span; nil for none.
+	Trace *mcp.Trace
 	// Life bounds the exchange. The transport touches it whenever the server sends
 	// something, and ends it when the stream is closed and drained, or when Start fails.
 	Life *Life

@@ -165,7 +165,7 @@ func isDescriptions(uri string) bool { return strings.HasSuffix(uri, "/tool_desc
 func aside(c *mcp.Call, method string) *mcp.Call {
 	return &mcp.Call{
 		ID: c.ID, Method: method, Caller: c.Caller, Session: c.Session, Ephemeral: c.Ephemeral, Caps: c.Caps,
-		LogLevel: c.LogLevel, Notify: func(mcp.Event) {},
+		LogLevel: c.LogLevel, Trace: c.Trace, Notify: func(mcp.Event) {},
 	}
 }
 

@@ -205,7 +205,7 @@ func (c *conn) Start(req *transport.Request) (transport.Stream, error) {
 		own := *req.Caller // part of a call, which the POST may outlive
 		caller = &own
 	}
-	header, life, body := c.posts.Header(), req.Life, req.Body // Bind replaces the header
+	header, life, body := streamable.Traced(c.posts.Header(), req.Trace), req.Life, req.Body // Bind replaces the header
 	c.spawn(func() {
 		defer close(taken)
 		if err := c.send(life, caller, header, body); err != nil {

@@ -45,6 +45,20 @@ type Credentials interface {
 	Refused(caller mcp.Caller, stamp uint64, status int, challenge string) (again bool)
 }
 
+// Traced returns the headers of a request with those of W3C Trace Context, if it has a span.
+func Traced(header http.Header, trace *mcp.Trace) http.Header {
+	if !trace.Spanned() {
+		return header
+	}
+	header = maps.Clone(header) // requests share it
+	header["Traceparent"] = []string{trace.Parent}
+	delete(header, "Tracestate")
+	if trace.State != "" {
+		header["Tracestate"] = []string{trace.State}
+	}
+	return header
+}
+
 // POST sends a message with our credential, on behalf of caller, nil for the owner of the
 // connection. The answer may have any status.
 func (c *Conn) POST(ctx context.Context, caller *mcp.Caller, header http.Header, body []byte) (*http.Response, error) {

@@ -142,7 +142,7 @@ func (c *Conn) Start(req *transport.Request) (transport.Stream, error) {
 	if header == nil {
 		header = c.header
 	}
-	resp, err := c.POST(req.Life, req.Caller, header, req.Body)
+	resp, err := c.POST(req.Life, req.Caller, Traced(header, req.Trace), req.Body)
 	if err != nil {
 		req.Life.End()
 		return nil, err

@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// traced is a gateway in front of a server of each era, whose calls are traced.
+type traced struct {
+	url     string
+	log     mcptest.Log
+	records writtenTo
+	heard   map[string]chan toldOfTrace // by the server's name: what came with its calls
+	stop    func()                      // sends the rest of the spans
+}
+
+// toldOfTrace is the trace context that a server was told, in the header and in _meta.
+type toldOfTrace struct{ header, meta, state, baggage string }
+
+// newTraced starts it. Without a collector, traces are off.
+func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
+	t.Helper()
+	g := &traced{records: writtenTo(filepath.Join(t.TempDir(), "audit.jsonl")), heard: map[string]chan toldOfTrace{}}
+	cfg := gateway.Config{Listen: "127.0.0.1:0", Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
+	if at != nil {
+		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
+	}
+	for name, revision := range map[string]string{"old": statefulServer, "new": stateless} {
+		s, heard := scripted(t, revision), make(chan toldOfTrace, 10)
+		s.Tools("do")
+		s.Tool("do", func(c *mcptest.Call) {
+			now := toldOfTrace{header: c.Header.Get("Traceparent")}
+			c.Param("_meta|traceparent", &now.meta)
+			c.Param("_meta|tracestate", &now.state)
+			c.Param("_meta|baggage", &now.baggage)
+			heard <- now
+			c.Text("canary-result")
+		})
+		g.heard[name] = heard
+		cfg.Upstreams = append(cfg.Upstreams, upstream.Config{Name: name, URL: s.URL})
+	}
+	served, err := gateway.New(gateway.Options{Config: cfg, Log: slog.New(slog.NewTextHandler(&g.log, nil)), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.Start()
+	g.stop = func() { _ = served.Stop(deadline(t)) }
+	t.Cleanup(g.stop)
+	if err := served.WaitReady(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	g.url = served.URL()
+	return g
+}
+
+// TestTraces: one call is followed from its client to its server by one id: in the spans, in
+// what the server is told, in the log and in the record, for clients and servers of each era,
+// wherever the client puts its trace context. Arguments, results and sessions are in no span.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	at := mcptest.NewCollector()
+	t.Cleanup(at.Close)
+	g := newTraced(t, at, "")
+	type sent struct {
+		pair, trace, parent string
+		told                toldOfTrace
+	}
+	var all []sent
+	var secrets []string
+	n := 0
+	for _, revision := range eras {
+		c := raw(t, g.url, revision)
+		if c.Session != "" {
+			secrets = append(secrets, c.Session)
+		}
+		for _, server := range []string{"old", "new"} {
+			for _, where := range []string{"_meta", "header", "both", "nowhere"} {
+				n++
+				s := sent{pair: revision + " to " + server + ", context in " + where, trace: fmt.Sprintf("%032x", n), parent: fmt.Sprintf("%016x", n)}
+				parent := "00-" + s.trace + "-" + s.parent + "-00"
+				meta := `"baggage":"k=v"`
+				c.Header = map[string][]string{}
+				switch where {
+				case "_meta", "both":
+					meta += `,"traceparent":"` + parent + `","tracestate":"a=b"`
+				}
+				switch where {
+				case "header":
+					c.Header["Traceparent"], c.Header["Tracestate"], c.Header["Baggage"] = []string{parent}, []string{"a=b"}, []string{"other=1"}
+				case "both": // that of a proxy, for example
+					c.Header["Traceparent"] = []string{"00-ffffffffffffffffffffffffffffffff-ffffffffffffffff-01"}
+				case "nowhere":
+					s.trace, s.parent = "", ""
+				}
+				mustCall(t, c, "tools/call", `{"name":"`+server+`__do","arguments":{"a":"canary-argument"},"_meta":{`+meta+`}}`)
+				s.told = receive(t, s.pair, g.heard[server])
+				if s.trace == "" {
+					s.trace = s.told.meta[3:35]
+				}
+				all = append(all, s)
+			}
+		}
+	}
+	g.stop()
+	records := g.records.String()
+	for _, s := range all {
+		spans := at.Spans(s.trace)
+		if len(spans) != 2 {
+			t.Errorf("%s: %d spans, want 2", s.pair, len(spans))
+			continue
+		}
+		client, server := spans[0], spans[1]
+		parent := "00-" + s.trace + "-" + client.ID + "-01"
+		if server.Parent != s.parent || client.Parent != server.ID || server.Kind.String() != "SPAN_KIND_SERVER" || client.Kind.String() != "SPAN_KIND_CLIENT" {
+			t.Errorf("%s: the spans do not follow each other: %+v", s.pair, spans)
+		}
+		if s.told.header != parent || s.told.meta != parent || s.told.baggage != "k=v" || (s.told.state != "a=b" && s.parent != "") {
+			t.Errorf("%s: the server was told %+v, want %s", s.pair, s.told, parent)
+		}
+		if n := g.log.Count("trace=" + s.trace + " "); n != 1 {
+			t.Errorf("%s: %d lines of the log have the trace", s.pair, n)
+		}
+		if n := strings.Count(records, `"trace":"`+s.trace+`"`); n != 1 {
+			t.Errorf("%s: %d records have the trace", s.pair, n)
+		}
+	}
+	wantNowhere(t, "the collector", at.String(), append(secrets, "canary-")...)
+}
+
+// TestTraceOfAQuestion: the rounds of a call that asks its user belong to one trace.
+func TestTraceOfAQuestion(t *testing.T) {
+	t.Parallel()
+	at := mcptest.NewCollector()
+	t.Cleanup(at.Close)
+	s := scripted(t, statefulServer)
+	s.Tools("do")
+	s.Tool("do", func(c *mcptest.Call) {
+		if _, err := c.Ask(aForm.Method, aForm.Params); err != nil {
+			t.Error(err)
+		}
+		c.Text("x")
+	})
+	g, stop, err := run(gateway.Config{Tracing: tracing.Config{Endpoint: at.URL}, Upstreams: []upstream.Config{{Name: "up", URL: s.URL}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := rawWith(t, g.URL(), statefulClient, askable)
+	if _, asked := converse(t, c, "tools/call", `{"name":"up__do","_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`, usual); len(asked) != 1 {
+		t.Errorf("asked %v", asked)
+	}
+	stop()
+	spans := at.Spans("0af7651916cd43dd8448eb211c80319c")
+	if len(spans) != 3 || spans[0].Parent != spans[2].ID || spans[1].Parent != spans[2].ID || spans[2].Parent != "b7ad6b7169203331" {
+		t.Errorf("the spans are %+v, want one of the call around two of its rounds", spans)
+	}
+}
+
+// TestUntraced: with traces off, and for a call that is not sampled, the server gets in _meta
+// what the client wrote, and no header; the log has the id of a trace only if traces are on.
+func TestUntraced(t *testing.T) {
+	t.Parallel()
+	const trace, parent = "0af7651916cd43ddffffffffffffffff", "00-0af7651916cd43ddffffffffffffffff-b7ad6b7169203331-01"
+	at := mcptest.NewCollector()
+	t.Cleanup(at.Close)
+	for name, where := range map[string]*mcptest.Collector{"off": nil, "not sampled": at} {
+		g := newTraced(t, where, "0.01")
+		for _, revision := range eras {
+			c := raw(t, g.url, revision)
+			for server, heard := range g.heard {
+				c.Header = map[string][]string{"Traceparent": {parent}}
+				mustCall(t, c, "tools/call", `{"name":"`+server+`__do","_meta":{"traceparent":"`+parent+`","tracestate":"a=b","baggage":"k=v"}}`)
+				if got := receive(t, "a call", heard); got != (toldOfTrace{"", parent, "a=b", "k=v"}) {
+					t.Errorf("%s: client %s: server %s was told %+v", name, revision, server, got)
+				}
+				mustCall(t, c, "tools/call", `{"name":"`+server+`__do"}`)
+				if got := receive(t, "a call", heard); got != (toldOfTrace{}) {
+					t.Errorf("%s: client %s: server %s was told %+v of a header", name, revision, server, got)
+				}
+			}
+		}
+		g.stop()
+		lines := 0
+		if where != nil {
+			lines = 8
+		}
+		if n := g.log.Count("trace=" + trace); n != lines {
+			t.Errorf("%s: %d lines of the log have the trace, want %d", name, n, lines)
+		}
+		if n := strings.Count(g.records.String(), trace); n < 4 {
+			t.Errorf("%s: %d records have the trace, want at least 4", name, n)
+		}
+	}
+	if spans := at.Spans(trace); spans != nil {
+		t.Errorf("there are spans: %+v", spans)
+	}
+}

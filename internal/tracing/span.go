@@ -1,0 +1,201 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+const (
+	// typeToolError and typeCancelled are values of error.type beside the names of failures.
+	typeToolError = "tool_error" // of the conventions: a result with isError
+	typeCancelled = "cancelled"
+	// typeOther stands for methods that are none of MCP.
+	typeOther = "_OTHER"
+	// maxFailed is the size of the largest result in which isError is looked for, in bytes.
+	maxFailed = 64 << 10
+)
+
+// Span is the part of a call that one side sees. A nil Span is one that is not traced. Its
+// methods are for one goroutine.
+type Span struct {
+	span   trace.Span
+	method string
+	target string // what the name of the span has beside the method
+}
+
+// Server begins the SERVER span of a client's call, and returns the Trace of the call. The
+// span is nil for a call that is not traced, and the Trace if nothing is known of one.
+func (t *Tracer) Server(params mcp.Raw, h http.Header) (*Span, *mcp.Trace) {
+	if t == nil {
+		return nil, nil
+	}
+	now := t.now.Load()
+	if now == nil {
+		return nil, nil
+	}
+	from := originOf(params, h)
+	if !now.share.takes(from) {
+		if from.parent == "" {
+			return nil, nil
+		}
+		return nil, &mcp.Trace{ID: mcp.TraceID(from.parent)}
+	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	if from.request.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: from.request}))
+	}
+	return now.begin(from.context, options)
+}
+
+// Peer is the server to which a call goes.
+type Peer struct {
+	// Upstream is its configured name.
+	Upstream string
+	// Revision is what it speaks, "" if that is not known.
+	Revision string
+	// Process says that it is reached by stdio. Otherwise Host and Port are its address.
+	Process bool
+	Host    string
+	Port    int
+}
+
+// Client begins the CLIENT span of a call that goes to a server, and returns the call to make
+// in it. A call without a span gets none here, and comes back as it is.
+func (t *Tracer) Client(c *mcp.Call, to Peer) (*Span, *mcp.Call) {
+	if !c.Trace.Spanned() || t == nil {
+		return nil, c
+	}
+	now := t.now.Load()
+	if now == nil {
+		return nil, c
+	}
+	s, place := now.begin(newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)})
+	s.describe(c)
+	s.span.SetAttributes(attribute.String("gatehouse.upstream", to.Upstream))
+	s.text("mcp.protocol.version", to.Revision)
+	if to.Process {
+		s.text("network.transport", "pipe")
+	} else {
+		s.text("network.transport", "tcp")
+		s.text("server.address", to.Host)
+		s.span.SetAttributes(attribute.Int("server.port", to.Port))
+	}
+	c = c.Clone()
+	c.Trace = place
+	return s, c
+}
+
+func (now *setup) begin(parent trace.SpanContext, options []trace.SpanStartOption) (*Span, *mcp.Trace) {
+	_, span := now.spans.Start(trace.ContextWithSpanContext(context.Background(), parent), "", options...)
+	at := span.SpanContext()
+	return &Span{span: span}, &mcp.Trace{ID: at.TraceID().String(), Parent: traceparent(at), State: at.TraceState().String()}
+}
+
+// Call describes the call of a client, in a SERVER span. id is the client's.
+func (s *Span) Call(c *mcp.Call, id mcp.Raw) {
+	if s == nil {
+		return
+	}
+	s.describe(c)
+	s.text("jsonrpc.request.id", strings.Trim(string(id), `"`))
+	s.text("mcp.protocol.version", c.Revision)
+	s.text("network.transport", "tcp")
+	s.text("gatehouse.call", c.ID)
+	if c.Session != "" && !c.Ephemeral {
+		s.text("mcp.session.id", record.Digest(c.Session))
+	}
+}
+
+// describe sets what both kinds of spans say of a call. Arguments are not among it.
+func (s *Span) describe(c *mcp.Call) {
+	s.method = typeOther
+	if mcp.KnownMethod(c.Method) {
+		s.method = c.Method
+	}
+	s.text("mcp.method.name", s.method)
+	switch c.Method {
+	case mcp.MethodToolsCall:
+		s.target = c.Name
+		s.text("gen_ai.tool.name", c.Name)
+		s.text("gen_ai.operation.name", "execute_tool")
+	case mcp.MethodPromptsGet:
+		s.target = c.Name
+		s.text("gen_ai.prompt.name", c.Name)
+	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		s.text("mcp.resource.uri", c.Name)
+	}
+}
+
+func (s *Span) text(key, value string) {
+	if value != "" {
+		s.span.SetAttributes(attribute.String(key, value))
+	}
+}
+
+// Outcome notes how the call ended. It comes before the reply is released. Messages are not
+// repeated: those of servers may quote arguments.
+func (s *Span) Outcome(ctx context.Context, reply *mcp.Reply, err error) {
+	if s == nil {
+		return
+	}
+	kind, code := "", 0
+	known, isKnown := errors.AsType[*mcp.Error](err)
+	switch {
+	case err == nil:
+		kind = failedTool(s.method, reply)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		kind = typeCancelled
+	case isKnown:
+		kind, code = known.Name.String(), known.Code
+		if known.Name == failure.NotFound {
+			s.target = "" // anything that a client makes up
+		}
+	default:
+		kind, code = failure.Internal.String(), mcp.CodeInternal
+	}
+	if code != 0 {
+		s.text("rpc.response.status_code", strconv.Itoa(code))
+	}
+	if kind != "" {
+		s.text("error.type", kind)
+		s.span.SetStatus(codes.Error, "")
+	}
+	if reply != nil && reply.Ask != nil {
+		s.span.SetAttributes(attribute.Bool("gatehouse.asks", true))
+	}
+}
+
+// failedTool is typeToolError for the result of a tool that failed, otherwise "".
+func failedTool(method string, reply *mcp.Reply) string {
+	if method != mcp.MethodToolsCall || reply == nil || len(reply.Result) > maxFailed {
+		return ""
+	}
+	if failed, _ := reply.Result.Member("isError"); string(failed) == "true" {
+		return typeToolError
+	}
+	return ""
+}
+
+// End ends the span.
+func (s *Span) End() {
+	if s == nil {
+		return
+	}
+	name := s.method
+	if s.target != "" {
+		name += " " + s.target[:min(len(s.target), attributeBytes)]
+	}
+	s.span.SetName(name)
+	s.span.End()
+}

@@ -1,0 +1,42 @@
+package upstream
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
+)
+
+// traced gives each call that has a span a CLIENT span, without the time in the queue. A call
+// that asks its user has one for each round; the request to the server names the first.
+func (u *Upstream) traced(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		if !c.Trace.Spanned() {
+			return next.Handle(ctx, c)
+		}
+		peer := u.peer
+		peer.Revision, _ = u.Era()
+		span, c := u.tracer.Client(c, peer)
+		defer span.End()
+		reply, err := next.Handle(ctx, c)
+		span.Outcome(ctx, reply, err)
+		return reply, err
+	})
+}
+
+// peerOf describes the server of a configuration.
+func peerOf(cfg Config) tracing.Peer {
+	peer := tracing.Peer{Upstream: cfg.Name, Process: cfg.URL == ""}
+	if u, err := url.Parse(cfg.URL); err == nil && !peer.Process {
+		peer.Host, peer.Port = u.Hostname(), 443
+		if u.Scheme == "http" {
+			peer.Port = 80
+		}
+		if port, err := strconv.Atoi(u.Port()); err == nil {
+			peer.Port = port
+		}
+	}
+	return peer
+}
