@@ -16,7 +16,7 @@ func (u *Upstream) pipeline() mcp.Handler {
 		u.admit.Middleware, // 429, queue, breaker; notes how it went
 		unfold.New(u.log, u.learnUnfolded).Middleware, // tools that the server describes only in short
 		u.skills.Middleware,                           // the server's own skills, in either form
-		u.traced,                                      // a CLIENT span for what goes to the server
+		traced(u.tracer, u.peer, u.Era),               // a CLIENT span for what goes to the server
 	)
 }
 

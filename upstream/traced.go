@@ -11,19 +11,21 @@ import (
 
 // traced gives each call that has a span a CLIENT span, without the time in the queue. A call
 // that asks its user has one for each round; the request to the server names the first.
-func (u *Upstream) traced(next mcp.Handler) mcp.Handler {
-	return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
-		if !c.Trace.Spanned() {
-			return next.Handle(ctx, c)
-		}
-		peer := u.peer
-		peer.Revision, _ = u.Era()
-		span, c := u.tracer.Client(c, peer)
-		defer span.End()
-		reply, err := next.Handle(ctx, c)
-		span.Outcome(ctx, reply, err)
-		return reply, err
-	})
+func traced(tracer *tracing.Tracer, at tracing.Peer, era func() (revision string, stateful bool)) mcp.Middleware {
+	return func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			if !c.Trace.Spanned() {
+				return next.Handle(ctx, c)
+			}
+			peer := at
+			peer.Revision, _ = era()
+			span, c := tracer.Client(c, peer)
+			defer span.End()
+			reply, err := next.Handle(ctx, c)
+			span.Outcome(ctx, reply, err)
+			return reply, err
+		})
+	}
 }
 
 // peerOf describes the server of a configuration.

@@ -82,7 +82,7 @@ type Upstream struct {
 	ids     atomic.Int64 // of all requests: the probe and the calls may share one pipe
 	handler mcp.Handler  // pipeline
 	tracer  *tracing.Tracer
-	peer    tracing.Peer // without the revision
+	peer    tracing.Peer // without its revision
 	admit   *admit.Admit
 	probe   probe
 	// env is what both dialects get from this Upstream.
