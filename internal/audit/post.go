@@ -111,6 +111,7 @@ func (p *poster) post(ctx context.Context, part []entry) error {
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
+		p.client.CloseIdleConnections() // a connection of HTTP/2 that hangs would be used again
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL
 		}

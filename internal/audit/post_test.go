@@ -218,6 +218,34 @@ func TestWebhookSignature(t *testing.T) {
 	}
 }
 
+// TestWebhookLeavesDeadConnections: a connection on which nothing was answered is not used again.
+func TestWebhookLeavesDeadConnections(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := certificates(t)
+	var mu sync.Mutex
+	var from []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		from = append(from, r.Proto+" "+r.RemoteAddr)
+		first := len(from) == 1
+		mu.Unlock()
+		if first {
+			<-r.Context().Done()
+		}
+	}))
+	server.TLS, server.EnableHTTP2 = serverTLS(t, certFile, keyFile), true
+	server.StartTLS()
+	defer server.Close()
+	sink := Sink{Type: TypeWebhook, URL: server.URL, Timeout: time.Second, CAFile: certFile, CertFile: certFile, KeyFile: keyFile}
+	j := started(t, remoteConfig("", 0, sink), Deps{retry: short})
+	closed(t, j)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(from) < 3 || from[0] == from[1] || !strings.HasPrefix(from[0], "HTTP/2") {
+		t.Errorf("requests came from %q", from)
+	}
+}
+
 // TestRetryAfter: a receiver can ask for a pause, of at most a minute.
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
