@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -22,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/front"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
@@ -71,6 +73,8 @@ type Config struct {
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Views are further endpoints, each with a selection of what policy allows. Default none.
 	Views []view.Config `yaml:"views"`
+	// Pinning holds upstreams to what was approved of them. Default: off.
+	Pinning pinning.Config `yaml:"pinning"`
 	// Skills says how skills are offered to hosts that know no form of them.
 	Skills loadskill.Config `yaml:"skills"`
 	// HTTP says what the endpoint accepts and how it answers. The hosts in listen and
@@ -136,6 +140,7 @@ func (c Config) Validate() error {
 	found.add("limits", c.Limits.CheckIssuers(issuers))
 	found.add("naming", c.Naming.Validate())
 	found.add("disclosure", c.Disclosure.validate(issuers))
+	found.add("pinning", c.Pinning.Validate())
 	checkViews(c, &found)
 	found.add("http", c.HTTP.Validate())
 	found.add("http.sse_path", c.checkSSEPath())
@@ -227,6 +232,9 @@ func (c Config) checkUpstreams(found *findings) {
 		add := func(err error) { found.add(upstreamPath(i, u), err) }
 		add(u.Validate())
 		add(checkDisclosure(u.Disclosure))
+		if err := pinning.CheckMode(u.Pinning.Mode); err != nil {
+			add(fmt.Errorf("pinning: %w", err))
+		}
 		if u.Auth.Type == outbound.TypeTokenExchange && u.Auth.Issuer != "" && !slices.Contains(c.issuers(), u.Auth.Issuer) {
 			add(fmt.Errorf("auth: issuer: %q is none of auth.issuers, so nobody comes with a token of it", u.Auth.Issuer))
 		}
@@ -388,6 +396,8 @@ func (c *Config) resolvePaths(dir string) {
 		}
 	}
 	absolute(&c.Disclosure.Descriptions)
+	c.Pinning.File = cmp.Or(c.Pinning.File, pinning.DefaultFile)
+	absolute(&c.Pinning.File)
 	absolute(&c.Sessions.Redis.CAFile)
 	absolute(&c.Sessions.Redis.CertFile)
 	absolute(&c.Sessions.Redis.KeyFile)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
 )
@@ -101,6 +102,10 @@ func parseConfig(file string, data []byte, holds *Config) (l loaded, err error) 
 	}
 	if cfg.Disclosure.Descriptions != "" {
 		l.files = append(l.files, strictyaml.SeeDirectory(cfg.Disclosure.Descriptions))
+	}
+	if pins(cfg) {
+		_, _, lock, _ := strictyaml.SeeFile(cfg.Pinning.File, pin.MaxBytes)
+		l.files = append(l.files, lock)
 	}
 	return l, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 	"github.com/gatehouse-mcp/gatehouse/upstream/skilldir"
 )
@@ -44,8 +45,8 @@ type Withheld struct {
 
 // Connect connects to all enabled upstreams of a configuration. It waits until each has
 // answered or failed, or ctx ends, and closes everything again. It serves nothing. doubts are
-// policy patterns that match nothing that was found, and what known clients cut or refuse, each
-// prefixed with the path of its key (see Locate).
+// policy patterns that match nothing that was found, what known clients cut or refuse, and what may
+// deceive people or models, each prefixed with the path of its key (see Locate).
 //
 // shown is what a view shows, if one is named, to a user who may use all of it.
 func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Logger) (reports []UpstreamReport, shown []catalog.Shown, doubts []error, err error) {
@@ -58,7 +59,7 @@ func Connect(ctx context.Context, cfg Config, view, version string, log *slog.Lo
 		}
 	}
 	err = inspect(ctx, cfg, version, log, func(g *graph) error {
-		reports, doubts = g.reports(), append(g.idleRules(), g.clientDoubts()...)
+		reports, doubts = g.reports(), slices.Concat(g.idleRules(), g.clientDoubts(), g.deceits())
 		if view != "" {
 			shown = g.catalog.Shown(view)
 		}
@@ -99,10 +100,16 @@ func (g *graph) clientDoubts() (doubts []error) {
 // inspect connects to the upstreams of a valid configuration. It waits until each has answered
 // or failed, or ctx ends, calls look, and closes everything.
 func inspect(ctx context.Context, cfg Config, version string, log *slog.Logger, look func(*graph) error) error {
+	return inspectWith(ctx, cfg, version, log, nil, look)
+}
+
+// inspectWith is inspect that collects all definitions, too, pinned or not.
+func inspectWith(ctx context.Context, cfg Config, version string, log *slog.Logger, collect func(string, pin.Definition), look func(*graph) error) error {
 	with, err := newServices(&stores{}, version, nil, log)
 	if err != nil {
 		return err
 	}
+	with.collect = collect
 	g, err := newGraph(cfg.withDefaults(), with, nil)
 	if err != nil {
 		return err

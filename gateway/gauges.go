@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -21,6 +22,7 @@ func gauges(g *Gateway) onScrape {
 	return func(write sample) {
 		now := g.graph()
 		write.upstreams(now)
+		write.pinned(now.guards)
 		write.issuers(now.auth.Status())
 		write.sessions(g)
 		write.process(g)
@@ -52,6 +54,12 @@ func (write sample) upstreams(g *graph) {
 			write("gatehouse_upstream_items", "Items of an upstream that clients can be shown, by list.", float64(count), "upstream", name, "list", listNames[i])
 			write("gatehouse_upstream_items_withheld", "Items of an upstream that no client is shown, by list; the log says which and why.", float64(withheld[listNames[i]]), "upstream", name, "list", listNames[i])
 		}
+	}
+}
+
+func (write sample) pinned(guards []*pinning.Guard) {
+	for _, guard := range guards {
+		write("gatehouse_upstream_items_not_approved", "Items of a pinned upstream, and its instructions, that were seen and are not in the lock file as they are now; the log says which.", float64(guard.Pending()), "upstream", guard.Name())
 	}
 }
 

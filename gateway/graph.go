@@ -16,8 +16,10 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/handover"
 	"github.com/gatehouse-mcp/gatehouse/gateway/observe"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/seal"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -36,7 +38,8 @@ type graph struct {
 	// viewUsers are those who may use each view.
 	viewUsers []*policy.Audiences
 
-	members []*member // the upstreams, in the order of the configuration
+	members []*member        // the upstreams, in the order of the configuration
+	guards  []*pinning.Guard // of the upstreams that are pinned
 	catalog *catalog.Catalog
 	way     handover.Way
 
@@ -82,6 +85,8 @@ type services struct {
 	tracer   *tracing.Tracer   // nil for none
 	recorder *observe.Recorder // nil for none
 	events   *events           // records what is no call
+	// collect takes every definition in place of guards; nil for guards.
+	collect func(upstream string, d pin.Definition)
 }
 
 func newServices(shared *stores, version string, tell func(session string, e mcp.Event), log *slog.Logger) (l services, err error) {
@@ -134,6 +139,10 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		g.viewUsers = append(g.viewUsers, users)
 	}
+	guarded, err := guards(cfg, with)
+	if err != nil {
+		return g, err
+	}
 	var sources []catalog.Source
 	for _, c := range cfg.Upstreams {
 		if !enabled(c) {
@@ -144,7 +153,11 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 			return g, err
 		}
 		g.members = append(g.members, m)
-		source := catalog.Source{Upstream: m.counted, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
+		server := guarded(m.counted, c)
+		if guard, ok := server.(*pinning.Guard); ok {
+			g.guards = append(g.guards, guard)
+		}
+		source := catalog.Source{Upstream: server, Prefix: c.Prefix, PerUser: m.PerUser(), SkillDir: c.Skills != ""}
 		if m.mcp != nil {
 			source.Keeps, source.HasSession, source.ByClass = m.mcp.Keeps, m.mcp.HasSession, !c.Shared
 		}
@@ -219,7 +232,7 @@ func newMember(c upstream.Config, with services, before *member) (*member, error
 // sameServer reports whether two configurations of an upstream differ at most in how others
 // see it.
 func sameServer(a, b upstream.Config) bool {
-	a.Prefix, a.Enabled, a.Disclosure, a.Results = b.Prefix, b.Enabled, b.Disclosure, b.Results
+	a.Prefix, a.Enabled, a.Disclosure, a.Results, a.Pinning = b.Prefix, b.Enabled, b.Disclosure, b.Results, b.Pinning
 	return reflect.DeepEqual(a, b)
 }
 

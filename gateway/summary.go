@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -27,12 +28,33 @@ type Summary struct {
 	Limits    []string
 	Operators string // their address
 	Audit     string // where records go; "" for nowhere
+	Pinning   string // which upstreams are pinned, and to what; "" for none
 	Upstreams []UpstreamSummary
 	Views     []ViewSummary
 	// Disclosure says to whom tools are described in short. Prompt is what the system prompt
 	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string
 	Prompt     string
+}
+
+// pinningSummary says which upstreams are pinned.
+func pinningSummary(c Config) string {
+	var parts []string
+	for _, mode := range []string{pinning.Block, pinning.Warn} {
+		var names []string
+		for _, u := range c.Upstreams {
+			if enabled(u) && pinMode(c, u) == mode {
+				names = append(names, u.Name)
+			}
+		}
+		if names != nil {
+			parts = append(parts, mode+": "+strings.Join(names, ", "))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", strings.Join(parts, "; "), c.Pinning.File)
 }
 
 // UpstreamSummary is what the configuration says of one upstream.
@@ -67,6 +89,7 @@ func (c Config) Summary() Summary {
 		Policy:    c.policySummary(),
 		Operators: cmp.Or(c.Admin.Listen, "not served: there is no admin.listen"),
 		Audit:     auditSummary(c.Audit),
+		Pinning:   pinningSummary(c),
 
 		Disclosure: c.disclosureSummary(),
 	}

@@ -76,6 +76,9 @@ type Config struct {
 	Disclosure Disclosure `yaml:"disclosure"`
 	// Results says what clients are sent of large tool results. This package does not use it.
 	Results Results `yaml:"results"`
+	// Pinning says what happens to what is not approved of the server. This package does not use
+	// it.
+	Pinning Pinning `yaml:"pinning"`
 
 	// Timeout bounds how long the gateway waits.
 	Timeout Timeout `yaml:"timeout"`
@@ -90,6 +93,12 @@ type Disclosure struct {
 	// Summaries are short descriptions of tools, keyed by their original names. They
 	// replace the beginning of the server's own descriptions. Default none.
 	Summaries map[string]string `yaml:"summaries"`
+}
+
+// Pinning is what is different for one server in the section "pinning"; see gateway/pinning.
+type Pinning struct {
+	// Mode is off, warn or block. Default: the mode of the section "pinning".
+	Mode string `yaml:"mode"`
 }
 
 // Timeout is how long an upstream may take. The values are durations such as 10s.

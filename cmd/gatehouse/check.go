@@ -44,6 +44,9 @@ func newCheck() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := gateway.CheckLock(cfg); err != nil {
+				return err
+			}
 			printSummary(out, cfg.Summary(), described)
 			if !connect {
 				reports, err := gateway.CheckSkills(cmd.Context(), cfg)
@@ -87,6 +90,9 @@ func printSummary(w io.Writer, s gateway.Summary, described int) {
 	row("operators", s.Operators)
 	if s.Audit != "" {
 		row("audit", s.Audit)
+	}
+	if s.Pinning != "" {
+		row("pinning", s.Pinning)
 	}
 	for _, u := range s.Upstreams {
 		prefix := fmt.Sprintf("prefix %q", u.Prefix)

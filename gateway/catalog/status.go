@@ -109,6 +109,8 @@ func (c *Catalog) Tools(upstream string) (all []mcp.Item) {
 type Shown struct {
 	List  string   // as in Withheld
 	Names []string // that clients see
+	// Targets are what these names stand for.
+	Targets []mcp.Target
 }
 
 // Shown returns what a view shows to a caller who may use all of it. It does not include what only
@@ -119,7 +121,7 @@ func (c *Catalog) Shown(view string) (all []Shown) {
 		one := Shown{List: k.String()}
 		for _, page := range s.lists[k].in(c.plan.views[view], k, c.plan).pages {
 			for _, item := range page.Items {
-				one.Names = append(one.Names, item.Name)
+				one.Names, one.Targets = append(one.Names, item.Name), append(one.Targets, item.Target)
 			}
 		}
 		all = append(all, one)

@@ -39,6 +39,7 @@ var layers = []layer{
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
 	{level: 2, dir: "internal/tracing", ours: []string{"internal/mcp", "internal/record"}, // record for the digest of a session
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
+	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
@@ -77,7 +78,8 @@ var layers = []layer{
 	{level: 4, dir: "gateway/catalog", // wire for parameter headers, seal for cursors, skillmd for what a skill may have, clients to merge instructions
 		ours:  []string{"internal/mcp", "internal/mcp/wire", "internal/seal", "internal/skillmd", "gateway/catalog/looks", "gateway/catalog/sessionlists", "gateway/clients", "gateway/view"},
 		third: []string{"golang.org/x/sync", "github.com/cenkalti/backoff/v5", "github.com/hashicorp/golang-lru/v2"}},
-	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}},               // policy for patterns and callers
+	{level: 4, dir: "gateway/view", ours: []string{"internal/mcp", "policy"}}, // policy for patterns and callers
+	{level: 2, dir: "gateway/pinning", ours: []string{"internal/mcp", "internal/pin"}},
 	{level: 4, dir: "gateway/feature/*", ours: []string{"internal/mcp", "gateway/clients"}}, // clients for how much of a description is read
 	{level: 4, dir: "gateway/observe", ours: []string{"internal/mcp", "internal/record", "internal/audit"}},
 	{level: 4, dir: "gateway/front/refuse", ours: []string{"internal/mcp", "internal/mcp/wire", "session"}}, // session for the errors of its store

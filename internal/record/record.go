@@ -16,6 +16,7 @@ const (
 	KindRefused    = "refused"    // a request that became no call
 	KindReload     = "reload"     // the configuration was read again
 	KindLists      = "lists"      // what a server offers has changed
+	KindPin        = "pin"        // a server offers something that is not approved
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
 	KindAnchor     = "anchor"     // where the chain stands, perhaps signed
 	KindGap        = "gap"        // records were lost here

@@ -1,0 +1,40 @@
+package pinning
+
+import "fmt"
+
+// Modes of pinning.
+const (
+	// Off: servers may say what they like.
+	Off = "off"
+	// Warn: what is not approved is reported, and shown.
+	Warn = "warn"
+	// Block: what is not approved is reported, and hidden until it is.
+	Block = "block"
+)
+
+// DefaultFile is the lock file, beside the configuration file.
+const DefaultFile = "gatehouse.lock"
+
+// Config is the section pinning.
+type Config struct {
+	// Mode says what happens to tools, prompts, resource templates, skills and instructions that
+	// are not in the lock file as the server describes them now: off, warn (they are reported)
+	// or block (they are reported and hidden until they are approved). Upstreams may have another
+	// mode. Default off.
+	Mode string `yaml:"mode"`
+	// File is the lock file, which "gatehouse lock" writes. Default gatehouse.lock, beside the
+	// configuration file.
+	File string `yaml:"file"`
+}
+
+// Validate reports what is wrong with the section.
+func (c Config) Validate() error { return CheckMode(c.Mode) }
+
+// CheckMode reports what is wrong with a mode; "" is fine.
+func CheckMode(mode string) error {
+	switch mode {
+	case "", Off, Warn, Block:
+		return nil
+	}
+	return fmt.Errorf("mode: %q: want off, warn or block", mode)
+}

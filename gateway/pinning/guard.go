@@ -1,0 +1,176 @@
+package pinning
+
+import (
+	"context"
+	"crypto/sha256"
+	"sync"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
+)
+
+// maxJudged and maxPending bound what a guard remembers.
+const (
+	maxJudged  = 20_000
+	maxPending = 10_000
+)
+
+// Server is what a guard stands in front of.
+type Server interface {
+	mcp.Handler
+	// Name is the configured name.
+	Name() string
+}
+
+// Finding is something that is not approved as it is now. Each is told once for each definition.
+type Finding struct {
+	Upstream string
+	Kind     pin.Kind
+	Name     string // "" for instructions
+	New      bool   // nothing of this name is approved
+	// Differ are the members that are not as approved, for what is not new.
+	Differ []string
+	// Hidden are texts in it that people cannot see; see pin.Hidden.
+	Hidden []string
+	// Blocked says that clients do not see it.
+	Blocked bool
+}
+
+// Guard is a server as far as it is approved. It may be used concurrently.
+type Guard struct {
+	server   Server
+	block    bool
+	approved *pin.Approved
+	found    func(Finding)
+
+	mu      sync.Mutex // guards the fields below
+	judged  map[[sha256.Size]byte]bool
+	pending map[thing]bool
+}
+
+type thing struct {
+	kind pin.Kind
+	name string
+}
+
+// New returns a server as far as it is approved. mode is Warn or Block. found takes what is not
+// approved; it must not block.
+func New(server Server, mode string, approved *pin.Approved, found func(Finding)) *Guard {
+	return &Guard{
+		server: server, block: mode == Block, approved: approved, found: found,
+		judged: make(map[[sha256.Size]byte]bool), pending: make(map[thing]bool),
+	}
+}
+
+// Name returns the name of the server.
+func (g *Guard) Name() string { return g.server.Name() }
+
+// Pending returns how many things were seen that are not approved, at most 10000.
+func (g *Guard) Pending() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.pending)
+}
+
+// Handle passes a call on. Of the answers it takes what is not approved, if that is to be
+// hidden; a call of such a thing is not passed on.
+func (g *Guard) Handle(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+	if g.block && g.unknown(c) {
+		return nil, mcp.Errorf(failure.NotApproved, "%s: the gateway's operator has not approved this", c.Name)
+	}
+	reply, err := g.server.Handle(ctx, c)
+	if err != nil || reply == nil {
+		return reply, err
+	}
+	if kind, ok := pin.KindOf(c.Method); ok && reply.List != nil {
+		return g.list(kind, reply), nil
+	}
+	if c.Method == mcp.MethodDiscover {
+		return g.instructions(reply), nil
+	}
+	return reply, nil
+}
+
+// unknown reports whether a call is of something that is not approved in any form. What is
+// approved in another form is not in the catalog's lists, and so is not called.
+func (g *Guard) unknown(c *mcp.Call) bool {
+	switch c.Method {
+	case mcp.MethodToolsCall:
+		return !g.approved.Has(pin.Tools, c.Name)
+	case mcp.MethodPromptsGet:
+		return !g.approved.Has(pin.Prompts, c.Name)
+	case mcp.MethodSkillsGet:
+		key, byURI := mcp.SkillKey(c.Params)
+		if byURI {
+			return !g.approved.HasSkillAt(key.Text())
+		}
+		return !g.approved.Has(pin.Skills, key.Text())
+	}
+	return false
+}
+
+func (g *Guard) list(kind pin.Kind, reply *mcp.Reply) *mcp.Reply {
+	items := reply.List.Items
+	shown := make([]mcp.Item, 0, len(items))
+	for _, item := range items {
+		if g.shows(kind, item.Name, item.Raw) {
+			shown = append(shown, item)
+		}
+	}
+	if len(shown) == len(items) {
+		return reply
+	}
+	less := *reply
+	less.List = reply.List.With(shown)
+	return &less
+}
+
+func (g *Guard) instructions(reply *mcp.Reply) *mcp.Reply {
+	text, ok := reply.Result.Member("instructions")
+	if !ok || text.Text() == "" || g.shows(pin.Instructions, "", text) {
+		return reply
+	}
+	less := *reply
+	less.Result = reply.Result.Without("instructions")
+	return &less
+}
+
+// shows judges a definition, reports it the first time if it is not approved, and says whether
+// clients see it.
+func (g *Guard) shows(kind pin.Kind, name string, definition mcp.Raw) bool {
+	key := sha256.Sum256(append([]byte(string(kind)+"\x00"+name+"\x00"), definition...))
+	g.mu.Lock()
+	approved, known := g.judged[key]
+	g.mu.Unlock()
+	var finding Finding
+	if !known {
+		finding = Finding{Upstream: g.Name(), Kind: kind, Name: name, Blocked: g.block}
+		if finding.Differ, finding.New, approved = g.approved.Check(kind, name, definition); !approved {
+			finding.Hidden = pin.Hidden(definition)
+		}
+	}
+	if first := g.note(key, thing{kind, name}, approved); first && !approved {
+		g.found(finding)
+	}
+	return approved || !g.block
+}
+
+// note remembers a judgement. first says that it is the first one of this definition.
+func (g *Guard) note(key [sha256.Size]byte, what thing, approved bool) (first bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, known := g.judged[key]; !known {
+		first = true
+		if len(g.judged) >= maxJudged {
+			clear(g.judged)
+		}
+		g.judged[key] = approved
+	}
+	if approved {
+		delete(g.pending, what)
+	} else if len(g.pending) < maxPending {
+		g.pending[what] = true
+	}
+	return first
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/upstream"
+)
+
+// TestPinnedSession: what a server adds to one client's session is hidden like everything else
+// that is not approved.
+func TestPinnedSession(t *testing.T) {
+	for _, revision := range []string{statefulClient, stateless} {
+		for mode, want := range map[string][]string{
+			pinning.Block: {"up__enable"},
+			pinning.Warn:  {"up__enable", "up__extra", "up__secret"},
+		} {
+			t.Run(revision+" "+mode, func(t *testing.T) {
+				t.Parallel() // each waits until changes of lists settle
+				cfg := gateway.Config{
+					Upstreams: []upstream.Config{{Name: "up", URL: newWorkshop(t, true).url}},
+					Pinning:   pinning.Config{Mode: mode, File: filepath.Join(t.TempDir(), "gatehouse.lock")},
+				}
+				lockAll(t, cfg)
+				c := newClient(revision)
+				c.open(t, &sdk.StreamableClientTransport{Endpoint: start(t, cfg), HTTPClient: ownClient(t)})
+				if got := c.text(t, "up__enable", nil); got != "enabled" {
+					t.Errorf("it answered %q", got)
+				}
+				if got := listTools(t, c); !slices.Equal(got, want) {
+					t.Errorf("the tools are %q, want %q", got, want)
+				}
+				if mode == pinning.Block {
+					_, err := c.CallTool(deadline(t), &sdk.CallToolParams{Name: "up__extra"})
+					wantCode(t, "a tool that is not approved", err, mcp.CodeInvalidParams)
+				} else if got := c.text(t, "up__extra", map[string]any{"text": "hi"}); got != "hi" {
+					t.Errorf("it answered %q", got)
+				}
+			})
+		}
+	}
+}
+
+// lockAll approves everything that the upstreams have now.
+func lockAll(t *testing.T, cfg gateway.Config) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found, err := gateway.ReviewLock(ctx, cfg, "test", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range found.Upstreams {
+		for _, change := range u.Changes {
+			found.Approve(u.Name, change)
+		}
+	}
+	if err := found.Save(); err != nil {
+		t.Fatal(err)
+	}
+}
