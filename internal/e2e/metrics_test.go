@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -147,7 +148,7 @@ func TestMetrics(t *testing.T) {
 			{Name: "new", URL: everyWay(t, stateless).URL},
 			{Name: "brief", URL: brief.URL, Disclosure: upstream.Disclosure{Mode: "progressive"}},
 			{Name: "dead", URL: "http://" + dead.Addr().String() + "/mcp"},
-			{Name: "books", Skills: skillsDir(t, map[string]string{
+			{Name: "books", Pinning: upstream.Pinning{Mode: pinning.Warn}, Skills: skillsDir(t, map[string]string{
 				"fine/SKILL.md":   "---\nname: fine\ndescription: Is fine.\n---\nYes.\n",
 				"broken/SKILL.md": "---\nname: another\n---\n",
 			})},
@@ -158,6 +159,10 @@ func TestMetrics(t *testing.T) {
 	collector := mcptest.NewCollector()
 	t.Cleanup(collector.Close)
 	cfg.Tracing.Endpoint = collector.URL
+	cfg.Pinning.File = filepath.Join(t.TempDir(), "gatehouse.lock")
+	if err := os.WriteFile(cfg.Pinning.File, []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg.Sessions.Store, cfg.Replicas.Listen = "redis", "127.0.0.1:0"
 	cfg.Sessions.Redis.URL = mcp.Secret(redistest.Start(t).URL())
 	cfg.Sessions.Key = "0123456789abcdef0123456789abcdef"
@@ -249,6 +254,7 @@ func TestMetrics(t *testing.T) {
 		"audit_dropped_total{sink=file}":                             0,
 		"audit_failures_total{sink=file}":                            0,
 		"redis_up":                                                   1,
+		"upstream_items_not_approved{upstream=books}":                1, // what is fine
 		"redis_duration_seconds{operation=script}":                   anyNumber,
 		"redis_errors_total{kind=unavailable}":                       0,
 		"lease_renewals_total{result=late}":                          0,
