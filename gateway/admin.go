@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -65,6 +66,9 @@ func (g *Gateway) adminRoutes() http.Handler {
 	})
 	mux.HandleFunc("GET /readyz", g.readyz)
 	mux.HandleFunc("GET /metrics", g.serveMetrics())
+	if g.recent != nil {
+		mux.Handle(admin.Path, newAPI(g))
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -16,7 +16,11 @@ import (
 // openAudit opens the sinks of records, if there are any. What is recorded until the stores
 // close is written.
 func openAudit(g *Gateway, cfg Config, replica, version string, metrics *audit.Metrics) (err error) {
-	g.journal, err = audit.New(cfg.Audit, audit.Deps{Replica: replica, Version: version, Log: g.log, Metrics: metrics})
+	deps := audit.Deps{Replica: replica, Version: version, Log: g.log, Metrics: metrics}
+	if g.recent != nil {
+		deps.Also = g.recent.Put
+	}
+	g.journal, err = audit.New(cfg.Audit, deps)
 	if err != nil {
 		return err
 	}

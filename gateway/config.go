@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/clients"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
@@ -110,6 +111,9 @@ type Admin struct {
 	// who reaches it. /readyz gives the state of upstreams only to requests from this machine.
 	// /metrics, which is made for collectors, includes the names of upstreams. Default none.
 	Listen string `yaml:"listen"`
+	// API says who may use the API for operators, /api/v1/ at the same address. A reload changes
+	// it, but does not begin or end to serve it. Default: it is not served.
+	API admin.Config `yaml:"api"`
 }
 
 // Validate returns everything that is wrong, each problem prefixed with the path of its key.
@@ -153,7 +157,10 @@ func (c Config) Validate() error {
 	found.add("telemetry.log", c.Telemetry.Log.Validate())
 	if c.Admin.Listen != "" {
 		found.add("admin.listen", checkListen(c.Admin.Listen))
+	} else if !c.Admin.API.IsZero() {
+		found.add("admin.listen", errors.New("admin.api needs it: the address of the API, such as 127.0.0.1:9090"))
 	}
+	found.add("admin.api", c.Admin.API.Validate())
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > mostDelay {
 		found.add("shutdown_delay", fmt.Errorf("%s: want 0s to %s", c.ShutdownDelay, mostDelay))
 	}
@@ -190,7 +197,7 @@ func (c Config) doubts() error {
 // auditDoubts returns what is probably not meant.
 func auditDoubts(c Config) (doubts []error) {
 	for i, r := range c.Policy.Rules {
-		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() {
+		if len(r.Record.Arguments) > 0 && c.Audit.IsZero() && c.Admin.API.IsZero() {
 			doubts = append(doubts, fmt.Errorf("policy: rules[%d]: record: nothing is recorded: there is no section audit", i))
 		}
 	}

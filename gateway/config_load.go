@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -138,7 +139,7 @@ func (c Config) needsRestart(holds Config) error {
 		{"replicas", holds.Replicas, c.Replicas},
 		{"http", holds.HTTP, c.HTTP},
 		{"connections", holds.Connections, c.Connections},
-		{"admin", holds.Admin, c.Admin},
+		{"admin", withoutOperators(holds.Admin), withoutOperators(c.Admin)},
 		{"telemetry", holds.Telemetry, c.Telemetry},
 	} {
 		if !reflect.DeepEqual(key.now, key.then) {
@@ -151,6 +152,15 @@ func (c Config) needsRestart(holds Config) error {
 // withoutUser returns the section without the parts that a reload can change.
 func withoutUser(c session.Config) session.Config {
 	c.Redis = c.Redis.WithoutUser()
+	return c
+}
+
+// withoutOperators returns the section without the parts that a reload can change: only whether
+// there is an API cannot change.
+func withoutOperators(c Admin) Admin {
+	if !c.API.IsZero() {
+		c.API = admin.Config{Loopback: "some"}
+	}
 	return c
 }
 

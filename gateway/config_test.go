@@ -229,6 +229,7 @@ func TestExampleIsValid(t *testing.T) {
 	for _, name := range []string{"INTROSPECTION_SECRET", "CRM_SECRET", "WEATHER_KEY", "REDIS_PASSWORD", "SENTINEL_PASSWORD", "SIEM_TOKEN"} {
 		t.Setenv(name, "s3cret")
 	}
+	t.Setenv("GATEHOUSE_ADMIN_TOKEN", "456789abcdef0123456789abcdef0123")
 	t.Setenv("GATEHOUSE_KEY", "0123456789abcdef0123456789abcdef")
 	t.Setenv("GATEHOUSE_KEY_BEFORE", "fedcba9876543210fedcba9876543210")
 	t.Setenv("AUDIT_KEY", "0123456789abcdefghijklmnopqrstuv")

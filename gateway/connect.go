@@ -190,3 +190,27 @@ func (g *graph) reports() []UpstreamReport {
 	}
 	return reports
 }
+
+// idleRules returns the patterns that match nothing of what the upstreams list, and the names that
+// views could not shorten.
+func (g *graph) idleRules() (idle []error) {
+	var unheard []string
+	for _, view := range g.catalog.Status() {
+		if view.State != catalog.StateUp {
+			unheard = append(unheard, view.Name)
+		}
+	}
+	known := g.catalog.Targets()
+	for _, one := range g.cfg.Policy.Idle(known, unheard) {
+		idle = append(idle, fmt.Errorf("policy: %w", one))
+	}
+	for i, v := range g.cfg.Views {
+		for _, one := range v.Rule().Idle(g.cfg.rules(), known, unheard) {
+			idle = append(idle, fmt.Errorf("%s: %w", viewKey(i, v), one))
+		}
+		if kept := g.catalog.Kept(v.Name); len(kept) > 0 {
+			idle = append(idle, fmt.Errorf("%s: drop_prefixes: %s: their prefixes are kept, since without them the names could stand for something else, too", viewKey(i, v), strings.Join(kept, ", ")))
+		}
+	}
+	return idle
+}

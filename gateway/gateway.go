@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/session"
@@ -80,6 +81,7 @@ type Gateway struct {
 	journal    *audit.Journal
 	rulePlaces atomic.Pointer[map[string]string] // file:line by the names of rules; nil for no file
 	admin      net.Listener                      // nil for none
+	recent     *recent.Records                   // for operators; nil for none
 
 	reloading sync.Mutex // guards running and stopAuth; held while the graph is replaced
 	running   bool
@@ -163,6 +165,9 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 	closeCluster := func(ctx context.Context) error { shared.cluster.Close(ctx); return nil }
 	g.undo.onStop("replicas", closeCluster)
 	if g.services, err = newServices(shared, version, g.tell, g.log); err != nil {
+		return err
+	}
+	if err := openRecent(g, cfg, shared, metrics.recent); err != nil {
 		return err
 	}
 	if err := openAudit(g, cfg, shared.cluster.Self(), version, metrics.audit); err != nil {

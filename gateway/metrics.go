@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/cluster"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
 	"github.com/gatehouse-mcp/gatehouse/internal/redisdb"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
 	"github.com/gatehouse-mcp/gatehouse/policy"
@@ -51,6 +52,7 @@ type metrics struct {
 	log        *observe.LogMetrics
 	audit      *audit.Metrics
 	traces     *tracing.Metrics
+	recent     *recent.Metrics
 
 	connections, connectionsMax      prometheus.Gauge
 	notAccepted, tooManyOfOneAddress prometheus.Counter
@@ -91,6 +93,7 @@ func newMetrics(version string, redis bool) *metrics {
 		log:        observe.NewLogMetrics(reg),
 		audit:      audit.NewMetrics(reg),
 		traces:     tracing.NewMetrics(reg),
+		recent:     recent.NewMetrics(reg),
 		connections: with.NewGauge(prometheus.GaugeOpts{
 			Name: "gatehouse_connections_open",
 			Help: "Connections of clients.",

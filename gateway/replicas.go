@@ -33,6 +33,7 @@ type stores struct {
 	recordKey func(session string) string // the key of a session's record in Redis; nil for none
 	drop      func(session string)        // forgets a session that another replica owns
 	known     func() int                  // how many sessions this process knows; nil for none
+	list      func() []session.Listed     // which these are; likewise
 	metrics   *metrics                    // nil for none
 }
 
@@ -52,7 +53,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.sessions, s.results, s.known, s.cluster = memory, memory.Results(), memory.Known, cluster.Alone()
+		s.sessions, s.results, s.known, s.list, s.cluster = memory, memory.Results(), memory.Known, memory.List, cluster.Alone()
 		return s, nil
 	}
 	deps.Fence = func(key string) (string, string) { return s.cluster.Fence(key) } // nothing is written before the cluster is there
@@ -62,7 +63,7 @@ func (g *Gateway) newStores(cfg Config, metrics *metrics) (*stores, error) {
 		return nil, err
 	}
 	s.sessions, s.grants, s.results, s.kept, s.drop = redis, redis.Grants(), redis.Results(), redis.Kept(), redis.Drop
-	s.known, s.redis, s.recordKey = redis.Known, redis.DB(), redis.RecordKey
+	s.known, s.list, s.redis, s.recordKey = redis.Known, redis.List, redis.DB(), redis.RecordKey
 	s.cluster, err = cluster.New(cfg.Replicas, cluster.Deps{
 		DB: s.redis, Key: s.secret, Accepted: s.accepted, Idle: cfg.Sessions.Kept(), Revision: g.reloaded.Revision,
 		OnLost: g.dropSession, InUse: func(key string) bool { return g.front.InUse(key) }, Log: g.log, Metrics: metrics.cluster,

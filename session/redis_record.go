@@ -17,6 +17,7 @@ const recordVersion = 2
 // strings, which preserves it byte for byte.
 type keptRecord struct {
 	Version       int      `json:"version"`
+	Subject       string   `json:"subject,omitempty"`
 	Client        string   `json:"client,omitempty"`
 	View          string   `json:"view,omitempty"`
 	Revision      string   `json:"revision"`
@@ -31,6 +32,7 @@ type keptRecord struct {
 func encode(r Record) ([]byte, error) {
 	value, err := json.Marshal(keptRecord{
 		Version:       recordVersion,
+		Subject:       r.Subject,
 		Client:        r.Client,
 		View:          r.View,
 		Revision:      r.Revision,
@@ -62,6 +64,7 @@ func decode(value []byte, n name) (*Record, error) {
 	}
 	r := Record{
 		User:          n.user,
+		Subject:       k.Subject,
 		Client:        k.Client,
 		View:          k.View,
 		ID:            n.id,

@@ -20,6 +20,8 @@ const MaxRecordBytes = 256 << 10
 type Record struct {
 	// User is mcp.Caller.User of the session's user.
 	User string
+	// Subject is mcp.Caller.Subject: what the user is called. It is for operators only.
+	Subject string
 	// Client is mcp.Caller.ClientID of the session's client; "" if clients are not known.
 	Client string
 	// View is mcp.Caller.View of the endpoint where the session began: it exists only there.
@@ -65,7 +67,7 @@ func nameOf(key string) name {
 
 // size is what MaxRecordBytes bounds.
 func (r Record) size() int {
-	n := len(r.Client) + len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
+	n := len(r.Subject) + len(r.Client) + len(r.ClientInfo) + len(r.Caps) + len(r.LogLevel)
 	for _, uri := range r.Subscriptions {
 		n += len(uri)
 	}

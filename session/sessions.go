@@ -9,6 +9,24 @@ import (
 // Known returns how many sessions this process holds.
 func (s *sessions) Known() int { return int(s.known.Load()) }
 
+// Listed is a session as operators see it.
+type Listed struct {
+	Record
+	Used time.Time
+}
+
+// List returns the sessions that this process holds, in no order.
+func (s *sessions) List() (all []Listed) {
+	now, clock := time.Now(), int64(s.clock())
+	for _, h := range s.all() {
+		r, used := h.record.Load(), h.used.Load()
+		if r != nil && !h.over.Load() && used != expired {
+			all = append(all, Listed{*r, now.Add(time.Duration(used - clock))})
+		}
+	}
+	return all
+}
+
 // Get returns a session and restarts its idle time; see Store. For a held session it does not
 // ask the place.
 func (s *sessions) Get(ctx context.Context, user, id string) (Record, error) {

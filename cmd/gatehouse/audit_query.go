@@ -49,7 +49,7 @@ func newAuditQuery() *cobra.Command {
 	flags.StringVar(&filter.Upstream, "upstream", "", "`NAME` of the server")
 	flags.StringVar(&filter.ID, "id", "", "`ID` of the call")
 	flags.StringVar(&filter.Session, "session", "", "`DIGEST` of the session")
-	flags.StringSliceVar(&filter.Kinds, "kind", nil, "`KINDS` of records: call, signin, session, reload, lists, credential, anchor, gap")
+	flags.StringSliceVar(&filter.Kinds, "kind", nil, "`KINDS` of records: call, signin, session, reload, lists, credential, admin, anchor, gap")
 	flags.StringSliceVar(&filter.Decisions, "decision", nil, "`DECISIONS`: allow, ask, deny, unknown")
 	flags.StringSliceVar(&filter.Outcomes, "outcome", nil, "`OUTCOMES`, as in metrics")
 	flags.StringVar(&since, "since", "", "a `TIME` (2026-11-23T08:00:00Z) or how long ago (24h)")

@@ -48,6 +48,7 @@ func (f *Front) handshake(p *posted, opened func(context.Context, session.Record
 	x.handler = mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
 		return x.open(ctx, session.Record{
 			User:       c.Caller.User(),
+			Subject:    c.Caller.Subject,
 			Client:     c.Caller.ClientID,
 			View:       c.Caller.View,
 			Revision:   rev.Name,

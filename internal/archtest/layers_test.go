@@ -42,6 +42,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},
 	{level: 1, dir: "internal/redisdb", ours: []string{"internal/clienttls", "internal/mcp"}, third: []string{"github.com/redis/go-redis/v9"}},
+	{level: 2, dir: "internal/recent", ours: []string{"internal/mcp", "internal/record", "internal/redisdb", "internal/seal"}}, // redisdb and seal for what replicas share
 	{level: 2, dir: "auth", ours: []string{"internal/mcp", "internal/safehttp"},
 		third: []string{"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync"}},
 	{level: 2, dir: "auth/outbound", ours: []string{"internal/mcp", "internal/safehttp"},

@@ -24,6 +24,9 @@ type Deps struct {
 	Log *slog.Logger
 	// Metrics count records; nil for none.
 	Metrics *Metrics
+	// Also takes each record besides the sinks, whether there are any or not. It must not wait.
+	// nil for none.
+	Also func(*record.Record)
 	// Stdout is where the sink of this type writes; nil for the process's.
 	Stdout io.Writer
 
@@ -35,7 +38,7 @@ type Deps struct {
 type Journal struct {
 	deps    Deps
 	started time.Time
-	on      atomic.Bool // there are sinks
+	on      atomic.Bool // there are sinks, or there is Also
 	key     atomic.Pointer[record.Key]
 	plans   atomic.Int64 // how many configurations there were
 
@@ -103,6 +106,9 @@ func (j *Journal) Put(r *record.Record) {
 	for _, w := range j.workers {
 		w.put(r)
 	}
+	if j.deps.Also != nil {
+		j.deps.Also(r)
+	}
 }
 
 // Plan prepares another configuration. Errors are those of sinks that cannot be written to;
@@ -152,7 +158,7 @@ func (j *Journal) swap(before, next, fresh []*worker, key *record.Key) {
 	j.retired = append(slices.DeleteFunc(j.retired, (*worker).over), over...)
 	after := slices.Clone(j.retired)
 	j.key.Store(key)
-	j.on.Store(len(next) > 0)
+	j.on.Store(len(next) > 0 || j.deps.Also != nil)
 	j.mu.Unlock()
 	for _, w := range over {
 		w.end()

@@ -97,6 +97,12 @@ const (
 	ReloadLeftovers
 	StopUnclean
 	AdminDown
+	AdminTokenMissing
+	AdminTokenInvalid
+	AdminRole
+	AdminNotFound
+	AdminRequest
+	AdminBusy
 	LogSlow
 	KeysMissing
 	TokenRefused
@@ -202,6 +208,12 @@ var table = [...]row{
 	ReloadLeftovers:    {"GH-RELOAD-LEFTOVERS", 0, Never, "parts of the former configuration did not end in good order"},
 	StopUnclean:        {"GH-STOP-UNCLEAN", 0, Never, "a part of the gateway did not stop in good order"},
 	AdminDown:          {"GH-ADMIN-DOWN", 0, Never, "the listener for operators has ended"},
+	AdminTokenMissing:  {"GH-ADMIN-TOKEN-MISSING", 0, Never, "a request to the admin API has no token"},
+	AdminTokenInvalid:  {"GH-ADMIN-TOKEN-INVALID", 0, Never, "the token of a request to the admin API is none of those in the configuration"},
+	AdminRole:          {"GH-ADMIN-ROLE", 0, Never, "the role of an operator does not allow what was asked of the admin API"},
+	AdminNotFound:      {"GH-ADMIN-NOT-FOUND", 0, Never, "the admin API does not know what was asked for"},
+	AdminRequest:       {"GH-ADMIN-REQUEST", 0, Never, "a request to the admin API makes no sense, or not now"},
+	AdminBusy:          {"GH-ADMIN-BUSY", 0, Later, "as many operators follow the decisions as may"},
 	LogSlow:            {"GH-LOG-SLOW", 0, Later, "whatever reads the log is too slow"},
 	KeysMissing:        {"GH-KEYS-MISSING", 0, Later, "the issuer publishes no key that the gateway can use"},
 	TokenRefused:       {"GH-TOKEN-REFUSED", 0, Never, "the token endpoint for an upstream gave no usable token"},

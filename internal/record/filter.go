@@ -54,7 +54,7 @@ func (f Filter) Read(from io.Reader, do func(line []byte, e *Entry) error) error
 	var failed error
 	err := eachLine(from, func(line []byte) {
 		var e Entry
-		if failed == nil && json.Unmarshal(line, &e) == nil && f.fits(&e) {
+		if failed == nil && json.Unmarshal(line, &e) == nil && f.Fits(&e) {
 			failed = do(line, &e)
 		}
 	})
@@ -64,7 +64,8 @@ func (f Filter) Read(from io.Reader, do func(line []byte, e *Entry) error) error
 	return err
 }
 
-func (f Filter) fits(e *Entry) bool {
+// Fits reports whether a record is wanted.
+func (f Filter) Fits(e *Entry) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	oneOf := func(want []string, got string) bool { return len(want) == 0 || slices.Contains(want, got) }
 	return is(f.User, e.User) && is(f.ID, e.ID) && is(f.Session, e.Session) && is(f.Upstream, e.Upstream) &&

@@ -18,6 +18,7 @@ const (
 	KindLists      = "lists"      // what a server offers has changed
 	KindPin        = "pin"        // a server offers something that is not approved
 	KindCredential = "credential" // the gateway got a credential for a server, or was refused one
+	KindAdmin      = "admin"      // an operator did something through the admin API
 	KindAnchor     = "anchor"     // where the chain stands, perhaps signed
 	KindGap        = "gap"        // records were lost here
 )

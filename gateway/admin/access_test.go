@@ -1,0 +1,172 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+var good = mcp.Secret("0123456789abcdefghijklmnopqrstuv")
+
+// newTest returns an API, and what it has recorded.
+func newTest(t *testing.T, cfg Config, trusted bool) (*API, *[]record.Record) {
+	t.Helper()
+	kept := recent.New(recent.Deps{Replica: "a"})
+	t.Cleanup(func() { kept.Close(context.Background()) })
+	var records []record.Record
+	return New(Deps{
+		Config: func() Config { return cfg }, Trusted: func(*http.Request) bool { return trusted }, Recent: kept,
+		Record:    func(r *record.Record) { records = append(records, *r) },
+		Upstreams: func() []Upstream { return nil }, Sessions: func() []Session { return nil }, Replicas: func() []Replica { return nil },
+		EndSession: func(context.Context, string) error { return ErrNoSession }, Reload: func() (Reload, error) { return Reload{}, ErrNoFile },
+		Explain: func(context.Context, Question) (Answer, error) { return Answer{}, nil }, State: func() State { return State{} },
+		Log: slog.New(slog.DiscardHandler),
+	}), &records
+}
+
+// TestDescription compares the routes with openapi.json, in both directions.
+func TestDescription(t *testing.T) {
+	var doc struct {
+		Paths map[string]map[string]struct{ Description string }
+	}
+	if err := json.Unmarshal(description, &doc); err != nil {
+		t.Fatal(err)
+	}
+	described := make(map[string]string)
+	for path, methods := range doc.Paths {
+		for method, operation := range methods {
+			described[strings.ToUpper(method)+" "+path] = operation.Description
+		}
+	}
+	for _, r := range routes {
+		if want := "Role: " + r.role + "."; described[r.pattern] != want {
+			t.Errorf("openapi.json says of %s %q, want %q", r.pattern, described[r.pattern], want)
+		}
+		delete(described, r.pattern)
+	}
+	for pattern := range described {
+		t.Errorf("openapi.json has %s, and the API has not", pattern)
+	}
+}
+
+// TestAccess: who gets in, with which role, and what others are told. Web pages get nowhere
+// without a token (cross-site requests, DNS rebinding).
+func TestAccess(t *testing.T) {
+	tokens := []Token{{"v", RoleViewer, good}, {"o", RoleOperator, good + "1"}, {"a", RoleAuditor, good + "2"}}
+	for _, tt := range []struct {
+		name         string
+		loopback     string
+		trusted      bool
+		header       http.Header
+		method, path string
+		status       int
+		code         string
+	}{
+		{"no token", "", true, nil, "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"viewer", "", false, bearer("Bearer " + good), "GET", "/api/v1/upstreams", 200, ""},
+		{"case of the scheme", "", false, bearer("bearer " + good), "GET", "/api/v1/upstreams", 200, ""},
+		{"another scheme", "", false, bearer("Basic " + good), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"a part of a token", "", false, bearer("Bearer " + good[:31]), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"an empty token", "", false, bearer("Bearer "), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"two headers", "", false, bearer("Bearer "+good, "Bearer "+good), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"a bad token from loopback", RoleOperator, true, bearer("Bearer x"), "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-INVALID"},
+		{"viewer acts", "", false, bearer("Bearer " + good), "POST", "/api/v1/reload", 403, "GH-ADMIN-ROLE"},
+		{"auditor acts", "", false, bearer("Bearer " + good + "2"), "DELETE", "/api/v1/sessions/x", 403, "GH-ADMIN-ROLE"},
+		{"operator acts", "", false, bearer("Bearer " + good + "1"), "DELETE", "/api/v1/sessions/x", 404, "GH-ADMIN-NOT-FOUND"},
+		{"operator reloads", "", false, bearer("Bearer " + good + "1"), "POST", "/api/v1/reload", 409, "GH-ADMIN-REQUEST"},
+		{"loopback", RoleViewer, true, nil, "GET", "/api/v1/upstreams", 200, ""},
+		{"loopback acts", RoleViewer, true, nil, "POST", "/api/v1/reload", 403, "GH-ADMIN-ROLE"},
+		{"not from loopback", RoleViewer, false, nil, "GET", "/api/v1/upstreams", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another site's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"cross-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"another port's page", RoleOperator, true, http.Header{"Sec-Fetch-Site": {"same-site"}}, "POST", "/api/v1/reload", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"typed by the user", RoleViewer, true, http.Header{"Sec-Fetch-Site": {"none"}}, "GET", "/api/v1/upstreams", 200, ""},
+		{"unknown path", "", false, bearer("Bearer " + good), "GET", "/api/v1/none", 404, "GH-ADMIN-NOT-FOUND"},
+		{"unknown path without token", "", false, nil, "GET", "/api/v1/none", 401, "GH-ADMIN-TOKEN-MISSING"},
+		{"unknown method", "", false, bearer("Bearer " + good), "PUT", "/api/v1/reload", 404, "GH-ADMIN-NOT-FOUND"},
+		{"bad parameter", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?usr=a", 400, "GH-ADMIN-REQUEST"},
+		{"parameter twice", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?user=a&user=b", 400, "GH-ADMIN-REQUEST"},
+		{"bad time", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?since=soon", 400, "GH-ADMIN-REQUEST"},
+		{"bad limit", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?limit=0", 400, "GH-ADMIN-REQUEST"},
+		{"bad cursor", "", false, bearer("Bearer " + good), "GET", "/api/v1/decisions?before=x", 400, "GH-ADMIN-REQUEST"},
+		{"bad event id", "", false, http.Header{"Authorization": {"Bearer " + string(good)}, "Last-Event-Id": {"x"}}, "GET", "/api/v1/decisions/live", 400, "GH-ADMIN-REQUEST"},
+		{"bad body", "", false, bearer("Bearer " + good), "POST", "/api/v1/explain", 400, "GH-ADMIN-REQUEST"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a, records := newTest(t, Config{Tokens: tokens, Loopback: tt.loopback}, tt.trusted)
+			r := httptest.NewRequest(tt.method, tt.path, nil)
+			for name, values := range tt.header {
+				r.Header[name] = values
+			}
+			w := httptest.NewRecorder()
+			a.ServeHTTP(w, r)
+			var answer struct {
+				Error struct{ Code, Message string }
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != tt.status || answer.Error.Code != tt.code || (tt.code != "") != (answer.Error.Message != "") {
+				t.Errorf("%d %s, want %d %s", w.Code, w.Body, tt.status, tt.code)
+			}
+			refused := w.Code == 401 || w.Code == 403
+			if refused != (len(*records) == 1 && (*records)[0].Event == "refused" && (*records)[0].Error == tt.code) || !refused && len(*records) != 0 {
+				t.Errorf("recorded: %+v", *records)
+			}
+			if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") != "") || strings.Contains(w.Body.String(), string(good)) {
+				t.Errorf("%v %s", w.Header(), w.Body)
+			}
+		})
+	}
+}
+
+func bearer(headers ...mcp.Secret) http.Header {
+	h := http.Header{}
+	for _, one := range headers {
+		h.Add("Authorization", string(one))
+	}
+	return h
+}
+
+// TestManyRefused: whoever tries tokens does not fill the records.
+func TestManyRefused(t *testing.T) {
+	a, records := newTest(t, Config{Loopback: RoleViewer}, false)
+	for range 1000 {
+		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/upstreams", nil))
+	}
+	if n := len(*records); n == 0 || n > 40 {
+		t.Errorf("%d records", n)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+		want []string
+	}{
+		{"none", Config{}, nil},
+		{"loopback", Config{Loopback: RoleAuditor}, nil},
+		{"tokens", Config{Tokens: []Token{{"a", RoleViewer, good}, {"b@example.com", RoleOperator, good + "1"}}}, nil},
+		{"unknown roles", Config{Loopback: "root", Tokens: []Token{{"a", "root", good}}}, []string{`tokens[0]: role: "root"`, `loopback: "root"`}},
+		{"short token", Config{Tokens: []Token{{"a", RoleViewer, "short"}}}, []string{"tokens[0]: token: "}},
+		{"twice", Config{Tokens: []Token{{"a", RoleViewer, good}, {"a", RoleViewer, good}}}, []string{`tokens[1]: name: tokens[0] is called "a" already`, "tokens[1]: token: is that of tokens[0], too"}},
+		{"bad name", Config{Tokens: []Token{{"a b", RoleViewer, good}}}, []string{`tokens[0]: name: "a b"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.cfg.Validate()
+			if (err == nil) != (tt.want == nil) {
+				t.Fatal(err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v lacks %q", err, want)
+				}
+			}
+		})
+	}
+}

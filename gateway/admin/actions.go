@@ -1,0 +1,106 @@
+package admin
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// mostBody bounds the body of a request, in bytes.
+const mostBody = 64 << 10
+
+// acted records what an operator did.
+func (a *API) acted(x *exchange, event, session, reason string) {
+	a.deps.Record(&record.Record{Kind: record.KindAdmin, Event: event, User: x.who.name, Session: session, Reason: reason})
+	a.deps.Log.Info("an operator acted", "event", event, "operator", x.who.name, "session", session)
+}
+
+// refusals bounds the records of refused requests: anybody who reaches the listener can make
+// them.
+type refusals struct {
+	mu    sync.Mutex // guards the fields below
+	since time.Time
+	count int
+}
+
+// few reports whether a refusal is to be recorded: there are few within a minute.
+func (f *refusals) few(now time.Time) bool {
+	const most = 20
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now.Sub(f.since) >= time.Minute {
+		f.since, f.count = now, 0
+	}
+	f.count++
+	return f.count <= most
+}
+
+// refused records that somebody was refused.
+func (a *API) refused(x *exchange, err error) {
+	if !a.refusals.few(time.Now()) {
+		return
+	}
+	r := &record.Record{Kind: record.KindAdmin, Event: "refused", User: x.who.name, Method: x.r.Method, Name: x.r.URL.Path}
+	if known, ok := errors.AsType[*refusalError](err); ok {
+		r.Error, r.Code, r.Reason = known.Code, known.status, known.Message
+	}
+	a.deps.Record(r)
+}
+
+// endSession ends a session of a client.
+func (a *API) endSession(x *exchange) error {
+	digest := x.r.PathValue("session")
+	err := a.deps.EndSession(x.r.Context(), digest)
+	if errors.Is(err, ErrNoSession) {
+		return refusal(http.StatusNotFound, failure.AdminNotFound, err.Error()+": ask each replica")
+	}
+	if err != nil {
+		return err
+	}
+	a.acted(x, "session ended", digest, "")
+	x.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// reload reads the configuration again. A refused one is an answer with 422.
+func (a *API) reload(x *exchange) error {
+	outcome, err := a.deps.Reload()
+	if err != nil {
+		return refusal(http.StatusConflict, failure.AdminRequest, err.Error())
+	}
+	if !outcome.Applied {
+		a.acted(x, "reload refused", "", "nothing was changed: the log has the problems")
+		return x.answerWith(http.StatusUnprocessableEntity, outcome)
+	}
+	a.acted(x, "reload applied", "", "")
+	return x.answer(outcome)
+}
+
+// explain asks policy.
+func (a *API) explain(x *exchange) error {
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, mostBody))
+	if err != nil {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is too large, or was cut off")
+	}
+	var q Question
+	if err := json.Unmarshal(body, &q); err != nil {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, "the body is no question: "+err.Error())
+	}
+	if q.Args.IsNull() {
+		q.Args = nil
+	}
+	if q.Claims.IsNull() {
+		q.Claims = nil
+	}
+	answer, err := a.deps.Explain(x.r.Context(), q)
+	if err != nil { // says what is wrong with the question
+		return refusal(http.StatusBadRequest, failure.AdminRequest, err.Error())
+	}
+	return x.answer(answer)
+}

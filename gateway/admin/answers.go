@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// Page is the answer of /decisions.
+type Page struct {
+	// Decisions are records, newest first: see Decision.
+	Decisions []mcp.Raw `json:"decisions"`
+	// Next is the parameter "before" of the next page, "" if there is none.
+	Next string `json:"next,omitempty"`
+	// Partial is why records of other replicas may be missing, "" if they are not.
+	Partial string `json:"partial,omitempty"`
+}
+
+// Decision is what a record says, as far as it is shown. docs/audit.md has all members.
+type Decision struct {
+	record.Entry
+	Cursor           string   `json:"cursor"`
+	Replica          string   `json:"replica"`
+	Issuer           string   `json:"issuer"`
+	Groups           []string `json:"groups"`
+	Client           string   `json:"client"`
+	Revision         string   `json:"revision"`
+	Era              string   `json:"era"`
+	UpstreamRevision string   `json:"upstream_revision"`
+	UpstreamEra      string   `json:"upstream_era"`
+	Code             int      `json:"code"`
+	Error            string   `json:"error"`
+	RequestBytes     int      `json:"request_bytes"`
+	ReplyBytes       int      `json:"reply_bytes"`
+	Trace            string   `json:"trace"`
+	Arguments        mcp.Raw  `json:"arguments"`
+}
+
+// Call is the answer of /calls/{id}.
+type Call struct {
+	ID string `json:"id"`
+	// Rounds are the records of the call, oldest first: see Decision.
+	Rounds []mcp.Raw `json:"rounds"`
+	// Layers are what each part of the gateway said of the last round, from the outside in.
+	Layers []Layer `json:"layers"`
+	// Now is what policy would decide now; nil if that cannot be told.
+	Now     *Answer `json:"now,omitempty"`
+	Partial string  `json:"partial,omitempty"`
+}
+
+// Layer is what a part of the gateway said of a call.
+type Layer struct {
+	Layer string `json:"layer"`
+	Said  string `json:"said"`
+}
+
+// Upstream is the state of a server.
+type Upstream struct {
+	Name string `json:"name"`
+	// State is connecting, ready, degraded, needs-login or down, since Since.
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
+	// Transport is how the server is reached.
+	Transport string `json:"transport"`
+	// Revision is the protocol revision that the server speaks, Era whether that is a stateful
+	// or a stateless one; "" while they are not known.
+	Revision string `json:"revision,omitempty"`
+	Era      string `json:"era,omitempty"`
+	// Server and Version are what the server calls itself.
+	Server  string `json:"server,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Tools to Skills are how many of each are offered.
+	Tools     int `json:"tools"`
+	Prompts   int `json:"prompts"`
+	Resources int `json:"resources"`
+	Skills    int `json:"skills"`
+	// Calls are under way, Sessions (processes) are open.
+	Calls          int        `json:"calls"`
+	Sessions       int        `json:"sessions"`
+	LastFailure    *Failure   `json:"last_failure,omitempty"`
+	RefusedUntil   *time.Time `json:"calls_refused_until,omitempty"`
+	UsersNeedLogin int        `json:"users_need_login,omitempty"`
+}
+
+// Failure is the last failure of a server, as in /readyz.
+type Failure struct {
+	At    time.Time `json:"at"`
+	Code  string    `json:"error_code"`
+	Stage string    `json:"stage"`
+	Error string    `json:"error"`
+	Cause string    `json:"cause,omitempty"`
+}
+
+// Session is a session of a stateful client.
+type Session struct {
+	// Session is a digest, as in records: with the session's own id it could be used.
+	Session string `json:"session"`
+	User    string `json:"user,omitempty"`
+	// Client is the id of the OAuth client; ClientName and ClientVersion are what the client
+	// calls itself.
+	Client        string    `json:"client,omitempty"`
+	ClientName    string    `json:"client_name,omitempty"`
+	ClientVersion string    `json:"client_version,omitempty"`
+	View          string    `json:"view,omitempty"`
+	Revision      string    `json:"revision"`
+	Started       time.Time `json:"started"`
+	Used          time.Time `json:"used"`
+}
+
+// Replica is a gateway of those that share sessions.
+type Replica struct {
+	Name string `json:"name"`
+	// Self says that it is the one that answers.
+	Self     bool   `json:"self"`
+	Address  string `json:"address,omitempty"`
+	Revision string `json:"revision,omitempty"` // of its configuration
+	Leaving  bool   `json:"leaving,omitempty"`
+	Error    string `json:"error,omitempty"` // why it cannot be reached
+}
+
+// Reload is what became of a reload.
+type Reload struct {
+	Applied  bool   `json:"applied"`
+	Revision string `json:"revision,omitempty"` // of the configuration that holds
+	// Problems are why nothing was changed.
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Problem is one thing that is wrong with a configuration. Line is 0 if it has none.
+type Problem struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Message string `json:"message"`
+}
+
+// Question is a call that policy is asked about, as in gatehouse explain.
+type Question struct {
+	Method string   `json:"method"`
+	Name   string   `json:"name"`
+	Args   mcp.Raw  `json:"args,omitempty"`
+	Issuer string   `json:"issuer,omitempty"`
+	User   string   `json:"user,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+	Client string   `json:"client,omitempty"`
+	Claims mcp.Raw  `json:"claims,omitempty"`
+	View   string   `json:"view,omitempty"`
+}
+
+// Answer is a decision on a Question.
+type Answer struct {
+	// Effect is allow, ask or deny.
+	Effect string `json:"effect"`
+	// Text gives the reasons, rule by rule.
+	Text string `json:"text"`
+	// Notes say what cannot be known.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// State is the configuration that holds. It has no secrets.
+type State struct {
+	Revision string    `json:"revision,omitempty"`
+	Loaded   time.Time `json:"loaded"`
+	Tried    time.Time `json:"tried"`
+	// Problems are why the file as it is now is not in use.
+	Problems []Problem        `json:"problems,omitempty"`
+	Listen   string           `json:"listen"`
+	Endpoint string           `json:"endpoint"`
+	Auth     string           `json:"auth"`
+	Sessions string           `json:"sessions"`
+	Policy   string           `json:"policy"`
+	Limits   []string         `json:"limits,omitempty"`
+	Audit    string           `json:"audit,omitempty"`
+	Servers  []ConfiguredOne  `json:"upstreams"`
+	Views    []ConfiguredView `json:"views,omitempty"`
+}
+
+// ConfiguredOne is what the configuration says of a server.
+type ConfiguredOne struct {
+	Name      string `json:"name"`
+	Enabled   bool   `json:"enabled"`
+	Transport string `json:"transport"`
+	Target    string `json:"target"` // a URL without its query, or a program
+	Auth      string `json:"auth"`
+	Prefix    string `json:"prefix"`
+}
+
+// ConfiguredView is what the configuration says of a view.
+type ConfiguredView struct {
+	Name string   `json:"name"`
+	URL  string   `json:"url"`
+	Show []string `json:"show"`
+}
+
+// The answers that are lists, so that members can be added.
+type (
+	upstreams struct {
+		Upstreams []Upstream `json:"upstreams"`
+	}
+	sessions struct {
+		Sessions []Session `json:"sessions"`
+	}
+	replicas struct {
+		Replicas []Replica `json:"replicas"`
+	}
+)

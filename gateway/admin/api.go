@@ -1,0 +1,186 @@
+package admin
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+// Path is where the API begins.
+const Path = "/api/"
+
+// Errors of EndSession and Reload.
+var (
+	ErrNoSession = errors.New("this replica knows no such session")
+	ErrNoFile    = errors.New("there is no configuration file to read again")
+)
+
+// Deps are what the API shows and does. All fields are required.
+type Deps struct {
+	// Config returns who may do what now.
+	Config func() Config
+	// Trusted reports whether a request comes from this machine itself.
+	Trusted func(*http.Request) bool
+	Recent  *recent.Records
+	// Record takes records of what operators do.
+	Record func(*record.Record)
+
+	Upstreams func() []Upstream
+	Sessions  func() []Session
+	// EndSession ends the session with a digest. Errors: ErrNoSession, and those of the store.
+	EndSession func(ctx context.Context, digest string) error
+	Replicas   func() []Replica
+	// Reload reads the configuration again. The error is ErrNoFile, or that the gateway does not
+	// run.
+	Reload  func() (Reload, error)
+	Explain func(ctx context.Context, q Question) (Answer, error)
+	State   func() State
+	Log     *slog.Logger
+}
+
+// API answers the requests of operators.
+type API struct {
+	deps     Deps
+	mux      *http.ServeMux
+	refusals refusals
+}
+
+// route is one thing that the API can be asked.
+type route struct {
+	pattern string // method and path, as for http.ServeMux
+	role    string // that is needed
+	handle  func(*API, *exchange) error
+}
+
+var routes = []route{
+	{"GET /api/v1/decisions", RoleViewer, (*API).decisions},
+	{"GET /api/v1/decisions/live", RoleViewer, (*API).live},
+	{"GET /api/v1/calls/{id}", RoleViewer, (*API).call},
+	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
+	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error { return x.answer(sessions{some(a.deps.Sessions())}) }},
+	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
+	{"GET /api/v1/replicas", RoleViewer, func(a *API, x *exchange) error { return x.answer(replicas{some(a.deps.Replicas())}) }},
+	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},
+	{"POST /api/v1/reload", RoleOperator, (*API).reload},
+	{"POST /api/v1/explain", RoleViewer, (*API).explain},
+	{"GET /api/v1/openapi.json", RoleViewer, func(_ *API, x *exchange) error { return x.write(http.StatusOK, description) }},
+}
+
+// description is the API in OpenAPI 3.1.
+//
+//go:embed openapi.json
+var description []byte
+
+// some returns a list that JSON writes as [] if it is empty.
+func some[T any](list []T) []T { return append([]T{}, list...) }
+
+// New makes the API.
+func New(deps Deps) *API {
+	a := &API{deps: deps, mux: http.NewServeMux()}
+	for _, r := range routes {
+		a.mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			x := &exchange{w: w, r: req}
+			if err := a.serve(r, x); err != nil {
+				a.fail(x, err)
+			}
+		})
+	}
+	a.mux.HandleFunc(Path, func(w http.ResponseWriter, req *http.Request) {
+		x := &exchange{w: w, r: req}
+		err := a.enter(x, RoleViewer)
+		if err == nil {
+			err = refusal(http.StatusNotFound, failure.AdminNotFound, "there is no "+req.Method+" "+req.URL.Path+": see /api/v1/openapi.json")
+		}
+		a.fail(x, err)
+	})
+	return a
+}
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	a.mux.ServeHTTP(w, r)
+}
+
+func (a *API) serve(r route, x *exchange) error {
+	if err := a.enter(x, r.role); err != nil {
+		return err
+	}
+	return r.handle(a, x)
+}
+
+// enter lets those in who have a role.
+func (a *API) enter(x *exchange, role string) (err error) {
+	if x.who, err = a.admit(x.r); err == nil && !x.who.may(role) {
+		err = refusal(http.StatusForbidden, failure.AdminRole, "this needs the role "+role+", and "+x.who.name+" has the role "+x.who.role)
+	}
+	if err != nil {
+		a.refused(x, err)
+	}
+	return err
+}
+
+// exchange is a request and its answer.
+type exchange struct {
+	w   http.ResponseWriter
+	r   *http.Request
+	who operator
+}
+
+// seesArguments reports whether the answer may have the arguments of calls.
+func (x *exchange) seesArguments() bool { return x.who.role == RoleAuditor }
+
+func (x *exchange) answer(v any) error { return x.answerWith(http.StatusOK, v) }
+
+func (x *exchange) answerWith(status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return x.write(status, append(text, '\n'))
+}
+
+func (x *exchange) write(status int, text []byte) error {
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(text) // a client that has left
+	return nil
+}
+
+// refusalError is an error that the client may read.
+type refusalError struct {
+	status  int
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *refusalError) Error() string { return e.Message }
+
+func refusal(status int, name failure.Name, message string) error {
+	return &refusalError{status, name.String(), message}
+}
+
+// Problem answers are objects with the one member "error".
+type errorAnswer struct {
+	Error *refusalError `json:"error"`
+}
+
+// fail answers with an error. One that is not for the client is logged.
+func (a *API) fail(x *exchange, err error) {
+	known, ok := errors.AsType[*refusalError](err)
+	if !ok {
+		a.deps.Log.Error("admin API", failure.Internal.Attr(), "path", x.r.URL.Path, "error", err)
+		known = &refusalError{http.StatusInternalServerError, failure.Internal.String(), "internal error: the log has the cause"}
+	}
+	if known.status == http.StatusUnauthorized {
+		x.w.Header().Set("WWW-Authenticate", `Bearer realm="gatehouse admin"`)
+	}
+	_ = x.answerWith(known.status, errorAnswer{known})
+}

@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/recent"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+const (
+	defaultPage = 100
+	mostPage    = 1000
+)
+
+// decisions answers with a page of records.
+func (a *API) decisions(x *exchange) error {
+	q, err := readQuery(x.r.URL.Query(), "limit", "before")
+	if err != nil {
+		return err
+	}
+	q.Limit = cmp.Or(q.Limit, defaultPage)
+	found := a.deps.Recent.Find(x.r.Context(), q)
+	page := Page{Decisions: some(x.shown(found.Items)), Partial: partial(found.Partial)}
+	if found.More {
+		page.Next = found.Items[len(found.Items)-1].Cursor.String()
+	}
+	return x.answer(page)
+}
+
+// shown returns records as the client may read them.
+func (x *exchange) shown(items []*recent.Item) (all []mcp.Raw) {
+	for _, i := range items {
+		all = append(all, i.JSON(x.seesArguments()))
+	}
+	return all
+}
+
+// partial says why records may be missing. The cause is in the log.
+func partial(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "Redis does not answer: what other replicas have recorded may be missing"
+}
+
+// readQuery reads the parameters of a URL. Of limit, before, after and last, only those in
+// allowed are read.
+func readQuery(values url.Values, allowed ...string) (q recent.Query, err error) {
+	bad := func(name string, want string) error {
+		return refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%s: %q: want %s", name, values.Get(name), want))
+	}
+	known := []string{"user", "id", "session", "upstream", "name", "kind", "decision", "outcome", "since", "until"}
+	for name, all := range values {
+		if !slices.Contains(known, name) && !slices.Contains(allowed, name) {
+			return q, refusal(http.StatusBadRequest, failure.AdminRequest, fmt.Sprintf("%q is no parameter here: there are %s", name, strings.Join(append(known, allowed...), ", ")))
+		}
+		if len(all) > 1 {
+			return q, refusal(http.StatusBadRequest, failure.AdminRequest, name+": is there twice")
+		}
+	}
+	list := func(name string) []string {
+		if text := values.Get(name); text != "" {
+			return strings.Split(text, ",")
+		}
+		return nil
+	}
+	q.Filter = record.Filter{
+		User: values.Get("user"), ID: values.Get("id"), Session: values.Get("session"), Upstream: values.Get("upstream"), Name: values.Get("name"),
+		Kinds: list("kind"), Decisions: list("decision"), Outcomes: list("outcome"),
+	}
+	now := time.Now()
+	for name, to := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		if *to, err = readTime(values.Get(name), now); err != nil {
+			return q, bad(name, "a time such as 2026-11-23T08:00:00Z, or how long ago, such as 24h")
+		}
+	}
+	if text := values.Get("limit"); text != "" {
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 1 || q.Limit > mostPage {
+			return q, bad("limit", fmt.Sprintf("1 to %d", mostPage))
+		}
+	}
+	if text := values.Get("before"); text != "" {
+		if q.Before, err = recent.ParseCursor(text); err != nil {
+			return q, bad("before", "the cursor of a record")
+		}
+	}
+	return q, nil
+}
+
+// readTime reads a time, or how long ago it was.
+func readTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		return now.Add(-ago), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
+// call answers with everything that is known of a call.
+func (a *API) call(x *exchange) error {
+	id := x.r.PathValue("id")
+	found := a.deps.Recent.Find(x.r.Context(), recent.Query{Filter: record.Filter{ID: id, Kinds: []string{record.KindCall}}})
+	if len(found.Items) == 0 {
+		message := fmt.Sprintf("no call %q is kept: there are the last %d records of at most a day", id, recent.MostRecords)
+		if found.Partial != nil {
+			message = partial(found.Partial)
+		}
+		return refusal(http.StatusNotFound, failure.AdminNotFound, message)
+	}
+	slices.Reverse(found.Items)
+	answer := Call{ID: id, Rounds: x.shown(found.Items), Partial: partial(found.Partial)}
+	var last Decision
+	if err := json.Unmarshal(found.Items[len(found.Items)-1].JSON(true), &last); err != nil {
+		return err
+	}
+	answer.Layers = layers(&last)
+	answer.Now = a.now(x, &last)
+	return x.answer(answer)
+}

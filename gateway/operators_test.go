@@ -1,0 +1,346 @@
+package gateway
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+)
+
+// operators is the API of a gateway, each of whose answers has to be as its description says.
+type operators struct {
+	url     string
+	schemas map[string]any
+	seen    map[string]bool // operations, with their statuses
+}
+
+const (
+	viewerToken   = "viewer-0123456789abcdefghijklmnop"
+	operatorToken = "operator-0123456789abcdefghijklmn"
+	auditorToken  = "auditor-0123456789abcdefghijklmno"
+)
+
+const operatorsConfig = `admin:
+  listen: 127.0.0.1:0
+  api:
+    tokens:
+    - {name: sees, role: viewer, token: ` + viewerToken + `}
+    - {name: acts, role: operator, token: ` + operatorToken + `}
+    - {name: audits, role: auditor, token: ` + auditorToken + `}
+`
+
+func operatorsOf(t *testing.T, c *configured) *operators {
+	t.Helper()
+	text, err := os.ReadFile("admin/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &operators{url: "http://" + c.AdminAddr().String(), seen: make(map[string]bool)}
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &o.schemas); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// at returns a place in the description.
+func (o *operators) at(t *testing.T, path ...string) any {
+	t.Helper()
+	var value any = o.schemas
+	for _, name := range path {
+		object, _ := value.(map[string]any)
+		if value = object[name]; value == nil {
+			t.Fatalf("the description has no %s", strings.Join(path, " "))
+		}
+	}
+	return value
+}
+
+// ask asks the API. operation is the path in its description.
+func (o *operators) ask(t *testing.T, token, method, operation, path, body string) (status int, answer string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, o.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	responses := o.at(t, "paths", operation, strings.ToLower(method), "responses").(map[string]any)
+	code := fmt.Sprint(resp.StatusCode)
+	if responses[code] == nil {
+		code = "default"
+	}
+	o.seen[method+" "+operation] = true
+	content, _ := responses[code].(map[string]any)["content"].(map[string]any)
+	if content == nil {
+		if len(text) > 0 {
+			t.Errorf("%s %s: %d with a body: %s", method, path, resp.StatusCode, text)
+		}
+		return resp.StatusCode, ""
+	}
+	media := content["application/json"].(map[string]any)["schema"]
+	o.validate(t, media, string(text))
+	return resp.StatusCode, string(text)
+}
+
+// validate compares an answer with a schema of the description.
+func (o *operators) validate(t *testing.T, of any, answer string) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"allOf": []any{of}, "$defs": o.at(t, "components", "schemas")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := json.Unmarshal([]byte(answer), &value); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	if err := resolved.Validate(value); err != nil {
+		t.Errorf("%v\n%s", err, answer)
+	}
+}
+
+// TestOperators: an operator sees what has happened and why, ends a session and reloads; each
+// answer is as the description says, and everything in the description can be asked.
+func TestOperators(t *testing.T) {
+	site := newSite(t, false, one("work", saying("x")))
+	text := operatorsConfig + fmt.Sprintf(`upstreams:
+- {name: up, url: %q}
+- {name: gone, url: "http://127.0.0.1:1/mcp"}
+policy:
+  default: allow
+  rules:
+  - {name: kept, allow: ["tools:up/work"], record: {arguments: full}}
+  - {name: not now, deny: ["tools:up/work"], when: has(args.later)}
+limits: [{name: few, what: ["tools:up/*"], rate: 100/h}]
+views: [{name: small, show: ["tools:up/*"]}]
+audit: {sinks: [{type: file, path: %q}]}
+`, site.url, filepath.Join(t.TempDir(), "audit.jsonl"))
+	c := startUnwatched(t, text)
+	o := operatorsOf(t, c)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "tester", Version: "7"}, &sdk.ClientOptions{}).Connect(t.Context(),
+		&sdk.StreamableClientTransport{Endpoint: c.URL(), DisableStandaloneSSE: true}, &sdk.ClientSessionOptions{ProtocolVersion: stateful})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range []map[string]any{{"canary": 1}, {"canary": 2, "later": true}} {
+		_, _ = session.CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work", Arguments: arguments}) // the second one is refused
+	}
+
+	const decisions = "/api/v1/decisions"
+	page := func(token, query string) (p admin.Page, all []admin.Decision) {
+		t.Helper()
+		status, answer := o.ask(t, token, http.MethodGet, decisions, decisions+query, "")
+		if status != http.StatusOK || json.Unmarshal([]byte(answer), &p) != nil {
+			t.Fatalf("%s: %d %s", query, status, answer)
+		}
+		for _, one := range p.Decisions {
+			var d admin.Decision
+			if err := json.Unmarshal(one, &d); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, d)
+		}
+		return p, all
+	}
+	_, denied := page(viewerToken, "?decision=deny&since=1h&name=up/work")
+	if len(denied) != 1 || denied[0].Rule != "not now" || denied[0].RuleAt != c.file+":16" || denied[0].Error != "GH-ARGUMENTS-DENIED" || denied[0].Replica == "" {
+		t.Fatalf("denied: %+v", denied)
+	}
+	for token, sees := range map[string]bool{viewerToken: false, operatorToken: false, auditorToken: true} {
+		p, all := page(token, "?name=up__work&kind=call")
+		if len(all) != 2 || strings.Contains(string(p.Decisions[1]), "canary") != sees || strings.Contains(string(p.Decisions[1]), "arguments_digest") != sees {
+			t.Errorf("%s sees %s", token, p.Decisions)
+		}
+	}
+	first, _ := page(viewerToken, "?limit=1")
+	second, rest := page(viewerToken, "?limit=1000&before="+first.Next)
+	if first.Next == "" || second.Next != "" || len(rest) < 4 || string(rest[0].Cursor) >= first.Next {
+		t.Errorf("pages: %v, then %v", first, second)
+	}
+
+	status, answer := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/"+denied[0].ID, "")
+	var call admin.Call
+	if status != http.StatusOK || json.Unmarshal([]byte(answer), &call) != nil || len(call.Rounds) != 1 || call.Now == nil {
+		t.Fatalf("%d %s", status, answer)
+	}
+	said := make(map[string]string)
+	for _, l := range call.Layers {
+		said[l.Layer] = l.Said
+	}
+	if want := "deny, rule not now, at " + c.file + ":16"; said["policy"] != want || !strings.Contains(said["server"], "up: work") || !strings.Contains(said["answer"], "GH-ARGUMENTS-DENIED") {
+		t.Errorf("the layers say %q", said)
+	}
+	if status, _ := o.ask(t, viewerToken, http.MethodGet, "/api/v1/calls/{id}", "/api/v1/calls/none", ""); status != http.StatusNotFound {
+		t.Errorf("an unknown call: %d", status)
+	}
+
+	for path, want := range map[string][]string{
+		"/api/v1/upstreams":    {`"name":"up","state":"ready"`, `"era":"stateful"`, `"tools":1`, `"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
+		"/api/v1/replicas":     {`"self":true`},
+		"/api/v1/config":       {`"target":"http://127.0.0.1:1/mcp"`, `"show":["tools:up/*"]`, `"limits":["few"]`},
+		"/api/v1/openapi.json": {`"openapi"`},
+	} {
+		status, answer := o.ask(t, viewerToken, http.MethodGet, path, path, "")
+		for _, want := range want {
+			if status != http.StatusOK || !strings.Contains(answer, want) {
+				t.Errorf("%s: %d, no %s: %s", path, status, want, answer)
+			}
+		}
+		for _, secret := range []string{viewerToken, operatorToken, auditorToken} {
+			if strings.Contains(answer, secret) {
+				t.Errorf("%s has a token", path)
+			}
+		}
+	}
+
+	const reload, explain = "/api/v1/reload", "/api/v1/explain"
+	if status, answer := o.ask(t, viewerToken, http.MethodPost, reload, reload, ""); status != http.StatusForbidden || !strings.Contains(answer, "GH-ADMIN-ROLE") {
+		t.Errorf("a viewer reloads: %d %s", status, answer)
+	}
+	c.write(t, text+"no_such_key: 1\n")
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"line":20`) {
+		t.Errorf("a bad file: %d %s", status, answer)
+	}
+	c.write(t, strings.Replace(text, viewerToken, "another-0123456789abcdefghijklmno", 1))
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusOK || !strings.Contains(answer, `"applied":true`) {
+		t.Errorf("another token: %d %s", status, answer)
+	}
+	if status, _ := o.ask(t, viewerToken, http.MethodGet, decisions, decisions, ""); status != http.StatusUnauthorized {
+		t.Errorf("the former token: %d", status)
+	}
+
+	question := `{"method":"tools/call","name":"up/work","args":{"later":1}}`
+	want, err := Explain(t.Context(), c.graph().cfg, Question{Method: mcp.MethodToolsCall, Name: "up/work", Args: []byte(`{"later":1}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got admin.Answer
+	if status, answer := o.ask(t, auditorToken, http.MethodPost, explain, explain, question); status != http.StatusOK || json.Unmarshal([]byte(answer), &got) != nil || got.Effect != "deny" || got.Text != want.Text {
+		t.Errorf("explain: %d %s, want %s", status, answer, want.Text)
+	}
+	if status, _ := o.ask(t, auditorToken, http.MethodPost, explain, explain, `{"method":"tools/list"}`); status != http.StatusBadRequest {
+		t.Errorf("explain without sense: %d", status)
+	}
+
+	const all = "/api/v1/sessions"
+	sessions := func() (s struct{ Sessions []admin.Session }) {
+		t.Helper()
+		status, answer := o.ask(t, auditorToken, http.MethodGet, all, all, "")
+		if status != http.StatusOK || json.Unmarshal([]byte(answer), &s) != nil || strings.Contains(answer, session.ID()) {
+			t.Errorf("sessions: %d %s", status, answer)
+		}
+		return s
+	}
+	found := sessions().Sessions
+	if len(found) != 1 || found[0].ClientName != "tester" || found[0].ClientVersion != "7" || found[0].Session != denied[0].Session || found[0].Started.IsZero() || found[0].Used.Before(found[0].Started) {
+		t.Fatalf("sessions: %+v", found)
+	}
+	for _, end := range []struct {
+		token string
+		want  int
+	}{{auditorToken, http.StatusForbidden}, {operatorToken, http.StatusNoContent}} {
+		if status, _ := o.ask(t, end.token, http.MethodDelete, all+"/{session}", all+"/"+found[0].Session, ""); status != end.want {
+			t.Errorf("ending it with %s: %d, want %d", end.token, status, end.want)
+		}
+	}
+	if len(sessions().Sessions) != 0 {
+		t.Error("the session has not ended")
+	}
+	if status, _ := o.ask(t, operatorToken, http.MethodDelete, all+"/{session}", all+"/"+found[0].Session, ""); status != http.StatusNotFound {
+		t.Errorf("ending it again: %d", status)
+	}
+	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "up__work"}); err == nil {
+		t.Error("the ended session is served")
+	}
+
+	_, acts := page(auditorToken, "?kind=admin&user=acts")
+	var events []string
+	for _, a := range acts {
+		events = append(events, a.Event)
+	}
+	if got := strings.Join(events, ", "); got != "session ended, reload applied, reload refused" {
+		t.Errorf("recorded: %s", got)
+	}
+	o.seen["GET /api/v1/decisions/live"] = true // see TestLive
+	for path, methods := range o.at(t, "paths").(map[string]any) {
+		for method := range methods.(map[string]any) {
+			if !o.seen[strings.ToUpper(method)+" "+path] {
+				t.Errorf("%s %s was not asked", method, path)
+			}
+		}
+	}
+}
+
+// TestLive: operators hear of calls as they are made.
+func TestLive(t *testing.T) {
+	site := newSite(t, true, one("work", saying("x")))
+	c := startUnwatched(t, operatorsConfig+fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url))
+	o := operatorsOf(t, c)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, o.url+"/api/v1/decisions/live?kind=call", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+viewerToken)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatal(resp.Status, resp.Header)
+	}
+	_, _ = c.calls.Handle(t.Context(), &mcp.Call{ID: "c1", Method: mcp.MethodToolsCall, Name: "up__work", Params: mcp.Raw(`{"name":"up__work"}`),
+		Session: "alice:~1", Ephemeral: true, Revision: "new", Notify: func(mcp.Event) {}})
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			o.validate(t, map[string]any{"$ref": "#/$defs/Decision"}, data)
+			if !strings.Contains(data, `"id":"c1"`) {
+				t.Errorf("got %s", data)
+			}
+			return
+		}
+	}
+	t.Error("the stream has ended:", lines.Err())
+}
+
+// TestNoOperators: without admin.api there is no API, and nothing is kept.
+func TestNoOperators(t *testing.T) {
+	site := newSite(t, true, one("work", saying("x")))
+	head := fmt.Sprintf("upstreams: [{name: up, url: %q}]\n", site.url)
+	c := startUnwatched(t, head+"admin: {listen: \"127.0.0.1:0\"}\n")
+	if status, _ := ask(t, c.AdminAddr().String(), "/api/v1/decisions"); status != http.StatusNotFound || c.recent != nil || c.journal.Enabled() {
+		t.Error(status)
+	}
+	c.write(t, head+operatorsConfig)
+	if err := c.Reload(); err == nil || !strings.Contains(err.Error(), "admin: changes with a restart only") {
+		t.Errorf("a reload begins to serve it: %v", err)
+	}
+}

@@ -1,0 +1,226 @@
+package recent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/record"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var day = time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
+
+// call is the record of a call, a number of seconds after day.
+func call(second int, user string) *record.Record {
+	return &record.Record{Time: day.Add(time.Duration(second) * time.Second), Kind: record.KindCall, ID: fmt.Sprint("c-", second), User: user, Method: mcp.MethodToolsCall, Decision: "allow"}
+}
+
+func open(t *testing.T, deps Deps) *Records {
+	t.Helper()
+	if deps.Replica == "" {
+		deps.Replica = "one"
+	}
+	r := New(deps)
+	t.Cleanup(func() { r.Close(context.Background()) })
+	return r
+}
+
+func ids(items []*Item) string {
+	var all []string
+	for _, i := range items {
+		all = append(all, i.Entry().ID)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestFind(t *testing.T) {
+	r := open(t, Deps{})
+	for _, second := range []int{1, 3, 2, 5, 4} { // as they come from several calls at a time
+		r.Put(call(second, []string{"alice", "bob"}[second%2]))
+	}
+	for _, tt := range []struct {
+		name, want string
+		Query
+		more bool
+	}{
+		{"all", "c-5 c-4 c-3 c-2 c-1", Query{}, false},
+		{"user", "c-4 c-2", Query{Filter: record.Filter{User: "alice"}}, false},
+		{"since", "c-5 c-4 c-3", Query{Filter: record.Filter{Since: day.Add(3 * time.Second)}}, false},
+		{"page", "c-5 c-4", Query{Limit: 2}, true},
+		{"last page", "c-5 c-4 c-3 c-2 c-1", Query{Limit: 5}, false},
+	} {
+		p := r.Find(t.Context(), tt.Query)
+		if got := ids(p.Items); got != tt.want || p.More != tt.more || p.Partial != nil {
+			t.Errorf("%s: %q, more %v, %v", tt.name, got, p.More, p.Partial)
+		}
+	}
+	var pages []string
+	for q := (Query{Limit: 2}); ; {
+		p := r.Find(t.Context(), q)
+		pages = append(pages, ids(p.Items))
+		if !p.More {
+			break
+		}
+		q.Before = p.Items[len(p.Items)-1].Cursor
+	}
+	if want := []string{"c-5 c-4", "c-3 c-2", "c-1"}; !slices.Equal(pages, want) {
+		t.Errorf("pages %q, want %q", pages, want)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	r := open(t, Deps{})
+	for i := range MostRecords + 5 {
+		r.Put(call(i, "alice"))
+	}
+	all := r.all()
+	if len(all) != MostRecords || all[0].Entry().ID != "c-5" {
+		t.Errorf("%d are kept, from %s on", len(all), all[0].Entry().ID)
+	}
+	large := call(MostRecords+10, "alice")
+	large.Arguments = mcp.String(strings.Repeat("x", mostBytes/2))
+	r.Put(large)
+	r.Put(large)
+	if all := r.all(); len(all) != 1 {
+		t.Errorf("%d are kept with a large one", len(all))
+	}
+}
+
+func TestCursor(t *testing.T) {
+	for _, c := range []Cursor{{}, {Micros: 1763884800000001, Replica: "a-b", Seq: 7}} {
+		if got, err := ParseCursor(c.String()); err != nil || got != c {
+			t.Errorf("%v becomes %v, %v", c, got, err)
+		}
+	}
+	for _, text := range []string{"", "1", "1-2", "x-1-a", "1-x-a"} {
+		if _, err := ParseCursor(text); err == nil {
+			t.Errorf("%q is a cursor", text)
+		}
+	}
+}
+
+// TestJSON: who may not read arguments gets neither them nor a digest.
+func TestJSON(t *testing.T) {
+	rec := call(1, "alice")
+	rec.Arguments, rec.ArgumentsDigest = mcp.Raw(`{"a":1}`), "sha256:00"
+	own := ownItem(rec, "one", 3)
+	other, err := otherItem(own.record(), "one", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range []*Item{own, other} {
+		var with, without map[string]any
+		if json.Unmarshal(i.JSON(true), &with) != nil || json.Unmarshal(i.JSON(false), &without) != nil {
+			t.Fatalf("%s, %s", i.JSON(true), i.JSON(false))
+		}
+		if with["arguments"] == nil || with["arguments_digest"] == nil || with["cursor"] != i.Cursor.String() || with["replica"] != "one" || with["user"] != "alice" {
+			t.Errorf("with arguments: %v", with)
+		}
+		if without["arguments"] != nil || without["arguments_digest"] != nil || without["cursor"] == nil {
+			t.Errorf("without arguments: %v", without)
+		}
+		if fmt.Sprint(*i.Entry()) != fmt.Sprint(*own.Entry()) {
+			t.Errorf("entry %+v, want %+v", *i.Entry(), *own.Entry())
+		}
+	}
+}
+
+// next returns the ids of the next n records.
+func next(t *testing.T, f *Follower, n int) (string, int64) {
+	t.Helper()
+	var all []*Item
+	var missed int64
+	for len(all) < n {
+		items, m, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, missed = append(all, items...), missed+m
+	}
+	return ids(all), missed
+}
+
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	r := open(t, Deps{})
+	for i := range 5 {
+		r.Put(call(i, "alice"))
+	}
+	f, err := r.Follow(t.Context(), record.Filter{User: "alice"}, Cursor{}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Put(call(5, "bob"))
+	r.Put(call(6, "alice"))
+	if got, missed := next(t, f, 3); got != "c-3 c-4 c-6" || missed != 0 {
+		t.Errorf("got %q, %d missed", got, missed)
+	}
+	again, err := r.Follow(t.Context(), record.Filter{}, r.all()[3].Cursor, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := next(t, again, 3); got != "c-4 c-5 c-6" {
+		t.Errorf("after a cursor: %q", got)
+	}
+	f.Close()
+	if _, _, err := f.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	r.Close(t.Context())
+	if _, _, err := again.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("at the end of all: %v", err)
+	}
+	if _, err := r.Follow(t.Context(), record.Filter{}, Cursor{}, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// TestSlowFollower: what a follower does not take is counted, and nothing grows.
+func TestSlowFollower(t *testing.T) {
+	t.Parallel()
+	r := open(t, Deps{})
+	f, err := r.Follow(t.Context(), record.Filter{}, Cursor{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const all = 3 * mostFresh
+	for i := range all {
+		r.Put(call(i, "alice"))
+	}
+	got, missed := 0, int64(0)
+	for got+int(missed) < all {
+		items, m, err := f.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(items) > mostPending {
+			t.Fatalf("%d were waiting", len(items))
+		}
+		got, missed = got+len(items), missed+m
+	}
+	if missed == 0 || got+int(missed) != all {
+		t.Errorf("%d came, %d were missed, of %d", got, missed, all)
+	}
+}
+
+func TestMostFollowers(t *testing.T) {
+	r := open(t, Deps{})
+	for range MostFollowers {
+		if _, err := r.Follow(t.Context(), record.Filter{}, Cursor{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Follow(t.Context(), record.Filter{}, Cursor{}, 0); !errors.Is(err, ErrFull) {
+		t.Errorf("one more: %v", err)
+	}
+}
