@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -86,14 +85,4 @@ func queryAudit(w io.Writer, files []string, filter gateway.AuditFilter, asJSON 
 		return err
 	})
 	return errors.Join(err, out.Flush())
-}
-
-// shown makes a text safe for a terminal.
-func shown(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -83,17 +82,6 @@ func runDemo(cmd *cobra.Command, flags demoFlags) (err error) {
 		return errors.Join(err, g.Stop(ctx))
 	}
 	return g.Run(ctx)
-}
-
-// isTerminal reports whether w is a terminal whose user does not ask for plain text
-// (https://no-color.org).
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // newDemoStdio is the command with which the demo starts its stdio server, which is this

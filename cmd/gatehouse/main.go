@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServe(), newCheck(), newExplain(), newLock(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newExplain(), newCalls(), newWhy(), newSessions(), newUpstreams(), newReload(), newLock(), newAudit(), newTokens(), newDemo(), newDemoStdio(), newVersion())
 	return root
 }
 

@@ -30,7 +30,7 @@ type Decision struct {
 	UpstreamRevision string   `json:"upstream_revision"`
 	UpstreamEra      string   `json:"upstream_era"`
 	Code             int      `json:"code"`
-	Error            string   `json:"error"`
+	Error            string   `json:"error_code"`
 	RequestBytes     int      `json:"request_bytes"`
 	ReplyBytes       int      `json:"reply_bytes"`
 	Trace            string   `json:"trace"`

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+)
+
+// newSessions shows and ends sessions.
+func newSessions() *cobra.Command {
+	o := &operator{role: admin.RoleViewer}
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "Show the sessions of clients, or end one",
+		Long:  "Shows the sessions of stateful clients that the gateway (of several: that replica) has, the last\none that was used first. Stateless clients have none.",
+		Args:  noArguments,
+	}
+	cmd.AddCommand(newSessionsEnd())
+	return operatorCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
+		found, text, err := listSessions(cmd, o)
+		w := cmd.OutOrStdout()
+		if err != nil || o.asJSON {
+			_, failed := w.Write(text)
+			return cmp.Or(err, failed)
+		}
+		if len(found) == 0 {
+			_, err := fmt.Fprintln(cmd.ErrOrStderr(), "no sessions")
+			return err
+		}
+		now := time.Now()
+		t := newTable(w, "SESSION", "USER", "REVISION", "STARTED", "USED", "CLIENT")
+		for _, s := range found {
+			client := strings.TrimSpace(s.ClientName + " " + s.ClientVersion)
+			if s.Client != "" {
+				client += " (" + s.Client + ")"
+			}
+			t.add(cell{short(s.Session, digits+1)[:digits], plain}, cell{short(cmp.Or(s.User, "-"), 16), plain}, cell{s.Revision, plain},
+				cell{ago(s.Started, now), plain}, cell{ago(s.Used, now), plain}, cell{client, plain})
+		}
+		return t.flush()
+	})
+}
+
+// digits is how many digits of a session are shown.
+const digits = 12
+
+func listSessions(cmd *cobra.Command, o *operator) ([]admin.Session, []byte, error) {
+	var answer struct {
+		Sessions []admin.Session `json:"sessions"`
+	}
+	text, err := o.ask(cmd.Context(), http.MethodGet, "/api/v1/sessions", nil, &answer)
+	return answer.Sessions, text, err
+}
+
+func newSessionsEnd() *cobra.Command {
+	o := &operator{role: admin.RoleOperator}
+	cmd := &cobra.Command{
+		Use:     "end SESSION",
+		Short:   "End a session of a client",
+		Long:    "Ends a session, with its streams and calls. SESSION is its digest, as the command sessions and\nrecords show it; enough of its first digits will do. The client may begin a new one: to keep a\nuser out, see docs/operations.md.",
+		Example: "  gatehouse sessions end -c gatehouse.yaml 3f8e22a04c1b",
+		Args:    cobra.ExactArgs(1),
+	}
+	return operatorCommand(cmd, o, func(cmd *cobra.Command, args []string) error {
+		found, _, err := listSessions(cmd, o)
+		if err != nil {
+			return err
+		}
+		var fit []string
+		for _, s := range found {
+			if strings.HasPrefix(s.Session, args[0]) {
+				fit = append(fit, s.Session)
+			}
+		}
+		switch {
+		case len(fit) == 0:
+			return fmt.Errorf("this gateway has no session %s", shown(args[0]))
+		case len(fit) > 1:
+			return fmt.Errorf("%d sessions begin with %s: write more digits", len(fit), shown(args[0]))
+		}
+		resp, err := o.request(cmd.Context(), http.MethodDelete, "/api/v1/sessions/"+url.PathEscape(fit[0]), nil, http.StatusNoContent)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if o.asJSON {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "{\"ended\":%q}\n", fit[0])
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ended", fit[0])
+		return err
+	})
+}
+
+// newUpstreams shows the states of servers.
+func newUpstreams() *cobra.Command {
+	o := &operator{role: admin.RoleViewer}
+	cmd := &cobra.Command{
+		Use:   "upstreams",
+		Short: "Show the state of each server",
+		Long:  "Shows whether each server answers, since when, in which protocol revision, what it offers, and\nwhat failed last.",
+		Args:  noArguments,
+	}
+	return operatorCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
+		var answer struct {
+			Upstreams []admin.Upstream `json:"upstreams"`
+		}
+		text, err := o.ask(cmd.Context(), http.MethodGet, "/api/v1/upstreams", nil, &answer)
+		w := cmd.OutOrStdout()
+		if err != nil || o.asJSON {
+			_, failed := w.Write(text)
+			return cmp.Or(err, failed)
+		}
+		now := time.Now()
+		t := newTable(w, "NAME", "STATE", "SINCE", "TRANSPORT", "REVISION", "TOOLS", "CALLS")
+		for _, u := range answer.Upstreams {
+			colour := map[string]string{"ready": green, "connecting": yellow, "degraded": yellow}[u.State]
+			t.add(cell{u.Name, plain}, cell{u.State, cmp.Or(colour, red)}, cell{ago(u.Since, now), plain}, cell{u.Transport, plain},
+				cell{cmp.Or(u.Revision, "-"), plain}, cell{fmt.Sprint(u.Tools), plain}, cell{fmt.Sprint(u.Calls), plain})
+			if f := u.LastFailure; f != nil && u.State != "ready" {
+				t.add(cell{fmt.Sprintf("  %s, %s ago: %s (%s)", f.Stage, ago(f.At, now), cmp.Or(f.Cause, f.Error), f.Code), dim})
+			}
+			if u.UsersNeedLogin > 0 {
+				t.add(cell{fmt.Sprintf("  it refuses the credentials of %d users", u.UsersNeedLogin), dim})
+			}
+		}
+		return t.flush()
+	})
+}
+
+// newReload has the configuration read again.
+func newReload() *cobra.Command {
+	o := &operator{role: admin.RoleOperator}
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have a gateway read its configuration again",
+		Long:  "Has the gateway read its configuration file, and says whether that was applied, or what is wrong\nwith it; then nothing was changed.",
+		Args:  noArguments,
+	}
+	return operatorCommand(cmd, o, func(cmd *cobra.Command, _ []string) error {
+		var answer admin.Reload
+		text, err := o.ask(cmd.Context(), http.MethodPost, "/api/v1/reload", nil, &answer, http.StatusUnprocessableEntity)
+		if err != nil {
+			return err
+		}
+		if o.asJSON {
+			if _, err := cmd.OutOrStdout().Write(text); err != nil {
+				return err
+			}
+		}
+		if !answer.Applied {
+			for _, p := range answer.Problems {
+				place := ""
+				if p.File != "" {
+					place = fmt.Sprintf("%s:%d: ", p.File, p.Line)
+				}
+				fmt.Fprintln(cmd.ErrOrStderr(), shown(place+p.Message))
+			}
+			return errors.New("not reloaded: nothing was changed")
+		}
+		if o.asJSON {
+			return nil
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "reloaded: revision %s is in force\n", answer.Revision)
+		return err
+	})
+}

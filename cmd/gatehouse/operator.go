@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+)
+
+const (
+	// tokenVariable is the environment variable with the token of an operator.
+	tokenVariable = "GATEHOUSE_ADMIN_TOKEN"
+	// answerTimeout bounds a request, and mostAnswer its answer, in bytes.
+	answerTimeout = 30 * time.Second
+	mostAnswer    = 64 << 20
+)
+
+// operator asks the admin API of a gateway that runs.
+type operator struct {
+	config, url string // flags
+	asJSON      bool   // likewise
+	token       string
+	role        string // that is needed
+}
+
+// operatorCommand completes a command that asks the API with its flags.
+func operatorCommand(cmd *cobra.Command, o *operator, do func(*cobra.Command, []string) error) *cobra.Command {
+	flags := cmd.Flags()
+	flags.StringVarP(&o.config, "config", "c", "", "configuration `FILE` of the gateway, whose admin section says where it is")
+	flags.StringVar(&o.url, "admin", "", "`URL` of the gateway's admin listener, such as http://127.0.0.1:9090, in place of --config")
+	flags.BoolVar(&o.asJSON, "json", false, "print what the gateway answers, as JSON")
+	cmd.Long += "\n\nIt asks a gateway that runs, through its admin API (admin.api in the configuration). The\ntoken comes from " + tokenVariable + ", or from the configuration."
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (o.config == "") == (o.url == "") {
+			return errors.New("say which gateway to ask: --config FILE or --admin URL")
+		}
+		err := o.find()
+		if err == nil {
+			err = do(cmd, args)
+		}
+		if err != nil {
+			return &problemError{err}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// find finds the gateway and the token.
+func (o *operator) find() error {
+	o.token = os.Getenv(tokenVariable)
+	if o.url != "" {
+		u, err := url.Parse(o.url)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return fmt.Errorf("--admin %q: want a URL such as http://127.0.0.1:9090", o.url)
+		}
+		o.url = strings.TrimSuffix(o.url, "/")
+		return nil
+	}
+	cfg, _, err := gateway.LoadConfig(o.config)
+	if err != nil {
+		return err
+	}
+	if cfg.Admin.API.IsZero() {
+		return fmt.Errorf("%s has no admin.api: see docs/admin-api.md", o.config)
+	}
+	host, port, err := net.SplitHostPort(cfg.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	o.url = "http://" + net.JoinHostPort(host, port)
+	if o.token != "" || cfg.Admin.API.Loopback == o.role {
+		return nil
+	}
+	for _, t := range cfg.Admin.API.Tokens {
+		if o.token == "" || t.Role == o.role {
+			o.token = string(t.Secret)
+		}
+		if t.Role == o.role {
+			break
+		}
+	}
+	return nil
+}
+
+// request makes a request. The caller closes the body of the answer, which has one of the
+// accepted statuses.
+func (o *operator) request(ctx context.Context, method, path string, query url.Values, accepted ...int) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, o.url+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	r.URL.RawQuery = query.Encode()
+	if o.token != "" {
+		r.Header.Set("Authorization", "Bearer "+o.token)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("the gateway does not answer at %s: %w", o.url, errors.Unwrap(err))
+	}
+	for _, status := range accepted {
+		if resp.StatusCode == status {
+			return resp, nil
+		}
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	var answer struct {
+		Error struct{ Code, Message string }
+	}
+	if json.Unmarshal(text, &answer) != nil || answer.Error.Code == "" {
+		return nil, fmt.Errorf("%s answers %s: is this the admin listener of a gateway with admin.api?", o.url, resp.Status)
+	}
+	return nil, fmt.Errorf("%s (%s)", shown(answer.Error.Message), shown(answer.Error.Code))
+}
+
+// ask makes a request and reads its answer, both as it is and into v.
+func (o *operator) ask(ctx context.Context, method, path string, query url.Values, v any, accepted ...int) (text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	resp, err := o.request(ctx, method, path, query, append(accepted, http.StatusOK)...)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if text, err = io.ReadAll(io.LimitReader(resp.Body, mostAnswer)); err != nil {
+		return nil, err
+	}
+	return text, json.Unmarshal(text, v)
+}
+
+// follow calls do with each event of a stream until do returns an error, ctx ends or the stream
+// does.
+func (o *operator) follow(ctx context.Context, path string, query url.Values, do func(event string, data []byte) error) error {
+	resp, err := o.request(ctx, http.MethodGet, path, query, http.StatusOK)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 4<<20)
+	event := ""
+	for lines.Scan() {
+		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
+		switch string(name) {
+		case "event":
+			event = string(value)
+		case "data":
+			if err := do(event, value); err != nil {
+				return err
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // the user has enough
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("the stream broke: %w", err)
+	}
+	return errors.New("the gateway has ended the stream")
+}
+
+// decode reads records.
+func decode(texts ...[]byte) (all []admin.Decision, err error) {
+	for _, text := range texts {
+		var d admin.Decision
+		if err := json.Unmarshal(text, &d); err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}

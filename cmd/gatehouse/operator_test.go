@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
+)
+
+// operated is a gateway for the commands of operators.
+type operated struct {
+	file, text string
+	client     *mcptest.Client
+}
+
+const operatorToken = "0123456789abcdefghijklmnopqrstuv"
+
+func startOperated(t *testing.T) *operated {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
+	server := mcptest.NewServer(wire.NewestStateful())
+	t.Cleanup(server.Close)
+	server.On("tools/list", func(c *mcptest.Call) {
+		c.Result(`{"tools":[{"name":"work","inputSchema":{"type":"object"}},{"name":"drop","inputSchema":{"type":"object"}}]}`)
+	})
+	server.On("tools/call", func(c *mcptest.Call) { c.Result(`{"content":[]}`) })
+	o := &operated{file: filepath.Join(t.TempDir(), "gatehouse.yaml")}
+	o.text = fmt.Sprintf(`listen: 127.0.0.1:0
+admin:
+  listen: %q
+  api:
+    loopback: viewer
+    tokens: [{name: ops, role: operator, token: %s}]
+upstreams: [{name: up, url: %q}, {name: gone, url: "http://127.0.0.1:1/mcp"}]
+policy:
+  default: allow
+  rules: [{name: keep, deny: ["tools:up/drop"]}]
+`, free.Addr(), operatorToken, server.URL)
+	o.write(t, o.text)
+	g, err := gateway.New(gateway.Options{ConfigFile: o.file, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := g.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := g.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.client = mcptest.NewClient(g.URL(), wire.NewestStateful())
+	if err := o.client.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	o.call(t, "work")
+	o.call(t, "drop")
+	o.call(t, "no\x1b[31msuch")
+	return o
+}
+
+func (o *operated) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(o.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (o *operated) call(t *testing.T, tool string) {
+	t.Helper()
+	name, _ := json.Marshal("up__" + tool)
+	if _, _, err := o.client.Call(t.Context(), "tools/call", fmt.Sprintf(`{"name":%s,"arguments":{}}`, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command.
+func (o *operated) run(args ...string) (stdout, stderr string, code int) {
+	var out, problems bytes.Buffer
+	code = run(append(args, "--config", o.file), strings.NewReader(""), &out, &problems)
+	return out.String(), problems.String(), code
+}
+
+// TestOperators: the commands with which an operator looks after a gateway.
+func TestOperators(t *testing.T) {
+	o := startOperated(t)
+	out, _, _ := o.run("calls", "--json", "--denied", "--tool", "up/drop")
+	var denied admin.Decision
+	if err := json.Unmarshal([]byte(out), &denied); err != nil || denied.Rule != "keep" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, _, _ = o.run("sessions", "--json")
+	var all struct{ Sessions []admin.Session }
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all.Sessions) != 1 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	session := all.Sessions[0].Session
+	for _, tt := range []struct {
+		args   []string
+		code   int
+		stdout string // patterns
+		stderr string
+	}{
+		{[]string{"calls"}, 0, `(?m)^TIME +ID +USER +RESULT +MS +CALL\n(.*\n)*\S+  \S+  -  +ok +\d+  up__work\n\S+  \S+  -  +denied +\d+  up__drop  rule keep\n\S+  \S+  -  +unknown +\d+  up__no.\[31msuch\n$`, `^$`},
+		{[]string{"calls", "--denied", "-n", "1"}, 0, `^TIME.*\n.*unknown.*\n$`, `^$`},
+		{[]string{"calls", "--user", "nobody"}, 0, `^$`, `^no such calls\n$`},
+		{[]string{"calls", "--since", "soon"}, 1, `^$`, `--since "soon": want a time`},
+		{[]string{"calls", "-n", "0"}, 1, `^$`, `limit: "0": want 1 to 1000 \(GH-ADMIN-REQUEST\)`},
+		{[]string{"why", denied.ID}, 0, `(?m)^call ` + denied.ID + `\nresult +denied\n(.*\n)*policy +deny, rule keep, at \S+:10\n(.*\n)*more +docs/errors.md#gh-not-found\n\npolicy would decide now: deny\n`, `^$`},
+		{[]string{"why", "x/y"}, 1, `^$`, `no call "x/y" is kept.*\(GH-ADMIN-NOT-FOUND\)`},
+		{[]string{"why"}, 2, `^$`, `accepts 1 arg`},
+		{[]string{"upstreams"}, 0, `(?m)^up +ready +\S+ +streamable +2025-11-25 +2 +0\ngone +down +\S+ +streamable +- +0 +0\n  connect, \S+ ago: .*127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)\n$`, `^$`},
+		{[]string{"sessions"}, 0, `(?m)^SESSION +USER +REVISION +STARTED +USED +CLIENT\n` + session[:12] + ` +- +2025-11-25 +\S+ +\S+ +mcptest 1\n$`, `^$`},
+		{[]string{"sessions", "end", "zz"}, 1, `^$`, `no session zz`},
+		{[]string{"sessions", "end", session[:12]}, 0, `^ended ` + session + `\n$`, `^$`},
+		{[]string{"sessions"}, 0, `^$`, `^no sessions\n$`},
+		{[]string{"reload"}, 0, `^reloaded: revision [0-9a-f]{12} is in force\n$`, `^$`},
+		{[]string{"calls", "--admin", "http://127.0.0.1:1"}, 2, `^$`, `--config FILE or --admin URL`},
+	} {
+		stdout, stderr, code := o.run(tt.args...)
+		if code != tt.code || !regexp.MustCompile(tt.stdout).MatchString(stdout) || !regexp.MustCompile(tt.stderr).MatchString(stderr) || strings.Contains(stdout, "\x1b") {
+			t.Errorf("%q: exit code %d\n%s%s\nwant %d\n%s\n%s", tt.args, code, stdout, stderr, tt.code, tt.stdout, tt.stderr)
+		}
+	}
+	o.write(t, o.text+"none: 1\n")
+	var out2, problems bytes.Buffer
+	url := regexp.MustCompile(`listen: "(.*)"`).FindStringSubmatch(o.text)[1]
+	t.Setenv(tokenVariable, operatorToken)
+	if code := run([]string{"reload", "--admin", "http://" + url}, strings.NewReader(""), &out2, &problems); code != 1 || !strings.Contains(problems.String(), "gatehouse.yaml:11: unknown key") || !strings.Contains(problems.String(), "not reloaded") {
+		t.Errorf("a bad file: %d %s%s", code, out2.String(), problems.String())
+	}
+	t.Setenv(tokenVariable, "another one")
+	problems.Reset()
+	if code := run([]string{"calls", "--admin", "http://" + url}, strings.NewReader(""), io.Discard, &problems); code != 1 || !strings.Contains(problems.String(), "GH-ADMIN-TOKEN-INVALID") {
+		t.Errorf("a bad token: %d %s", code, problems.String())
+	}
+}
+
+// lineWriter hands on what is written, and tells whoever waits.
+type lineWriter struct{ lines chan string }
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	w.lines <- string(b)
+	return len(b), nil
+}
+
+// TestFollow: calls are shown as they are made, until the user has enough.
+func TestFollow(t *testing.T) {
+	o := startOperated(t)
+	cmd := newRoot()
+	w := lineWriter{make(chan string, 100)}
+	cmd.SetOut(w)
+	cmd.SetErr(w)
+	cmd.SetArgs([]string{"calls", "--follow", "-n", "0", "--denied", "--config", o.file})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- cmd.ExecuteContext(ctx) }()
+	if head := <-w.lines; !strings.HasPrefix(head, "TIME") {
+		t.Errorf("got %q", head)
+	}
+	for shown := false; !shown; { // the first calls may be made before the stream begins
+		o.call(t, "work")
+		o.call(t, "drop")
+		select {
+		case line := <-w.lines:
+			if shown = true; !strings.Contains(line, "denied") || strings.Contains(line, "up__work") {
+				t.Errorf("got %q", line)
+			}
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
