@@ -120,7 +120,7 @@ func (g *Gateway) readyz(w http.ResponseWriter, r *http.Request) {
 // serveMetrics answers scrapes. A request from this machine must use a name of this machine;
 // otherwise a web page in its browser could read the answer.
 func (g *Gateway) serveMetrics() http.HandlerFunc {
-	scrapes := g.services.metrics.scrapes(g.log)
+	scrapes := g.services.metrics.scrapes(g.log, g.services.tracer.On)
 	return func(w http.ResponseWriter, r *http.Request) {
 		local, err := fromLoopback(r)
 		_, page := r.Header["Origin"]

@@ -241,6 +241,10 @@ func (t *table) count(c *mcp.Call, how outcome, took time.Duration) {
 		duration = &found
 		e.duration.Store(duration)
 	}
+	if with, ok := (*duration).(prometheus.ExemplarObserver); ok && c.Trace.Spanned() {
+		with.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": c.Trace.ID})
+		return
+	}
 	(*duration).Observe(took.Seconds())
 }
 

@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +20,7 @@ import (
 // traced is a gateway in front of a server of each era, whose calls are traced.
 type traced struct {
 	url     string
+	metrics string // the URL of scrapes
 	log     mcptest.Log
 	records writtenTo
 	heard   map[string]chan toldOfTrace // by the server's name: what came with its calls
@@ -30,7 +34,7 @@ type toldOfTrace struct{ header, meta, state, baggage string }
 func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	t.Helper()
 	g := &traced{records: writtenTo(filepath.Join(t.TempDir(), "audit.jsonl")), heard: map[string]chan toldOfTrace{}}
-	cfg := gateway.Config{Listen: "127.0.0.1:0", Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
+	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
 	if at != nil {
 		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
 	}
@@ -58,12 +62,32 @@ func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	if err := served.WaitReady(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	g.url = served.URL()
+	g.url, g.metrics = served.URL(), "http://"+served.AdminAddr().String()+"/metrics"
 	return g
 }
 
+// scrape requests the metrics as a scraper that wants exemplars.
+func (g *traced) scrape(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, g.metrics, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "application/openmetrics-text")
+	resp, err := ownClient(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestTraces: one call is followed from its client to its server by one id: in the spans, in
-// what the server is told, in the log and in the record, for clients and servers of each era,
+// the exemplars of metrics, in what the server is told, in the log and in the record, for clients and servers of each era,
 // wherever the client puts its trace context. Arguments, results and sessions are in no span.
 func TestTraces(t *testing.T) {
 	t.Parallel()
@@ -108,6 +132,17 @@ func TestTraces(t *testing.T) {
 				}
 				all = append(all, s)
 			}
+		}
+	}
+	scrape := g.scrape(t)
+	for _, name := range []string{"gatehouse_call_duration_seconds", "gatehouse_upstream_call_duration_seconds", "mcp_server_operation_duration_seconds", "mcp_client_operation_duration_seconds"} {
+		led := false
+		for line := range strings.Lines(scrape) {
+			_, trace, ok := strings.Cut(line, `# {trace_id="`)
+			led = led || ok && strings.HasPrefix(line, name+"_bucket{") && slices.ContainsFunc(all, func(s sent) bool { return strings.HasPrefix(trace, s.trace) })
+		}
+		if !led {
+			t.Errorf("no bucket of %s leads to a trace", name)
 		}
 	}
 	g.stop()
@@ -186,6 +221,9 @@ func TestUntraced(t *testing.T) {
 					t.Errorf("%s: client %s: server %s was told %+v of a header", name, revision, server, got)
 				}
 			}
+		}
+		if where == nil && (strings.Contains(g.scrape(t), "mcp_") || strings.Contains(g.scrape(t), "trace_id")) {
+			t.Error("there are metrics of traces without traces")
 		}
 		g.stop()
 		lines := 0

@@ -9,6 +9,6 @@
 //	config.go  the section "tracing"
 //	tracer.go  turning traces on and off
 //	origin.go  W3C Trace Context, and which calls are traced
-//	span.go    a span and its attributes
+//	span.go    a span, its attributes and its duration
 //	queue.go   from the calls to the collector
 package tracing

@@ -1,17 +1,47 @@
 package tracing
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics count spans. There are no series before traces are on.
-type Metrics struct{ sent, dropped, failures *prometheus.CounterVec }
+// seconds are the bounds of the histograms, those of the conventions for MCP.
+var seconds = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
+
+// Metrics count spans, and have durations as OpenTelemetry's conventions for MCP name them.
+// There are no series before traces are on. Labels come from the tables of methods and of
+// failures.
+type Metrics struct {
+	sent, dropped, failures *prometheus.CounterVec
+	server, client          durations
+}
+
+// durations are those of requests, by mcp_method_name and error_type.
+type durations struct{ *prometheus.HistogramVec }
+
+// observe counts a request. A trace is its exemplar, "" for none.
+func (d durations) observe(method, kind string, took time.Duration, trace string) {
+	series := d.WithLabelValues(method, kind)
+	if with, ok := series.(prometheus.ExemplarObserver); ok && trace != "" {
+		with.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
+	}
+	series.Observe(took.Seconds())
+}
 
 // NewMetrics makes the metrics and, unless reg is nil, registers them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
+	durationsOf := func(name, help string) durations {
+		return durations{with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, []string{"mcp_method_name", "error_type"})}
+	}
 	return &Metrics{
+		server: durationsOf("mcp_server_operation_duration_seconds",
+			"How long requests of clients took, traced or not, in seconds, with the time that their users took to answer."),
+		client: durationsOf("mcp_client_operation_duration_seconds",
+			"How long calls of servers took, traced or not, in seconds, without the time in the queue."),
 		sent: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "gatehouse_trace_spans_total",
 			Help: "Spans that the collector has taken.",

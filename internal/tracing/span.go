@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -26,16 +27,19 @@ const (
 	maxFailed = 64 << 10
 )
 
-// Span is the part of a call that one side sees. A nil Span is one that is not traced. Its
-// methods are for one goroutine.
+// Span is the part of a call that one side sees, traced or only measured. Without traces it is
+// nil, and its methods, which are for one goroutine, do nothing.
 type Span struct {
-	span   trace.Span
+	span   trace.Span // nil if it is only measured
+	into   durations
+	began  time.Time
 	method string
 	target string // what the name of the span has beside the method
+	kind   string // error.type, "" for success
 }
 
-// Server begins the SERVER span of a client's call, and returns the Trace of the call. The
-// span is nil for a call that is not traced, and the Trace if nothing is known of one.
+// Server begins the SERVER span of a client's call, and returns the Trace of the call, nil if
+// nothing is known of one.
 func (t *Tracer) Server(params mcp.Raw, h http.Header) (*Span, *mcp.Trace) {
 	if t == nil {
 		return nil, nil
@@ -44,18 +48,19 @@ func (t *Tracer) Server(params mcp.Raw, h http.Header) (*Span, *mcp.Trace) {
 	if now == nil {
 		return nil, nil
 	}
+	s := &Span{into: t.deps.Metrics.server, began: time.Now(), method: typeOther}
 	from := originOf(params, h)
 	if !now.share.takes(from) {
 		if from.parent == "" {
-			return nil, nil
+			return s, nil
 		}
-		return nil, &mcp.Trace{ID: mcp.TraceID(from.parent)}
+		return s, &mcp.Trace{ID: mcp.TraceID(from.parent)}
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	if from.request.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: from.request}))
 	}
-	return now.begin(from.context, options)
+	return s, s.begin(now, from.context, options)
 }
 
 // Peer is the server to which a call goes.
@@ -71,16 +76,21 @@ type Peer struct {
 }
 
 // Client begins the CLIENT span of a call that goes to a server, and returns the call to make
-// in it. A call without a span gets none here, and comes back as it is.
+// in it. A call that is not traced comes back as it is, and is measured.
 func (t *Tracer) Client(c *mcp.Call, to Peer) (*Span, *mcp.Call) {
-	if !c.Trace.Spanned() || t == nil {
+	if t == nil {
 		return nil, c
 	}
 	now := t.now.Load()
 	if now == nil {
 		return nil, c
 	}
-	s, place := now.begin(newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)})
+	s := &Span{into: t.deps.Metrics.client, began: time.Now()}
+	if !c.Trace.Spanned() {
+		s.describe(c)
+		return s, c
+	}
+	place := s.begin(now, newOrigin(c.Trace.Parent, c.Trace.State).context.WithRemote(false), []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)})
 	s.describe(c)
 	s.span.SetAttributes(attribute.String("gatehouse.upstream", to.Upstream))
 	s.text("mcp.protocol.version", to.Revision)
@@ -96,10 +106,11 @@ func (t *Tracer) Client(c *mcp.Call, to Peer) (*Span, *mcp.Call) {
 	return s, c
 }
 
-func (now *setup) begin(parent trace.SpanContext, options []trace.SpanStartOption) (*Span, *mcp.Trace) {
-	_, span := now.spans.Start(trace.ContextWithSpanContext(context.Background(), parent), "", options...)
-	at := span.SpanContext()
-	return &Span{span: span}, &mcp.Trace{ID: at.TraceID().String(), Parent: traceparent(at), State: at.TraceState().String()}
+// begin traces the span.
+func (s *Span) begin(now *setup, parent trace.SpanContext, options []trace.SpanStartOption) *mcp.Trace {
+	_, s.span = now.spans.Start(trace.ContextWithSpanContext(context.Background(), parent), "", options...)
+	at := s.span.SpanContext()
+	return &mcp.Trace{ID: at.TraceID().String(), Parent: traceparent(at), State: at.TraceState().String()}
 }
 
 // Call describes the call of a client, in a SERVER span. id is the client's.
@@ -108,6 +119,9 @@ func (s *Span) Call(c *mcp.Call, id mcp.Raw) {
 		return
 	}
 	s.describe(c)
+	if s.span == nil {
+		return
+	}
 	s.text("jsonrpc.request.id", strings.Trim(string(id), `"`))
 	s.text("mcp.protocol.version", c.Revision)
 	s.text("network.transport", "tcp")
@@ -122,6 +136,9 @@ func (s *Span) describe(c *mcp.Call) {
 	s.method = typeOther
 	if mcp.KnownMethod(c.Method) {
 		s.method = c.Method
+	}
+	if s.span == nil {
+		return
 	}
 	s.text("mcp.method.name", s.method)
 	switch c.Method {
@@ -149,26 +166,29 @@ func (s *Span) Outcome(ctx context.Context, reply *mcp.Reply, err error) {
 	if s == nil {
 		return
 	}
-	kind, code := "", 0
+	code := 0
 	known, isKnown := errors.AsType[*mcp.Error](err)
 	switch {
 	case err == nil:
-		kind = failedTool(s.method, reply)
+		s.kind = failedTool(s.method, reply)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		kind = typeCancelled
+		s.kind = typeCancelled
 	case isKnown:
-		kind, code = known.Name.String(), known.Code
+		s.kind, code = known.Name.String(), known.Code
 		if known.Name == failure.NotFound {
 			s.target = "" // anything that a client makes up
 		}
 	default:
-		kind, code = failure.Internal.String(), mcp.CodeInternal
+		s.kind, code = failure.Internal.String(), mcp.CodeInternal
+	}
+	if s.span == nil {
+		return
 	}
 	if code != 0 {
 		s.text("rpc.response.status_code", strconv.Itoa(code))
 	}
-	if kind != "" {
-		s.text("error.type", kind)
+	if s.kind != "" {
+		s.text("error.type", s.kind)
 		s.span.SetStatus(codes.Error, "")
 	}
 	if reply != nil && reply.Ask != nil {
@@ -192,6 +212,12 @@ func (s *Span) End() {
 	if s == nil {
 		return
 	}
+	took := time.Since(s.began)
+	if s.span == nil {
+		s.into.observe(s.method, s.kind, took, "")
+		return
+	}
+	s.into.observe(s.method, s.kind, took, s.span.SpanContext().TraceID().String())
 	name := s.method
 	if s.target != "" {
 		name += " " + s.target[:min(len(s.target), attributeBytes)]

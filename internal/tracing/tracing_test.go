@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -85,13 +86,13 @@ func TestWhichCallsAreTraced(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: tt.sample, TrustParent: tt.trust}, tracing.Deps{})
-			span, trace := tr.Server(tt.params, tt.header)
+			_, trace := tr.Server(tt.params, tt.header)
 			id := ""
 			if trace != nil {
 				id = trace.ID
 			}
-			if (span != nil) != tt.traced || trace.Spanned() != tt.traced || id != tt.id {
-				t.Errorf("traced: %v, trace %+v", span != nil, trace)
+			if trace.Spanned() != tt.traced || id != tt.id {
+				t.Errorf("trace %+v", trace)
 			}
 		})
 	}
@@ -265,6 +266,52 @@ func value(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no %s", name)
 	return 0
+}
+
+// TestDurations: calls are measured, traced or not, on both sides; those that are traced are
+// exemplars.
+func TestDurations(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	tr := tracer(t, tracing.Config{Endpoint: collector(t).URL, Sample: "0.5"}, tracing.Deps{Metrics: tracing.NewMetrics(reg)})
+	one := func(parent, method string, err error) {
+		span, trace := tr.Server(meta(parent), nil)
+		c := &mcp.Call{Method: method, Trace: trace}
+		span.Call(c, nil)
+		inner, _ := tr.Client(c, tracing.Peer{})
+		for _, s := range []*tracing.Span{inner, span} {
+			s.Outcome(t.Context(), nil, err)
+			s.End()
+		}
+	}
+	one(high, mcp.MethodToolsCall, nil)
+	one(low, mcp.MethodToolsCall, nil)
+	one(high, "made-up", mcp.ErrMethod("made-up"))
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, f := range families {
+		if f.GetType() != dto.MetricType_HISTOGRAM {
+			continue
+		}
+		for _, m := range f.Metric {
+			exemplar := ""
+			for _, b := range m.GetHistogram().Bucket {
+				for _, l := range b.GetExemplar().GetLabel() {
+					exemplar = l.GetName() + " " + l.GetValue()
+				}
+			}
+			got[fmt.Sprintf("%s %s %s %d %s", f.GetName(), m.Label[0].GetValue(), m.Label[1].GetValue(), m.GetHistogram().GetSampleCount(), exemplar)] = true
+		}
+	}
+	for _, side := range []string{"server", "client"} {
+		for _, want := range []string{"  tools/call 2 trace_id " + low[3:35], " GH-UNKNOWN-METHOD _OTHER 1 "} {
+			if want = "mcp_" + side + "_operation_duration_seconds" + want; !got[want] {
+				t.Errorf("there is no %q: %v", want, got)
+			}
+		}
+	}
 }
 
 // TestPlan: another configuration goes to another collector, what waited still goes to the
