@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
-	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
@@ -320,28 +319,18 @@ func hearsOneProcess(t *testing.T, d *desktop, r *several) {
 // and the next call gets a new one at any other replica.
 func TestReplicasThatStopGiveProcessesUp(t *testing.T) {
 	desktops(t, func(t *testing.T, d *desktop) {
-		var cfg gateway.Config
-		r := replicated(t, func(c *gateway.Config) {
-			c.Upstreams = []upstream.Config{d.config}
-			cfg = *c
-		})
-		cfg.Sessions.Redis.URL = mcp.Secret(r.redis.URL())
-		g, stop, err := run(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stopping := sync.OnceFunc(stop)
-		t.Cleanup(stopping)
+		r := d.replicas(t)
+		u, stop := r.another(t)
 		var clients []*mcptest.Client
 		for _, revision := range []string{statefulClient, stateless} {
-			c := raw(t, g.URL(), revision)
+			c := raw(t, u, revision)
 			wantCount(t, "at the owner", c, 1)
 			for n := range 3 {
 				wantCount(t, "before the stop", r.at(c, n), n+2)
 			}
 			clients = append(clients, c)
 		}
-		stopping()
+		stop()
 		for _, c := range clients {
 			for n := range 6 {
 				wantCount(t, "after the stop", r.at(c, n%3), n+1)

@@ -29,6 +29,7 @@ type several struct {
 	redis   *redistest.Server
 	servers []*inquirer
 	urls    []string // of the replicas themselves
+	cfg     gateway.Config
 }
 
 // replicated starts three replicas in front of an inquirer of each revision.
@@ -54,6 +55,7 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 	if change != nil {
 		change(&cfg)
 	}
+	s.cfg = cfg
 	var proxies []http.Handler
 	for here := range 3 {
 		cfg.Sessions.Redis.URL = mcp.Secret(way(here))
@@ -82,6 +84,21 @@ func replicatedBy(t *testing.T, server *redistest.Server, way func(replica int) 
 	})
 	s.url = balancer.URL + "/mcp"
 	return s
+}
+
+// another runs one more replica, which the balancer does not know, until stop is called or the
+// test ends.
+func (s *several) another(t *testing.T) (url string, stop func()) {
+	t.Helper()
+	cfg := s.cfg
+	cfg.Sessions.Redis.URL = mcp.Secret(s.redis.URL())
+	g, stop, err := run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(stop)
+	t.Cleanup(stop)
+	return g.URL(), stop
 }
 
 // at returns the client at one of the replicas, without the balancer.

@@ -143,27 +143,19 @@ func TestSessionLists(t *testing.T) {
 // session, and so it does after another replica has taken the session over.
 func TestReplicasShareSessionLists(t *testing.T) {
 	w := newWorkshop(t, true)
-	var cfg gateway.Config
 	r := replicated(t, func(c *gateway.Config) {
 		c.Upstreams = []upstream.Config{{Name: "up", URL: w.url}}
-		cfg = *c
 	})
-	cfg.Sessions.Redis.URL = mcp.Secret(r.redis.URL())
-	g, stop, err := run(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stopping := sync.OnceFunc(stop)
-	t.Cleanup(stopping)
+	u, stop := r.another(t)
 	const want = "up__enable up__extra up__secret"
 	var clients []*mcptest.Client
 	for _, revision := range []string{statefulClient, stateless} {
-		c := unopened(t, g.URL(), revision)
+		c := unopened(t, u, revision)
 		c.Name, c.Caps = "ann", askable
 		if err := c.Open(deadline(t)); err != nil {
 			t.Fatal(err)
 		}
-		other := rawWith(t, g.URL(), revision, askable)
+		other := rawWith(t, u, revision, askable)
 		mustCall(t, c, "tools/call", `{"name":"up__enable","arguments":{}}`)
 		for n := range 3 {
 			if got := strings.Join(toolsAt(t, r.at(c, n)), " "); got != want {
@@ -175,7 +167,7 @@ func TestReplicasShareSessionLists(t *testing.T) {
 		}
 		clients = append(clients, c)
 	}
-	stopping()
+	stop()
 	for _, c := range clients {
 		for n := range 3 {
 			if got := strings.Join(toolsAt(t, r.at(c, n)), " "); got != want {
