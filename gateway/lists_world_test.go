@@ -3,10 +3,8 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -424,83 +422,4 @@ func (w *listWorld) names(k worldKind) (all []string) {
 	slices.Sort(all)
 	all = slices.Compact(all)
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" || name == "load_skill" || name == "describe_tools" })
-}
-
-// front is what stands in front of the server's names.
-func (s *worldServer) front() string {
-	if s.prefix != nil {
-		return *s.prefix
-	}
-	return s.name + "__"
-}
-
-func (s *worldServer) short(public string) string { return strings.TrimPrefix(public, s.front()) }
-
-func (s *worldServer) full(w *listWorld, k worldKind, native string) string {
-	public, _ := w.rename(s, k, native)
-	return public
-}
-
-// uri is the public form of a URI.
-func (s *worldServer) uri(native string) string {
-	rest, ui := strings.CutPrefix(native, "ui://")
-	switch {
-	case s.front() == "":
-		return native
-	case ui:
-		return "ui://" + s.name + "/" + rest
-	}
-	return s.name + "+" + native
-}
-
-// strip returns what a URI with the server's name in it is called there; "" for none.
-func (s *worldServer) strip(uri string) string {
-	if rest, ok := strings.CutPrefix(uri, "ui://"+s.name+"/"); ok {
-		return "ui://" + rest
-	}
-	rest, ok := strings.CutPrefix(uri, s.name+"+")
-	if !ok || strings.HasPrefix(rest, "ui://") {
-		return ""
-	}
-	return rest
-}
-
-var (
-	worldPrintable = regexp.MustCompile(`^[!-~]+$`)
-	worldUnsafe    = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-)
-
-// rename returns the public name of an item; false if it cannot have one.
-func (w *listWorld) rename(s *worldServer, k worldKind, native string) (public string, ok bool) {
-	if !k.named() {
-		for _, other := range w.servers { // what looks like a URI of another server is none of its own
-			if s.front() == "" && other.front() != "" && (strings.HasPrefix(native, other.name+"+") || strings.HasPrefix(native, "ui://"+other.name+"/")) {
-				return "", false
-			}
-		}
-		return s.uri(native), true
-	}
-	if !worldPrintable.MatchString(native) {
-		return "", false
-	}
-	if s.front() == "" {
-		return native, true
-	}
-	public = s.front() + native
-	if k.list == mcp.MethodToolsList {
-		public = worldUnsafe.ReplaceAllString(public, "_")
-	}
-	if public == s.front()+native && len(public) <= worldNameLength {
-		return public, true
-	}
-	sum := sha256.Sum256([]byte(s.name + "\x00" + native))
-	return fmt.Sprintf("%.*s_%x", worldNameLength-7, public, sum[:3]), true
-}
-
-// mayHave reports whether a server may have a public name: a name with the longer prefix of
-// another is that one's.
-func (w *listWorld) mayHave(s *worldServer, k worldKind, public string) bool {
-	return !k.named() || !slices.ContainsFunc(w.servers, func(other *worldServer) bool {
-		return len(other.front()) > len(s.front()) && strings.HasPrefix(public, other.front())
-	})
 }

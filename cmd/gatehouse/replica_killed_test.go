@@ -68,6 +68,7 @@ func settle(t *testing.T, s *several, name string, owner int) *house {
 	must(t, "a subscription", other, "resources/subscribe", `{"uri":"old+test://r"}`)
 	must(t, "a description", here, "tools/call", `{"name":"describe_tools","arguments":{"names":["told__echo"]}}`)
 	must(t, "a call", here, "tools/call", call("old__echo", name+"-before"))
+	wantOwnTool(t, other, name)
 	h.running = begin(t, here, name+"-runs", "old__wait", "notifications/progress")
 	h.asked = begin(t, here, name+"-asked", "old__ask", "elicitation/create")
 	h.carried = begin(t, s.at(h.client, 2), name+"-carried", "old__wait", "notifications/progress")
@@ -94,6 +95,7 @@ func (h *house) wantKept(t *testing.T, s *several, old *worker, replica int) {
 	if m := must(t, "a described tool", c, "tools/call", call("told__echo", "x")); textOf(m) != "echo x" {
 		t.Errorf("%s: a described tool: %s", h.name, m.Text)
 	}
+	wantTool(t, c, h.name)
 	stream, err := c.Get(deadline(t), "")
 	if err != nil {
 		t.Fatal(err)
@@ -151,12 +153,13 @@ func (h *house) wantLost(t *testing.T, s *several, replica int) {
 func TestReplicaKilled(t *testing.T) {
 	t.Parallel()
 	old, told := newWorker(t, serverRev), newWorker(t, statelessRev)
+	shop := newWorkshop(t)
 	program := filepath.Join(t.TempDir(), "gatehouse") // TestMain recognizes this name
 	if err := os.Symlink(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
-	s := replicate(t, fmt.Sprintf("http: {stream_after: 1m}\nupstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
-		old.URL, told.URL, program), "old", "told", "book")
+	s := replicate(t, fmt.Sprintf("http: {stream_after: 1m}\nupstreams:\n- {name: old, url: %q}\n- {name: told, url: %q, disclosure: {mode: progressive}}\n- {name: shop, url: %q, disclosure: {mode: progressive}}\n- {name: book, command: [%q, demo-handbook]}\n",
+		old.URL, told.URL, shop, program), "old", "told", "shop", "book")
 	killed, paused, alive := s.replicas[0], s.replicas[1], s.replicas[2]
 	ofKilled, ofPaused, ofAlive := settle(t, s, "killed", 0), settle(t, s, "paused", 1), settle(t, s, "alive", 2)
 
