@@ -97,7 +97,7 @@ func (g *Gateway) reload() (revision string, err error) {
 		g.log.Warn("configuration", failure.ConfigDoubtful.Attr(), "warning", w.String())
 	}
 	cfg := l.cfg.withDefaults()
-	g.rulePlaces.Store(&l.places)                                                               // of rules with the same names, if the rest fails
+	g.rulePlaces.Store(&l.places)                                                              // of rules with the same names, if the rest fails
 	if reflect.DeepEqual(cfg, before.cfg) && cfg.Disclosure.Descriptions == "" && !pins(cfg) { // these files may have changed
 		g.log.Info("configuration reloaded", "changed", "nothing", "revision", l.revision)
 		return l.revision, nil
