@@ -97,10 +97,8 @@ func clock(at, now time.Time) string {
 // ago writes how long ago a time was.
 func ago(at, now time.Time) string {
 	switch d := now.Sub(at); {
-	case d < time.Second:
-		return "now"
 	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
+		return fmt.Sprintf("%ds", max(int(d.Seconds()), 0))
 	case d < 2*time.Hour:
 		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:

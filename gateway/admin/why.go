@@ -65,6 +65,9 @@ func decided(d *Decision) []string {
 // now asks policy about a call again. It returns nil if nothing can be said.
 func (a *API) now(x *exchange, d *Decision) *Answer {
 	q := Question{Method: d.Method, Issuer: d.Issuer, User: d.User, Groups: d.Groups, Client: d.Client, View: d.View}
+	if d.Decision == "unknown" {
+		return nil // rules have nothing to do with it
+	}
 	switch d.Method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet, mcp.MethodResourcesRead, mcp.MethodSkillsGet:
 	default:
