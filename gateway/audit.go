@@ -51,26 +51,6 @@ func serverEra(now *graph, name string) (revision string, stateful bool) {
 	return "", false
 }
 
-// auditSummary says where records go, "" for nowhere.
-func auditSummary(c audit.Config) string {
-	var sinks []string
-	for _, s := range c.Sinks {
-		sinks = append(sinks, strings.TrimSpace(s.Type+" "+s.Where()))
-	}
-	if sinks == nil {
-		return ""
-	}
-	full := "a full queue loses records"
-	if c.OnFull == audit.OnFullBlock {
-		full = "calls wait for a full queue"
-	}
-	key := "anchors are not signed"
-	if c.Key != "" {
-		key = "anchors are signed"
-	}
-	return strings.Join(sinks, ", ") + "; " + full + "; " + key
-}
-
 // AuditReport is what was found out about a chain of records.
 type AuditReport = record.Report
 

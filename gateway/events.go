@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
+	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
@@ -149,4 +151,37 @@ func (s recordedSessions) Create(ctx context.Context, r session.Record) (session
 		Issuer: caller.Issuer, User: caller.Subject, Groups: caller.Groups, Client: caller.ClientID,
 	})
 	return created, nil
+}
+
+// notApproved logs and records what is not approved.
+func (e *events) notApproved(log *slog.Logger, f pinning.Finding) {
+	what := "changed"
+	if f.New {
+		what = "new"
+	}
+	attrs := []slog.Attr{
+		failure.NotApproved.Attr(), slog.String("upstream", f.Upstream), slog.String("what", string(f.Kind)),
+		slog.String("name", f.Name), slog.String("change", what), slog.Bool("hidden", f.Blocked),
+	}
+	if len(f.Differ) > 0 {
+		attrs = append(attrs, slog.String("differs", strings.Join(f.Differ, ",")))
+	}
+	if len(f.Hidden) > 0 {
+		attrs = append(attrs, slog.String("deceives", strings.Join(f.Hidden, "; ")))
+	}
+	log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream offers something that is not approved", attrs...)
+	if !e.journal.Enabled() {
+		return
+	}
+	r := &record.Record{
+		Kind: record.KindPin, Event: "warned", Upstream: f.Upstream, List: string(f.Kind), Original: f.Name,
+		Changed: f.Differ, Reason: strings.Join(f.Hidden, "; "),
+	}
+	if f.New {
+		r.Added = []string{f.Name}
+	}
+	if f.Blocked {
+		r.Event = "hidden"
+	}
+	e.journal.Put(r)
 }

@@ -139,7 +139,7 @@ func newGraph(cfg Config, with services, before *graph) (g *graph, err error) {
 		}
 		g.viewUsers = append(g.viewUsers, users)
 	}
-	guarded, err := guards(cfg, with)
+	guarded, err := guards(cfg, with.collect, func(f pinning.Finding) { with.events.notApproved(with.log, f) })
 	if err != nil {
 		return g, err
 	}

@@ -2,16 +2,11 @@ package gateway
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
-	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
-	"github.com/gatehouse-mcp/gatehouse/internal/record"
 	"github.com/gatehouse-mcp/gatehouse/internal/strictyaml"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -58,11 +53,12 @@ func CheckLock(c Config) error {
 	return err
 }
 
-// guards returns how the upstreams of a graph are wrapped for the catalog.
-func guards(cfg Config, with services) (func(catalog.Upstream, upstream.Config) catalog.Upstream, error) {
-	if with.collect != nil {
+// guards returns how upstreams are wrapped for the catalog. collect, if not nil, takes all
+// definitions, and nothing is guarded; else found takes what is not approved.
+func guards(cfg Config, collect func(string, pin.Definition), found func(pinning.Finding)) (func(catalog.Upstream, upstream.Config) catalog.Upstream, error) {
+	if collect != nil {
 		return func(u catalog.Upstream, _ upstream.Config) catalog.Upstream {
-			return pinning.Collector{Server: u, Collect: with.collect}
+			return pinning.Collector{Server: u, Collect: collect}
 		}, nil
 	}
 	lock, err := neededLock(cfg)
@@ -74,44 +70,6 @@ func guards(cfg Config, with services) (func(catalog.Upstream, upstream.Config) 
 		if mode == pinning.Off {
 			return u
 		}
-		return pinning.New(u, mode, lock.Of(c.Name), with.notApproved)
+		return pinning.New(u, mode, lock.Of(c.Name), found)
 	}, nil
-}
-
-// notApproved logs and records what is not approved.
-func (l services) notApproved(f pinning.Finding) {
-	what := "changed"
-	if f.New {
-		what = "new"
-	}
-	attrs := []slog.Attr{
-		failure.NotApproved.Attr(), slog.String("upstream", f.Upstream), slog.String("what", string(f.Kind)),
-		slog.String("name", f.Name), slog.String("change", what), slog.Bool("hidden", f.Blocked),
-	}
-	if len(f.Differ) > 0 {
-		attrs = append(attrs, slog.String("differs", strings.Join(f.Differ, ",")))
-	}
-	if len(f.Hidden) > 0 {
-		attrs = append(attrs, slog.String("deceives", strings.Join(f.Hidden, "; ")))
-	}
-	l.log.LogAttrs(context.Background(), slog.LevelWarn, "an upstream offers something that is not approved", attrs...)
-	l.events.notApproved(f)
-}
-
-// notApproved records what is not approved.
-func (e *events) notApproved(f pinning.Finding) {
-	if !e.journal.Enabled() {
-		return
-	}
-	r := &record.Record{
-		Kind: record.KindPin, Event: "warned", Upstream: f.Upstream, List: string(f.Kind), Original: f.Name,
-		Changed: f.Differ, Reason: strings.Join(f.Hidden, "; "),
-	}
-	if f.New {
-		r.Added = []string{f.Name}
-	}
-	if f.Blocked {
-		r.Event = "hidden"
-	}
-	e.journal.Put(r)
 }

@@ -147,8 +147,8 @@ func TestPinsAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &events{journal: j}
-	e.notApproved(pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "wipe", New: true})
-	e.notApproved(pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work", Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
+	e.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "wipe", New: true})
+	e.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{Upstream: "crm", Kind: pin.Tools, Name: "work", Differ: []string{"description"}, Hidden: []string{"a", "b"}, Blocked: true})
 	if err := j.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -160,5 +160,5 @@ func TestPinsAreRecorded(t *testing.T) {
 		t.Error(diff)
 	}
 	var off events
-	off.notApproved(pinning.Finding{}) // records nothing
+	off.notApproved(slog.New(slog.DiscardHandler), pinning.Finding{}) // records nothing
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/policy"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
@@ -35,6 +36,26 @@ type Summary struct {
 	// of their agents should say. Both are "" if everything is described in full.
 	Disclosure string
 	Prompt     string
+}
+
+// auditSummary says where records go, "" for nowhere.
+func auditSummary(c audit.Config) string {
+	var sinks []string
+	for _, s := range c.Sinks {
+		sinks = append(sinks, strings.TrimSpace(s.Type+" "+s.Where()))
+	}
+	if sinks == nil {
+		return ""
+	}
+	full := "a full queue loses records"
+	if c.OnFull == audit.OnFullBlock {
+		full = "calls wait for a full queue"
+	}
+	key := "anchors are not signed"
+	if c.Key != "" {
+		key = "anchors are signed"
+	}
+	return strings.Join(sinks, ", ") + "; " + full + "; " + key
 }
 
 // pinningSummary says which upstreams are pinned.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
+)
+
+const (
+	exitProblem = 1
+	exitUsage   = 2
+)
+
+// problemError marks an error of a command's work, as opposed to wrong usage.
+type problemError struct{ err error }
+
+func (e *problemError) Error() string { return e.err.Error() }
+
+// exitError ends a command with an exit code; the command has already printed everything.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// work turns a function whose errors are problems into a cobra command's RunE.
+func work(do func(*cobra.Command) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		if err := do(cmd); err != nil {
+			return &problemError{err}
+		}
+		return nil
+	}
+}
+
+// noArguments refuses arguments; the most likely one is a file without its flag.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.Flags().Lookup("config") != nil {
+		return fmt.Errorf("unexpected %q: write --config %s", args[0], args[0])
+	}
+	return fmt.Errorf("unexpected %q", args[0])
+}
+
+// printProblem writes an error for people, with each problem of a configuration on its own
+// line, so that editors can jump to it.
+func printProblem(w io.Writer, err error) {
+	bad, ok := errors.AsType[*gateway.ConfigError](err)
+	if !ok {
+		fmt.Fprintf(w, "gatehouse: %v\n", err)
+		return
+	}
+	for _, p := range bad.Problems {
+		fmt.Fprintln(w, p)
+	}
+	count := fmt.Sprintf("%d problems", len(bad.Problems))
+	if len(bad.Problems) == 1 {
+		count = "1 problem"
+	}
+	fmt.Fprintf(w, "gatehouse: %s in the configuration (%s)\n", count, failure.ConfigInvalid)
+}
