@@ -32,6 +32,8 @@ type poster struct {
 	url    string
 	header http.Header
 	client *http.Client
+	// transport is that of the client.
+	transport *http.Transport
 	// body adds the body for some entries; sign adds headers that depend on it.
 	body func(to []byte, part []entry) []byte
 	sign func(to http.Header, body []byte, last entry)
@@ -55,15 +57,25 @@ func newPoster(s Sink, contentType string) (*poster, error) {
 			return nil, err
 		}
 	}
+	p.transport = &http.Transport{
+		TLSClientConfig: certificates, ForceAttemptHTTP2: true,
+		MaxResponseHeaderBytes: answerBytes, IdleConnTimeout: time.Minute,
+	}
 	p.client = &http.Client{
 		Timeout:       s.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			TLSClientConfig: certificates, ForceAttemptHTTP2: true,
-			MaxResponseHeaderBytes: answerBytes, IdleConnTimeout: time.Minute,
-		},
+		Transport:     p.transport,
 	}
 	return p, nil
+}
+
+// reconnect lets the next request take a new connection: one of HTTP/2 that hangs would be used
+// again. The old ones are closed when they have been idle for a while.
+func (p *poster) reconnect() {
+	old := p.transport
+	p.transport = old.Clone()
+	p.client.Transport = p.transport
+	old.CloseIdleConnections()
 }
 
 func (p *poster) ready(context.Context, *record.Chain) (head, error) { return head{}, nil }
@@ -111,7 +123,7 @@ func (p *poster) post(ctx context.Context, part []entry) error {
 	}
 	resp, err := p.client.Do(req)
 	if err != nil {
-		p.client.CloseIdleConnections() // a connection of HTTP/2 that hangs would be used again
+		p.reconnect()
 		if inner, ok := errors.AsType[*url.Error](err); ok {
 			err = inner.Err // without the URL
 		}
