@@ -34,6 +34,9 @@ func (g *graph) deceits() (doubts []error) {
 	for i, v := range g.cfg.Views {
 		if v.DropPrefixes {
 			for _, pair := range pin.LookAlikes(g.ownNames(v.Name)) {
+				if pair.A.Name == pair.B.Name {
+					continue // such names keep their prefixes, of which check warns
+				}
 				doubts = append(doubts, fmt.Errorf("%s: drop_prefixes: tool %+q of %s and tool %+q of %s look alike", viewKey(i, v), pair.A.Name, pair.A.Upstream, pair.B.Name, pair.B.Upstream))
 			}
 		}

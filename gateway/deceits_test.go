@@ -34,7 +34,6 @@ func TestDeceits(t *testing.T) {
 	want := []string{
 		`upstreams[1] (evil): tool "sendMail": description has invisible characters (U+200B): models read what people do not see`,
 		`views[0] (all): drop_prefixes: crm__export: their prefixes are kept, since without them the names could stand for something else, too`,
-		`views[0] (all): drop_prefixes: tool "export" of crm and tool "export" of evil look alike`,
 		`views[0] (all): drop_prefixes: tool "send_mail" of crm and tool "sendMail" of evil look alike`,
 	}
 	slices.Sort(got)
