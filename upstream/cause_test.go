@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,8 +24,8 @@ import (
 func TestCause(t *testing.T) {
 	const secret = "s3cret"
 	asked := func(err error) error { return &url.Error{Op: "Post", URL: "https://crm.example/" + secret, Err: err} }
-	web := &Upstream{cfg: Config{Name: "crm", URL: "https://user:" + secret + "@crm.example/" + secret + "?key=" + secret}}
-	program := &Upstream{cfg: Config{Name: "crm", Command: []string{"uvxx", "--token", secret}}}
+	web := &Upstream{base: t.Context(), cfg: Config{Name: "crm", URL: "https://user:" + secret + "@crm.example/" + secret + "?key=" + secret}}
+	program := &Upstream{base: t.Context(), cfg: Config{Name: "crm", Command: []string{"uvxx", "--token", secret}}}
 	for _, tt := range []struct {
 		at   *Upstream
 		err  error
@@ -55,7 +56,7 @@ func TestCause(t *testing.T) {
 // TestAnErrorOfManyCallersIsNotChanged: callers that wait for the same session get the same
 // error, at the same time.
 func TestAnErrorOfManyCallersIsNotChanged(t *testing.T) {
-	u := &Upstream{cfg: Config{Name: "crm", URL: "https://crm.example"}}
+	u := &Upstream{base: t.Context(), cfg: Config{Name: "crm", URL: "https://crm.example"}}
 	shared := mcp.UpstreamError(failure.UpstreamBadAnswer, "crm", mcp.ExecutedNo, "Upstream crm refused to initialize")
 	e, ok := errors.AsType[*mcp.Error](u.failure(t.Context(), fmt.Errorf("%w: %w", dialect.ErrNotStarted, shared)))
 	if !ok || e.Cause == "" || e.Message != shared.Message {
@@ -63,5 +64,31 @@ func TestAnErrorOfManyCallersIsNotChanged(t *testing.T) {
 	}
 	if shared.Cause != "" {
 		t.Errorf("what others read meanwhile has the cause %q now", shared.Cause)
+	}
+}
+
+// TestClosedBeforeTheCallWasSent: a call that meets a reload is told so, and may be made again,
+// however the connection failed; what the server may have seen is not.
+func TestClosedBeforeTheCallWasSent(t *testing.T) {
+	base, stop := context.WithCancelCause(t.Context())
+	u := &Upstream{base: base, cfg: Config{Name: "crm", URL: "https://crm.example"}}
+	dialled := fmt.Errorf("%w: %w", transport.ErrNotSent, &net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled})
+	name := func(err error) failure.Name {
+		t.Helper()
+		e, ok := errors.AsType[*mcp.Error](u.failure(t.Context(), err))
+		if !ok {
+			t.Fatalf("%v: it became no error for clients", err)
+		}
+		return mcp.FailureOf(e)
+	}
+	if got := name(dialled); got != failure.UpstreamDown {
+		t.Errorf("before it is closed: %s", got)
+	}
+	stop(dialect.ErrClosed)
+	if got := name(dialled); got != failure.UpstreamClosing {
+		t.Errorf("once it is closed: %s", got)
+	}
+	if got := name(transport.ErrBroken); got != failure.UpstreamCut {
+		t.Errorf("a call that the server may have seen: %s", got)
 	}
 }

@@ -60,7 +60,7 @@ func (u *Upstream) forClient(ctx context.Context, err error) error {
 		return u.statusFailure(status, executed)
 	}
 	switch {
-	case errors.Is(err, admit.ErrDraining):
+	case errors.Is(err, admit.ErrDraining), executed == mcp.ExecutedNo && u.base.Err() != nil:
 		return mcp.UpstreamError(failure.UpstreamClosing, name, mcp.ExecutedNo,
 			"Upstream %s is being closed; try again", name)
 	case errors.Is(err, transport.ErrNotSent), errors.Is(err, pool.ErrDown):

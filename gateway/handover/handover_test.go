@@ -198,3 +198,38 @@ func TestCallsThatCameTooLate(t *testing.T) {
 		t.Error("the only way that there is was tried again")
 	}
 }
+
+// TestSubscribeAtAClosedServer: a resource whose server was closed by a reload, before it could be
+// asked, is subscribed at the server that took its place. Other reasons are passed on.
+func TestSubscribeAtAClosedServer(t *testing.T) {
+	for reason, again := range map[failure.Name]bool{failure.UpstreamClosing: true, failure.UpstreamDown: false} {
+		now := newWay(1, "", "a")
+		now.grants = []string{"x:1"}
+		var s *Switch
+		s = New(&Way{Callers: 1, Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+			s.Set(now.Way) // while the call is on its way
+			c.Notify(mcp.Event{
+				Method: mcp.NoteAcknowledged, Params: mcp.Object("notifications", mcp.Raw("{}")),
+				Failed: map[string]error{"x:1": mcp.UpstreamError(reason, "u", mcp.ExecutedNo, "closed")},
+			})
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})})
+		ctx, cancel := context.WithCancel(t.Context())
+		acked, ended := make(chan mcp.Event, 2), make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = s.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{}`), Notify: func(e mcp.Event) { acked <- e }})
+		}()
+		e := <-acked
+		cancel()
+		<-ended
+		honoured, _ := mcp.FilterOf(e.Params)
+		if got := len(honoured.URIs) == 1 && e.Failed == nil; got != again {
+			t.Errorf("%s: acknowledged %s, failed %v", reason, e.Params, e.Failed)
+		}
+		if len(acked) > 0 {
+			t.Errorf("%s: the client got a second acknowledgement", reason)
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply,
 	l := &listening{call: c}
 	var before *Way
 	for {
-		reply, err := way.Handler.Handle(ctx, l.on(ctx, before, way))
+		reply, err := s.listenOn(ctx, l, before, way)
 		next := s.now.Load()
 		if ctx.Err() != nil || next == way {
 			return reply, err
@@ -41,6 +41,34 @@ func (s *Switch) listen(ctx context.Context, c *mcp.Call, way *Way) (*mcp.Reply,
 		}
 		way = next
 	}
+}
+
+// listenOn listens on a Way until that ends. If the Way has been replaced, and a server of it was
+// closed before it could be asked, it ends at once: the next Way is asked.
+func (s *Switch) listenOn(ctx context.Context, l *listening, before, way *Way) (*mcp.Reply, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	call := l.on(ctx, before, way)
+	notify := call.Notify
+	call.Notify = func(e mcp.Event) {
+		if e.Method == mcp.NoteAcknowledged && l.acked == nil && s.now.Load() != way && anyClosed(e.Failed) {
+			cancel()
+		}
+		if ctx.Err() == nil {
+			notify(e)
+		}
+	}
+	return way.Handler.Handle(ctx, call)
+}
+
+// anyClosed reports whether a resource is not honoured because its upstream was being closed.
+func anyClosed(failed map[string]error) bool {
+	for _, err := range failed {
+		if closedBefore(err) {
+			return true
+		}
+	}
+	return false
 }
 
 func pause(ctx context.Context) {
