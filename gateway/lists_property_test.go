@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/disclosure"
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/loadskill"
 	"github.com/gatehouse-mcp/gatehouse/gateway/view"
+	"github.com/gatehouse-mcp/gatehouse/internal/failure"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -169,14 +170,15 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 			if to.unsure {
 				continue
 			}
+			asks := to.server != nil && k.use != mcp.MethodComplete && w.asks(c, k, to.server, to.native)
 			params := mcp.Raw("{}")
 			if k.use == mcp.MethodComplete {
 				params = mcp.Object("ref", mcp.Object("type", mcp.String("ref/resource"), "uri", mcp.String(name)),
 					"argument", mcp.Raw(`{"name":"id","value":""}`))
 			}
-			_, err := h.Handle(ctx, c.call(k.use, name, params))
+			reply, err := h.Handle(ctx, c.call(k.use, name, params))
 			var want []string
-			if to.server != nil {
+			if to.server != nil && !asks {
 				want = []string{fmt.Sprintf("%s: %s %s for %s with %s", to.server.name, k.use, to.native, c.user, c.caps)}
 			}
 			var got []string
@@ -187,6 +189,12 @@ func (w *listWorld) compareCalls(ctx context.Context, h mcp.Handler, c *worldCli
 				return fmt.Errorf("%s: %s %s: reached %q, want %q (%v)", c, k.use, name, got, want, err)
 			}
 			switch unknown := mcp.ErrUnknown(k.use, name); {
+			case asks:
+				// A client that cannot ask gets an error; of a tool, as a result for its model.
+				asked := err == nil && (reply.Ask != nil || reply.Result.At("isError").IsTrue())
+				if !asked && mcp.FailureOf(err) != failure.ApprovalImpossible {
+					return fmt.Errorf("%s: %s %s: %v, %v; its user should be asked", c, k.use, name, reply, err)
+				}
 			case to.server != nil && err != nil:
 				return fmt.Errorf("%s: %s %s: %w", c, k.use, name, err)
 			case to.server == nil && !sameError(err, unknown):

@@ -32,6 +32,13 @@ func (w *listWorld) may(c *worldClient, k worldKind, s *worldServer, native stri
 	return allowed
 }
 
+// asks reports whether a client's user has to approve the use of something: that hides nothing.
+func (w *listWorld) asks(c *worldClient, k worldKind, s *worldServer, native string) bool {
+	return slices.ContainsFunc(w.policy.Rules, func(r policy.Rule) bool {
+		return (r.Who.Users == nil || slices.Contains(r.Who.Users, c.user)) && anyFits(r.Ask, k, s, native, possible)
+	})
+}
+
 func (w *listWorld) view(name string) view.Config {
 	return w.views[slices.IndexFunc(w.views, func(v view.Config) bool { return v.Name == name })]
 }
@@ -108,10 +115,13 @@ func drawWorld(t *rapid.T) *listWorld {
 	}
 	for i := range rapid.IntRange(0, 3).Draw(t, "rules") {
 		r := policy.Rule{Name: fmt.Sprint("rule", i), Who: policy.Who{Users: rapid.SampledFrom(worldUsers).Draw(t, "for")}}
-		if rapid.Bool().Draw(t, "denies") {
-			r.Deny = patterns("deny")
-		} else {
+		switch rapid.SampledFrom([]string{"allow", "deny", "ask"}).Draw(t, "effect") {
+		case "allow":
 			r.Allow = patterns("allow")
+		case "deny":
+			r.Deny = patterns("deny")
+		case "ask":
+			r.Ask = patterns("ask")
 		}
 		w.policy.Rules = append(w.policy.Rules, r)
 	}

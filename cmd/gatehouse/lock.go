@@ -95,14 +95,25 @@ func (s *lockSession) upstream(u gateway.LockedUpstream) {
 		fmt.Fprintf(s.out, "%s: not compared: %s\n", u.Name, u.Problem)
 		return
 	}
-	fmt.Fprintf(s.out, "%s: %s, %s\n", u.Name, count(u.Found, "definition", "definitions"), count(len(u.Changes), "difference", "differences"))
+	found := count(u.Found, "definition", "definitions")
+	if s.found.Fresh {
+		found += ", approved as they are"
+	} else {
+		found += ", " + count(len(u.Changes), "difference", "differences")
+	}
+	fmt.Fprintf(s.out, "%s: %s\n", u.Name, found)
 	for _, c := range u.Changes {
 		s.change(u.Name, c)
 	}
 }
 
 func (s *lockSession) change(upstream string, c gateway.LockChange) {
-	fmt.Fprintf(s.out, "\n  %s: %s\n", c.Word, strings.TrimSpace(c.List+" "+c.Name))
+	what := strings.TrimSpace(c.List + " " + c.Name)
+	if s.found.Fresh {
+		fmt.Fprintf(s.out, "  %s\n", what)
+	} else {
+		fmt.Fprintf(s.out, "\n  %s: %s\n", c.Word, what)
+	}
 	for _, hidden := range c.Hidden {
 		fmt.Fprintf(s.out, "  CAREFUL: %s\n", hidden)
 	}
