@@ -250,6 +250,36 @@ func TestReloadUpstreams(t *testing.T) {
 	}
 }
 
+// TestReloadRemovesWithCalls: a call that runs at an upstream which a reload removes is answered,
+// and for new ones the tool does not exist.
+func TestReloadRemovesWithCalls(t *testing.T) {
+	running, finish := make(chan struct{}), make(chan struct{})
+	gone := newSite(t, true, one("work", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		close(running)
+		<-finish
+		return saying("done")(nil, nil)
+	}))
+	other := newSite(t, true, one("work", saying("x")))
+	rest := fmt.Sprintf("upstreams:\n- {name: other, url: %q}\n", other.url)
+	c := startConfigured(t, rest+fmt.Sprintf("- {name: gone, url: %q}\n", gone.url))
+	session, _ := hearing(t, c.Gateway, stateful)
+	answer := make(chan string, 1)
+	go func() {
+		got, err := callTool(t.Context(), session, "gone__work")
+		answer <- fmt.Sprint(got, err)
+	}()
+	<-running
+	c.reload(t, rest)
+	if _, err := callTool(t.Context(), session, "gone__work"); err == nil || !strings.Contains(err.Error(), "gone__work") {
+		t.Errorf("H/233 a new call: got %v, want that the tool is not known", err)
+	}
+	close(finish)
+	if got := <-answer; got != "done<nil>" {
+		t.Errorf("H/233 the call that ran: %s", got)
+	}
+	eventually(t, "H/233 the upstream is closed", func() bool { return len(c.members()) == 1 })
+}
+
 // TestReloadRemoves: what an upstream offered is removed with it, and its session there is
 // ended. A reload that changes nothing for a client is not announced to it.
 func TestReloadRemoves(t *testing.T) {
