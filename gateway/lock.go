@@ -10,8 +10,10 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/catalog"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
+	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
@@ -26,6 +28,7 @@ type LockChange struct {
 	Hidden []string
 
 	change pin.Change
+	more   bool // what was approved stays approved
 }
 
 // LockedUpstream is what a review has found at one upstream.
@@ -48,21 +51,66 @@ type LockReview struct {
 	lock pin.Lock
 }
 
+// ReviewSeen compares the lock file of a configuration with what a gateway that runs has seen: the
+// only way to learn what each user sees of an upstream that gets the user's own credential. It
+// has nothing of what the gateway has not seen yet. There, a thing may be approved as it is for
+// several users.
+func ReviewSeen(cfg Config, seen []admin.Pin) (*LockReview, error) {
+	r, err := openLock(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range cfg.Upstreams {
+		if !enabled(u) || pinMode(cfg, u) == pinning.Off {
+			continue
+		}
+		one := LockedUpstream{Name: u.Name}
+		for _, p := range seen {
+			if p.Upstream == u.Name {
+				one.Found++
+				one.Changes = append(one.Changes, r.seen(p, u.Auth.PerUser()))
+			}
+		}
+		r.Upstreams = append(r.Upstreams, one)
+	}
+	return r, nil
+}
+
+// seen returns the change that a gateway has seen. With more, what is approved stays approved.
+func (r *LockReview) seen(p admin.Pin, more bool) LockChange {
+	change := pin.Change{Kind: pin.Kind(p.List), Name: p.Name, Is: []mcp.Raw{pin.Canonical(p.Definition)}}
+	for _, d := range r.lock[p.Upstream] {
+		if d.Kind == change.Kind && d.Name == change.Name {
+			change.Was = append(change.Was, d.Raw)
+		}
+	}
+	return LockChange{Word: change.Word(), List: p.List, Name: p.Name, Diff: change.Diff(), Hidden: pin.Hidden(change.Is[0]), change: change, more: more}
+}
+
+// openLock reads the lock file, which may be missing.
+func openLock(cfg Config) (*LockReview, error) {
+	lock, err := readLock(cfg)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", cfg.Pinning.File, err)
+	}
+	r := &LockReview{File: cfg.Pinning.File, lock: lock}
+	if err != nil {
+		r.Fresh, r.lock = true, make(pin.Lock)
+	}
+	return r, nil
+}
+
 // ReviewLock connects to the pinned upstreams of a configuration, or to all if none is pinned. It
 // waits until each has answered or failed, or ctx ends. It writes nothing.
 func ReviewLock(ctx context.Context, cfg Config, version string, log *slog.Logger) (*LockReview, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	r := &LockReview{File: cfg.Pinning.File}
-	lock, err := readLock(cfg)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		r.Fresh, lock = true, make(pin.Lock)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", cfg.Pinning.File, err)
+	r, err := openLock(cfg)
+	if err != nil {
+		return nil, err
 	}
-	r.lock = lock
+	lock := r.lock
 	for _, name := range slices.Sorted(maps.Keys(lock)) {
 		if !slices.Contains(cfg.upstreamNames(), name) {
 			r.Dropped = append(r.Dropped, name)
@@ -93,7 +141,7 @@ func (c *collection) review(report UpstreamReport, approved []pin.Definition) Lo
 	defer c.mu.Unlock()
 	one := LockedUpstream{Name: report.Name, Problem: report.Error}
 	if report.State == string(catalog.StatePerUser) {
-		one.Problem = "each user sees lists of their own, which only the gateway itself can report"
+		one.Problem = "each user sees lists of their own, which only a gateway that runs can report: gatehouse lock --running"
 	}
 	if one.Problem != "" {
 		return one
@@ -110,7 +158,15 @@ func (c *collection) review(report UpstreamReport, approved []pin.Definition) Lo
 }
 
 // Approve approves a change. Save writes it.
-func (r *LockReview) Approve(upstream string, c LockChange) { r.lock.Approve(upstream, c.change) }
+func (r *LockReview) Approve(upstream string, c LockChange) {
+	if !c.more {
+		r.lock.Approve(upstream, c.change)
+		return
+	}
+	for _, raw := range c.change.Is {
+		r.lock.Add(upstream, pin.Definition{Kind: c.change.Kind, Name: c.change.Name, Raw: raw})
+	}
+}
 
 // Save writes the lock file.
 func (r *LockReview) Save() error { return r.lock.Write(r.File) }

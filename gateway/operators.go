@@ -37,6 +37,7 @@ func newAPI(g *Gateway) *admin.API {
 		Log:     g.log,
 
 		Upstreams: func() []admin.Upstream { return shownUpstreams(g.graph()) },
+		Pins:      func() []admin.Pin { return shownPins(g.graph()) },
 		Sessions:  func() []admin.Session { return shownSessions(g.services.list()) },
 		EndSession: func(ctx context.Context, digest string) error {
 			return endDigest(ctx, g.services.list(), g.services.sessions.Delete, digest)
@@ -73,6 +74,18 @@ func shownUpstreams(now *graph) (all []admin.Upstream) {
 			}
 		}
 		all = append(all, u)
+	}
+	return all
+}
+
+func shownPins(now *graph) (all []admin.Pin) {
+	for _, guard := range now.guards {
+		for _, f := range guard.Found() {
+			all = append(all, admin.Pin{
+				Upstream: f.Upstream, List: string(f.Kind), Name: f.Name, New: f.New, Differs: f.Differ, Deceives: f.Hidden, Hidden: f.Blocked,
+				Definition: f.Definition,
+			})
+		}
 	}
 	return all
 }

@@ -131,7 +131,7 @@ func (o *operators) validate(t *testing.T, of any, answer string) {
 func TestOperators(t *testing.T) {
 	site := newSite(t, false, one("work", saying("x")))
 	text := operatorsConfig + fmt.Sprintf(`upstreams:
-- {name: up, url: %q}
+- {name: up, url: %q, pinning: {mode: warn}}
 - {name: gone, url: "http://127.0.0.1:1/mcp"}
 policy:
   default: allow
@@ -141,7 +141,8 @@ policy:
 limits: [{name: few, what: ["tools:up/*"], rate: 100/h}]
 views: [{name: small, show: ["tools:up/*"]}]
 audit: {sinks: [{type: file, path: %q}]}
-`, site.url, filepath.Join(t.TempDir(), "audit.jsonl"))
+pinning: {file: %q}
+`, site.url, filepath.Join(t.TempDir(), "audit.jsonl"), emptyLock(t))
 	c := startUnwatched(t, text)
 	o := operatorsOf(t, c)
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "tester", Version: "7"}, &sdk.ClientOptions{}).Connect(t.Context(),
@@ -205,6 +206,7 @@ audit: {sinks: [{type: file, path: %q}]}
 		"/api/v1/upstreams":    {`"name":"up","state":"ready"`, `"era":"stateful"`, `"tools":1`, `"name":"gone","state":"down"`, `"error_code":"GH-UPSTREAM-DOWN"`},
 		"/api/v1/replicas":     {`"self":true`},
 		"/api/v1/config":       {`"target":"http://127.0.0.1:1/mcp"`, `"show":["tools:up/*"]`, `"limits":["few"]`},
+		"/api/v1/pins":         {`"upstream":"up","list":"tools","name":"work","new":true`, `"hidden":false,"definition":{`},
 		"/api/v1/openapi.json": {`"openapi"`},
 	} {
 		status, answer := o.ask(t, viewerToken, http.MethodGet, path, path, "")
@@ -225,7 +227,7 @@ audit: {sinks: [{type: file, path: %q}]}
 		t.Errorf("a viewer reloads: %d %s", status, answer)
 	}
 	c.write(t, text+"no_such_key: 1\n")
-	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"line":20`) {
+	if status, answer := o.ask(t, operatorToken, http.MethodPost, reload, reload, ""); status != http.StatusUnprocessableEntity || !strings.Contains(answer, `"line":21`) {
 		t.Errorf("a bad file: %d %s", status, answer)
 	}
 	c.write(t, strings.Replace(text, viewerToken, "another-0123456789abcdefghijklmno", 1))

@@ -44,6 +44,16 @@ func review(t *testing.T, file string) *LockReview {
 	return found
 }
 
+// emptyLock returns a lock file that approves nothing.
+func emptyLock(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gatehouse.lock")
+	if err := (pin.Lock{}).Write(file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // approve approves the changes of these names, or all without any, and writes the lock file.
 func (r *LockReview) approve(t *testing.T, names ...string) (changes []string) {
 	t.Helper()

@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 )
 
 func newLock() *cobra.Command {
 	var config string
-	var review, yes bool
+	var review, yes, running bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "lock --config FILE [--review | --yes]",
@@ -26,6 +28,8 @@ func newLock() *cobra.Command {
 			"is pinning.file of the configuration. Without a lock file it writes one. With one, it\n" +
 			"prints every difference and changes nothing, unless told to: with --review it asks for\n" +
 			"each difference, with --yes it approves all.\n\n" +
+			"With --running it asks a gateway that runs, through its admin API, what that has seen and\n" +
+			"is not approved. It needs this for servers that get each user's own credential.\n\n" +
 			"The exit code is 0 if everything is approved now, and 1 if something is not.",
 		Args: noArguments,
 		RunE: work(func(cmd *cobra.Command) error {
@@ -36,7 +40,12 @@ func newLock() *cobra.Command {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			found, err := gateway.ReviewLock(ctx, cfg, buildVersion(), log)
+			var found *gateway.LockReview
+			if running {
+				found, err = reviewSeen(ctx, config, cfg)
+			} else {
+				found, err = gateway.ReviewLock(ctx, cfg, buildVersion(), log)
+			}
 			if err != nil {
 				return err
 			}
@@ -47,9 +56,25 @@ func newLock() *cobra.Command {
 	configFlag(cmd, &config)
 	cmd.Flags().BoolVar(&review, "review", false, "ask for each difference whether to approve it")
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve all differences")
+	cmd.Flags().BoolVar(&running, "running", false, "compare with what a gateway that runs with this configuration has seen")
 	cmd.Flags().DurationVar(&timeout, "timeout", 90*time.Second, "how long to wait for the upstreams")
 	cmd.MarkFlagsMutuallyExclusive("review", "yes")
 	return cmd
+}
+
+// reviewSeen asks the gateway that runs with a configuration.
+func reviewSeen(ctx context.Context, file string, cfg gateway.Config) (*gateway.LockReview, error) {
+	o := &operator{config: file, role: admin.RoleViewer}
+	if err := o.find(); err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Pins []admin.Pin `json:"pins"`
+	}
+	if _, err := o.ask(ctx, http.MethodGet, "/api/v1/pins", nil, &answer); err != nil {
+		return nil, err
+	}
+	return gateway.ReviewSeen(cfg, answer.Pins)
 }
 
 // lockSession goes through what a review has found.

@@ -49,12 +49,15 @@ admin:
   api:
     loopback: viewer
     tokens: [{name: ops, role: operator, token: %s}]
-upstreams: [{name: up, url: %q}, {name: gone, url: "http://127.0.0.1:1/mcp"}]
+upstreams: [{name: up, url: %q, pinning: {mode: warn}}, {name: gone, url: "http://127.0.0.1:1/mcp"}]
 policy:
   default: allow
   rules: [{name: keep, deny: ["tools:up/drop"]}]
 `, free.Addr(), operatorToken, server.URL)
 	o.write(t, o.text)
+	if err := os.WriteFile(filepath.Join(filepath.Dir(o.file), "gatehouse.lock"), []byte(`{"version":1,"upstreams":{}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	g, err := gateway.New(gateway.Options{ConfigFile: o.file, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +135,8 @@ func TestOperators(t *testing.T) {
 		{[]string{"why"}, 2, `^$`, `accepts 1 arg`},
 		{[]string{"upstreams"}, 0, `(?m)^up +ready +\S+ +streamable +2025-11-25 +2 +0\ngone +down +\S+ +streamable +- +0 +0\n  connect, \S+ ago: .*127.0.0.1:1.*\(GH-UPSTREAM-DOWN\)\n$`, `^$`},
 		{[]string{"sessions"}, 0, `(?m)^SESSION +USER +REVISION +STARTED +USED +CLIENT\n` + session[:12] + ` +- +2025-11-25 +\S+ +\S+ +mcptest 1\n$`, `^$`},
+		{[]string{"lock", "--running"}, 1, `^up: 2 definitions, 2 differences\n\n  new: tools drop\n(.*\n)+$`, `2 differences are not approved`},
+		{[]string{"lock", "--running", "--yes"}, 0, `(?m)^written: \S+gatehouse.lock$`, `^$`},
 		{[]string{"sessions", "end", "zz"}, 1, `^$`, `no session zz`},
 		{[]string{"sessions", "end", session[:12]}, 0, `^ended ` + session + `\n$`, `^$`},
 		{[]string{"sessions"}, 0, `^$`, `^no sessions\n$`},

@@ -108,6 +108,21 @@ type Session struct {
 	Used          time.Time `json:"used"`
 }
 
+// Pin is something that a pinned server offers, and that is not approved as it is.
+type Pin struct {
+	Upstream string `json:"upstream"`
+	List     string `json:"list"`           // such as tools, or instructions
+	Name     string `json:"name,omitempty"` // the server's own
+	// New says that nothing of this name is approved; else Differs names what is not as approved.
+	New     bool     `json:"new"`
+	Differs []string `json:"differs,omitempty"`
+	// Deceives are texts in it that people cannot see.
+	Deceives []string `json:"deceives,omitempty"`
+	// Hidden says that clients do not see it.
+	Hidden     bool    `json:"hidden"`
+	Definition mcp.Raw `json:"definition"`
+}
+
 // Replica is a gateway of those that share sessions.
 type Replica struct {
 	Name string `json:"name"`
@@ -196,6 +211,9 @@ type ConfiguredView struct {
 
 // The answers that are lists, so that members can be added.
 type (
+	pins struct {
+		Pins []Pin `json:"pins"`
+	}
 	upstreams struct {
 		Upstreams []Upstream `json:"upstreams"`
 	}

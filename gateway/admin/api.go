@@ -33,6 +33,7 @@ type Deps struct {
 	Record func(*record.Record)
 
 	Upstreams func() []Upstream
+	Pins      func() []Pin
 	Sessions  func() []Session
 	// EndSession ends the session with a digest. Errors: ErrNoSession, and those of the store.
 	EndSession func(ctx context.Context, digest string) error
@@ -65,6 +66,7 @@ var routes = []route{
 	{"GET /api/v1/calls/{id}", RoleViewer, (*API).call},
 	{"GET /api/v1/upstreams", RoleViewer, func(a *API, x *exchange) error { return x.answer(upstreams{some(a.deps.Upstreams())}) }},
 	{"GET /api/v1/sessions", RoleViewer, func(a *API, x *exchange) error { return x.answer(sessions{some(a.deps.Sessions())}) }},
+	{"GET /api/v1/pins", RoleViewer, func(a *API, x *exchange) error { return x.answer(pins{some(a.deps.Pins())}) }},
 	{"DELETE /api/v1/sessions/{session}", RoleOperator, (*API).endSession},
 	{"GET /api/v1/replicas", RoleViewer, func(a *API, x *exchange) error { return x.answer(replicas{some(a.deps.Replicas())}) }},
 	{"GET /api/v1/config", RoleViewer, func(a *API, x *exchange) error { return x.answer(a.deps.State()) }},

@@ -233,3 +233,24 @@ func TestSubscribeAtAClosedServer(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsBeforeTheEnd: what a server told before its listener was replaced reaches the client.
+func TestEventsBeforeTheEnd(t *testing.T) {
+	begun := make(chan struct{})
+	s := New(&Way{Handler: mcp.HandlerFunc(func(ctx context.Context, c *mcp.Call) (*mcp.Reply, error) {
+		close(begun)
+		<-ctx.Done()
+		c.Notify(mcp.ResourceUpdated("x:1"))
+		return nil, ctx.Err()
+	})})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	heard := 0
+	_, _ = s.Handle(ctx, &mcp.Call{Method: mcp.MethodListen, Params: mcp.Raw(`{}`), Notify: func(mcp.Event) { heard++ }})
+	if heard != 1 {
+		t.Errorf("heard %d events, want one", heard)
+	}
+}

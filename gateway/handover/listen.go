@@ -3,6 +3,7 @@ package handover
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway/feature/listchange"
@@ -50,11 +51,13 @@ func (s *Switch) listenOn(ctx context.Context, l *listening, before, way *Way) (
 	defer cancel()
 	call := l.on(ctx, before, way)
 	notify := call.Notify
+	var closed atomic.Bool
 	call.Notify = func(e mcp.Event) {
 		if e.Method == mcp.NoteAcknowledged && l.acked == nil && s.now.Load() != way && anyClosed(e.Failed) {
+			closed.Store(true)
 			cancel()
 		}
-		if ctx.Err() == nil {
+		if !closed.Load() { // when the client ends it, what came before is still passed on
 			notify(e)
 		}
 	}

@@ -1,8 +1,10 @@
 package pinning
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/failure"
@@ -10,10 +12,11 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 )
 
-// maxJudged and maxPending bound what a guard remembers.
+// Bounds of what a guard remembers.
 const (
 	maxJudged  = 20_000
-	maxPending = 10_000
+	maxPending = 10_000  // things
+	maxKept    = 4 << 20 // bytes of definitions that are not approved
 )
 
 // Server is what a guard stands in front of.
@@ -35,6 +38,8 @@ type Finding struct {
 	Hidden []string
 	// Blocked says that clients do not see it.
 	Blocked bool
+	// Definition is in canonical form.
+	Definition mcp.Raw
 }
 
 // Guard is a server as far as it is approved. It may be used concurrently.
@@ -46,7 +51,8 @@ type Guard struct {
 
 	mu      sync.Mutex // guards the fields below
 	judged  map[[sha256.Size]byte]bool
-	pending map[thing]bool
+	pending map[thing]map[pin.Digest]Finding // by definition
+	kept    int                              // bytes of the definitions in pending
 }
 
 type thing struct {
@@ -59,7 +65,7 @@ type thing struct {
 func New(server Server, mode string, approved *pin.Approved, found func(Finding)) *Guard {
 	return &Guard{
 		server: server, block: mode == Block, approved: approved, found: found,
-		judged: make(map[[sha256.Size]byte]bool), pending: make(map[thing]bool),
+		judged: make(map[[sha256.Size]byte]bool), pending: make(map[thing]map[pin.Digest]Finding),
 	}
 }
 
@@ -71,6 +77,22 @@ func (g *Guard) Pending() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.pending)
+}
+
+// Found returns what was seen that is not approved, sorted. It may be incomplete: definitions of
+// at most 4 MiB are kept.
+func (g *Guard) Found() (all []Finding) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, definitions := range g.pending {
+		for _, f := range definitions {
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), slices.Compare(a.Definition, b.Definition))
+	})
+	return all
 }
 
 // Handle passes a call on. Of the answers it takes what is not approved, if that is to be
@@ -142,22 +164,23 @@ func (g *Guard) shows(kind pin.Kind, name string, definition mcp.Raw) bool {
 	key := sha256.Sum256(append([]byte(string(kind)+"\x00"+name+"\x00"), definition...))
 	g.mu.Lock()
 	approved, known := g.judged[key]
+	waits := len(g.pending[thing{kind, name}]) > 0
 	g.mu.Unlock()
-	var finding Finding
-	if !known {
-		finding = Finding{Upstream: g.Name(), Kind: kind, Name: name, Blocked: g.block}
-		if finding.Differ, finding.New, approved = g.approved.Check(kind, name, definition); !approved {
-			finding.Hidden = pin.Hidden(definition)
-		}
+	if known && approved != waits { // and noted as that
+		return approved || !g.block
 	}
-	if first := g.note(key, thing{kind, name}, approved); first && !approved {
+	finding := Finding{Upstream: g.Name(), Kind: kind, Name: name, Blocked: g.block}
+	if finding.Differ, finding.New, approved = g.approved.Check(kind, name, definition); !approved {
+		finding.Hidden, finding.Definition = pin.Hidden(definition), pin.Canonical(definition)
+	}
+	if first := g.note(key, finding, approved); first && !approved {
 		g.found(finding)
 	}
 	return approved || !g.block
 }
 
 // note remembers a judgement. first says that it is the first one of this definition.
-func (g *Guard) note(key [sha256.Size]byte, what thing, approved bool) (first bool) {
+func (g *Guard) note(key [sha256.Size]byte, f Finding, approved bool) (first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, known := g.judged[key]; !known {
@@ -167,10 +190,24 @@ func (g *Guard) note(key [sha256.Size]byte, what thing, approved bool) (first bo
 		}
 		g.judged[key] = approved
 	}
-	if approved {
+	what := thing{f.Kind, f.Name}
+	if approved { // the server has taken back what it had changed
+		for _, was := range g.pending[what] {
+			g.kept -= len(was.Definition)
+		}
 		delete(g.pending, what)
-	} else if len(g.pending) < maxPending {
-		g.pending[what] = true
+		return first
+	}
+	if g.pending[what] == nil {
+		if len(g.pending) >= maxPending {
+			return first
+		}
+		g.pending[what] = make(map[pin.Digest]Finding)
+	}
+	digest := pin.DigestOf(f.Definition)
+	if _, known := g.pending[what][digest]; !known && g.kept+len(f.Definition) <= maxKept {
+		g.pending[what][digest] = f
+		g.kept += len(f.Definition)
 	}
 	return first
 }

@@ -140,7 +140,13 @@ func TestGuard(t *testing.T) {
 				s, approved := world()
 				c.change(s)
 				var found []Finding
-				g := New(s, mode, approved, func(f Finding) { found = append(found, f) })
+				g := New(s, mode, approved, func(f Finding) {
+					if f.Definition == nil {
+						t.Errorf("%s has no definition", f.Name)
+					}
+					f.Definition = nil
+					found = append(found, f)
+				})
 				first := seen(t, g)
 				want := c.shown
 				for i := range c.found {
@@ -158,6 +164,9 @@ func TestGuard(t *testing.T) {
 				}
 				if diff := cmp.Diff(c.found, found); diff != "" {
 					t.Error(diff)
+				}
+				if kept := g.Found(); len(kept) != len(c.found) {
+					t.Errorf("kept are %v, want %d", kept, len(c.found))
 				}
 				if g.Pending() != len(c.found) {
 					t.Errorf("%d pending, want %d", g.Pending(), len(c.found))

@@ -28,7 +28,7 @@ type exchanging struct {
 
 // newExchanging starts a server that shows each user a tool of their own and returns the
 // caller in its answers. The issuer has no token for the user "carol".
-func newExchanging(t *testing.T, server string) *exchanging {
+func newExchanging(t *testing.T, server string, change ...func(*gateway.Config)) *exchanging {
 	t.Helper()
 	issuer := newIssuer(t)
 	e := &exchanging{door: newDoor(t, scripted(t, server), issuer), other: newIssuer(t)}
@@ -61,10 +61,14 @@ func newExchanging(t *testing.T, server string) *exchanging {
 	how := e.desk.clientAt(outbound.TypeTokenExchange)
 	how.Issuer, how.Audience, how.Scopes = issuer.URL, "crm", []string{"crm"}
 	plain := doing(t)
-	e.guarded = guardWith(t, issuer, gateway.Config{
+	cfg := gateway.Config{
 		Auth:      auth.Config{Issuers: []auth.Issuer{{URL: issuer.URL}, {URL: e.other.URL}}},
 		Upstreams: []upstream.Config{{Name: "up", URL: e.door.url, Auth: how}, {Name: "plain", URL: plain.URL}},
-	})
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	e.guarded = guardWith(t, issuer, cfg)
 	e.other.Audience = e.url
 	return e
 }

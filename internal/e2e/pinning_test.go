@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -11,8 +14,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/gateway/pinning"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
+	"github.com/gatehouse-mcp/gatehouse/internal/pin"
 	"github.com/gatehouse-mcp/gatehouse/upstream"
 )
 
@@ -48,6 +53,49 @@ func TestPinnedSession(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestPinnedUsers: what a server shows to one user is hidden until it is approved, as a gateway that
+// runs reports it.
+func TestPinnedUsers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "gatehouse.lock")
+	if err := (pin.Lock{}).Write(file); err != nil {
+		t.Fatal(err)
+	}
+	var cfg gateway.Config
+	pinned := func(c *gateway.Config) {
+		c.Pinning.File = file
+		c.Upstreams[0].Pinning.Mode = pinning.Block
+		c.Admin = gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}
+		cfg = *c
+	}
+	e := newExchanging(t, stateless, pinned)
+	alice := e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"}))
+	var seen struct{ Pins []admin.Pin }
+	for ctx := deadline(t); len(seen.Pins) < 2; {
+		if ctx.Err() != nil {
+			t.Fatalf("seen are %v", seen.Pins)
+		}
+		wantTools(t, alice, "plain__do")
+		resp := e.operator(t, http.MethodGet, "/api/v1/pins", nil)
+		if err := errors.Join(json.NewDecoder(resp.Body).Decode(&seen), resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := gateway.ReviewSeen(cfg, seen.Pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range found.Upstreams[0].Changes {
+		if change.Name == "all" {
+			found.Approve("up", change)
+		}
+	}
+	if err := found.Save(); err != nil {
+		t.Fatal(err)
+	}
+	e = newExchanging(t, stateless, pinned)
+	wantTools(t, e.raw(t, stateless, e.issuer.Token(claims{"sub": "alice"})), "up__all", "plain__do")
 }
 
 // lockAll approves everything that the upstreams have now.

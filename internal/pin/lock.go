@@ -155,6 +155,12 @@ func Compare(approved, now []Definition) (changes []Change) {
 	return changes
 }
 
+// Add approves one more definition of something, beside those that are approved.
+func (l Lock) Add(upstream string, d Definition) {
+	l[upstream] = append(slices.Clone(l[upstream]), d)
+	slices.SortFunc(l[upstream], compare)
+}
+
 // Approve makes a change the approved state of an upstream.
 func (l Lock) Approve(upstream string, c Change) {
 	kept := slices.DeleteFunc(slices.Clone(l[upstream]), func(d Definition) bool { return d.Kind == c.Kind && d.Name == c.Name })
