@@ -258,13 +258,21 @@ func TestSubscribedAgain(t *testing.T) {
 func TestListenerEndsWithItsEvents(t *testing.T) {
 	for range 10 { // whichever of both is looked at first
 		synctest.Test(t, func(t *testing.T) {
+			subscribed, heard := make(chan struct{}, 2), make(chan struct{})
 			f := newBubbleFake(t, true, func(_ *fake, w http.ResponseWriter, r *http.Request, m rpc) bool {
+				if m.Method == mcp.MethodResourcesSubscribe {
+					subscribed <- struct{}{}
+				}
 				if r.Method != http.MethodGet {
 					return false
 				}
 				events(w, ": hello\n\n")
+				<-subscribed
+				<-subscribed
 				for _, uri := range []string{"a:b", "a:c"} {
-					time.Sleep(time.Second)
+					if uri == "a:c" {
+						<-heard
+					}
 					events(w, "data: "+`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"`+uri+`"}}`+"\n\n")
 				}
 				<-r.Context().Done()
@@ -282,7 +290,8 @@ func TestListenerEndsWithItsEvents(t *testing.T) {
 					}
 					uri, _ := e.Params.Member("uri")
 					if updated = append(updated, uri.Text()); len(updated) == 1 {
-						time.Sleep(2 * time.Second) // until the other update has come
+						close(heard)
+						synctest.Wait() // the other update has come
 						cancel()
 					}
 				},

@@ -262,12 +262,16 @@ type asks struct {
 	writer
 	after time.Duration
 	at    []time.Time
+	again chan struct{} // closed at the second write
 }
 
 func (a *asks) write(ctx context.Context, entries []entry) error {
 	a.at = append(a.at, time.Now())
-	if len(a.at) == 1 {
+	switch len(a.at) {
+	case 1:
 		return &refusal{err: io.EOF, after: a.after}
+	case 2:
+		close(a.again)
 	}
 	return a.writer.write(ctx, entries)
 }
@@ -276,11 +280,11 @@ func (a *asks) write(ctx context.Context, entries []entry) error {
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var to pipe
-		out := &asks{writer: writer{to: &to}, after: 42 * time.Second}
+		out := &asks{writer: writer{to: &to}, after: 42 * time.Second, again: make(chan struct{})}
 		j := started(t, Config{}, Deps{})
 		w := newWorker(setup{sink: Sink{Name: "x"}}, out, j, nil, 1)
 		go w.run()
-		time.Sleep(time.Minute)
+		<-out.again
 		w.end()
 		<-w.done
 		if took := out.at[1].Sub(out.at[0]); took != 42*time.Second {
