@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -258,10 +259,15 @@ func (m *members) forget(p *peer) {
 // their next renewal, and so does the peer if it is alive.
 func (m *members) refuse(ctx context.Context, p *peer) {
 	m.look(ctx, m.now())
-	if !m.bury(p) {
+	if !m.bury(p, math.MaxInt64) {
 		return
 	}
 	m.log.Warn("another replica refuses connections: it is taken to have gone", failure.ReplicaGone.Attr(), "replica", p.name, "address", p.address)
+	m.resignFor(ctx, p)
+}
+
+// resignFor deletes the lease of a buried peer. Until it is deleted, reading it says nothing.
+func (m *members) resignFor(ctx context.Context, p *peer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.times.look)
 	defer cancel()
 	m.mu.Lock()
@@ -269,6 +275,9 @@ func (m *members) refuse(ctx context.Context, p *peer) {
 	m.mu.Unlock()
 	keys := []string{m.db.Key(leaseNames), m.db.Key(leasePrefix + p.name)}
 	_, _ = m.db.Run(ctx, m.scripts.resign, keys, p.name, value) // if this fails, the lease ends by itself
+	m.mu.Lock()
+	p.refusedAt = m.now()
+	m.mu.Unlock()
 }
 
 // hasGone reads the leases now, and reports whether an unreachable peer has given up its
@@ -288,14 +297,15 @@ func (m *members) hasGone(ctx context.Context, p *peer, another bool) bool {
 	return gone || replaced
 }
 
-// bury marks a peer as refusing connections, and reports whether it was unmarked before.
-func (m *members) bury(p *peer) bool {
+// bury marks a peer as refusing connections, and reports whether it was unmarked before. Leases
+// that were read until the given time do not bring it back.
+func (m *members) bury(p *peer, until time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.refused || m.peers[p.name] != p {
 		return false
 	}
-	p.refused, p.refusedAt = true, m.now()
+	p.refused, p.refusedAt = true, until
 	m.count.replicasGone.Inc()
 	p.gone()
 	return true

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"errors"
 	"testing"
 	"time"
@@ -62,6 +63,29 @@ func TestTakenToHaveGone(t *testing.T) {
 	}
 	if who := a.get(t, "/u1/x"); who != b.Self() {
 		t.Errorf("%s has what was", who)
+	}
+}
+
+// TestBuriedUntilResigned: a lease that was read before it was deleted does not bring back the
+// replica that has gone.
+func TestBuriedUntilResigned(t *testing.T) {
+	redis := redistest.Start(t)
+	a, b := startHouse(t, redis, sayWho), startHouse(t, redis, sayWho)
+	a.own(t, some("x"))
+	b.own(t, some("x"))
+	a.crash()
+	p := b.members.peer(a.Self())
+	if !b.members.bury(p, math.MaxInt64) {
+		t.Fatal("it was not known")
+	}
+	b.members.look(t.Context(), b.members.now()) // another request asks at this moment
+	if b.members.peer(a.Self()) != nil {
+		t.Error("it is there again")
+	}
+	b.members.resignFor(t.Context(), p)
+	b.members.look(t.Context(), b.members.now())
+	if o := b.own(t, some("x")); !o.Here() {
+		t.Errorf("%+v", o)
 	}
 }
 

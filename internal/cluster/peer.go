@@ -63,7 +63,7 @@ type peer struct {
 	value     string // its lease as it is in Redis
 	lease     lease
 	refused   bool          // it refused connections, and no lease was seen since then
-	refusedAt time.Duration // when it did
+	refusedAt time.Duration // a lease that was read before does not bring it back
 	reach     reach
 }
 

@@ -146,7 +146,7 @@ func (m *members) askAround() {
 	}
 	m.mu.Unlock()
 	for _, p := range dead {
-		m.bury(p)
+		m.bury(p, m.now())
 	}
 }
 
