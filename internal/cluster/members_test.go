@@ -1,8 +1,8 @@
 package cluster
 
 import (
-	"math"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
