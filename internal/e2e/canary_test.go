@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-mcp/gatehouse/auth"
 	"github.com/gatehouse-mcp/gatehouse/auth/outbound"
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
@@ -142,6 +143,7 @@ func TestP9_223_TheCanary(t *testing.T) {
 		Upstreams: upstreams,
 		Audit:     audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(records)}}},
 		Tracing:   tracing.Config{Endpoint: spans.URL},
+		Admin:     gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleOperator}},
 	})
 
 	alice := claims{"sub": "alice", "canary": canary, "email": canary + "@example.com", "groups": []string{canary}}
@@ -204,13 +206,30 @@ func TestP9_223_TheCanary(t *testing.T) {
 		}
 		wantNowhere(t, where, text, append(secrets, canary)...)
 	}
-	wantNowhere(t, "the log", g.log.String(), append(secrets, canary)...)
+	secrets = append(secrets, canary, argument)
+	wantNowhere(t, "the log", g.log.String(), secrets...)
+	withoutGroups := strings.NewReplacer(`"groups":["`+canary+`"]`, "") // whose calls they are is recorded
+	for _, path := range []string{"/metrics", "/readyz", "/api/v1/decisions?limit=1000", "/api/v1/sessions", "/api/v1/upstreams", "/api/v1/pins", "/api/v1/replicas", "/api/v1/config"} {
+		resp, err := ownClient(t).Get("http://" + g.served.AdminAddr().String() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s %v: %.200s", path, resp.Status, err, text)
+		}
+		wantNowhere(t, path, withoutGroups.Replace(string(text)), append(secrets, "the-gateways-own")...)
+		if strings.Contains(path, "decisions") && !strings.Contains(string(text), "__echo") {
+			t.Errorf("%s has no calls", path)
+		}
+	}
 	if err := g.served.Stop(deadline(t)); err != nil {
 		t.Error(err)
 	}
-	recorded := strings.ReplaceAll(records.String(), `"groups":["`+canary+`"]`, "") // whose they are is recorded
-	wantNowhere(t, "the audit", recorded, append(secrets, canary, `"Ada"`)...)
-	wantNowhere(t, "the collector of traces", spans.String(), append(secrets, canary, `"Ada"`)...)
+	recorded := withoutGroups.Replace(records.String())
+	wantNowhere(t, "the audit", recorded, secrets...)
+	wantNowhere(t, "the collector of traces", spans.String(), secrets...)
 	if len(spans.Spans("")) == 0 {
 		t.Error("nothing was traced")
 	}
@@ -240,6 +259,9 @@ func (f writtenTo) String() string {
 	return fmt.Sprintf("%s %v", text, err)
 }
 
+// argument is an argument of calls, which only their servers may see.
+const argument = "argument-canary"
+
 // useEverything makes each request of a client once. The upstream need not have what it
 // requests.
 func useEverything(t *testing.T, c *mcptest.Client, name string) {
@@ -249,11 +271,11 @@ func useEverything(t *testing.T, c *mcptest.Client, name string) {
 		{"prompts/list", ""},
 		{"resources/list", ""},
 		{"resources/templates/list", ""},
-		{"tools/call", `{"name":"` + name + `__echo","arguments":{"text":"x"},"_meta":{"progressToken":1}}`},
+		{"tools/call", `{"name":"` + name + `__echo","arguments":{"text":"` + argument + `"},"_meta":{"progressToken":1}}`},
 		{"tools/call", `{"name":"` + name + `__fail"}`},
 		{"tools/call", `{"name":"` + name + `__count","arguments":{"to":1},"_meta":{"progressToken":2}}`},
 		{"tools/call", `{"name":"` + name + `__nothing"}`},
-		{"prompts/get", `{"name":"` + name + `__greet","arguments":{"name":"Ada"}}`},
+		{"prompts/get", `{"name":"` + name + `__greet","arguments":{"name":"` + argument + `"}}`},
 		{"resources/read", `{"uri":"` + name + `+test://static"}`},
 		{"resources/read", `{"uri":"` + name + `+test://item/none"}`},
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"` + name + `__greet"},"argument":{"name":"name","value":"A"}}`},

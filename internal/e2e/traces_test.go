@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-mcp/gatehouse/gateway"
+	"github.com/gatehouse-mcp/gatehouse/gateway/admin"
 	"github.com/gatehouse-mcp/gatehouse/internal/audit"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcptest"
 	"github.com/gatehouse-mcp/gatehouse/internal/tracing"
@@ -20,7 +22,7 @@ import (
 // traced is a gateway in front of a server of each era, whose calls are traced.
 type traced struct {
 	url     string
-	metrics string // the URL of scrapes
+	admin   string // the URL of what operators see
 	log     mcptest.Log
 	records writtenTo
 	heard   map[string]chan toldOfTrace // by the server's name: what came with its calls
@@ -34,7 +36,7 @@ type toldOfTrace struct{ header, meta, state, baggage string }
 func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	t.Helper()
 	g := &traced{records: writtenTo(filepath.Join(t.TempDir(), "audit.jsonl")), heard: map[string]chan toldOfTrace{}}
-	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0"}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
+	cfg := gateway.Config{Listen: "127.0.0.1:0", Admin: gateway.Admin{Listen: "127.0.0.1:0", API: admin.Config{Loopback: admin.RoleViewer}}, Audit: audit.Config{Sinks: []audit.Sink{{Type: audit.TypeFile, Path: string(g.records)}}}}
 	if at != nil {
 		cfg.Tracing = tracing.Config{Endpoint: at.URL, Sample: sample}
 	}
@@ -62,18 +64,24 @@ func newTraced(t *testing.T, at *mcptest.Collector, sample string) *traced {
 	if err := served.WaitReady(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
-	g.url, g.metrics = served.URL(), "http://"+served.AdminAddr().String()+"/metrics"
+	g.url, g.admin = served.URL(), "http://"+served.AdminAddr().String()
 	return g
 }
 
 // scrape requests the metrics as a scraper that wants exemplars.
 func (g *traced) scrape(t *testing.T) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, g.metrics, nil)
+	return g.operators(t, "/metrics")
+}
+
+// operators requests what operators see.
+func (g *traced) operators(t *testing.T, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, g.admin+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Accept", "application/openmetrics-text")
+	req.Header.Set("Accept", "application/openmetrics-text, application/json")
 	resp, err := ownClient(t).Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +95,8 @@ func (g *traced) scrape(t *testing.T) string {
 }
 
 // TestTraces: one call is followed from its client to its server by one id: in the spans, in
-// the exemplars of metrics, in what the server is told, in the log and in the record, for clients and servers of each era,
-// wherever the client puts its trace context. Arguments, results and sessions are in no span.
+// the exemplars of metrics, in what the server is told, in the log, in the record and in the API,
+// for clients and servers of each era, wherever the client puts its trace context. Arguments, results and sessions are in no span.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	at := mcptest.NewCollector()
@@ -143,6 +151,19 @@ func TestTraces(t *testing.T) {
 		}
 		if !led {
 			t.Errorf("no bucket of %s leads to a trace", name)
+		}
+	}
+	var decisions struct{ Decisions []struct{ ID, Trace string } }
+	if err := json.Unmarshal([]byte(g.operators(t, "/api/v1/decisions?limit=1000")), &decisions); err != nil {
+		t.Fatal(err)
+	}
+	calls := make(map[string]string) // by trace: the call's id
+	for _, d := range decisions.Decisions {
+		calls[d.Trace] = d.ID
+	}
+	for _, s := range all {
+		if call := g.operators(t, "/api/v1/calls/"+calls[s.trace]); !strings.Contains(call, `"trace":"`+s.trace+`"`) {
+			t.Errorf("%s: the API says %s", s.pair, call)
 		}
 	}
 	g.stop()
