@@ -127,9 +127,16 @@ func (e *events) fetched(f outbound.Fetch) {
 }
 
 // sessionEnded records the end of a client's session.
-func (e *events) sessionEnded(key string) {
-	if e.journal.Enabled() && !strings.Contains(key, ":~") { // derived sessions of stateless clients do not begin either
-		e.journal.Put(&record.Record{Kind: record.KindSession, Event: "end", Session: record.Digest(key)})
+func (e *events) sessionEnded(r session.Record) {
+	if e.journal.Enabled() && !strings.HasPrefix(r.ID, "~") { // derived sessions of stateless clients do not begin either
+		ended := &record.Record{
+			Kind: record.KindSession, Event: "end", Session: record.Digest(r.Key()), Revision: r.Revision, View: r.View,
+			User: r.Subject, Client: r.Client,
+		}
+		if !r.Created.IsZero() {
+			ended.Duration = time.Since(r.Created)
+		}
+		e.journal.Put(ended)
 	}
 }
 

@@ -236,8 +236,12 @@ func (g *Gateway) build(opts Options, cfg Config, version string, metrics *metri
 
 // endSession closes everything that is kept for a client's session. It is not called before
 // the front begins a session.
-func (g *Gateway) endSession(key string) {
-	g.services.events.sessionEnded(key)
+func (g *Gateway) endSession(r session.Record) {
+	key := r.Key()
+	g.services.events.sessionEnded(r)
+	if !r.Created.IsZero() {
+		g.services.tracer.ServerSession(r.Revision, time.Since(r.Created))
+	}
 	g.front.EndSession(key)
 	g.services.grants.End(key)
 	for _, u := range g.members() {

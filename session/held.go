@@ -78,6 +78,15 @@ type held struct {
 	unsure bool   // Redis may have another record
 }
 
+// last returns the record of a session that has ended. If it was never read, there are only its
+// user and its id.
+func (h *held) last() Record {
+	if r := h.record.Load(); r != nil {
+		return *r
+	}
+	return Record{User: h.name.user, ID: h.name.id}
+}
+
 // done gives the turn back.
 func (h *held) done() { <-h.turn }
 

@@ -20,9 +20,10 @@ type Deps struct {
 	// Log may be nil.
 	Log *slog.Logger
 	// OnEnd is called once for each session that was deleted or idle for too long, with its
-	// key and without a lock held. It delays the caller that ended the session, or noticed its
-	// end, so it should not block. May be nil.
-	OnEnd func(key string)
+	// last record and without a lock held. The record of a session that was never read here has
+	// nothing but its user and its id. It delays the caller that ended the session, or noticed
+	// its end, so it should not block. May be nil.
+	OnEnd func(Record)
 	// Fence returns the key in Redis that names the owner of a session, and this replica's
 	// token there. It takes the session's key. Redis refuses a write of the store unless the
 	// two agree. A nil Fence, or an empty token, means that nothing is compared. It is called
@@ -58,7 +59,7 @@ func NewMemory(cfg Config, deps Deps) (*Memory, error) {
 	m.onEnd = func(h *held) {
 		m.release(h)
 		if deps.OnEnd != nil {
-			deps.OnEnd(h.name.key())
+			deps.OnEnd(h.last())
 		}
 	}
 	m.start()

@@ -10,7 +10,7 @@ import (
 func TestEndWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		appended := make(chan error)
-		m, err := NewMemory(Config{}, Deps{OnEnd: func(string) {
+		m, err := NewMemory(Config{}, Deps{OnEnd: func(Record) {
 			if err := <-appended; !errors.Is(err, ErrNotFound) {
 				t.Errorf("an event of a session that has ended: %v", err)
 			}

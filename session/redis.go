@@ -44,7 +44,7 @@ func newRedis(cfg Config, deps Deps, clock func() time.Duration) (*Redis, error)
 	s.clock, s.place = clock, s
 	s.onEnd = func(h *held) {
 		if deps.OnEnd != nil {
-			deps.OnEnd(h.name.key())
+			deps.OnEnd(h.last())
 		}
 	}
 	var err error

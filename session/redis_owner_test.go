@@ -112,7 +112,7 @@ func TestFence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var refused []string
 			old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{
-				OnEnd: func(string) { t.Error("it is said to have ended") },
+				OnEnd: func(session.Record) { t.Error("it is said to have ended") },
 				Moved: func(key, token string) { refused = []string{key, token} },
 			})
 			next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
@@ -161,7 +161,7 @@ func TestTakeover(t *testing.T) {
 	}{"single": {single.URL(), single.Client()}, "cluster": {cluster.URL(), cluster.Client()}} {
 		t.Run(name, func(t *testing.T) {
 			defer place.client.Close()
-			old := newOwner(t, place.url, "old", session.Config{}, session.Deps{OnEnd: func(string) { t.Error("it is said to have ended") }})
+			old := newOwner(t, place.url, "old", session.Config{}, session.Deps{OnEnd: func(session.Record) { t.Error("it is said to have ended") }})
 			r := old.create(t)
 			if _, err := old.Update(t.Context(), r.User, r.ID, func(r *session.Record) { r.LogLevel = "debug" }); err != nil {
 				t.Fatal(err)
@@ -227,10 +227,10 @@ func TestOwnerThatSlept(t *testing.T) {
 	defer client.Close()
 	var ended []string
 	var mu sync.Mutex
-	old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(key string) {
+	old := newOwner(t, server.URL(), "old", session.Config{}, session.Deps{OnEnd: func(r session.Record) {
 		mu.Lock()
 		defer mu.Unlock()
-		ended = append(ended, key)
+		ended = append(ended, r.Key())
 	}})
 	next := newOwner(t, server.URL(), "next", session.Config{}, session.Deps{})
 	moved, nobodys, own, homeless := old.create(t), old.create(t), old.create(t), old.create(t)
@@ -279,7 +279,7 @@ func TestEvictedElsewhere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ended := 0
 			cfg := session.Config{MaxPerUser: 1, Redis: redisdb.Config{Prefix: strings.ReplaceAll(name, " ", "-") + ":"}}
-			a := newReplica(t, server.URL(), cfg, session.Deps{OnEnd: func(string) { ended++ }})
+			a := newReplica(t, server.URL(), cfg, session.Deps{OnEnd: func(session.Record) { ended++ }})
 			b := newReplica(t, server.URL(), cfg, session.Deps{})
 			r := a.create(t)
 			if _, err := b.Create(t.Context(), session.Record{User: "alice"}); !errors.Is(err, session.ErrTooMany) {

@@ -32,7 +32,7 @@ func (u *Upstream) newEnv(deps Deps) *dialect.Env {
 func (u *Upstream) newStateful(deps Deps) *stateful.Dialect {
 	cfg := stateful.Config{
 		Shared: u.cfg.Shared, Asks: u.cfg.Limits.asks, Tell: deps.Tell, Lists: deps.Lists, Failure: u.failure,
-		Lost: u.count.lost.Inc, Server: u.cfg.identity(),
+		Lost: u.count.lost.Inc, Lasted: deps.Tracer.ClientSession, Server: u.cfg.identity(),
 	}
 	if u.cfg.Transport == transportStreamable {
 		cfg.Keeper = deps.Keeper

@@ -368,10 +368,10 @@ func newBench(t testing.TB, cfg Config) *bench {
 	cfg.SSEPath = ssePath
 	b := &bench{t: t, script: newScript(), log: &mcptest.Log{}}
 	var err error
-	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(key string) {
-		b.front.EndSession(key)
+	b.store, err = session.NewMemory(session.Config{MaxPerUser: 5}, session.Deps{OnEnd: func(r session.Record) {
+		b.front.EndSession(r.Key())
 		if b.onEnd != nil {
-			b.onEnd(key)
+			b.onEnd(r.Key())
 		}
 	}})
 	if err != nil {

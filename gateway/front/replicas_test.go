@@ -51,7 +51,7 @@ func newReplica(t *testing.T, redis *redistest.Server) *replica {
 	t.Helper()
 	r := &replica{bench: &bench{t: t, script: newScript(), log: &mcptest.Log{}}}
 	sessions, err := session.NewRedis(session.Config{Store: session.StoreRedis, Key: testKey, Redis: redisdb.Config{URL: mcp.Secret(redis.URL())}}, session.Deps{
-		OnEnd: func(key string) { r.front.EndSession(key) },
+		OnEnd: func(ended session.Record) { r.front.EndSession(ended.Key()) },
 		Fence: func(key string) (string, string) { return r.cluster.Fence(key) },
 	})
 	if err != nil {

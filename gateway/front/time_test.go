@@ -54,7 +54,7 @@ func (r *recorder) String() string {
 
 // bubbleFront is a front without a network, for a bubble of synctest.
 func bubbleFront(t *testing.T, idle time.Duration) (f *Front, s *script, store *session.Memory) {
-	store, err := session.NewMemory(session.Config{IdleTimeout: idle}, session.Deps{OnEnd: func(key string) { f.EndSession(key) }})
+	store, err := session.NewMemory(session.Config{IdleTimeout: idle}, session.Deps{OnEnd: func(r session.Record) { f.EndSession(r.Key()) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -209,7 +209,7 @@ func (s *outage) begin(t *testing.T, here int) *mcptest.Exchange {
 // could not be delivered is refused, and sent again.
 func (s *outage) answered(t *testing.T, here int, w *waiting) {
 	t.Helper()
-	s.eventually(t, "an answer is taken", func() bool {
+	eventually(t, "an answer is taken", func() bool {
 		x, err := s.at(s.known, here).Post(deadline(t), answerTo(w.question, yes))
 		if err != nil {
 			t.Fatal(err)
@@ -310,7 +310,7 @@ func (s *outage) after(t *testing.T, f redisFault) {
 func (s *outage) afterLoss(t *testing.T) {
 	t.Helper()
 	for here := range 3 {
-		s.eventually(t, "H/183 a session that is lost is said to be missing", func() bool {
+		eventually(t, "H/183 a session that is lost is said to be missing", func() bool {
 			x := s.send(t, s.at(s.known, here), "tools/list", "{}")
 			defer x.Close()
 			return x.Status == http.StatusNotFound
@@ -322,7 +322,7 @@ func (s *outage) afterLoss(t *testing.T) {
 	s.known = rawWith(t, s.url, statefulClient, askable)
 	for here := range 3 {
 		// The replicas know each other again when they have renewed their leases.
-		s.eventually(t, fmt.Sprint("H/183 begun anew, at replica ", here), func() bool {
+		eventually(t, fmt.Sprint("H/183 begun anew, at replica ", here), func() bool {
 			m, _, err := s.at(s.known, here).Call(deadline(t), "tools/call", `{"name":"plain__do"}`)
 			if err != nil || m.Error != nil && m.Error.Code != 50303 {
 				t.Fatalf("%s, %v", m.Text, err)
@@ -356,13 +356,13 @@ func (s *outage) goesOn(t *testing.T) {
 func (s *outage) heals(t *testing.T, here int) {
 	t.Helper()
 	fresh := unopened(t, s.urls[here], statefulClient)
-	s.eventually(t, fmt.Sprint("H/177 replica ", here, " heals"), func() bool {
+	eventually(t, fmt.Sprint("H/177 replica ", here, " heals"), func() bool {
 		x := s.begin(t, here)
 		defer x.Close()
 		fresh.Session = x.Header.Get("Mcp-Session-Id")
 		return x.Status == http.StatusOK
 	})
-	s.eventually(t, fmt.Sprint("H/177 replica ", here, " serves what is new"), func() bool {
+	eventually(t, fmt.Sprint("H/177 replica ", here, " serves what is new"), func() bool {
 		x := s.send(t, fresh, "tools/list", "{}")
 		defer x.Close()
 		return x.Status == http.StatusOK
@@ -371,7 +371,7 @@ func (s *outage) heals(t *testing.T, here int) {
 
 // eventually requires something to happen soon: within a second or two, unless the machine
 // is busy.
-func (s *outage) eventually(t *testing.T, what string, happened func() bool) {
+func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.After(20 * time.Second); !happened(); {
 		select {

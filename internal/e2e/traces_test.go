@@ -220,6 +220,36 @@ func TestTraceOfAQuestion(t *testing.T) {
 	}
 }
 
+// TestSessionDurations: a session that ends counts on both sides, with the revision of each, and its
+// record says whose it was.
+func TestSessionDurations(t *testing.T) {
+	t.Parallel()
+	at := mcptest.NewCollector()
+	t.Cleanup(at.Close)
+	g := newTraced(t, at, "")
+	c := raw(t, g.url, "2025-06-18")
+	mustCall(t, c, "tools/call", `{"name":"old__do"}`)
+	if status, err := c.Delete(deadline(t)); status != http.StatusNoContent || err != nil {
+		t.Fatal(status, err)
+	}
+	for _, ended := range []string{
+		`mcp_server_session_duration_seconds_count{mcp_protocol_version="2025-06-18"} 1`,
+		`mcp_client_session_duration_seconds_count{mcp_protocol_version="` + statefulServer + `"} `,
+	} {
+		eventually(t, ended, func() bool { return strings.Contains(g.scrape(t), "\n"+ended) })
+	}
+	g.stop()
+	for line := range strings.Lines(g.records.String()) {
+		if strings.Contains(line, `"kind":"session"`) && strings.Contains(line, `"event":"end"`) {
+			if !strings.Contains(line, `"revision":"2025-06-18"`) || !strings.Contains(line, `"duration_ms":`) {
+				t.Errorf("the record of the end is %s", line)
+			}
+			return
+		}
+	}
+	t.Error("the end of the session is not recorded")
+}
+
 // TestUntraced: with traces off, and for a call that is not sampled, the server gets in _meta
 // what the client wrote, and no header; the log has the id of a trace only if traces are on.
 func TestUntraced(t *testing.T) {

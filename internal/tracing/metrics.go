@@ -11,11 +11,12 @@ import (
 var seconds = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 // Metrics count spans, and have durations as OpenTelemetry's conventions for MCP name them.
-// There are no series before traces are on. Labels come from the tables of methods and of
-// failures.
+// There are no series before traces are on. Labels come from the tables of methods, of failures
+// and of revisions.
 type Metrics struct {
-	sent, dropped, failures *prometheus.CounterVec
-	server, client          durations
+	sent, dropped, failures        *prometheus.CounterVec
+	server, client                 durations
+	serverSessions, clientSessions *prometheus.HistogramVec // by mcp_protocol_version
 }
 
 // durations are those of requests, by mcp_method_name and error_type.
@@ -37,7 +38,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	durationsOf := func(name, help string) durations {
 		return durations{with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, []string{"mcp_method_name", "error_type"})}
 	}
+	sessionsOf := func(name, help string) *prometheus.HistogramVec {
+		return with.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds}, []string{"mcp_protocol_version"})
+	}
 	return &Metrics{
+		serverSessions: sessionsOf("mcp_server_session_duration_seconds",
+			"How long sessions of clients lasted, in seconds, from their beginning at whatever replica."),
+		clientSessions: sessionsOf("mcp_client_session_duration_seconds",
+			"How long sessions at servers lasted, in seconds, since this replica began or resumed them."),
 		server: durationsOf("mcp_server_operation_duration_seconds",
 			"How long requests of clients took, traced or not, in seconds, with the time that their users took to answer."),
 		client: durationsOf("mcp_client_operation_duration_seconds",

@@ -80,6 +80,20 @@ func New(cfg Config, deps Deps) (*Tracer, error) {
 // On reports whether there are traces.
 func (t *Tracer) On() bool { return t != nil && t.now.Load() != nil }
 
+// ServerSession counts a session of a client that has ended, by the name of its revision.
+func (t *Tracer) ServerSession(revision string, lasted time.Duration) {
+	if t.On() {
+		t.deps.Metrics.serverSessions.WithLabelValues(revision).Observe(lasted.Seconds())
+	}
+}
+
+// ClientSession counts a session at a server that has ended, by the name of its revision.
+func (t *Tracer) ClientSession(revision string, lasted time.Duration) {
+	if t.On() {
+		t.deps.Metrics.clientSessions.WithLabelValues(revision).Observe(lasted.Seconds())
+	}
+}
+
 // Plan prepares another configuration. apply puts it in force; what waits for the collector of
 // the former one is still sent there. On an error, nothing changes.
 func (t *Tracer) Plan(cfg Config) (apply func(), err error) {

@@ -138,7 +138,8 @@ func (f *fixture) settle() {
 	}
 }
 
-func (f *fixture) onEnd(key string) {
+func (f *fixture) onEnd(r session.Record) {
+	key := r.Key()
 	f.mu.Lock()
 	f.ended = append(f.ended, key)
 	hook := f.hook

@@ -34,6 +34,8 @@ type session struct {
 	base   context.Context // of the session's own requests
 	cancel context.CancelFunc
 
+	began   time.Time     // here
+	agreed  atomic.Bool   // the server has answered initialize, now or to another process
 	ended   sync.Once     // the end has been told; see lists
 	deaf    atomic.Bool   // see missed
 	setting chan struct{} // holds one while logging/setLevel is under way
@@ -48,12 +50,17 @@ type session struct {
 func newSession(d *Dialect, at *entry, conn transport.Conn, rev *wire.Revision) *session {
 	s := &session{
 		d: d, env: d.env, at: at, state: at.Data.state, id: rand.Text(), conn: conn, rev: rev, declared: at.Data.declared,
-		setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
+		began: time.Now(), setting: make(chan struct{}, 1), calls: calls{all: make(map[int64]*exchange)},
 	}
 	base, cancel := context.WithCancel(d.env.Base)
 	s.base, s.cancel = base, func() {
 		cancel()
-		s.ended.Do(func() { s.lists(mcp.SessionLists{Over: true}) })
+		s.ended.Do(func() {
+			s.lists(mcp.SessionLists{Over: true})
+			if s.agreed.Load() {
+				d.cfg.Lasted(s.rev.Name, time.Since(s.began))
+			}
+		})
 	}
 	s.getStream = getStream{
 		env: d.env, conn: conn, base: s.base, mayAsk: dialect.Piped(conn),
@@ -110,6 +117,7 @@ func (s *session) learn(result mcp.Raw) {
 	s.server = dialect.ReadServer(dialect.ValidTasks(s.rev, caps))
 	info, _ := result.Member("serverInfo")
 	s.env.Meet(s.rev, info)
+	s.agreed.Store(true)
 }
 
 // restore brings a new session to the state of the one before it.

@@ -30,6 +30,7 @@ package stateful
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp/wire"
@@ -54,6 +55,8 @@ type Config struct {
 	Failure func(context.Context, error) error
 	// Lost counts sessions that the server no longer knew.
 	Lost func()
+	// Lasted is told how long a session lasted here that a server had agreed to.
+	Lasted func(revision string, lasted time.Duration)
 	// Keeper stores sessions for other processes, nil for none. Server tells the sessions
 	// of this server and account apart from others.
 	Keeper Keeper
