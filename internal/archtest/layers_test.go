@@ -37,7 +37,7 @@ var layers = []layer{
 	{level: 1, dir: "internal/record", ours: []string{"internal/mcp"}},
 	{level: 1, dir: "internal/clienttls"},
 	{level: 2, dir: "internal/audit", ours: []string{"internal/clienttls", "internal/mcp", "internal/record", "internal/seal"}}, // seal for what a good secret is
-	{level: 2, dir: "internal/tracing", ours: []string{"internal/mcp", "internal/record"}, // record for the digest of a session
+	{level: 2, dir: "internal/tracing", ours: []string{"internal/clienttls", "internal/mcp", "internal/record"}, // record for the digest of a session
 		third: []string{"go.opentelemetry.io/otel", "golang.org/x/net/http/httpguts"}}, // httpguts for names of headers
 	{level: 1, dir: "internal/pin", ours: []string{"internal/mcp"}, third: []string{"golang.org/x/text", "github.com/aymanbagabas/go-udiff"}},
 	{level: 1, dir: "internal/strictyaml", third: []string{"gopkg.in/yaml.v3"}},

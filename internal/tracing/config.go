@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/gatehouse-mcp/gatehouse/internal/clienttls"
 	"github.com/gatehouse-mcp/gatehouse/internal/mcp"
 )
 
@@ -25,6 +26,13 @@ type Config struct {
 	Endpoint string `yaml:"endpoint"`
 	// Headers go with every request to the collector. Default none.
 	Headers map[string]mcp.Secret `yaml:"headers"`
+	// CAFile holds the PEM certificates of the authorities that sign the collector's certificate.
+	// Default: those of the system.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile hold the gateway's own certificate and its key, in PEM, for a collector
+	// that asks for one. They are read again for each connection. Default none.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
 	// Sample is which share of the calls is traced, from 0 to 1. Default 1.
 	Sample string `yaml:"sample"`
 	// TrustParent leaves the decision to clients that have made it: the flag "sampled" of their
@@ -34,7 +42,11 @@ type Config struct {
 
 // IsZero reports whether nothing is traced.
 func (c Config) IsZero() bool {
-	return c.Endpoint == "" && c.Headers == nil && c.Sample == "" && !c.TrustParent
+	return c.Endpoint == "" && c.Headers == nil && c.certificates().IsZero() && c.Sample == "" && !c.TrustParent
+}
+
+func (c Config) certificates() clienttls.Files {
+	return clienttls.Files{CA: c.CAFile, Cert: c.CertFile, Key: c.KeyFile}
 }
 
 // Validate reports everything that is wrong, each problem with the path of its key in front.
@@ -49,6 +61,11 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("endpoint: want an http or https URL, such as https://otel.example.com:4318"))
 	} else if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		errs = append(errs, errors.New("endpoint: user, query and fragment do not belong in it: put credentials into headers"))
+	}
+	if files := c.certificates(); !files.IsZero() && !strings.HasPrefix(c.Endpoint, "https:") {
+		errs = append(errs, errors.New("ca_file, cert_file and key_file: they are for https, with which the endpoint does not begin"))
+	} else if err := files.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		if !httpguts.ValidHeaderFieldName(name) {

@@ -112,6 +112,9 @@ func (t *Tracer) Plan(cfg Config) (apply func(), err error) {
 		return nil, err
 	}
 	next := &setup{cfg: cfg, share: shareOf(part, cfg.TrustParent), http: http.DefaultTransport.(*http.Transport).Clone()}
+	if next.http.TLSClientConfig, err = cfg.certificates().Config(); err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
 	exporter, err := otlptracehttp.New(context.Background(), cfg.options(next.http)...) // without I/O
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)

@@ -2,9 +2,15 @@ package tracing_test
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -347,6 +353,34 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPrivateAuthority: a collector whose certificate only the operator's authority has signed gets
+// the spans, if the configuration names that authority.
+func TestPrivateAuthority(t *testing.T) {
+	c := collector(t)
+	served := httptest.NewUnstartedServer(c)
+	served.Config.ErrorLog = log.New(io.Discard, "", 0)
+	served.StartTLS()
+	t.Cleanup(served.Close)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: served.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, ca := range []string{"", file} {
+		tr := tracer(t, tracing.Config{Endpoint: served.URL, CAFile: ca}, tracing.Deps{})
+		span, _ := tr.Server(nil, nil)
+		span.End()
+		if err := tr.Close(deadline(t)); err != nil {
+			t.Errorf("with the authority %q: %v", ca, err)
+		}
+		if got := len(c.Spans("")); got != want {
+			t.Errorf("with the authority %q: %d spans, want %d", ca, got, want)
+		}
+	}
+	if _, err := tracing.New(tracing.Config{Endpoint: served.URL, CAFile: file + "x"}, tracing.Deps{}); err == nil || !strings.Contains(err.Error(), "ca_file: ") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
 // TestOffCostsNothing: without an endpoint, a call costs no allocation.
 func TestOffCostsNothing(t *testing.T) {
 	off := tracer(t, tracing.Config{}, tracing.Deps{})
@@ -380,6 +414,8 @@ func TestConfigValidate(t *testing.T) {
 		`sample: "NaN": want`:     {Endpoint: "https://otel", Sample: "NaN"},
 		`headers: "a b" is not`:   {Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a b": "c"}},
 		"headers: a: the value":   {Endpoint: "https://otel", Headers: map[string]mcp.Secret{"a": "c\n"}},
+		"key_file: one needs":     {Endpoint: "https://otel", CertFile: "a.pem"},
+		"they are for https":      {Endpoint: "http://otel", CAFile: "a.pem"},
 		"<nil>":                   {Endpoint: "https://otel:4318", Sample: "0"},
 		"<nil> without a section": {},
 	} {
